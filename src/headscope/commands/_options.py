@@ -1,0 +1,66 @@
+"""Options that several commands share, and what they print while they work."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A named model (headscope models), a directory, or a hub id", show_default=False)
+]
+Revision = Annotated[str | None, typer.Option(help="Revision of a hub model: a branch, tag or commit")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps …")]
+Dtype = Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is already there")]
+
+
+def say(line: str) -> None:
+    """A line for a person, on stderr: results alone go to stdout."""
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar with rate and time left on a terminal; plain lines, a few in all, elsewhere."""
+    if not sys.stderr.isatty():
+        yield _plain(what)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    started = time.monotonic()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None, rate="")
+
+        def update(done: int, total: int) -> None:
+            rate = f"{done / max(time.monotonic() - started, 1e-9):.1f}/s"
+            bar.update(task, completed=done, total=total, rate=rate)
+
+        yield update
+
+
+def _plain(what: str) -> Callable[[int, int], None]:
+    started = last = time.monotonic()
+
+    def update(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < 10 and done < total:
+            return
+        last = now
+        rate = done / max(now - started, 1e-9)
+        say(f"{what}: {done} of {total}, {rate:.1f}/s, {(total - done) / rate:.0f} s left")
+
+    return update

@@ -1,0 +1,85 @@
+"""headscope analyze: what every head attends to over a corpus."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.commands import app
+from headscope.commands._options import Device, Dtype, Model, Overwrite, Revision, progress, say
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+headscope analyze minilm --corpus wikipedia-pairs --pairs --out study
+
+headscope analyze ./my-model --corpus reactions.txt.gz --max-length 256 --out study
+
+headscope analyze opus-mt-en-fr --corpus news.tsv --pairs --statistics entropy,confidence --out study
+
+In Python: headscope.analyze, headscope.write
+"""
+
+
+@app.command(epilog=EXAMPLES, no_args_is_help=True)
+def analyze(
+    model: Model,
+    corpus: Annotated[
+        list[str],
+        typer.Option(
+            help="Text (a sequence a line), tab-separated pairs or jsonl, also in gzip; - is stdin; may be repeated. "
+            "wikipedia-pairs comes with headscope",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Where the study goes; must not exist yet", show_default=False)],
+    pairs: Annotated[bool, typer.Option("--pairs", help="The corpus holds pairs; source and target for translation")] = False,
+    fields: Annotated[str | None, typer.Option(help="Fields of jsonl: text, or a,b for pairs, by default")] = None,
+    statistics: Annotated[str | None, typer.Option(help="Only these, with commas between; all by default")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens a sequence may have; what the model can read, at most 512")] = None,
+    long: Annotated[str, typer.Option(help="Longer input: truncate, window, skip or error")] = "truncate",
+    batch_size: Annotated[int, typer.Option(help="Sequences at a time; changes no result")] = 32,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many texts")] = None,
+    seed: Annotated[int, typer.Option(help="Recorded; the surface statistics draw nothing at random")] = 0,
+    revision: Revision = None,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    overwrite: Overwrite = False,
+) -> None:
+    """What every head attends to over a corpus: tables with intervals, figures, a page."""
+    from headscope.model.load import load
+    from headscope.report.publish import fill
+    from headscope.study.analyze import analyze as run
+    from headscope.study.directory import drafted
+
+    with drafted(out, overwrite=overwrite) as folder:
+        loaded = load(model, revision=revision, device=device, dtype=dtype, say=say)
+        for note in loaded.notes:
+            say(f"note: {note}")
+        if loaded.is_encoder_decoder and not pairs:
+            say("note: without --pairs (source and target) only the encoder runs")
+        with progress(f"{model}") as update:
+            study = run(
+                loaded,
+                corpus=corpus,
+                pairs=pairs,
+                fields=None if fields is None else tuple(fields.split(",")),
+                statistics=None if statistics is None else [name.strip() for name in statistics.split(",")],
+                max_length=max_length,
+                long=long,  # type: ignore[arg-type]
+                batch_size=batch_size,
+                limit=limit,
+                seed=seed,
+                progress=update,
+            )
+        study.record["command"] = shlex.join(["headscope", *sys.argv[1:]])
+        say("drawing figures")
+        fill(study, folder)
+    data = study.record["data"]
+    skipped = sum(data["skipped"].values())
+    say(f"{data['used']} of {data['read']} texts used, {data['truncated']} truncated, {skipped} skipped")
+    typer.echo(out / "index.html")

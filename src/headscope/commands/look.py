@@ -1,0 +1,40 @@
+"""headscope look: the attention maps of all heads for one input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.commands import app
+from headscope.commands._options import Device, Dtype, Model, Revision, say
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+headscope look minilm "The cat sat on the mat." --out cat.html
+
+headscope look opus-mt-en-fr "The cat sat on the mat." "Le chat s'assit sur le tapis." --out cat.html
+
+In Python: headscope.look(model, text).save("cat.html")
+"""
+
+
+@app.command(epilog=EXAMPLES, no_args_is_help=True)
+def look(
+    model: Model,
+    text: Annotated[str, typer.Argument(help="A text", show_default=False)],
+    second: Annotated[str | None, typer.Argument(help="A second text, or the target of a translation", show_default=False)] = None,
+    out: Annotated[Path, typer.Option(help="The page to write", show_default=False)] = ...,  # type: ignore[assignment]
+    max_length: Annotated[int | None, typer.Option(help="Tokens the text may have; what the model can read, at most 512")] = None,
+    revision: Revision = None,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+) -> None:
+    """Draw what every head attends to in one text, as a page to click through."""
+    from headscope.model.load import load
+    from headscope.report.looking import look as run
+
+    loaded = load(model, revision=revision, device=device, dtype=dtype, say=say)
+    typer.echo(run(loaded, text, second, max_length=max_length).save(out))

@@ -1,0 +1,1 @@
+"""Files to batches: text, pairs, jsonl; the batch plan; words and pieces."""

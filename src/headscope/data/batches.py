@@ -1,0 +1,74 @@
+"""Examples to padded batches, by a plan that depends only on the input.
+
+A window of examples at a time is encoded, sorted by length and cut into batches, so that little padding is computed
+and memory stays flat. Which sequences meet in a batch does not change any answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from headscope.data.encode import Encoder, Sequence, Side
+from headscope.data.examples import Example
+from headscope.model.attention_model import AttentionModel
+from headscope.model.tokens import Batch, Layout, Tokens
+
+WINDOW = 4096
+
+
+def batches(encoder: Encoder, examples: Iterable[Example], *, batch_size: int = 32) -> Iterator[Batch]:
+    """Padded batches of at most `batch_size` sequences, the longest first within each window of examples."""
+    remaining = iter(examples)
+    start = 0
+    while window := list(islice(remaining, WINDOW)):
+        sequences = sorted(encoder.encode(window, start), key=_lengths, reverse=True)
+        start += len(window)
+        for first in range(0, len(sequences), batch_size):
+            yield collate(encoder.model, sequences[first : first + batch_size])
+
+
+def _lengths(sequence: Sequence) -> tuple[int, int]:
+    target = 0 if sequence.target is None else len(sequence.target.ids)
+    return len(sequence.source.ids), target
+
+
+def collate(model: AttentionModel, sequences: list[Sequence]) -> Batch:
+    """One padded batch with its layout."""
+    sources = [sequence.source for sequence in sequences]
+    targets = [sequence.target for sequence in sequences if sequence.target is not None]
+    padding = model.marks.padding or 0
+    tokens = _tokens(model, sources, padding)
+    assert tokens.ids is not None
+    inputs: dict[str, Tensor] = {"input_ids": tokens.ids, "attention_mask": tokens.real.long()}
+    types = [side.token_types for side in sources if side.token_types is not None]
+    if len(types) == len(sources):
+        inputs["token_type_ids"] = _padded(types, 0)
+    indices = tuple(sequence.index for sequence in sequences)
+    if not model.is_encoder_decoder:
+        decoder_only = {site.stack for site in model.sites} == {"decoder"}
+        return Batch(inputs, Layout(decoder=tokens) if decoder_only else Layout(encoder=tokens), indices)
+    if not targets:
+        return Batch(inputs, Layout(encoder=tokens), indices)
+    decoder = _tokens(model, targets, padding)
+    assert decoder.ids is not None
+    inputs |= {"decoder_input_ids": decoder.ids, "decoder_attention_mask": decoder.real.long()}
+    return Batch(inputs, Layout(encoder=tokens, decoder=decoder), indices)
+
+
+def _tokens(model: AttentionModel, sides: list[Side], padding: int) -> Tokens:
+    return Tokens(
+        real=_padded([[1] * len(side.ids) for side in sides], 0).bool(),
+        ids=_padded([side.ids for side in sides], padding),
+        words=_padded([side.words for side in sides], -1),
+        segments=_padded([side.segments for side in sides], 0),
+        marks=model.marks,
+    )
+
+
+def _padded(rows: list[list[int]], value: int) -> Tensor:
+    longest = max(len(row) for row in rows)
+    return torch.tensor([row + [value] * (longest - len(row)) for row in rows])

@@ -1,0 +1,196 @@
+"""Examples to token ids: special tokens, segments, words; what to do with input that is too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from headscope.data.examples import Example
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+
+Long = Literal["truncate", "window", "skip", "error"]
+DEFAULT_LENGTH = 512  # where neither model nor tokenizer has a limit
+
+
+@dataclass(frozen=True)
+class Side:
+    """The tokens of one sequence. words: -1 for special tokens; segments: 0 or 1, the text a token is of."""
+
+    ids: list[int]
+    words: list[int]
+    segments: list[int]
+    token_types: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """What the model reads for one example (or one window of it); `target` for an encoder-decoder."""
+
+    index: int
+    source: Side
+    target: Side | None = None
+
+
+@dataclass
+class Counts:
+    """What became of the examples; ends up in the run record."""
+
+    read: int = 0
+    used: int = 0
+    sequences: int = 0
+    tokens: int = 0
+    truncated: int = 0
+    windowed: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, why: str) -> None:
+        self.skipped[why] = self.skipped.get(why, 0) + 1
+
+
+class Encoder:
+    """Turns examples into sequences for one model, counting what happens to them."""
+
+    def __init__(self, model: AttentionModel, *, max_length: int | None = None, long: Long = "truncate") -> None:
+        if model.tokenizer is None:
+            raise HeadscopeError(
+                f"{model.name} has no tokenizer, so it cannot read text",
+                mend="Watch it from Python: with model.watched(...)",
+            )
+        if long not in get_args(Long):
+            raise HeadscopeError(f'"{long}" is not a way', where="--long", expected=", ".join(get_args(Long)))
+        self.model, self.tokenizer, self.long = model, model.tokenizer, long
+        self.limit = longest(model)
+        self.max_length = min(self.limit, DEFAULT_LENGTH) if max_length is None else max_length
+        if self.max_length > self.limit:
+            raise HeadscopeError(
+                f"{self.max_length} tokens are more than {model.name} can read",
+                where="--max-length",
+                expected=f"at most {self.limit}",
+            )
+        special = self.tokenizer.num_special_tokens_to_add(pair=False)
+        if self.max_length < special + 1:
+            raise HeadscopeError(
+                f"{self.max_length} leaves no room for text", where="--max-length", expected=f"{special + 1} or more"
+            )
+        self.counts = Counts()
+
+    def encode(self, examples: list[Example], start: int) -> Iterator[Sequence]:
+        """The sequences of these examples, numbered from `start`."""
+        for index, example in enumerate(examples, start=start):
+            self.counts.read += 1
+            made = self._sequences(index, example)
+            if made:
+                self.counts.used += 1
+                self.counts.sequences += len(made)
+                self.counts.tokens += sum(len(made_one.source.ids) for made_one in made)
+                yield from made
+
+    def _sequences(self, index: int, example: Example) -> list[Sequence]:
+        if self.model.is_encoder_decoder:
+            sides = self._side(example.first), None
+            if example.second is not None:
+                sides = self._side(example.first), self._target(example.second)
+        else:
+            sides = self._side(example.first, example.second), None
+        lengths = [len(side.ids) for side in sides if side is not None]
+        if 0 in lengths:
+            self.counts.skip("no tokens")
+            return []
+        if max(lengths) <= self.max_length:
+            return [Sequence(index, *sides)]
+        return self._too_long(index, example, max(lengths))
+
+    def _too_long(self, index: int, example: Example, length: int) -> list[Sequence]:
+        if self.long == "skip":
+            self.counts.skip("too long")
+            return []
+        if self.long == "error":
+            raise HeadscopeError(
+                f"{length} tokens",
+                where=example.where,
+                expected=f"at most {self.max_length}",
+                mend="Shorten it, or choose --long truncate, window or skip",
+            )
+        if self.long == "window":
+            return self._windows(index, example)
+        self.counts.truncated += 1
+        if self.model.is_encoder_decoder:
+            target = None if example.second is None else self._target(example.second, cut=True)
+            return [Sequence(index, self._side(example.first, cut=True), target)]
+        return [Sequence(index, self._side(example.first, example.second, cut=True))]
+
+    def _windows(self, index: int, example: Example) -> list[Sequence]:
+        if example.second is not None:
+            raise HeadscopeError(
+                "a pair cannot be cut into windows", where="--long window", mend="Choose truncate or skip for pairs"
+            )
+        self.counts.windowed += 1
+        pieces = self.tokenizer(example.first, add_special_tokens=False)["input_ids"]
+        room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
+        whole = self._side(example.first)
+        content = [i for i, word in enumerate(whole.words) if word >= 0]
+        first, last = content[0], content[-1] + 1
+        assert len(content) == last - first == len(pieces), "special tokens stand at the ends of a single text"
+        windows = []
+        for start in range(first, last, room):
+            kept = [*range(first), *range(start, min(start + room, last)), *range(last, len(whole.ids))]
+            parts = (whole.ids, whole.words, whole.segments, whole.token_types)
+            picked = [None if part is None else [part[i] for i in kept] for part in parts]
+            windows.append(Sequence(index, Side(*picked)))  # type: ignore[arg-type]
+        return windows
+
+    def _side(self, first: str, second: str | None = None, *, cut: bool = False) -> Side:
+        encoding = self.tokenizer(first, second, truncation=cut, max_length=self.max_length if cut else None)
+        return self._marked(encoding)
+
+    def _target(self, text: str, *, cut: bool = False) -> Side:
+        """What the decoder reads when it is taught: its start token, then the target without its end."""
+        encoding = self.tokenizer(text_target=text, truncation=cut, max_length=self.max_length if cut else None)
+        labels = self._marked(encoding)
+        start = self.model.model.config.decoder_start_token_id
+        return Side([start, *labels.ids[:-1]], [-1, *labels.words[:-1]], [0, *labels.segments[:-1]])
+
+    def _marked(self, encoding: Any) -> Side:
+        ids: list[int] = encoding["input_ids"]
+        if getattr(self.tokenizer, "is_fast", False):
+            words, segments = _words_and_segments(encoding.word_ids(0), encoding.sequence_ids(0))
+        else:
+            words = _words_from_marks(self.tokenizer.convert_ids_to_tokens(ids), ids, self.model.marks.special)
+            segments = [0] * len(ids)
+        return Side(ids, words, segments, encoding.get("token_type_ids"))
+
+
+def _words_and_segments(word_ids: list[int | None], sequence_ids: list[int | None]) -> tuple[list[int], list[int]]:
+    """Word numbers that go on over the second text, and the text of each token (a special token: the one before)."""
+    words, segments, last = [], [], 0
+    second_starts = 1 + max((w for w, s in zip(word_ids, sequence_ids, strict=True) if w is not None and s == 0), default=-1)
+    for word, segment in zip(word_ids, sequence_ids, strict=True):
+        last = segment if segment is not None else last
+        segments.append(last)
+        words.append(-1 if word is None or segment is None else word + (second_starts if segment else 0))
+    return words, segments
+
+
+def _words_from_marks(tokens: list[str], ids: list[int], special: frozenset[int]) -> list[int]:
+    """Words of a SentencePiece tokenizer that does not tell: a piece with the mark ▁ begins one."""
+    words, word = [], -1
+    for token, token_id in zip(tokens, ids, strict=True):
+        if token_id in special:
+            words.append(-1)
+            continue
+        if token.startswith("▁") or word < 0:
+            word += 1
+        words.append(word)
+    return words
+
+
+def longest(model: AttentionModel) -> int:
+    """How many tokens the model can read at most."""
+    config = model.model.config
+    limits = [getattr(config, "max_position_embeddings", None), getattr(model.tokenizer, "model_max_length", None)]
+    if config.model_type in ("roberta", "xlm-roberta", "camembert", "data2vec-text", "mpnet") and limits[0]:
+        limits[0] -= 2  # positions are counted from the padding id + 1
+    known = [int(limit) for limit in limits if limit and limit < 1e9]
+    return min(known, default=1_000_000)

@@ -1,0 +1,94 @@
+"""Texts and pairs of texts from files: plain text, tab-separated pairs, jsonl with named fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headscope.data.bundled import named
+from headscope.data.lines import read_lines
+from headscope.errors import HeadscopeError, choices
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text, or a pair of texts; `where` is its file and line."""
+
+    first: str
+    second: str | None = None
+    where: str = ""
+
+
+def read_examples(
+    paths: Iterable[str | Path], *, pairs: bool = False, fields: tuple[str, ...] | None = None
+) -> Iterator[Example]:
+    """The examples of all files in order. `fields` names the fields of jsonl (text; a and b for pairs).
+
+    Blank lines, and lines that are a comment (`# …`), are left out.
+    """
+    if fields is not None and len(fields) != (2 if pairs else 1):
+        raise HeadscopeError(
+            f"{len(fields)} fields given: {', '.join(fields)}",
+            where="--fields",
+            expected="two for --pairs, as in a,b" if pairs else "one; or add --pairs",
+        )
+    for path in map(named, paths):
+        if str(path).removesuffix(".gz").endswith((".jsonl", ".ndjson", ".json")):
+            yield from _read_jsonl(path, fields or (("a", "b") if pairs else ("text",)))
+        else:
+            yield from _read_pairs(path) if pairs else _read_text(path)
+
+
+def _read_text(path: str | Path) -> Iterator[Example]:
+    for number, line in _content_lines(path):
+        yield Example(line, where=f"{path}:{number}")
+
+
+def _read_pairs(path: str | Path) -> Iterator[Example]:
+    for number, line in _content_lines(path):
+        where = f"{path}:{number}"
+        cells = line.split("\t")
+        if len(cells) != 2 or not all(cell.strip() for cell in cells):
+            found = f"{len(cells)} columns" if len(cells) != 2 else "an empty column"
+            raise HeadscopeError(
+                f"{found} in this line", where=where, expected="two texts with one tab between them (--pairs)"
+            )
+        yield Example(cells[0], cells[1], where)
+
+
+def _content_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    for number, line in read_lines(path):
+        if line.strip() and line != "#" and not line.startswith("# "):
+            yield number, line
+
+
+def _read_jsonl(path: str | Path, fields: tuple[str, ...]) -> Iterator[Example]:
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            record = json.loads(line)
+        except ValueError as cause:
+            raise HeadscopeError(f"not JSON ({cause})", where=where, expected="one JSON object a line") from cause
+        if not isinstance(record, dict):
+            raise HeadscopeError("not a JSON object", where=where, expected=f"an object with {' and '.join(fields)}")
+        texts = [_text(record, field, where) for field in fields]
+        if texts[0].strip():
+            yield Example(texts[0], texts[1] if len(texts) > 1 else None, where)
+
+
+def _text(record: dict[str, object], field: str, where: str) -> str:
+    if field not in record:
+        raise HeadscopeError(
+            f'no field "{field}"',
+            where=where,
+            expected=f"one of {choices(field, record)}" if record else "fields",
+            mend="Name the fields with --fields, as in --fields premise,hypothesis",
+        )
+    value = record[field]
+    if not isinstance(value, str):
+        raise HeadscopeError(f'field "{field}" is {json.dumps(value)[:40]}', where=where, expected="a text")
+    return value

@@ -1,0 +1,144 @@
+"""How a head is addressed: `encoder.3.2`, or `3.2` where the model has one stack; sets `3.2,4.*,cross.5.0-3`.
+
+Layers and heads are counted from 0, always. Head numbers are those of the original model for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from headscope.errors import HeadscopeError
+
+FORM = "heads as LAYER.HEAD counted from 0, with a stack in front where there are several: 3.2  4.*  cross.5.0-3"
+_ITEM = re.compile(r"(?:(?P<stack>[a-z]+)\.)?(?P<layer>\d+|\*)\.(?P<first>\d+|\*)(?:-(?P<last>\d+))?")
+
+
+@dataclass(frozen=True, order=True)
+class Site:
+    """One call of an attention module in a forward pass."""
+
+    stack: str
+    layer: int
+
+    def __str__(self) -> str:
+        return f"{self.stack}.{self.layer}"
+
+
+@dataclass(frozen=True, order=True)
+class Head:
+    """One head of one site."""
+
+    stack: str
+    layer: int
+    head: int
+
+    @property
+    def site(self) -> Site:
+        return Site(self.stack, self.layer)
+
+    def __str__(self) -> str:
+        return f"{self.stack}.{self.layer}.{self.head}"
+
+
+class HeadSet(Collection[Head]):
+    """Some of a model's heads, read from text or given one by one; iterates in order, prints itself back."""
+
+    def __init__(self, heads: str | Iterable[Head], *, among: Iterable[Head]) -> None:
+        """`among` is every head there is (`model.heads`): it gives stars their width and catches typing errors."""
+        self.among = tuple(among)
+        if isinstance(heads, str):
+            self._heads = frozenset(head for item in heads.split(",") for head in self._read(item.strip(), heads))
+        else:
+            self._heads = frozenset(heads)
+            strangers = sorted(self._heads - set(self.among))
+            if strangers:
+                raise HeadscopeError(f"{strangers[0]} is not a head of this model", expected=self._extent())
+
+    def _read(self, item: str, whole: str) -> list[Head]:
+        where = f'heads "{whole}"'
+        match = _ITEM.fullmatch(item)
+        if match is None:
+            raise HeadscopeError(f'"{item}" names no head', where=where, expected=FORM)
+        stacks = sorted({head.stack for head in self.among})
+        stack = match["stack"]
+        if stack is None and len(stacks) > 1:
+            raise HeadscopeError(
+                f'"{item}" could be in {" or ".join(stacks)}', where=where, mend=f'Write "{stacks[0]}.{item}"'
+            )
+        first, last = match["first"], match["last"] or match["first"]
+        found = [
+            head
+            for head in self.among
+            if head.stack == (stack or stacks[0])
+            and match["layer"] in ("*", str(head.layer))
+            and (first == "*" or int(first) <= head.head <= int(last))
+        ]
+        asked = 1 if first == "*" else int(last) - int(first) + 1
+        if len(found) < max(asked, 1):
+            raise HeadscopeError(
+                f'"{item}" is not in this model', where=where, expected=f"{FORM}; this model has {self._extent()}"
+            )
+        return found
+
+    def _extent(self) -> str:
+        """What there is, for messages: `encoder layers 0 to 5 with heads 0 to 11`."""
+        parts = []
+        for stack in sorted({head.stack for head in self.among}):
+            here = [head for head in self.among if head.stack == stack]
+            parts.append(
+                f"{stack} layers 0 to {max(head.layer for head in here)} with heads 0 to {max(h.head for h in here)}"
+            )
+        return ", ".join(parts) or "no heads"
+
+    def by_site(self) -> dict[Site, list[int]]:
+        """The head numbers at each site, in order."""
+        found: defaultdict[Site, list[int]] = defaultdict(list)
+        for head in self:
+            found[head.site].append(head.head)
+        return dict(found)
+
+    def __contains__(self, head: object) -> bool:
+        return head in self._heads
+
+    def __iter__(self) -> Iterator[Head]:
+        return iter(sorted(self._heads))
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HeadSet) and self._heads == other._heads
+
+    def __hash__(self) -> int:
+        return hash(self._heads)
+
+    def __str__(self) -> str:
+        one_stack = len({head.stack for head in self.among}) == 1
+        widths: defaultdict[Site, int] = defaultdict(int)
+        for head in self.among:
+            widths[head.site] += 1
+        items = []
+        for site, numbers in self.by_site().items():
+            address = str(site.layer) if one_stack else str(site)
+            if len(numbers) == widths[site]:
+                items.append(f"{address}.*")
+            else:
+                items += [f"{address}.{run}" for run in _runs(numbers)]
+        return ",".join(items)
+
+    def __repr__(self) -> str:
+        return f"HeadSet({str(self)!r})"
+
+
+def _runs(numbers: list[int]) -> list[str]:
+    """[0, 1, 2, 3, 7] as ["0-3", "7"]."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]

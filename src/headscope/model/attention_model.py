@@ -1,0 +1,265 @@
+"""A transformers model whose attention can be watched and edited."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Head, HeadSet, Site
+from headscope.model.attention import Attention
+from headscope.model.edits import Ablate, Edit
+from headscope.model.families import Family, families
+from headscope.model.interface import open_interface
+from headscope.model.seam import Observer, Seam
+from headscope.model.tap import open_tap
+from headscope.model.tokens import Batch, Marks
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+CANARY_TOLERANCE = 1e-4  # of the largest output; watching differs from SDPA by about 1e-6 of it in float32
+
+
+class AttentionModel:
+    """A model with its sites and heads.
+
+    model      the transformers model underneath
+    tokenizer  its tokenizer; None for images, or where none was given
+    path       the directory it came from; None for a live model
+    sites      every (stack, layer), heads: every (stack, layer, head), counted from 0
+    untrained  parameters that were in no file and are therefore random (a new classifier, say)
+    notes      what a user should know about how it was loaded
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        name: str | None = None,
+        path: Path | None = None,
+        revision: str | None = None,
+        untrained: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.model, self.tokenizer, self.path, self.revision = model, tokenizer, path, revision
+        self.untrained, self.notes = untrained, notes
+        self.family = family_of(model.config.model_type, where=name)
+        self.name = name or type(model).__name__
+        self.marks = Marks() if tokenizer is None else Marks.of(tokenizer)
+        self._frames = 0
+        self._seam = Seam(
+            model,
+            marks=self.marks,
+            decoder_only=set(self.family.layers(model.config)) == {"decoder"},
+            takes_text=self.family.takes_text,
+        )
+        self._width: dict[Site, int] = {}
+        self._find_sites()
+
+    def __repr__(self) -> str:
+        stacks = Counter(site.stack for site in self.sites)
+        parts = [f"{stack} {count} x {self._width[Site(stack, 0)]}" for stack, count in stacks.items()]
+        return f"AttentionModel({self.name!r}, {type(self.model).__name__}: {', '.join(parts)} heads)"
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(self._width)
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        return tuple(Head(site.stack, site.layer, head) for site, width in self._width.items() for head in range(width))
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        return self.family.is_encoder_decoder(self.model.config)
+
+    def __call__(self, batch: Batch | Mapping[str, Tensor] | None = None, **inputs: Any) -> Any:
+        """The model's own output. An encoder-decoder without decoder input runs its encoder alone."""
+        given = batch.inputs if isinstance(batch, Batch) else (batch or {})
+        inputs = {**given, **inputs}
+        inputs = {k: v.to(self.device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
+        module: nn.Module = self.model
+        if self.is_encoder_decoder and not {"decoder_input_ids", "labels", "decoder_inputs_embeds"} & set(inputs):
+            module = self.model.get_encoder()
+        if hasattr(self.model.config, "use_cache") and "use_cache" not in inputs and _accepts(module, "use_cache"):
+            inputs["use_cache"] = False
+        try:
+            if isinstance(batch, Batch):
+                self._seam.given_layout = batch.layout.to(self.device)
+            return module(**inputs)
+        finally:
+            self._seam.given_layout = None
+
+    @contextmanager
+    def watched(self, *observers: Observer) -> Iterator[None]:
+        """Hand every site call's `Attention` to the observers while this is open."""
+        with self._open():
+            self._seam.observers.extend(observers)
+            try:
+                yield
+            finally:
+                del self._seam.observers[len(self._seam.observers) - len(observers) :]
+
+    @contextmanager
+    def edited(self, *edits: Edit) -> Iterator[None]:
+        """Change attention while this is open; nests, and restores on leaving, also after an exception."""
+        for edit in edits:
+            edit.bind(self.heads)
+        with self._open():
+            self._seam.edits.extend(edits)
+            try:
+                yield
+            finally:
+                del self._seam.edits[len(self._seam.edits) - len(edits) :]
+
+    def head_set(self, heads: str) -> HeadSet:
+        """Some of this model's heads, from text such as `3.2,4.*`."""
+        return HeadSet(heads, among=self.heads)
+
+    def canary(self) -> float:
+        """Prove on a small padded batch that watching changes nothing and ablating changes something.
+
+        Returns the largest difference between watched and unwatched outputs, relative to the largest output.
+        """
+        inputs = self._sample(batch=2)
+        seen: Counter[Site] = Counter()
+
+        def count(attention: Attention) -> None:
+            seen[attention.site] += attention.weights.shape[0]
+
+        with torch.inference_mode():
+            plain = self._values(inputs)
+            with self.watched(count):
+                watched = self._values(inputs)
+            with self.edited(Ablate(self.heads)):
+                ablated = self._values(inputs)
+        difference = float((watched - plain).abs().max() / plain.abs().max().clamp_min(1e-12))
+        missing = [str(site) for site in self.sites if seen[site] != 2]
+        if missing or not difference < CANARY_TOLERANCE or torch.equal(plain, ablated):
+            raise HeadscopeError(
+                f"the canary died: watching changes the outputs by {difference:.1e} of their size, "
+                f"{len(missing)} sites were not seen, ablating all heads changes "
+                f"{'nothing' if torch.equal(plain, ablated) else 'something'}",
+                where=self.name,
+                mend="Numbers from this model would be wrong; run headscope doctor and report it",
+            )
+        return difference
+
+    # Inside
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """Open the door to the seam; the outermost frame opens and closes it."""
+        if self._frames:
+            self._frames += 1
+            try:
+                yield
+            finally:
+                self._frames -= 1
+            return
+        tap = self.family.tap
+        with ExitStack() as stack:
+            stack.enter_context(open_interface(self._seam) if tap is None else open_tap(self._seam, tap))
+            # The parts that may be called by themselves: with a head on top, without it, the encoder alone.
+            parts = [self.model, self.model.base_model, *([self.model.get_encoder()] if self.is_encoder_decoder else [])]
+            for module in dict.fromkeys(parts):
+                hooks = (
+                    module.register_forward_pre_hook(self._seam.begin, with_kwargs=True),
+                    module.register_forward_hook(self._seam.end, with_kwargs=True, always_call=True),
+                )
+                for hook in hooks:
+                    stack.callback(hook.remove)
+            stack.callback(self._seam.reset)
+            self._frames = 1
+            try:
+                yield
+            finally:
+                self._frames = 0
+
+    def _find_sites(self) -> None:
+        """One dry forward: which modules attend, how often, with how many heads; refuse what does not add up."""
+        self._seam.recording = calls = []
+        try:
+            with self._open(), torch.inference_mode():
+                self._run(self.model.base_model, self._sample(batch=1))
+        finally:
+            self._seam.recording = None
+        found: Counter[str] = Counter()
+        occurrences: Counter[str] = Counter()
+        for name, heads in calls:
+            stack = self.family.stack(name, occurrences[name])
+            occurrences[name] += 1
+            site = Site(stack, found[stack])
+            found[stack] += 1
+            self._seam.sites.setdefault(name, []).append(site)
+            self._width[site] = heads
+        expected = self.family.layers(self.model.config)
+        if found != Counter(expected):
+            seen = ", ".join(f"{found[stack]} of {count} in {stack}" for stack, count in expected.items())
+            raise HeadscopeError(
+                f"a test forward called {seen} attention sites, so numbers would be missing",
+                where=self.name,
+                mend=f"This {type(self.model).__name__} attends in a way headscope does not know",
+            )
+        order = {stack: i for i, stack in enumerate(expected)}
+        self._width = dict(sorted(self._width.items(), key=lambda item: (order[item[0].stack], item[0].layer)))
+
+    def _sample(self, batch: int) -> dict[str, Tensor]:
+        """A few tokens (or a black image) that the model can be tried on; the second sequence is padded."""
+        config = self.model.config
+        if not self.family.takes_text:
+            size = config.image_size if isinstance(config.image_size, tuple | list) else [config.image_size] * 2
+            noise = torch.Generator().manual_seed(0)
+            return {"pixel_values": torch.randn(batch, config.num_channels, *size, generator=noise).to(self.device)}
+        padding = getattr(config, "pad_token_id", None)
+        usable = [i for i in range(3, min(config.vocab_size, 40)) if i != padding][:9]
+        ids = torch.tensor([usable] * batch, device=self.device)
+        mask = torch.ones_like(ids)
+        if batch > 1:
+            mask[1, 6:] = 0
+            ids[1, 6:] = padding if padding is not None and 0 <= padding < config.vocab_size else 0
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        if self.is_encoder_decoder:
+            inputs |= {"decoder_input_ids": ids[:, :7], "decoder_attention_mask": mask[:, :7]}
+        return inputs | {name: value.to(self.device) for name, value in self.family.dry_inputs(inputs).items()}
+
+    def _run(self, module: nn.Module, inputs: dict[str, Tensor]) -> Any:
+        return module(**inputs, **({"use_cache": False} if _accepts(module, "use_cache") else {}))
+
+    def _values(self, inputs: dict[str, Tensor]) -> Tensor:
+        """The model's main output at real tokens, in one row, for comparison."""
+        output: Tensor = self._run(self.model.base_model, inputs)[0]
+        mask = inputs.get("decoder_attention_mask", inputs.get("attention_mask"))
+        if mask is not None and output.dim() == 3 and output.shape[:2] == mask.shape:
+            output = output[mask.bool()]
+        return output.float().flatten()
+
+
+def family_of(model_type: str | None, *, where: str | Path | None = None) -> Family:
+    """The family of a `model_type`, or a refusal by name with the list of what works."""
+    known = families()
+    if model_type not in known:
+        raise HeadscopeError(
+            f'model type "{model_type}" is not supported',
+            where=where,
+            expected=f"one of {', '.join(known)}",
+            mend="To add a family, see docs/families.md",
+        )
+    return known[model_type]
+
+
+def _accepts(module: nn.Module, argument: str) -> bool:
+    return argument in inspect.signature(module.forward).parameters

@@ -1,0 +1,131 @@
+"""Reversible changes of attention: ablate, gate, mask scores, replace outputs.
+
+An edit acts at one or both of two places of a site: the scores before the softmax, and each head's output before
+the output projection. Both are ordinary differentiable tensor operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Head, HeadSet, Site
+
+
+class Edit:
+    """What to change at each site. A subclass fills `edits_scores` / `edits_output` in `bind` and does the work."""
+
+    def bind(self, heads: tuple[Head, ...]) -> None:
+        """Learn which heads the model has; called when the edit is put on a model, before any forward."""
+
+    def changes_scores(self, site: Site) -> bool:
+        return False
+
+    def changes_output(self, site: Site) -> bool:
+        return False
+
+    def scores(self, site: Site, scores: Tensor) -> Tensor:
+        """[batch, head, query, key] before the softmax, padding already masked."""
+        return scores
+
+    def output(self, site: Site, output: Tensor) -> Tensor:
+        """[batch, query, head, width]: each head's result before the output projection."""
+        return output
+
+
+class Gate(Edit):
+    """Multiply each named head's output by a number: a float, or a tensor that gradients flow into.
+
+    Gate({"3.2": 0.5}), or Gate({head: tensor for head in model.heads}).
+    """
+
+    def __init__(self, gates: Mapping[str | Head, float | Tensor]) -> None:
+        self.gates = dict(gates)
+        self._at: dict[Site, list[tuple[int, float | Tensor]]] = {}
+        self._widths: dict[Site, int] = {}
+
+    def bind(self, heads: tuple[Head, ...]) -> None:
+        self._at, self._widths = {}, {}
+        for head in heads:
+            self._widths[head.site] = max(self._widths.get(head.site, 0), head.head + 1)
+        for named, gate in self.gates.items():
+            for head in HeadSet([named] if isinstance(named, Head) else named, among=heads):
+                self._at.setdefault(head.site, []).append((head.head, gate))
+
+    def changes_output(self, site: Site) -> bool:
+        return site in self._at
+
+    def output(self, site: Site, output: Tensor) -> Tensor:
+        values: list[Tensor] = [output.new_ones(())] * self._widths[site]
+        for head, gate in self._at[site]:
+            values[head] = torch.as_tensor(gate, dtype=output.dtype, device=output.device).reshape(())
+        return output * torch.stack(values)[:, None]
+
+
+class Ablate(Gate):
+    """Set these heads' outputs to zero: `Ablate("3.2,4.*")`."""
+
+    def __init__(self, heads: str | Iterable[Head]) -> None:
+        super().__init__({heads: 0.0} if isinstance(heads, str) else dict.fromkeys(heads, 0.0))
+
+
+class Replace(Edit):
+    """Put a fixed vector in the place of a head's output at every query: its mean over a corpus, say."""
+
+    def __init__(self, vectors: Mapping[str | Head, Tensor]) -> None:
+        """One vector [width] for each head."""
+        self.vectors = dict(vectors)
+        self._at: dict[Site, list[tuple[int, Tensor]]] = {}
+
+    def bind(self, heads: tuple[Head, ...]) -> None:
+        self._at = {}
+        for named, vector in self.vectors.items():
+            for head in HeadSet([named] if isinstance(named, Head) else named, among=heads):
+                self._at.setdefault(head.site, []).append((head.head, vector))
+
+    def changes_output(self, site: Site) -> bool:
+        return site in self._at
+
+    def output(self, site: Site, output: Tensor) -> Tensor:
+        parts = list(output.unbind(dim=2))
+        for head, vector in self._at[site]:
+            if vector.shape != (output.shape[-1],):
+                raise HeadscopeError(
+                    f"the vector for {site}.{head} has shape {tuple(vector.shape)}", expected=f"({output.shape[-1]},)"
+                )
+            parts[head] = vector.to(output).expand_as(parts[head])
+        return torch.stack(parts, dim=2)
+
+
+class MaskScores(Edit):
+    """Forbid attention before the softmax, or add to the scores.
+
+    mask   bool (True may attend) or float (added), broadcastable to [batch, head, query, key]
+    heads  which heads it concerns; all by default
+    """
+
+    def __init__(self, mask: Tensor, heads: str | Iterable[Head] | None = None) -> None:
+        self.mask = mask
+        self.heads = heads if heads is None or isinstance(heads, str) else tuple(heads)
+        self._at: dict[Site, list[int]] = {}
+
+    def bind(self, heads: tuple[Head, ...]) -> None:
+        self._at = HeadSet(heads if self.heads is None else self.heads, among=heads).by_site()
+
+    def changes_scores(self, site: Site) -> bool:
+        return site in self._at
+
+    def scores(self, site: Site, scores: Tensor) -> Tensor:
+        mask = self.mask.to(scores.device)
+        masked = scores.masked_fill(~mask, masked_score(scores.dtype)) if mask.dtype == torch.bool else scores + mask
+        here = torch.zeros(scores.shape[1], dtype=torch.bool, device=scores.device)
+        here[self._at[site]] = True
+        return torch.where(here[:, None, None], masked, scores)
+
+
+def masked_score(dtype: torch.dtype) -> float:
+    """The score of a forbidden key: its weight is exactly 0, and subtracting a row maximum cannot overflow."""
+    return torch.finfo(dtype).min / 2

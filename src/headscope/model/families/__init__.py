@@ -1,0 +1,25 @@
+"""The families of models that the seam supports: one file each (or one for several that are built alike).
+
+A family is found by the `model_type` of a checkpoint's configuration. To add one, add a file with a `Family` in it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+from headscope.model.families.family import Family
+
+__all__ = ["Family", "families"]
+
+
+@cache
+def families() -> dict[str, Family]:
+    """Every supported `model_type` and its family."""
+    found: dict[str, Family] = {}
+    for module in iter_modules(__path__):
+        for value in vars(import_module(f"{__name__}.{module.name}")).values():
+            if isinstance(value, Family):
+                found.update(dict.fromkeys(value.model_types, value))
+    return dict(sorted(found.items()))

@@ -1,0 +1,18 @@
+"""BERT and the models that are BERT with another vocabulary, training or position count."""
+
+from headscope.model.families.family import Family, encoder, encoder_layers
+
+BERT = Family(
+    model_types=(
+        "bert",
+        "camembert",
+        "data2vec-text",
+        "electra",
+        "ernie",
+        "mobilebert",
+        "roberta",
+        "xlm-roberta",
+    ),
+    layers=encoder_layers,
+    stack=encoder,
+)

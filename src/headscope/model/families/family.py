@@ -1,0 +1,56 @@
+"""What headscope must know about a family of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from headscope.model.tap import Tap
+
+
+def no_inputs(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of models that are built alike.
+
+    model_types   the `model_type`s in configurations
+    layers        configuration -> {stack: number of sites}; what the dry run must find
+    stack         (module name, occurrence in this forward) -> its stack; layers are counted in the order of calls
+    tap           how to reach the softmax of a family that does not use transformers' attention interface
+    takes_text    False for images
+    dry_inputs    what a dry run needs besides the usual inputs, so that every stack is called
+    """
+
+    model_types: tuple[str, ...]
+    layers: Callable[[Any], dict[str, int]]
+    stack: Callable[[str, int], str]
+    tap: Tap | None = None
+    takes_text: bool = True
+    dry_inputs: Callable[[dict[str, Tensor]], dict[str, Tensor]] = no_inputs
+
+    def is_encoder_decoder(self, config: Any) -> bool:
+        return "cross" in self.layers(config)
+
+
+def encoder(name: str, occurrence: int) -> str:
+    """Every attention module belongs to the encoder."""
+    return "encoder"
+
+
+def decoder(name: str, occurrence: int) -> str:
+    """Every attention module belongs to the decoder."""
+    return "decoder"
+
+
+def encoder_layers(config: Any) -> dict[str, int]:
+    return {"encoder": config.num_hidden_layers}
+
+
+def decoder_layers(config: Any) -> dict[str, int]:
+    return {"decoder": config.num_hidden_layers}

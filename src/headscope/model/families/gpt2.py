@@ -1,0 +1,5 @@
+"""GPT-2: a decoder with one fused projection."""
+
+from headscope.model.families.family import Family, decoder, decoder_layers
+
+GPT2 = Family(model_types=("gpt2",), layers=decoder_layers, stack=decoder)

@@ -1,0 +1,46 @@
+"""XLNet: relative attention, time-major, and in pre-training a second stream that queries from the targets.
+
+The content stream is the stack `encoder`; the query stream (used only when `target_mapping` is given) is the stack
+`query`: its rows are the targets, its keys the content. Both use the same weights.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headscope.model.families.family import Family
+from headscope.model.tap import Tap
+
+
+def layers(config: Any) -> dict[str, int]:
+    return {"encoder": config.n_layer, "query": config.n_layer}
+
+
+def stack(name: str, occurrence: int) -> str:
+    return "encoder" if occurrence == 0 else "query"
+
+
+def edit(result: Any, editor: Callable[[Tensor], Tensor]) -> Any:
+    """The method returns [query, batch, head, width], with the weights if asked for."""
+    if isinstance(result, tuple):
+        return edit(result[0], editor), *result[1:]
+    return editor(result.transpose(0, 1)).transpose(0, 1)
+
+
+def two_streams(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Predict the last token, so that the query stream runs too."""
+    batch, length = inputs["input_ids"].shape
+    mapping = torch.zeros(batch, 1, length)
+    mapping[:, 0, -1] = 1.0
+    return {"perm_mask": torch.zeros(batch, length, length), "target_mapping": mapping}
+
+
+XLNET = Family(
+    model_types=("xlnet",),
+    layers=layers,
+    stack=stack,
+    tap=Tap("XLNetRelativeAttention", "rel_attn_core", lambda module: module.n_head, edit=edit),
+    dry_inputs=two_streams,
+)

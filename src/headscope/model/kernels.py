@@ -1,0 +1,141 @@
+"""Attention written out, for when it is watched or its scores are edited: once plainly, once fast.
+
+Both give what the library's own kernels give (to 1e-5 in float32) and hand the weights to `see` on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from headscope.model.attention import Scratch
+from headscope.model.tokens import Chunk
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an attention module. query, key, value: [batch, head, token, width].
+
+    scaling    what the products are multiplied by; not always 1/√width
+    mask       bool (True may attend) or float (added), broadcastable to [batch, head, query, key]
+    bias       added to the scores (T5's relative positions)
+    is_causal  whether a query sees only keys up to its own position, on top of the mask
+    """
+
+    module: nn.Module
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    scaling: float
+    dropout: float
+    bias: Tensor | None
+    is_causal: bool
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Of the weights: batch, head, query, key."""
+        batch, heads, queries, _ = self.query.shape
+        return batch, heads, queries, self.key.shape[2]
+
+    @property
+    def groups(self) -> int:
+        """How many query heads share one key and value head."""
+        return self.query.shape[1] // self.key.shape[1]
+
+    def hides_only(self, padding: Tensor) -> bool:
+        """Whether the mask does no more than hide these keys [batch, key], so that leaving them out is the same."""
+        if self.is_causal:
+            return False
+        if self.mask is None:
+            return not bool(padding.any())
+        same_for_all_queries = self.mask.shape[2] == 1 or self.mask.stride(2) == 0
+        if self.mask.dtype != torch.bool or not same_for_all_queries or self.mask.shape[1] != 1:
+            return False
+        return torch.equal(self.mask[:, 0, 0].expand_as(padding), ~padding)
+
+    def masks(self) -> list[Tensor]:
+        """Every mask to apply to scores, the causal one included."""
+        masks = [] if self.mask is None else [self.mask]
+        if self.is_causal:
+            _, _, queries, keys = self.shape
+            masks.append(torch.ones(queries, keys, dtype=torch.bool, device=self.query.device).tril()[None, None])
+        return masks
+
+
+def attend_plainly(
+    call: Call,
+    edit_scores: Callable[[Tensor], Tensor],
+    see: Callable[[Tensor, Tensor], None] | None,
+) -> Tensor:
+    """[batch, query, head, width], the textbook on the whole batch at once: differentiable, any dtype, any edit."""
+    key, value = (states.repeat_interleave(call.groups, dim=1) for states in (call.key, call.value))
+    scores = call.query @ key.transpose(-1, -2) * call.scaling
+    if call.bias is not None:
+        scores = scores + call.bias
+    for mask in call.masks():
+        hidden = torch.finfo(scores.dtype).min
+        scores = scores.masked_fill(~mask, hidden) if mask.dtype == torch.bool else scores + mask
+    scores = edit_scores(scores)
+    weights = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    if see is not None:
+        see(weights, scores)
+    weights = nn.functional.dropout(weights.to(value.dtype), p=call.dropout, training=call.module.training)
+    return (weights @ value).transpose(1, 2).contiguous()
+
+
+def attend_in_chunks(
+    call: Call,
+    chunks: list[Chunk],
+    padding: Tensor,
+    see: Callable[[Chunk, Tensor, Tensor], None],
+    scratch: Scratch,
+) -> Tensor:
+    """[batch, query, head, width], a run of equally long sequences at a time, without their padding keys.
+
+    In memory that is used again and stays in the cache: faster than the textbook although `see` takes every
+    statistic on the way. No gradients.
+    """
+    batch, heads, queries, _ = call.shape
+    output = call.query.new_empty(batch, queries, heads, call.value.shape[-1])
+    masks = [] if call.hides_only(padding) else call.masks()
+    for chunk in chunks:
+        query = call.query[chunk.rows]
+        key, value = (
+            states[chunk.rows, :, chunk.key_kept].repeat_interleave(call.groups, dim=1)
+            if call.groups > 1
+            else states[chunk.rows, :, chunk.key_kept]
+            for states in (call.key, call.value)
+        )
+        size, keys = query.shape[0], key.shape[2]
+        scores = scratch.take("scores", (size, heads, queries, keys), query)
+        weights = scratch.take("weights", (size, heads, queries, keys), query)
+        mixed = scratch.take("mixed", (size, heads, queries, value.shape[-1]), query)
+        products = scores.view(-1, queries, keys)
+        torch.baddbmm(
+            products,
+            query.flatten(0, 1),
+            key.flatten(0, 1).transpose(1, 2),
+            beta=0,
+            alpha=call.scaling,
+            out=products,
+        )
+        if call.bias is not None:
+            scores += call.bias[..., chunk.key_kept]
+        for mask in masks:
+            _apply_mask(scores, mask[chunk.rows if mask.shape[0] > 1 else slice(None)][..., chunk.key_kept])
+        torch.softmax(scores, dim=-1, out=weights)
+        torch.bmm(weights.view(-1, queries, keys), value.flatten(0, 1), out=mixed.view(-1, *mixed.shape[2:]))
+        output[chunk.rows] = mixed.transpose(1, 2)
+        see(chunk, weights[:, :, chunk.query_kept], scores[:, :, chunk.query_kept])
+    return output
+
+
+def _apply_mask(scores: Tensor, mask: Tensor) -> None:
+    if mask.dtype == torch.bool:
+        scores.masked_fill_(~mask, torch.finfo(scores.dtype).min)
+    else:
+        scores += mask

@@ -1,0 +1,248 @@
+"""What the tokens of a batch are: real or padding, special, separator, punctuation, which word, which segment.
+
+`Tokens` describes one side of a batch; `Layout` says which side each stack's queries and keys come from, and
+cuts a batch into runs of sequences of equal length, so that nothing behind the seam ever meets padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+CHUNK_CELLS = 200_000  # weights handled at a time: three buffers of this size stay in a core's cache
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Which token ids mean what, as the tokenizer says; empty where a model has no such token."""
+
+    special: frozenset[int] = frozenset()
+    classification: frozenset[int] = frozenset()
+    separator: frozenset[int] = frozenset()
+    punctuation: frozenset[int] = frozenset()
+    padding: int | None = None
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase) -> Marks:
+        separator = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+        vocabulary = tokenizer.get_vocab()
+        return cls(
+            special=frozenset(tokenizer.all_special_ids),
+            classification=_ids(tokenizer.cls_token_id),
+            separator=_ids(separator),
+            punctuation=frozenset(i for token, i in vocabulary.items() if token.lstrip("▁Ġ") in (".", ",")),
+            padding=tokenizer.pad_token_id,
+        )
+
+
+def _ids(token_id: int | None) -> frozenset[int]:
+    return frozenset() if token_id is None else frozenset([token_id])
+
+
+def _is_in(ids: Tensor, wanted: Iterable[int]) -> Tensor:
+    return torch.isin(ids, torch.tensor(sorted(wanted), dtype=ids.dtype, device=ids.device))
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One side of a batch. Every tensor is [sequence, token]; `real` is False at padding.
+
+    A side without token ids (image patches, embeddings given directly) has no marked tokens: all is content.
+    words     which word of the sequence a piece belongs to, counted from 0; -1 for special tokens and padding
+    segments  0 or 1 for the first and second text
+    """
+
+    real: Tensor
+    ids: Tensor | None = None
+    words: Tensor | None = None
+    segments: Tensor | None = None
+    marks: Marks = field(default_factory=Marks)
+
+    def _marked(self, wanted: frozenset[int]) -> Tensor:
+        if self.ids is None or not wanted:
+            return torch.zeros_like(self.real)
+        return _is_in(self.ids, wanted) & self.real
+
+    @cached_property
+    def special(self) -> Tensor:
+        return self._marked(self.marks.special)
+
+    @cached_property
+    def classification(self) -> Tensor:
+        return self._marked(self.marks.classification)
+
+    @cached_property
+    def separator(self) -> Tensor:
+        return self._marked(self.marks.separator)
+
+    @cached_property
+    def punctuation(self) -> Tensor:
+        return self._marked(self.marks.punctuation)
+
+    @cached_property
+    def content(self) -> Tensor:
+        """Real tokens that are not special."""
+        return self.real & ~self.special
+
+    @cached_property
+    def classes(self) -> Tensor:
+        """[sequence, token, class]: 1 where a token is of a class; classes in the order of CLASSES."""
+        return torch.stack([getattr(self, name) for name in CLASSES], dim=-1).float()
+
+    @cached_property
+    def special_positions(self) -> list[int] | None:
+        """Where the special tokens are, if they are at the same places in every sequence; otherwise None."""
+        if (self.special != self.special[:1]).any():
+            return None
+        positions: list[int] = self.special[0].nonzero()[:, 0].tolist()
+        return positions
+
+    @cached_property
+    def content_spans(self) -> list[tuple[int, int]] | None:
+        """The runs [start, stop) between special tokens, if they are the same in every sequence; otherwise None."""
+        if self.special_positions is None:
+            return None
+        edges = [-1, *self.special_positions, self.length]
+        pairs = zip(edges[:-1], edges[1:], strict=True)
+        return [(before + 1, after) for before, after in pairs if after > before + 1]
+
+    @property
+    def length(self) -> int:
+        return self.real.shape[1]
+
+    def cut(self, rows: slice, kept: slice | Tensor) -> Tokens:
+        """These sequences without their padding."""
+
+        def part(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor[rows][:, kept]
+
+        real = self.real[rows][:, kept]
+        return Tokens(real, part(self.ids), part(self.words), part(self.segments), self.marks)
+
+    def to(self, device: torch.device) -> Tokens:
+        def moved(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor.to(device)
+
+        return Tokens(self.real.to(device), moved(self.ids), moved(self.words), moved(self.segments), self.marks)
+
+
+CLASSES = ("classification", "separator", "punctuation", "special")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Neighbouring sequences of one batch that are equally long, and where their real tokens are."""
+
+    rows: slice
+    query_kept: slice | Tensor
+    key_kept: slice | Tensor
+    query: Tokens
+    key: Tokens
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The sides of a batch: `encoder`, `decoder` (also of a decoder-only model), `targets` (XLNet's query stream)."""
+
+    encoder: Tokens | None = None
+    decoder: Tokens | None = None
+    targets: Tokens | None = None
+    _chunks: dict[tuple[str, int], list[Chunk]] = field(default_factory=dict, compare=False, repr=False)
+
+    def sides(self, stack: str) -> tuple[Tokens, Tokens] | None:
+        """The query and key side of a stack; None where this batch does not tell."""
+        query, key = {
+            "encoder": (self.encoder, self.encoder),
+            "decoder": (self.decoder, self.decoder),
+            "cross": (self.decoder, self.encoder),
+            "query": (self.targets, self.encoder),
+        }[stack]
+        return None if query is None or key is None else (query, key)
+
+    def chunks(self, stack: str, heads: int) -> list[Chunk]:
+        """The batch in runs of equal length of at most CHUNK_CELLS weights; made once for all layers."""
+        if (stack, heads) not in self._chunks:
+            sides = self.sides(stack)
+            assert sides is not None, stack
+            self._chunks[stack, heads] = _chunks(*sides, heads)
+        return self._chunks[stack, heads]
+
+    def to(self, device: torch.device) -> Layout:
+        def moved(tokens: Tokens | None) -> Tokens | None:
+            return None if tokens is None else tokens.to(device)
+
+        return Layout(moved(self.encoder), moved(self.decoder), moved(self.targets))
+
+
+def _chunks(query: Tokens, key: Tokens, heads: int) -> list[Chunk]:
+    queries, keys = _kept(query.real), _kept(key.real)
+    chunks, start = [], 0
+    for stop in range(1, len(queries) + 1):
+        full = (stop - start + 1) * heads * query.length * key.length > CHUNK_CELLS
+        if stop < len(queries) and not full and _same(queries, start, stop) and _same(keys, start, stop):
+            continue
+        rows, query_kept, key_kept = slice(start, stop), queries[start], keys[start]
+        cut = query.cut(rows, query_kept)
+        chunks.append(
+            Chunk(rows, query_kept, key_kept, cut, cut if key is query else key.cut(rows, key_kept))
+        )
+        start = stop
+    return chunks
+
+
+def _same(kept: list[slice | Tensor], one: int, other: int) -> bool:
+    return isinstance(kept[one], slice) and kept[one] == kept[other]
+
+
+def _kept(real: Tensor) -> list[slice | Tensor]:
+    """Where each sequence's real tokens are: a slice, or indices if there is padding between them."""
+    kept: list[slice | Tensor] = []
+    first, length = real.int().argmax(dim=1).tolist(), real.sum(dim=1).tolist()
+    for row, start, count in zip(real, first, length, strict=True):
+        whole = bool(row[start : start + count].all())
+        kept.append(slice(start, start + count) if whole else row.nonzero()[:, 0])
+    return kept
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a model is called with, and what its tokens are. `indices` are the numbers of the examples in it."""
+
+    inputs: Mapping[str, Tensor]
+    layout: Layout
+    indices: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(next(iter(self.inputs.values())))
+
+
+def layout_of(inputs: Mapping[str, Any], marks: Marks, *, decoder_only: bool = False) -> Layout:
+    """The layout that a model's own inputs tell: token ids, padding mask, segments; no words."""
+    encoder = _side(inputs, marks, "")
+    if decoder_only:
+        return Layout(decoder=encoder)
+    mapping = inputs.get("target_mapping")  # [sequence, target, token]: the query stream's rows are the targets
+    targets = None
+    if mapping is not None and encoder is not None:
+        targets = Tokens(encoder.real & (mapping.sum(dim=1) > 0), encoder.ids, segments=encoder.segments, marks=marks)
+    return Layout(encoder=encoder, decoder=_side(inputs, marks, "decoder_"), targets=targets)
+
+
+def _side(inputs: Mapping[str, Any], marks: Marks, prefix: str) -> Tokens | None:
+    ids = inputs.get(f"{prefix}input_ids")
+    embeddings = inputs.get(f"{prefix}inputs_embeds")
+    mask = inputs.get(f"{prefix}attention_mask")
+    if ids is None and embeddings is None:
+        return None
+    if mask is None or mask.dim() != 2:
+        mask = torch.ones((ids if ids is not None else embeddings).shape[:2], dtype=torch.bool)
+    mask = mask.to((ids if ids is not None else embeddings).device)
+    return Tokens(real=mask.bool(), ids=ids, segments=None if prefix else inputs.get("token_type_ids"), marks=marks)

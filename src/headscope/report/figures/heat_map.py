@@ -1,0 +1,113 @@
+"""What does a statistic say of every head? Layers down, heads across, one figure a statistic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headscope.report.figures._style import draw_grid, headed, heading_height, slug, style
+from headscope.report.grids import grid_of, model_name, plain, stacks_with, statistics_of
+from headscope.report.scale import Scale, scale_of, title_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from headscope.study.study import Study
+
+ORDER = 90  # after the figures that tell a story
+MOST_HEADS_WITH_VALUES = 16
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One layers x heads grid with a heading of its own."""
+
+    heading: str
+    grid: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """One statistic over all heads, its stacks side by side on one colour scale."""
+
+    statistic: str
+    name: str
+    definition: str = ""
+    is_raster: bool = False
+
+    @property
+    def title(self) -> str:
+        return title_of(self.statistic)
+
+    @property
+    def caption(self) -> str:
+        means = f"{self.definition.rstrip('.')}. " if self.definition else ""
+        return f"{means}Rows are layers, 0 (next to the input) at the top; columns are heads; grey: no value."
+
+    def applies(self, study: Study) -> bool:
+        return bool(stacks_with(study, self.statistic))
+
+    def draw(self, study: Study) -> Figure:
+        stacks = stacks_with(study, self.statistic)
+        grids = [grid_of(study, self.statistic, stack) for stack in stacks]
+        scale = scale_of(self.statistic, np.concatenate([grid.ravel() for grid in grids]))
+        panels = [Panel(stack, grid) for stack, grid in zip(stacks, grids, strict=True)]
+        known = self.title != self.statistic
+        subtitle = f"{self.statistic} · {model_name(study)}" if known else model_name(study)
+        if self.definition:
+            subtitle += f" · {self.definition}"
+        return draw_panels(panels, scale, self.title, subtitle)
+
+
+def drawings(study: Study, glossary: Mapping[str, str]) -> Iterator[HeatMap]:
+    taken: set[str] = set()
+    for statistic in statistics_of(study):
+        stem = name = f"heat-{slug(statistic)}"
+        while name in taken:  # two statistics may differ only in signs that a file name cannot hold
+            name = f"{stem}-{len(taken)}"
+        taken.add(name)
+        yield HeatMap(statistic, name, plain(glossary.get(statistic, ""), 400))
+
+
+def draw_panels(panels: list[Panel], scale: Scale, title: str, subtitle: str) -> Figure:
+    """Grids side by side on one scale with one colour bar; the size follows the number of cells."""
+    with style():
+        heads = [panel.grid.shape[1] for panel in panels]
+        layers = max(panel.grid.shape[0] for panel in panels)
+        prints_values = max(heads) <= MOST_HEADS_WITH_VALUES
+        cell = 0.30 if prints_values else 0.17 if max(heads) <= 40 else 0.11
+        left, gap, right, bottom = 0.55, 0.62, 0.85, 0.48
+        body = sum(heads) * cell + gap * (len(panels) - 1)
+        width = max(left + body + right, 4.2)
+        top = heading_height(width, subtitle) + 0.28
+        height = top + max(layers * cell, 0.9) + bottom
+        fig = headed(width, height, title, subtitle)
+        x = left
+        for panel in panels:
+            rows, columns = panel.grid.shape
+            bounds = (
+                x / width,
+                1 - (top + rows * cell) / height,
+                columns * cell / width,
+                rows * cell / height,
+            )
+            ax = fig.add_axes(bounds)
+            mesh = draw_grid(ax, panel.grid, scale, prints_values=prints_values)
+            ax.set_title(plain(panel.heading, max(int(columns * cell * 13), 12)), fontweight="bold", pad=5)
+            ax.set_xlabel("head", labelpad=2)
+            if panel is panels[0]:
+                ax.set_ylabel("layer", labelpad=3)
+            x += columns * cell + gap
+        tall = max(min(layers * cell, 2.6), 0.9)
+        bar_ax = fig.add_axes(
+            ((left + body + 0.2) / width, 1 - (top + tall) / height, 0.11 / width, tall / height)
+        )
+        bar = fig.colorbar(mesh, cax=bar_ax, extend="both" if scale.clips else "neither")
+        bar.outline.set_visible(False)
+        bar_ax.tick_params(length=0, pad=3)
+        bar_ax.set_ylabel(scale.unit, labelpad=4)
+        return fig

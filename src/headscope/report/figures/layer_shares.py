@@ -1,0 +1,44 @@
+"""Where does attention go that is not for words? Mass on special tokens and punctuation, by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headscope.report.figures._layers import draw_layers
+from headscope.report.grids import stacks_with
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+ORDER = 10
+HEADINGS = {
+    "cls": "first special token",
+    "sep": "separators",
+    "punctuation": "full stops and commas",
+    "special": "all special tokens",
+}
+
+
+@dataclass(frozen=True)
+class LayerShares:
+    name: str = "layer-shares"
+    title: str = "Attention to special tokens and punctuation, by layer"
+    caption: str = (
+        "Each dot is a head and the line is the mean of its layer: the higher, the more of the attention "
+        "goes to that kind of token."
+    )
+    is_raster: bool = False
+
+    def applies(self, study: Study) -> bool:
+        return any(stacks_with(study, name) for name in HEADINGS)
+
+    def draw(self, study: Study) -> Figure:
+        return draw_layers(study, tuple(HEADINGS), HEADINGS, self.title, "share of attention", most=1.0)
+
+
+def drawings(study: Study, glossary: Mapping[str, str]) -> Iterator[LayerShares]:
+    yield LayerShares()

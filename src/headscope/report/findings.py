@@ -1,0 +1,127 @@
+"""What stands out in a study, in sentences that are true by construction: each is read off the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from headscope.report.grids import plain, stacks_of, stacks_with
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from headscope.study.study import Study
+
+MOST_NAMED = 6  # heads named in one sentence; the rest are counted
+
+
+class Measured(NamedTuple):
+    """One row of the table, with the address a reader uses."""
+
+    head: str
+    value: float
+    low: float
+    high: float
+
+    def text(self) -> str:
+        """`0.98 [0.97, 0.99]`, or the value alone where there is no interval."""
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return f"{_short(self.value)} [{_short(self.low)}, {_short(self.high)}]"
+        return _short(self.value)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence, then the heads it is about with their numbers, then how many more there are."""
+
+    statistic: str
+    sentence: str
+    heads: tuple[Measured, ...]
+    more: int = 0
+
+    def __str__(self) -> str:
+        named = "; ".join(f"{head.head} {head.text()}" for head in self.heads)
+        return f"{self.sentence} {named}{f' and {self.more} more' if self.more else ''}."
+
+
+def findings_of(study: Study) -> list[Finding]:
+    """Positional heads, sinks, the broadest and the surest head, as far as the study has their statistics."""
+    found = []
+    for stack in stacks_of(study):
+        where = "" if len(stacks_of(study)) == 1 else f" of the {plain(stack)}"
+        for rule in RULES:
+            finding = rule(study, stack, where)
+            if finding is not None:
+                found.append(finding)
+    return found
+
+
+Rule = Callable[["Study", str, str], Finding | None]
+
+
+def _majority(statistic: str, target: str) -> Rule:
+    """Heads that give more than half of their attention to one place, or the nearest to it."""
+
+    def rule(study: Study, stack: str, where: str) -> Finding | None:
+        rows = _ranked(study, statistic, stack)
+        if not rows:
+            return None
+        above = [row for row in rows if row.value > 0.5]
+        if above:
+            many = "1 head" if len(above) == 1 else f"{len(above)} heads"
+            verb = "gives more than half of its" if len(above) == 1 else "give more than half of their"
+            sentence = f"{many}{where} {verb} attention to {target}:"
+            return Finding(statistic, sentence, tuple(above[:MOST_NAMED]), max(len(above) - MOST_NAMED, 0))
+        sentence = f"No head{where} gives more than half of its attention to {target}; the most is"
+        return Finding(statistic, sentence, tuple(rows[:1]))
+
+    return rule
+
+
+def _extreme(statistic: str, words: str, *, least: bool = False) -> Rule:
+    """The head at one end of a statistic."""
+
+    def rule(study: Study, stack: str, where: str) -> Finding | None:
+        rows = _ranked(study, statistic, stack)
+        if len(rows) < 2:
+            return None
+        return Finding(statistic, words.format(where=where), (rows[-1] if least else rows[0],))
+
+    return rule
+
+
+RULES: tuple[Rule, ...] = (
+    _majority("previous", "the previous token"),
+    _majority("next", "the next token"),
+    _extreme("cls", "The most attention to the first special token among the heads{where} is"),
+    _extreme("sep", "The most attention to separators among the heads{where} is"),
+    _extreme("punctuation", "The most attention to full stops and commas among the heads{where} is"),
+    _extreme("entropy", "The broadest head{where}, by entropy in nats, is"),
+    _extreme("entropy", "The narrowest head{where}, by entropy in nats, is", least=True),
+    _extreme(
+        "confidence-content", "The surest head{where}, special tokens left out (mean largest weight), is"
+    ),
+)
+
+
+def _ranked(study: Study, statistic: str, stack: str) -> list[Measured]:
+    """The heads of a stack from the largest value down; ties in order of layer and head."""
+    if stack not in stacks_with(study, statistic):
+        return []
+    heads = study.heads
+    rows = heads[(heads["stack"] == stack) & (heads["statistic"] == statistic) & heads["value"].notna()]
+    rows = rows.sort_values(["value", "layer", "head"], ascending=[False, True, True])
+    return [_measured(row, one_stack=len(stacks_of(study)) == 1) for _, row in rows.iterrows()]
+
+
+def _measured(row: pd.Series, *, one_stack: bool) -> Measured:
+    address = f"{row['layer']}.{row['head']}"
+    head = address if one_stack else f"{plain(row['stack'])}.{address}"
+    return Measured(head, float(row["value"]), float(row["low"]), float(row["high"]))
+
+
+def _short(value: float) -> str:
+    """Three decimals, as everywhere on the page."""
+    return f"{value:.3f}".replace("-", "−")

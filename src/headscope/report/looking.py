@@ -1,0 +1,61 @@
+"""look, the verb: one input through the model, and the maps of all its heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headscope.data.batches import collate
+from headscope.data.encode import Encoder
+from headscope.data.examples import Example
+from headscope.errors import HeadscopeError
+from headscope.heads import Site
+from headscope.model.attention import Attention
+from headscope.model.attention_model import AttentionModel
+from headscope.model.load import load
+from headscope.model.tokens import Tokens
+from headscope.report.look import Look, Side, StackMaps
+
+
+def look(
+    model: AttentionModel | str, first: str, second: str | None = None, *, max_length: int | None = None
+) -> Look:
+    """What every head attends to in one text or pair; for an encoder-decoder, a source and its target.
+
+    The result draws itself in a notebook and saves itself as a page. Longer input than `max_length` is an error.
+    """
+    model = model if isinstance(model, AttentionModel) else load(model)
+    encoder = Encoder(model, max_length=max_length, long="error")
+    sequences = list(encoder.encode([Example(first, second, "the text")], start=0))
+    if not sequences:
+        raise HeadscopeError("the text has no tokens", where=f'"{first[:40]}"', expected="some text")
+    batch = collate(model, sequences)
+    maps: dict[Site, NDArray[np.float32]] = {}
+
+    def keep(attention: Attention) -> None:
+        maps[attention.site] = attention.weights[0].float().cpu().numpy().copy()
+
+    with model.watched(keep), torch.inference_mode():
+        model(batch)
+    stacks = []
+    for stack in dict.fromkeys(site.stack for site in maps):
+        sides = batch.layout.sides(stack)
+        assert sides is not None
+        query, key = (_side(model, tokens) for tokens in sides)
+        weights = np.stack([maps[site] for site in model.sites if site.stack == stack])
+        stacks.append(StackMaps(stack, query, key, weights))
+    order = {stack: i for i, stack in enumerate(dict.fromkeys(site.stack for site in model.sites))}
+    stacks.sort(key=lambda one: order[one.stack])
+    return Look(model.name, (first,) if second is None else (first, second), tuple(stacks))
+
+
+def _side(model: AttentionModel, tokens: Tokens) -> Side:
+    assert tokens.ids is not None
+    assert tokens.words is not None
+    assert model.tokenizer is not None
+    names: Iterable[str] = model.tokenizer.convert_ids_to_tokens(tokens.ids[0].tolist())
+    words = (word if word >= 0 else None for word in tokens.words[0].tolist())
+    return Side(tuple(names), tuple(tokens.special[0].tolist()), tuple(words))

@@ -1,0 +1,56 @@
+"""A study as it shows itself in a notebook: a title, two heat maps, the first rows; static and small."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from headscope.report.grids import model_name, plain, recorded, statistics_of
+from headscope.report.page import summary
+
+if TYPE_CHECKING:
+    from headscope.study.study import Study
+
+FAVOURITES = ("previous", "entropy", "confidence", "special")
+ROWS = 8
+DPI = 80  # two heat maps of 32 x 32 heads stay below 200 KB
+
+
+def study_html(study: Study) -> str:
+    """A fragment of HTML without script: everything is escaped, the figures are pictures."""
+    from headscope.report.figures.heat_map import drawings
+    from headscope.report.plates import png_of, png_uri
+
+    present = statistics_of(study)
+    chosen = [name for name in FAVOURITES if name in present] or present
+    maps = [d for d in drawings(study, {}) if d.statistic in chosen[:2] and d.applies(study)]
+    pictures = "".join(
+        f'<img alt="{html.escape(d.title)}" src="{png_uri(png_of(d.draw(study), DPI))}" '
+        'style="max-width:100%;margin:0 12px 12px 0;vertical-align:top">'
+        for d in maps
+    )
+    used = recorded(study.record, "data", "used")
+    counted = f" · {html.escape(plain(used))} texts" if used is not None else ""
+    return (
+        f'<div><p style="margin:0 0 8px"><strong>{html.escape(model_name(study))}</strong> · '
+        f"{html.escape(summary(study))}{counted} · {len(present)} statistics</p>"
+        f"<div>{pictures}</div>{_table(study)}</div>"
+    )
+
+
+def _table(study: Study) -> str:
+    """The first rows, and how many there are."""
+    frame = study.heads.head(ROWS)
+    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in frame.columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row) + "</tr>"
+        for row in frame.itertuples(index=False, name=None)
+    )
+    rest = f"<p>{len(study.heads)} rows in <code>study.heads</code></p>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.4g}"
+    return plain(value, 60)

@@ -1,0 +1,136 @@
+"""The numbers of a study as the page carries them: columns of JSON, maps in one byte a weight."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headscope.report.figures._palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
+from headscope.report.grids import (
+    Column,
+    grid_of,
+    maps_of,
+    plain,
+    shape_of,
+    stacks_of,
+    stacks_with,
+    statistics_of,
+)
+from headscope.report.scale import scale_of, title_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headscope.study.study import Study
+
+MAP_BYTES = 1_300_000  # what all maps of a page may take, so that the page stays below 3 MB
+POSITIONS = (128, 96, 64, 48, 32, 24, 16)
+NO_WEIGHT = 255
+COLUMNS: tuple[Column, ...] = ("value", "low", "high", "count")
+
+
+def payload(study: Study, glossary: Mapping[str, str]) -> dict[str, Any]:
+    """Everything the page's script needs. Lists, never objects keyed by names from data."""
+    names = stacks_of(study)
+    return {
+        "stacks": [
+            dict(zip(("name", "layers", "heads"), (plain(s), *shape_of(study, s)), strict=True))
+            for s in names
+        ],
+        "statistics": [_statistic(study, name, names, glossary) for name in statistics_of(study)],
+        "maps": pack_maps(study, names),
+        "offsets": _offsets(study, names),
+        "colours": {"sequential": SEQUENTIAL_STOPS, "diverging": DIVERGING_STOPS},
+    }
+
+
+def to_json(value: object) -> str:
+    """JSON for a script element: no sign in it can end the element or begin a comment."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def pack_maps(study: Study, stacks: list[str]) -> dict[str, Any]:
+    """Mean maps by stack and head, each deflated by itself so that one is unpacked when it is asked for.
+
+    A byte b stands for the weight (b / 254)², which is fine near 0 where most weights are; 255 for no weight.
+    Positions are cut to the most that fits into MAP_BYTES.
+    """
+    found = maps_of(study, "map", 4)
+    for positions in POSITIONS:
+        packed = [[_pack(head, positions) for head in _heads(found[s])] if s in found else [] for s in stacks]
+        if sum(len(text) for stack in packed for text in stack) <= MAP_BYTES or positions == POSITIONS[-1]:
+            break
+    shapes = [[min(side, positions) for side in found[s].shape[2:]] if s in found else [0, 0] for s in stacks]
+    widths = [found[s].shape[1] if s in found else 0 for s in stacks]
+    return {
+        "shapes": shapes,
+        "heads": widths,
+        "data": packed,
+        "cut": any(_is_cut(m, positions) for m in found.values()),
+    }
+
+
+def _is_cut(maps: NDArray[Any], positions: int) -> bool:
+    return bool(max(maps.shape[2:]) > positions)
+
+
+def _heads(maps: NDArray[Any]) -> NDArray[Any]:
+    return maps.reshape(-1, *maps.shape[2:])
+
+
+def _pack(weights: NDArray[Any], positions: int) -> str:
+    weights = np.asarray(weights[:positions, :positions], dtype=np.float64)
+    has_weight = np.isfinite(weights)
+    roots = np.sqrt(np.clip(np.where(has_weight, weights, 0.0), 0.0, 1.0))
+    codes = np.where(has_weight, np.rint(roots * 254), NO_WEIGHT).astype(np.uint8)
+    return base64.b64encode(zlib.compress(codes.tobytes(), 6)).decode("ascii")
+
+
+def _statistic(study: Study, name: str, stacks: list[str], glossary: Mapping[str, str]) -> dict[str, Any]:
+    present = set(stacks_with(study, name))
+    grids = {
+        s: {column: grid_of(study, name, s, column) for column in COLUMNS} for s in stacks if s in present
+    }
+    values = [grid["value"].ravel() for grid in grids.values()]
+    scale = scale_of(name, np.concatenate(values) if values else np.array([]))
+    return {
+        "name": plain(name),
+        "title": plain(title_of(name)),
+        "definition": plain(glossary.get(name, ""), 600),
+        "unit": scale.unit,
+        "kind": scale.kind,
+        "low": _number(scale.low),
+        "high": _number(scale.high),
+        "diverging": scale.is_diverging,
+        "stacks": [
+            {column: [_number(x) for x in grids[s][column].ravel().tolist()] for column in COLUMNS}
+            if s in grids
+            else None
+            for s in stacks
+        ],
+    }
+
+
+def _offsets(study: Study, stacks: list[str]) -> list[Any]:
+    found = maps_of(study, "offset", 3)
+    return [
+        [[_number(x, 4) for x in head] for head in found[s].reshape(-1, found[s].shape[-1]).tolist()]
+        if s in found
+        else []
+        for s in stacks
+    ]
+
+
+def _number(value: float, digits: int = 6) -> float | int | None:
+    """A number in as few signs as carry `digits` figures; None for NaN, which JSON does not have."""
+    if not math.isfinite(value):
+        return None
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short

@@ -1,0 +1,200 @@
+"""The page of a study: one self-contained index.html that opens from disk; same study, same bytes.
+
+Everything that comes from a model, a file or a run record is text: escaped by the template, or JSON in a
+script element that no sign can end. The one script is allowed by its hash, nothing else may run or load.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headscope.report.findings import findings_of
+from headscope.report.grids import model_name, plain, recorded, shape_of, stacks_of, statistics_of
+from headscope.report.pack import payload, to_json
+from headscope.report.scale import KNOWN, UNITS, title_of
+
+if TYPE_CHECKING:
+    from headscope.report.plates import Plate
+    from headscope.study.study import Study
+
+TEMPLATES = Path(__file__).parent / "templates"
+Facts = list[tuple[str, str]]
+
+
+def render(study: Study, *, glossary: Mapping[str, str] | None = None) -> str:
+    """The whole page as text. `glossary` gives each statistic's definition in one sentence."""
+    from headscope.report.plates import plates_of
+
+    return render_with(study, plates_of(study, glossary), glossary)
+
+
+def render_with(study: Study, plates: list[Plate], glossary: Mapping[str, str] | None = None) -> str:
+    """The page with figures that are drawn already."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    glossary = glossary or {}
+    script = (TEMPLATES / "study.js").read_text("utf-8")
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("study.html").render(
+        model=model_name(study),
+        summary=summary(study),
+        model_facts=model_facts(study),
+        corpus_facts=corpus_facts(study),
+        findings=findings_of(study),
+        heads=sum(1 for _ in _heads(study)),
+        stories=[_figure(plate) for plate in plates if not plate.name.startswith("heat-")],
+        heat_maps=[_figure(plate) for plate in plates if plate.name.startswith("heat-")],
+        glossary=_glossary(study, glossary),
+        reproduction=reproduction(study),
+        policy=_policy(script),
+        style=Markup((TEMPLATES / "study.css").read_text("utf-8")),  # ours: no data in it
+        script=Markup(script),
+        data=Markup(to_json(payload(study, glossary))),  # to_json leaves no sign that HTML reads
+    )
+
+
+def summary(study: Study) -> str:
+    """`72 heads: encoder 6 layers x 12 heads`."""
+    sizes = []
+    for stack in stacks_of(study):
+        layers, heads = shape_of(study, stack)
+        sizes.append(f"{plain(stack)} {_counted(layers, 'layer')} × {_counted(heads, 'head')}")
+    return f"{_counted(sum(1 for _ in _heads(study)), 'head')}: {', '.join(sizes)}" if sizes else "no heads"
+
+
+def model_facts(study: Study) -> Facts:
+    """What is known of the model, in the order a reader asks."""
+    record = study.record
+    wanted = [("class", "class"), ("family", "family"), ("revision", "revision"), ("note", "note")]
+    facts = [
+        (label, plain(recorded(record, "model", key)))
+        for label, key in wanted
+        if recorded(record, "model", key)
+    ]
+    if record.get("lens"):
+        facts.append(("lens", plain(record["lens"])))
+    return [("size", summary(study)), *facts]
+
+
+def corpus_facts(study: Study) -> Facts:
+    """Files and counts: read, used, truncated, skipped and why. What was not recorded is not mentioned."""
+    record = study.record
+    facts: Facts = []
+    files = [plain(recorded(file, "path"), 120) for file in _files(record) if recorded(file, "path")]
+    if files:
+        facts.append(
+            ("files" if len(files) > 1 else "file", ", ".join(files[:5]) + _and_more(len(files) - 5))
+        )
+    for key in ("read", "used", "truncated"):
+        if recorded(record, "data", key) is not None:
+            facts.append((f"texts {key}", _grouped(recorded(record, "data", key))))
+    skipped = recorded(record, "data", "skipped")
+    if isinstance(skipped, Mapping):
+        reasons = [f"{_grouped(count)} {plain(reason, 60)}" for reason, count in skipped.items() if count]
+        facts.append(("texts skipped", ", ".join(reasons) or "0"))
+    if recorded(record, "data", "tokens") is not None:
+        facts.append(("tokens", _grouped(recorded(record, "data", "tokens"))))
+    if recorded(record, "data", "max_length") is not None:
+        facts.append(("longest text", f"{_grouped(recorded(record, 'data', 'max_length'))} tokens"))
+    if recorded(record, "data", "pairs") is not None:
+        facts.append(("input", "pairs of texts" if recorded(record, "data", "pairs") else "single texts"))
+    return facts
+
+
+def reproduction(study: Study) -> Facts:
+    """What one needs to get the same numbers again."""
+    record = study.record
+    facts: Facts = []
+    if record.get("command"):
+        facts.append(("command", plain(record["command"], 2000)))
+    for name, version in _items(record.get("versions")):
+        facts.append((f"{name} version", plain(version)))
+    for label, key in (("model path", "path"), ("model revision", "revision"), ("model sha256", "sha256")):
+        if recorded(record, "model", key):
+            facts.append((label, plain(recorded(record, "model", key))))
+    for file in _files(record):
+        if recorded(file, "sha256"):
+            facts.append(
+                (f"{plain(recorded(file, 'path') or 'data', 120)} sha256", plain(recorded(file, "sha256")))
+            )
+    if record.get("seed") is not None:
+        facts.append(("seed", plain(record["seed"])))
+    if record.get("options"):
+        facts.append(("options", plain(json.dumps(record["options"], default=str, ensure_ascii=False), 2000)))
+    spent = [
+        f"{name} {seconds:.1f} s" for name, seconds in _items(record.get("durations")) if _is_number(seconds)
+    ]
+    if spent:
+        facts.append(("time spent", ", ".join(spent)))
+    if record.get("schema") is not None:
+        facts.append(("study schema", plain(record["schema"])))
+    return facts
+
+
+def _figure(plate: Plate) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    picture = (
+        {"uri": plate.data_uri()} if plate.is_raster else {"svg": Markup(plate.inline())}
+    )  # shapes and text only
+    return {"name": plate.name, "title": plate.title, "caption": plate.caption, **picture}
+
+
+def _glossary(study: Study, glossary: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(statistic, unit, definition) for what is in the study."""
+    rows = []
+    for name in statistics_of(study):
+        unit = UNITS[KNOWN[name][0]] if name in KNOWN else ""
+        rows.append((plain(name), unit, plain(glossary.get(name) or title_of(name), 600)))
+    return rows
+
+
+def _policy(script: str) -> str:
+    """Nothing is loaded; the one script runs because its hash is named; figures carry inline styles."""
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _heads(study: Study) -> set[tuple[object, ...]]:
+    return set(study.heads[["stack", "layer", "head"]].itertuples(index=False, name=None))
+
+
+def _files(record: Mapping[str, Any]) -> list[Any]:
+    files = recorded(record, "data", "files")
+    return files if isinstance(files, list) else []
+
+
+def _items(value: object) -> list[tuple[str, Any]]:
+    return [(plain(key, 60), item) for key, item in value.items()] if isinstance(value, Mapping) else []
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _grouped(value: object) -> str:
+    """52000 as `52 000`, with a space that does not break."""
+    return f"{value:,}".replace(",", "\u202f") if _is_number(value) else plain(value, 60)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _and_more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""

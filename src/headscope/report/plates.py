@@ -1,0 +1,163 @@
+"""Figures as bytes: SVG and PNG for files, and SVG that is safe and small enough to stand inside a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import warnings
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headscope.report.figures import Drawing, figures_of
+from headscope.report.figures._palette import INK, MISSING, MUTED, PAPER, RULE, SERIES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+DPI = 150
+SVG = "{http://www.w3.org/2000/svg}"
+XLINK = "{http://www.w3.org/1999/xlink}href"
+ALLOWED = {
+    "svg",
+    "g",
+    "defs",
+    "path",
+    "text",
+    "tspan",
+    "use",
+    "clipPath",
+    "rect",
+    "image",
+    "linearGradient",
+    "stop",
+}
+PIXELS_PER_POINT = 1.5  # figures are drawn for paper; a screen is read from further away
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A drawn figure: its words, its files, and whether the page should carry the PNG."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+    png: bytes
+    is_raster: bool
+
+    def inline(self) -> str:
+        """The SVG as a fragment of HTML: own ids, page colours, nothing but shapes and text."""
+        return inline_svg(self.svg, self.name)
+
+    def data_uri(self) -> str:
+        return png_uri(self.png)
+
+
+def plates_of(study: Study, glossary: Mapping[str, str] | None = None) -> list[Plate]:
+    """Every figure that applies to a study, drawn once."""
+    return [drawn(drawing, study) for drawing in figures_of(study, glossary)]
+
+
+def drawn(drawing: Drawing, study: Study) -> Plate:
+    figure = drawing.draw(study)
+    svg, png = svg_of(figure), png_of(figure)
+    return Plate(drawing.name, drawing.title, drawing.caption, svg, png, drawing.is_raster)
+
+
+def svg_of(figure: Figure) -> str:
+    """SVG without a date and with ids that depend on the content only; text stays text."""
+    import matplotlib as mpl
+
+    from headscope.report.figures._style import style
+
+    target = io.StringIO()
+    with (
+        style(),
+        mpl.rc_context({"svg.hashsalt": "headscope", "svg.fonttype": "none"}),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings(
+            "ignore", message="Glyph .* missing from font"
+        )  # the reader's fonts will have it
+        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
+    return target.getvalue()
+
+
+def png_of(figure: Figure, dpi: int = DPI) -> bytes:
+    """PNG with 256 colours: a third of the bytes, and no eye sees the difference in flat colours."""
+    from PIL import Image
+
+    from headscope.report.figures._style import style
+
+    target, small = io.BytesIO(), io.BytesIO()
+    with style(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(target, format="png", dpi=dpi, metadata={"Software": None})
+    with Image.open(target) as image:
+        flat = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        flat.save(small, format="PNG", compress_level=6, dpi=(dpi, dpi))
+    return small.getvalue()
+
+
+def png_uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+
+
+def inline_svg(svg: str, name: str) -> str:
+    """An SVG file of ours as a fragment of HTML.
+
+    Ids get the figure's name in front, so that two figures on a page do not share clip paths; the style
+    sheet that matplotlib writes would apply to the whole page and is dropped; the shared colours become page colours.
+    """
+    root = ElementTree.fromstring(svg)
+    _strip(root)
+    referenced = set(re.findall(r"url\(#([^)]+)\)", svg)) | set(re.findall(r'xlink:href="#([^"]+)"', svg))
+    variables = {INK: "--ink", MUTED: "--muted", RULE: "--rule", MISSING: "--missing", PAPER: "--card"}
+    variables[SERIES[0]] = "--series"  # thin lines in this blue would drown on a dark page
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(SVG)
+        identity = element.attrib.pop("id", None)
+        if identity in referenced:
+            element.set("id", f"{name}-{identity}")
+        if XLINK in element.attrib:
+            target = element.attrib.pop(XLINK)
+            element.set("href", f"#{name}-{target[1:]}" if target.startswith("#") else target)
+        for key, value in element.attrib.items():
+            if key in ("d", "transform", "x", "y"):
+                value = " ".join(_LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", value).split())
+            elif key in ("style", "clip-path"):
+                value = value.replace("url(#", f"url(#{name}-")
+                for colour, variable in variables.items():
+                    value = value.replace(colour, f"var({variable})")
+                value = re.sub(
+                    r"font: ([\d.]+px|bold [\d.]+px|700 [\d.]+px) [^;]*", r"font: \1 var(--sans)", value
+                )
+            element.set(key, value)
+        if element.tag not in ("text", "tspan") and not (element.text or "").strip():
+            element.text = None
+        element.tail = None if not (element.tail or "").strip() else element.tail
+    for size in ("width", "height", "version"):
+        root.attrib.pop(size, None)
+    points = float(root.get("viewBox", "0 0 0 0").split()[2])
+    root.set("style", f"width: {points * PIXELS_PER_POINT:.0f}px")  # and at most the page: study.css
+    root.set("aria-hidden", "true")  # the figure element around it has the words
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _strip(parent: ElementTree.Element) -> None:
+    """Take away what is not a shape or text: metadata, style sheets, scripts, foreign elements."""
+    for child in list(parent):
+        if (
+            isinstance(child.tag, str)
+            and child.tag.startswith(SVG)
+            and child.tag.removeprefix(SVG) in ALLOWED
+        ):
+            _strip(child)
+        else:
+            parent.remove(child)

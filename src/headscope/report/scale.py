@@ -1,0 +1,111 @@
+"""How the values of a statistic are coloured and printed: one scale for figures, page and notebook."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Kind = Literal["share", "nats", "tokens", "offset", "other"]
+
+# What a statistic measures, and its title in figures. One not listed here is drawn too, on its own scale.
+KNOWN: dict[str, tuple[Kind, str]] = {
+    "self": ("share", "Attention to the token itself"),
+    "previous": ("share", "Attention to the previous token"),
+    "next": ("share", "Attention to the next token"),
+    "distance": ("tokens", "Mean distance of attention"),
+    "cls": ("share", "Attention to the first special token"),
+    "sep": ("share", "Attention to separators"),
+    "punctuation": ("share", "Attention to full stops and commas"),
+    "special": ("share", "Attention to all special tokens"),
+    "entropy": ("nats", "Entropy of attention"),
+    "cls-entropy": ("nats", "Entropy of the first token's attention"),
+    "confidence": ("share", "Confidence, special tokens included"),
+    "confidence-content": ("share", "Confidence, special tokens left out"),
+    "argmax-share": ("share", "Share of tokens whose maximum is at the commonest offset"),
+    "argmax-offset": ("offset", "Commonest offset of the maximum"),
+}
+UNITS: dict[Kind, str] = {
+    "share": "share, 0 to 1",
+    "nats": "nats",
+    "tokens": "tokens",
+    "offset": "tokens, negative is to the left",
+    "other": "",
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Colour limits and number format of one statistic.
+
+    low, high     values at the two ends of the colours; beyond them the end colours are used (`clips`)
+    is_diverging  two colours from a pale middle at 0
+    """
+
+    kind: Kind
+    low: float
+    high: float
+    is_diverging: bool = False
+    clips: bool = False
+
+    @property
+    def unit(self) -> str:
+        return UNITS[self.kind]
+
+    def cell(self, value: float) -> str:
+        """A value in as few characters as a cell has room for: `.37`, `3.9`, `12.0`, `+1`."""
+        if not math.isfinite(value):
+            return ""
+        if self.kind == "offset":
+            return signed(value)
+        span = max(abs(self.low), abs(self.high))
+        decimals = (
+            1 if self.kind in ("nats", "tokens") else min(max(1 - math.floor(math.log10(span) + 1e-9), 0), 9)
+        )
+        text = f"{abs(value):.{2 if self.kind == 'share' else decimals}f}"
+        bare = (
+            text.removeprefix("0") if span <= 1 and self.kind in ("share", "other") and "." in text else text
+        )
+        return f"−{bare}" if value < 0 and float(text) != 0 else bare
+
+
+def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
+    """The scale for a statistic, given all its values (NaN allowed) over all stacks that are compared."""
+    kind: Kind = KNOWN[statistic][0] if statistic in KNOWN else "other"
+    finite = values[np.isfinite(values)]
+    least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    if kind == "share" and least >= 0 and most <= 1:
+        return Scale(kind, 0.0, 1.0)
+    if kind == "offset":
+        # One head that looks 20 tokens away must not wash out the difference between -1 and +1.
+        reach = max(abs(least), abs(most), 1.0)
+        return Scale(kind, -min(reach, 5.0), min(reach, 5.0), is_diverging=True, clips=reach > 5)
+    if least < 0 < most:
+        reach = max(-least, most)
+        return Scale(kind, -reach, reach, is_diverging=True)
+    if kind != "other" or 0 <= least < most / 2:
+        return Scale(kind, min(0.0, least), _rounded_up(most))
+    return Scale(kind, least, most if most > least else least + 1.0)
+
+
+def title_of(statistic: str) -> str:
+    return KNOWN[statistic][1] if statistic in KNOWN else statistic
+
+
+def signed(value: float) -> str:
+    """An offset with its sign: −1, 0, +2."""
+    text = f"{abs(value):g}"
+    return text if value == 0 else f"{'+' if value > 0 else '−'}{text}"
+
+
+def _rounded_up(value: float) -> float:
+    """The next round number: 4.37 → 4.5, 37 → 40."""
+    if value <= 0:
+        return 1.0
+    step = 10.0 ** math.floor(math.log10(value)) / 2
+    return math.ceil(value / step - 1e-9) * step

@@ -1,0 +1,44 @@
+"""Questions asked of every head: one a file, found by itself; `stream` asks them all in one pass."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from inspect import isabstract
+from pkgutil import iter_modules
+
+from headscope.errors import HeadscopeError, choices
+from headscope.statistics.base import Definition, PerSequence, Statistic
+from headscope.statistics.stream import stream
+
+__all__ = ["Definition", "PerSequence", "Statistic", "chosen", "glossary", "registry", "stream"]
+
+
+@cache
+def registry() -> tuple[type[Statistic], ...]:
+    """Every statistic there is, in the order of the file names."""
+    found: dict[type[Statistic], None] = {}
+    for module in iter_modules(__path__):
+        for value in vars(import_module(f"{__name__}.{module.name}")).values():
+            if isinstance(value, type) and issubclass(value, Statistic) and not isabstract(value):
+                found[value] = None
+    return tuple(found)
+
+
+def glossary() -> dict[str, Definition]:
+    """What every name in the `statistic` column means."""
+    return {name: definition for kind in registry() for name, definition in kind.definitions.items()}
+
+
+def chosen(names: list[str] | None = None) -> list[Statistic]:
+    """The statistics that give these names; all of them by default."""
+    known = glossary()
+    for name in names or []:
+        if name not in known:
+            raise HeadscopeError(f'"{name}" is not a statistic', where="--statistics", expected=choices(name, known))
+    asked = []
+    for kind in registry():
+        wanted = tuple(name for name in kind.definitions if names is None or name in names)
+        if wanted or not kind.definitions:
+            asked.append(kind(wanted))
+    return asked

@@ -1,0 +1,54 @@
+"""How much attention goes to separators, the classification token, punctuation, special tokens?
+
+Mass on all keys of the class, averaged over all query rows of a sequence (Clark et al. 2019). What is what comes
+from the tokenizer. A class that a model does not have (no classification token in a translation model) or that
+never occurs in the input (an end mark nobody wrote) has no row at all, which is not the same as 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from torch import Tensor
+
+from headscope.heads import Site
+from headscope.model.attention import Attention
+from headscope.model.tokens import CLASSES
+from headscope.statistics.base import Definition, PerSequence
+from headscope.tables import Row
+
+
+class ClassMass(PerSequence):
+    definitions = {
+        "cls": Definition("share", "Mass on the classification token, averaged over the query rows."),
+        "sep": Definition("share", "Mass on all separator tokens, averaged over the query rows."),
+        "punctuation": Definition("share", 'Mass on the tokens "." and ",", averaged over the query rows.'),
+        "special": Definition("share", "Mass on all special tokens, averaged over the query rows."),
+    }
+    _classes = dict(zip(definitions, CLASSES, strict=True))
+
+    def __init__(self, names: tuple[str, ...] | None = None) -> None:
+        super().__init__(names)
+        self._present: dict[Site, set[str]] = {}
+
+    def measure(self, attention: Attention) -> Tensor:
+        present = self._present.setdefault(attention.site, set())
+        if len(present) < len(self.definitions):
+            present |= {name for name in self.definitions if self._is_present(attention, name)}
+        return attention.class_mass
+
+    def _is_present(self, attention: Attention, name: str) -> bool:
+        if name == "punctuation":  # a text without it has 0 of it; only a vocabulary without it has none
+            return bool(attention.key.marks.punctuation)
+        return bool(getattr(attention.key, self._classes[name]).any())
+
+    def merge(self, other: Self) -> Self:
+        for site, names in other._present.items():
+            self._present.setdefault(site, set()).update(names)
+        return super().merge(other)
+
+    def table(self) -> list[Row]:
+        return [row for row in super().table() if row.statistic in self._present[Site(row.stack, row.layer)]]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__()

@@ -1,0 +1,32 @@
+"""How sure is each head?
+
+The largest weight of a row, averaged over the rows of a sequence and then over sequences (Voita et al. 2019). Most
+of what is large is attention to separators and the like, so it is taken twice: over everything, and over content
+rows and content keys alone. The second is not renormalised: a head that spends 95 % on a separator is not
+confident about the text.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headscope.model.attention import Attention
+from headscope.statistics.base import Definition, PerSequence
+
+
+class Confidence(PerSequence):
+    definitions = {
+        "confidence": Definition("share", "The largest weight of a row, averaged over all query rows."),
+        "confidence-content": Definition(
+            "share",
+            "The largest weight on a key that is not special, averaged over the rows that are not special; "
+            "not renormalised.",
+        ),
+    }
+
+    def measure(self, attention: Attention) -> Tensor:
+        content = attention.query.content
+        rows = (content & attention.key.content.any(dim=1, keepdim=True)).to(attention.weights.dtype)
+        largest = (attention.content_row_max * rows[:, None]).sum(dim=-1)
+        return torch.stack([attention.row_max.mean(dim=-1), largest / rows.sum(dim=1, keepdim=True)], dim=-1)

@@ -1,0 +1,28 @@
+"""How spread out is each head's attention?
+
+Entropy in nats of every query's distribution over the real keys: averaged within a sequence first and over
+sequences second, so that a long text counts once, like a short one. 0 means one key takes all; log(number of keys)
+means all take the same. It grows with length: compare heads on the same corpus.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headscope.model.attention import Attention
+from headscope.statistics.base import Definition, PerSequence
+
+
+class Entropy(PerSequence):
+    definitions = {
+        "entropy": Definition("nats", "The entropy of a row, averaged over all query rows."),
+        "cls-entropy": Definition("nats", "The entropy of the classification token's row."),
+    }
+
+    def measure(self, attention: Attention) -> Tensor:
+        entropy = attention.row_entropy
+        rows = attention.query.classification.to(entropy.dtype)
+        # 0 / 0 is NaN: a sequence without a classification token has no such row.
+        of_classification = (entropy * rows[:, None]).sum(dim=-1) / rows.sum(dim=1, keepdim=True)
+        return torch.stack([entropy.mean(dim=-1), of_classification], dim=-1)

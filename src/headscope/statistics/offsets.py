@@ -1,0 +1,58 @@
+"""Where does each head look, relative to the token that looks?
+
+self, previous, next: the mass at offset 0, -1, +1 summed over the query tokens and divided by their number n, so a
+perfect next-token head has (n - 1) / n. distance: the mean of |key - query| weighted by attention. The mass at
+every offset is kept for figures (SparseBERT's position importance).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.heads import Site
+from headscope.model.attention import Attention
+from headscope.statistics.base import Definition, PerSequence
+from headscope.statistics.by_offset import OffsetSums
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Offsets(PerSequence):
+    definitions = {
+        "self": Definition("share", "Mass on the query token itself, averaged over the query rows."),
+        "previous": Definition("share", "Mass on the token before the query token, averaged over the query rows."),
+        "next": Definition("share", "Mass on the token after the query token, averaged over the query rows."),
+        "distance": Definition("tokens", "The distance |key - query| weighted by attention, averaged over the rows."),
+    }
+
+    def __init__(self, names: tuple[str, ...] | None = None) -> None:
+        super().__init__(names)
+        self._profile: dict[Site, OffsetSums] = {}
+
+    def measure(self, attention: Attention) -> Tensor | None:
+        if not attention.within_one_text:
+            return None
+        mass = attention.offset_mass / attention.length
+        self._profile.setdefault(attention.site, OffsetSums()).add(mass)
+        here = attention.length - 1  # the column of offset 0
+        padded = torch.nn.functional.pad(mass, (1, 1))[..., here : here + 3]  # a single token has no neighbours
+        offsets = torch.arange(-here, here + 1, device=mass.device, dtype=mass.dtype).abs()
+        return torch.cat([padded[..., [1, 0, 2]], (mass @ offsets)[..., None]], dim=-1)
+
+    def merge(self, other: Self) -> Self:
+        for site, sums in other._profile.items():
+            self._profile.setdefault(site, OffsetSums()).merge(sums)
+        return super().merge(other)
+
+    def maps(self) -> dict[str, NDArray[Any]]:
+        """offset/STACK: mean mass [layer, head, offset] over sequences, offsets -R … R."""
+        found = {}
+        for stack in sorted({site.stack for site in self._profile}):
+            layers = [sums.mean() for site, sums in sorted(self._profile.items()) if site.stack == stack]
+            found[f"offset/{stack}"] = np.stack(layers).astype(np.float32)
+        return found

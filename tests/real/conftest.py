@@ -1,0 +1,30 @@
+"""Real weights for tests: `zoo_model("minilm")` is a directory, or the test is skipped with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headscope.errors import HeadscopeError
+from headscope.model import zoo
+
+
+@pytest.fixture(scope="session")
+def zoo_model() -> Callable[..., Path]:
+    """Finds a zoo model, and fetches it when it is small; a large one must already be in the cache."""
+
+    def directory_of(name: str, large: bool = False) -> Path:
+        if (there := zoo.find(name)) is not None:
+            return there
+        if large:
+            pytest.skip(
+                f"{name} is not in the cache, and {zoo.MODELS[name].download_mb} MB is much for a test"
+            )
+        try:
+            return zoo.fetch(name)
+        except HeadscopeError as reason:
+            pytest.skip(f"{name} cannot be had: {reason}")
+
+    return directory_of

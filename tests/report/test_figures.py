@@ -1,0 +1,216 @@
+"""Every figure draws every kind of study, says what it shows, and gives the same bytes twice."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+from studies import SMALL, STATISTICS, THREE, made_up
+
+from headscope.report.figures import figures_of, makers
+from headscope.report.figures._palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
+from headscope.report.grids import grid_of, plain, stacks_of
+from headscope.report.plates import inline_svg, plates_of, svg_of
+from headscope.report.scale import Scale, scale_of
+from headscope.study.study import Study
+from headscope.tables import Row, to_frame
+
+STUDIES = {
+    "small": made_up(),
+    "three stacks": made_up(THREE),
+    "one head": made_up({"encoder": (1, 1)}),
+    "tall": made_up({"decoder": (30, 9)}, ["previous", "entropy", "special"]),
+    "many heads": made_up({"decoder": (4, 32)}, ["entropy", "argmax-offset"], positions=40),
+    "unknown statistics": made_up(SMALL, ["novelty", "previous"]),
+    "no maps": made_up(has_maps=False),
+    "no record": made_up(record={}),
+}
+
+
+@pytest.mark.parametrize("kind", STUDIES)
+def test_every_figure_that_applies_draws_and_says_how_to_read_it(kind: str) -> None:
+    study = STUDIES[kind]
+    drawings = figures_of(study)
+    assert drawings
+    for drawing in drawings:
+        assert re.fullmatch(r"[a-z0-9-]+", drawing.name), drawing.name
+        assert drawing.title
+        assert drawing.caption.endswith((".", "value."))
+        svg = svg_of(drawing.draw(study))
+        ElementTree.fromstring(svg)
+    names = [drawing.name for drawing in drawings]
+    assert len(set(names)) == len(names)
+
+
+def test_every_figure_file_is_found_by_being_there() -> None:
+    folder = Path(sys.modules["headscope.report.figures"].__file__ or "").parent
+    assert set(makers()) == {file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")}
+
+
+def test_there_is_a_heat_map_for_every_statistic_known_or_not() -> None:
+    names = [drawing.name for drawing in figures_of(made_up(SMALL, [*STATISTICS, "novelty"]))]
+    assert [name for name in names if name.startswith("heat-")] == [
+        f"heat-{s}" for s in [*STATISTICS, "novelty"]
+    ]
+
+
+def test_statistics_that_share_a_file_name_get_two_files() -> None:
+    names = [drawing.name for drawing in figures_of(made_up(SMALL, ["a b", "a/b", "../a b"], has_maps=False))]
+    assert len(set(names)) == 3
+    assert all("/" not in name and "." not in name for name in names)
+
+
+def test_figures_without_their_statistics_or_maps_are_left_out() -> None:
+    names = {drawing.name for drawing in figures_of(made_up(SMALL, ["previous"], has_maps=False))}
+    assert names == {"heat-previous"}
+    assert figures_of(Study(to_frame([]))) == []
+
+
+def test_a_statistic_missing_from_a_stack_leaves_the_others_drawn() -> None:
+    study = made_up(THREE, ["cls", "sep"], has_maps=False)
+    study.heads = study.heads[~((study.heads["stack"] == "cross") & (study.heads["statistic"] == "sep"))]
+    for drawing in figures_of(study):
+        svg_of(drawing.draw(study))
+
+
+def test_heads_without_a_value_stay_blank() -> None:
+    rows = [
+        Row("encoder", 0, 0, "previous", 0.25, 0.2, 0.3, 9),
+        Row("encoder", 1, 2, "previous", 0.75, 0.7, 0.8, 9),
+    ]
+    grid = grid_of(Study(to_frame(rows)), "previous", "encoder")
+    np.testing.assert_array_equal(grid, [[0.25, np.nan, np.nan], [np.nan, np.nan, 0.75]])
+
+
+def test_values_are_printed_in_the_cells_of_up_to_sixteen_heads() -> None:
+    rows = [Row("encoder", 0, head, "previous", 0.37, 0.3, 0.4, 9) for head in range(17)]
+    for heads, count in ((16, 16), (17, 0)):
+        study = Study(to_frame(rows[:heads]))
+        (drawing,) = figures_of(study)
+        assert svg_of(drawing.draw(study)).count(">.37</text>") == count
+
+
+def test_the_glossary_is_printed_with_the_heat_map() -> None:
+    study = made_up(SMALL, ["novelty"], has_maps=False)
+    (drawing,) = figures_of(study, {"novelty": "How new it is"})
+    assert drawing.caption.startswith("How new it is. ")
+    assert "How new it is" in svg_of(drawing.draw(study))
+
+
+def test_the_same_study_gives_the_same_files() -> None:
+    first, second = plates_of(made_up(THREE)), plates_of(made_up(THREE))
+    assert [(p.name, p.svg, p.png) for p in first] == [(p.name, p.svg, p.png) for p in second]
+
+
+def test_drawing_leaves_the_callers_matplotlib_alone() -> None:
+    import matplotlib as mpl
+
+    with mpl.rc_context({"font.size": 31, "text.parse_math": True}):
+        plates_of(made_up(SMALL, ["previous"], has_maps=False))
+        assert mpl.rcParams["font.size"] == 31
+    assert "matplotlib.pyplot" not in subprocess.run(
+        [sys.executable, "-c", "import headscope.report.plates, headscope.report.figures as f, sys; f.makers();"
+         "print(*sys.modules)"],
+        capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+
+
+def test_dollars_and_control_signs_in_names_are_drawn_as_they_are() -> None:
+    study = made_up(
+        SMALL, [r"$\frac{$"], record={"model": {"name": "a$b$c\x00\x08\u202e\ud800 漢字"}}, has_maps=False
+    )
+    (plate,) = plates_of(study)
+    root = ElementTree.fromstring(plate.svg)
+    text = " ".join("".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text"))
+    assert "a$b$c" in text
+    assert r"$\frac{$" in text
+    assert "\u202e" not in text
+
+
+def test_inlined_figures_share_no_id_and_carry_no_style_sheet() -> None:
+    plates = plates_of(made_up(THREE))
+    inlined = [plate.inline() for plate in plates]
+    identities = [identity for svg in inlined for identity in re.findall(r'\bid="([^"]+)"', svg)]
+    assert len(set(identities)) == len(identities)
+    for svg in inlined:
+        for target in re.findall(r'(?:url\(#|href="#)([^)"]+)', svg):
+            assert f'id="{target}"' in svg
+        assert "<style" not in svg
+        assert "<metadata" not in svg
+
+
+def test_inlining_keeps_shapes_and_text_only() -> None:
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><script>alert(1)</script><style>*{}</style>'
+        "<foreignObject/><g><text>a &lt;b&gt;</text></g></svg>"
+    )
+    assert inline_svg(svg, "x") == (
+        '<svg viewBox="0 0 9 9" style="width: 14px" aria-hidden="true"><g><text>a &lt;b&gt;</text></g></svg>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("statistic", "values", "expected"),
+    [
+        ("sep", [0.01, 0.09], Scale("share", 0, 1)),
+        ("entropy", [1.0, 4.37], Scale("nats", 0, 4.5)),
+        ("argmax-offset", [-1, 2], Scale("offset", -2, 2, is_diverging=True)),
+        ("argmax-offset", [-23, 1], Scale("offset", -5, 5, is_diverging=True, clips=True)),
+        ("novelty", [-0.5, 0.2], Scale("other", -0.5, 0.5, is_diverging=True)),
+        ("novelty", [0.001, 0.0437], Scale("other", 0, 0.045)),
+        ("novelty", [101.0, 104.0], Scale("other", 101, 104)),
+        ("novelty", [3.0, 3.0], Scale("other", 3, 4)),
+        ("novelty", [np.nan], Scale("other", 0, 1)),
+    ],
+)
+def test_colour_limits(statistic: str, values: list[float], expected: Scale) -> None:
+    found = scale_of(statistic, np.array(values))
+    assert (found.kind, found.is_diverging, found.clips) == (
+        expected.kind,
+        expected.is_diverging,
+        expected.clips,
+    )
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+@pytest.mark.parametrize(
+    ("statistic", "value", "printed"),
+    [
+        ("previous", 0.374, ".37"), ("previous", 1.0, "1.00"), ("previous", 0.0, ".00"), ("entropy", 0.014, "0.0"),
+        ("distance", 37.26, "37.3"), ("argmax-offset", -1.0, "−1"), ("argmax-offset", 0.0, "0"),
+        ("argmax-offset", 13.0, "+13"), ("previous", float("nan"), ""),
+    ],
+)  # fmt: skip
+def test_a_value_in_a_cell_is_short(statistic: str, value: float, printed: str) -> None:
+    assert scale_of(statistic, np.array([value])).cell(value) == printed
+
+
+def test_lightness_alone_tells_the_colours_apart() -> None:
+    def lightness(stop: str) -> float:
+        red, green, blue = (int(stop[i : i + 2], 16) for i in (1, 3, 5))
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    lights = [lightness(stop) for stop in SEQUENTIAL_STOPS]
+    assert lights == sorted(lights, reverse=True)
+    middle = len(DIVERGING_STOPS) // 2
+    arms = [lightness(stop) for stop in DIVERGING_STOPS]
+    assert arms[: middle + 1] == sorted(arms[: middle + 1])
+    assert arms[middle:] == sorted(arms[middle:], reverse=True)
+
+
+def test_plain_text_is_one_printable_line() -> None:
+    assert plain("a\nb\x00c\u2028d\u202ee\ud800") == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffd"
+    assert plain("x" * 300, 10) == "xxxxxxxxx…"
+
+
+def test_stacks_come_in_their_order() -> None:
+    assert stacks_of(made_up({"cross": (1, 1), "decoder": (1, 1), "encoder": (1, 1)})) == [
+        "encoder",
+        "decoder",
+        "cross",
+    ]

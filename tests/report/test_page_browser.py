@@ -1,0 +1,215 @@
+"""The page in a real browser: from disk, offline, with a pointer and with keys."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from studies import THREE, made_up
+
+from headscope.report.write import write_report
+from headscope.study.study import Study
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the path"),
+]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@dataclass
+class Visit:
+    """An open page and what went wrong or out while it was open."""
+
+    page: sync_api.Page
+    study: Study
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def value(self, head: str, statistic: str, stack: str = "encoder") -> float:
+        layer, number = (int(part) for part in head.split("."))
+        rows = self.study.heads
+        row = rows[(rows["stack"] == stack) & (rows["layer"] == layer) & (rows["head"] == number)]
+        return float(row[row["statistic"] == statistic]["value"].iloc[0])
+
+    def choose(self, statistic: str) -> None:
+        self.page.select_option("#statistic", label=statistic)
+
+    def column(self, number: int) -> list[str]:
+        return self.page.locator(f"#heads tbody td:nth-child({number})").all_text_contents()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[sync_api.Browser]:
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Study, Path]]:
+    found = {}
+    for name, study in (("one stack", made_up()), ("three stacks", made_up(THREE))):
+        folder = tmp_path_factory.mktemp("study")
+        write_report(study, folder, glossary={"previous": "The share that goes to the token before"})
+        found[name] = (study, folder)
+    return found
+
+
+def _visit(browser: sync_api.Browser, study: Study, folder: Path) -> Iterator[Visit]:
+    context = browser.new_context(offline=True, viewport={"width": 1200, "height": 900})
+    visit = Visit(context.new_page(), study)
+    visit.page.on("console", lambda message: visit.complaints.append(message.text))
+    visit.page.on("pageerror", lambda error: visit.complaints.append(str(error)))
+    visit.page.on("request", lambda request: visit.requests.append(request.url))
+    visit.page.goto((folder / "index.html").as_uri())
+    yield visit
+    context.close()
+    assert visit.complaints == []
+    assert [url for url in visit.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.fixture
+def visit(browser: sync_api.Browser, folders: dict[str, tuple[Study, Path]]) -> Iterator[Visit]:
+    yield from _visit(browser, *folders["one stack"])
+
+
+@pytest.fixture
+def wide_visit(browser: sync_api.Browser, folders: dict[str, tuple[Study, Path]]) -> Iterator[Visit]:
+    yield from _visit(browser, *folders["three stacks"])
+
+
+def test_the_page_opens_from_disk_with_one_request(visit: Visit) -> None:
+    assert visit.page.title() == "tiny · attention heads"
+    assert len([url for url in visit.requests if url.startswith("file:")]) == 1
+    assert visit.page.locator("#grids td[data-head]").count() == 8
+
+
+def test_another_statistic_changes_grid_definition_and_table(visit: Visit) -> None:
+    visit.choose("entropy")
+    assert visit.page.locator("td[data-head='1.2']").text_content() == f"{visit.value('1.2', 'entropy'):.1f}"
+    assert visit.page.text_content("#table-name") == "entropy"
+    assert visit.column(2) == [
+        f"{v:.3f}" for v in sorted((visit.value(h, "entropy") for h in _all()), reverse=True)
+    ]
+    visit.choose("previous")
+    assert visit.page.text_content("#definition") == "The share that goes to the token before"
+
+
+def test_pointing_at_a_head_tells_value_interval_and_count(visit: Visit) -> None:
+    visit.choose("cls")
+    visit.page.hover("td[data-head='0.3']")
+    value = visit.value("0.3", "cls")
+    expected = f"0.3 cls {value:.3f} [{0.98 * value:.3f}, {1.02 * value:.3f}] from 1500 texts"
+    assert visit.page.text_content("#readout") == expected
+
+
+def test_a_clicked_head_opens_its_card_with_the_numbers_of_the_table(visit: Visit) -> None:
+    visit.page.click("td[data-head='1.1']")
+    assert visit.page.text_content("#card h3") == "Head 1.1"
+    for statistic in ("self", "previous", "entropy", "confidence"):
+        shown = visit.page.text_content(f"#card tr[data-statistic='{statistic}'] b")
+        assert shown == f"{visit.value('1.1', statistic):.3f}"
+    visit.page.wait_for_selector("#pictures canvas[data-ready=yes]")
+    assert visit.page.locator("#pictures svg.profile rect").count() == 25
+
+
+def test_the_mean_map_tells_the_weight_under_the_pointer(visit: Visit) -> None:
+    visit.page.click("td[data-head='0.2']")
+    visit.page.wait_for_selector("#pictures canvas[data-ready=yes]")
+    box = visit.page.locator("#pictures canvas").bounding_box()
+    assert box is not None
+    side = box["width"] / 20
+    visit.page.locator("#pictures canvas").hover(position={"x": 4.5 * side, "y": 7.5 * side})
+    weight = visit.study.maps["map/encoder"][0, 2, 7, 4]
+    shown = visit.page.text_content("#pictures .map-readout") or ""
+    assert shown.startswith("position 7 to 4: ")
+    assert float(shown.rpartition(" ")[2]) == pytest.approx(weight, abs=0.011)
+
+
+def test_keys_move_between_heads_and_open_one(visit: Visit) -> None:
+    visit.page.focus("td[data-head='0.0']")
+    for key in ("ArrowRight", "ArrowDown", "ArrowRight", "Enter"):
+        visit.page.keyboard.press(key)
+    assert visit.page.text_content("#card h3") == "Head 1.2"
+    assert visit.page.locator("#grids td[tabindex='0']").count() == 1
+
+
+def test_the_table_sorts_by_any_column_both_ways(visit: Visit) -> None:
+    visit.choose("self")
+    visit.page.click("#heads button[data-sort=head]")
+    assert visit.column(1) == _all()
+    visit.page.click("#heads button[data-sort=head]")
+    assert visit.column(1) == _all()[::-1]
+    visit.page.click("#heads button[data-sort=value]")
+    assert visit.column(1) == sorted(_all(), key=lambda head: -visit.value(head, "self"))
+    visit.page.click("#heads button[data-sort=value]")
+    assert visit.column(1) == sorted(_all(), key=lambda head: visit.value(head, "self"))
+    assert visit.page.get_attribute("#heads th:nth-child(2)", "aria-sort") == "ascending"
+
+
+def test_the_table_is_filtered_by_head_and_by_value(visit: Visit) -> None:
+    visit.choose("self")
+    visit.page.fill("#filter", "1.*, 0.2")
+    assert sorted(visit.column(1)) == ["0.2", "1.0", "1.1", "1.2", "1.3"]
+    visit.page.fill("#filter", "")
+    middle = sorted(visit.value(head, "self") for head in _all())[4]
+    visit.page.fill("#least", f"{middle - 1e-6:.7f}")
+    assert len(visit.column(1)) == 4
+    assert visit.page.text_content("#shown") == "4 of 8 heads"
+    visit.page.fill("#filter", "(")
+    assert visit.column(1) == []
+
+
+def test_the_csv_holds_the_rows_as_shown(visit: Visit, tmp_path: Path) -> None:
+    visit.choose("argmax-offset")
+    visit.page.fill("#filter", "1.3")
+    with visit.page.expect_download() as download:
+        visit.page.click("#download")
+    assert download.value.suggested_filename == "argmax-offset.csv"
+    download.value.save_as(tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").read_text("utf-8").splitlines() == [
+        "stack,layer,head,statistic,value,low,high,count",
+        f"encoder,1,3,argmax-offset,{visit.value('1.3', 'argmax-offset'):.0f},,,1500",
+    ]
+
+
+def test_a_finding_leads_to_its_head(visit: Visit) -> None:
+    link = visit.page.locator("a.head[data-statistic='entropy']").first
+    label = link.text_content()
+    link.click()
+    assert visit.page.text_content("#card h3") == f"Head {label}"
+    assert visit.page.text_content("#table-name") == "entropy"
+
+
+def test_three_stacks_have_three_grids_and_full_addresses(wide_visit: Visit) -> None:
+    assert wide_visit.page.locator("#grids table").count() == 3
+    wide_visit.choose("cls")
+    wide_visit.page.click("td[data-head='cross.2.1']")
+    shown = wide_visit.page.text_content("#card tr[data-statistic='cls'] b")
+    assert shown == f"{wide_visit.value('2.1', 'cls', 'cross'):.3f}"
+    wide_visit.choose("previous")
+    assert wide_visit.page.locator("td[data-head='cross.2.1'].none").count() == 1
+
+
+def test_nothing_is_wider_than_a_telephone(visit: Visit) -> None:
+    visit.page.set_viewport_size({"width": 390, "height": 800})
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def _all() -> list[str]:
+    return [f"{layer}.{head}" for layer in range(2) for head in range(4)]
