@@ -29,21 +29,23 @@ _WHERE = {
     "MaskScores": "headscope.model.edits",
     "Replace": "headscope.model.edits",
     "Site": "headscope.heads",
-    "Study": "headscope.report.notebook",
-    "analyze": "headscope.report.notebook",
+    "Study": "headscope.study.study",
+    "analyze": "headscope.study.analyze",
     "encode": "headscope.data.batches",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
     "stream": "headscope.statistics",
-    "write": "headscope.report.write",
+    "write": "headscope.report.publish",
 }
 
-__all__ = ["__version__", *_WHERE]  # noqa: PLE0604
+__all__ = ["__version__", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}")
+    if name in ("Study", "analyze"):
+        import_module("headscope.report.notebook")  # from here on a study draws itself
     return getattr(import_module(_WHERE[name]), name)
 
 
@@ -52,15 +54,22 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from headscope.data.batches import encode
-    from headscope.errors import HeadscopeError
-    from headscope.heads import Head, HeadSet, Site
-    from headscope.model.attention import Attention
-    from headscope.model.attention_model import AttentionModel
-    from headscope.model.edits import Ablate, Edit, Gate, MaskScores, Replace
-    from headscope.model.load import load
-    from headscope.model.tokens import Batch
-    from headscope.report.looking import look
-    from headscope.report.notebook import Study, analyze
-    from headscope.report.write import write
-    from headscope.statistics import stream
+    from headscope.data.batches import encode as encode
+    from headscope.errors import HeadscopeError as HeadscopeError
+    from headscope.heads import Head as Head
+    from headscope.heads import HeadSet as HeadSet
+    from headscope.heads import Site as Site
+    from headscope.model.attention import Attention as Attention
+    from headscope.model.attention_model import AttentionModel as AttentionModel
+    from headscope.model.edits import Ablate as Ablate
+    from headscope.model.edits import Edit as Edit
+    from headscope.model.edits import Gate as Gate
+    from headscope.model.edits import MaskScores as MaskScores
+    from headscope.model.edits import Replace as Replace
+    from headscope.model.load import load as load
+    from headscope.model.tokens import Batch as Batch
+    from headscope.report.looking import look as look
+    from headscope.report.publish import write as write
+    from headscope.statistics import stream as stream
+    from headscope.study.analyze import analyze as analyze
+    from headscope.study.study import Study as Study

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+
+MANY = 20  # names that a message lists; of more it lists the first ones
 
 
 class HeadscopeError(Exception):
@@ -17,16 +20,20 @@ class HeadscopeError(Exception):
     """
 
     def __init__(
-        self, what: str, *, where: str | Path | None = None, expected: str | None = None, mend: str | None = None
+        self,
+        what: str,
+        *,
+        where: str | Path | None = None,
+        expected: str | None = None,
+        mend: str | None = None,
     ) -> None:
         self.what, self.where, self.expected, self.mend = what, where, expected, mend
         super().__init__(str(self))
 
     def __str__(self) -> str:
         sentences = [self.what, f"Expected {self.expected}" if self.expected else "", self.mend or ""]
-        text = " ".join(f"{sentence.rstrip('.')}." for sentence in sentences if sentence)
-        text = f"{self.where}: {text}" if self.where is not None else text
-        return " ".join(text.split())  # a cause with line breaks in it still makes one line
+        text = " ".join(_ended(sentence) for sentence in sentences if sentence)
+        return printable(f"{self.where}: {text}" if self.where is not None else text)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (self.what, self.where, self.expected, self.mend)
@@ -36,9 +43,27 @@ def _rebuild(what: str, where: str | Path | None, expected: str | None, mend: st
     return HeadscopeError(what, where=where, expected=expected, mend=mend)
 
 
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith(("?", "!")) else f"{sentence.rstrip('.')}."
+
+
+def printable(text: str) -> str:
+    """One line that cannot steer a terminal: line breaks are blanks, other control characters spelt out."""
+    line = re.sub(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*", " ", text).strip()
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+
+
+def reason(cause: BaseException) -> str:
+    """Another library's error in a few words: its first line, or its type where it says nothing."""
+    said = getattr(cause, "strerror", None) or str(cause).strip()
+    return printable(said.splitlines()[0])[:200].rstrip(".") if said else type(cause).__name__
+
+
 def choices(wrong: str, known: Iterable[str]) -> str:
     """The known names for an error message, with the nearest one suggested: `a, b or c; did you mean "b"?`"""
     names = sorted(known)
     listed = " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+    if len(names) > MANY:
+        listed = f"{', '.join(names[:MANY])} … ({len(names)} in all)"
     near = get_close_matches(wrong, names, n=1)
     return f'{listed}; did you mean "{near[0]}"?' if near else listed

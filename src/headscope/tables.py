@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +18,8 @@ COLUMNS = ("stack", "layer", "head", "statistic", "value", "low", "high", "count
 STACKS = ("encoder", "decoder", "cross", "query")  # the order in which stacks are listed
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """What one statistic says of one head; low and high are NaN where there is no interval."""
 
     stack: str

@@ -220,6 +220,7 @@ def test_the_planted_token_is_text_and_nothing_else(watched: Watched, file: Path
         assert page.evaluate("window.__pwned") is None
         assert page.locator("img, svg, iframe").count() == 0
     assert page.locator("#texts .unit", has_text=PLANTED).count() == 1
+    assert page.locator("#texts .unit", has_text="rowed.").get_attribute("title") == "row ##ed ##."
     page.locator("#texts .unit", has_text=PLANTED).hover()
     drawing = ElementTree.parse(saved(page, "#svg", tmp_path))
     tags = {element.tag.split("}")[1] for element in drawing.iter()}

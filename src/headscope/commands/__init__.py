@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,7 +34,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Versions")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show versions and exit")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of an error")] = False,
 ) -> None:
     """See what the attention heads of a transformer do, which of them matter, and cut the rest."""
@@ -45,20 +48,41 @@ for _module in sorted(module.name for module in iter_modules(__path__)):
 
 def main() -> None:
     """Run a command; a user's mistake is one line on stderr and exit status 2, without a traceback."""
-    words = sys.argv[1:]
-    verbose = any(word in ("-v", "--verbose") for word in words)
-    # -v may stand anywhere, not only before the command.
-    sys.argv[1:] = [word for word in words if word not in ("-v", "--verbose")]
+    verbose = _take_verbose()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, as after Ctrl-C
     try:
-        app()
+        status = app(standalone_mode=False)
     except HeadscopeError as error:
         if verbose:
             raise
-        print(f"headscope: {error}", file=sys.stderr)
+        _complain(str(error))
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("headscope: stopped", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
+    except Exception as error:
+        # typer's own errors, whose class has moved between its versions: wrong options and arguments
+        if verbose or not hasattr(error, "format_message"):
+            raise
+        _complain(_usage(error))
+        sys.exit(2)
+    if status == 130:  # typer's word for Ctrl-C
+        _complain("stopped")
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _take_verbose() -> bool:
+    """-v may stand anywhere before a `--`, not only before the command."""
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    options = [word for word in words[:end] if word not in ("-v", "--verbose")]
+    sys.argv[1:] = options + words[end:]
+    return len(options) < end
+
+
+def _complain(line: str) -> None:
+    print(f"headscope: {line}", file=sys.stderr)
+
+
+def _usage(error: Any) -> str:
+    """A wrong option or argument in one line, with the command whose help says more."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "headscope"
+    return str(HeadscopeError(error.format_message(), mend=f"See {command} --help"))

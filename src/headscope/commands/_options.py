@@ -11,12 +11,22 @@ from typing import Annotated
 import typer
 
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A named model (headscope models), a directory, or a hub id", show_default=False)
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A named model (headscope models), a directory, or a hub id", show_default=False
+    ),
 ]
-Revision = Annotated[str | None, typer.Option(help="Revision of a hub model: a branch, tag or commit")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps …")]
-Dtype = Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is already there")]
+Revision = Annotated[
+    str | None,
+    typer.Option(help="A hub model's branch, tag or commit; MODEL@REVISION says the same", show_default="main"),
+]
+MaxLength = Annotated[
+    int | None,
+    typer.Option(help="Tokens a sequence may have", show_default="what the model can read, at most 512"),
+]
+Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:1, mps …")]
+Dtype = Annotated[str, typer.Option(help="Precision to compute in: float32, float64, bfloat16 or float16")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a study that is already there")]
 
 
 def say(line: str) -> None:
@@ -34,7 +44,7 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # a directory may be called [/]
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, Dtype, Model, Overwrite, Revision, progress, say
+from headscope.commands._options import Device, Dtype, MaxLength, Model, Overwrite, Revision, progress, say
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -31,19 +31,33 @@ def analyze(
     corpus: Annotated[
         list[str],
         typer.Option(
-            help="Text (a sequence a line), tab-separated pairs or jsonl, also in gzip; - is stdin; may be repeated. "
-            "wikipedia-pairs comes with headscope",
+            help="A file of text (one a line), tab-separated pairs or jsonl, also in gzip; - is stdin; "
+            "may be repeated. The name wikipedia-pairs is a corpus that comes with headscope",
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Where the study goes; must not exist yet", show_default=False)],
-    pairs: Annotated[bool, typer.Option("--pairs", help="The corpus holds pairs; source and target for translation")] = False,
-    fields: Annotated[str | None, typer.Option(help="Fields of jsonl: text, or a,b for pairs, by default")] = None,
-    statistics: Annotated[str | None, typer.Option(help="Only these, with commas between; all by default")] = None,
-    max_length: Annotated[int | None, typer.Option(help="Tokens a sequence may have; what the model can read, at most 512")] = None,
-    long: Annotated[str, typer.Option(help="Longer input: truncate, window, skip or error")] = "truncate",
+    out: Annotated[
+        Path,
+        typer.Option(help="The directory to write the study into; must not exist yet", show_default=False),
+    ],
+    pairs: Annotated[
+        bool,
+        typer.Option("--pairs", help="The corpus holds pairs of texts; for translation, source and target"),
+    ] = False,
+    fields: Annotated[
+        str | None, typer.Option(help="The fields of jsonl to read", show_default="text; a,b with --pairs")
+    ] = None,
+    statistics: Annotated[
+        str | None,
+        typer.Option(help="Only these, with commas between, such as entropy,previous", show_default="all"),
+    ] = None,
+    max_length: MaxLength = None,
+    long: Annotated[
+        str,
+        typer.Option(help="What to do with longer texts: truncate, window (cut into several), skip or error"),
+    ] = "truncate",
     batch_size: Annotated[int, typer.Option(help="Sequences at a time; changes no result")] = 32,
-    limit: Annotated[int | None, typer.Option(help="Only the first so many texts")] = None,
+    limit: Annotated[int | None, typer.Option(help="Read only the first so many texts", show_default="all")] = None,
     seed: Annotated[int, typer.Option(help="Recorded; the surface statistics draw nothing at random")] = 0,
     revision: Revision = None,
     device: Device = "auto",
@@ -67,7 +81,7 @@ def analyze(
                 loaded,
                 corpus=corpus,
                 pairs=pairs,
-                fields=None if fields is None else tuple(fields.split(",")),
+                fields=None if fields is None else tuple(name.strip() for name in fields.split(",")),
                 statistics=None if statistics is None else [name.strip() for name in statistics.split(",")],
                 max_length=max_length,
                 long=long,  # type: ignore[arg-type]

@@ -10,27 +10,27 @@ import typer
 from headscope.commands import app
 from headscope.commands._options import progress, say
 
-SENTENCE = "The committee that reviewed the engineers' proposals thanked them, and the chairwoman said she would answer soon."
+SENTENCE = (
+    "The committee that reviewed the engineers' proposals thanked them, and the chairwoman said she would answer soon."
+)
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the result goes; a former demo is replaced")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="The directory to write into; a former demo is replaced")] = Path("demo"),
     limit: Annotated[int, typer.Option(help="Pairs of paragraphs to read")] = 500,
 ) -> None:
-    """What the 72 heads of all-MiniLM-L6-v2 attend to, over 500 pairs of Wikipedia paragraphs, in a few minutes."""
+    """What the 72 heads of all-MiniLM-L6-v2 attend to over 500 pairs of Wikipedia paragraphs, in minutes."""
     from headscope.model.load import load
     from headscope.report.looking import look
     from headscope.report.publish import fill
     from headscope.study.analyze import analyze
     from headscope.study.directory import drafted
 
-    with drafted(out, overwrite=True) as folder:
+    with drafted(out, overwrite=_is_demo(out)) as folder:
         model = load("minilm", say=say)
         with progress("minilm over Wikipedia") as update:
-            study = analyze(
-                model, corpus=["wikipedia-pairs"], pairs=True, max_length=128, limit=limit, progress=update
-            )
+            study = analyze(model, corpus=["wikipedia-pairs"], pairs=True, max_length=128, limit=limit, progress=update)
         study.record["command"] = f"headscope demo --limit {limit}"
         study.record["pages"] = [{"title": "One sentence, all heads", "href": "look.html"}]
         say("drawing figures")
@@ -38,3 +38,10 @@ def demo(
         look(model, SENTENCE).save(folder / "look.html")
     say(f"Open {out / 'index.html'} in a browser; {out / 'look.html'} shows one sentence.")
     typer.echo(out / "index.html")
+
+
+def _is_demo(out: Path) -> bool:
+    """Whether what is there was made by this command: another study is not replaced."""
+    from headscope.study.directory import read_record
+
+    return str(read_record(out).get("command", "")).startswith("headscope demo")

@@ -19,7 +19,10 @@ def doctor() -> None:
     from headscope.study.record import versions
 
     typer.echo("versions  " + ", ".join(f"{name} {version}" for name, version in versions().items()))
-    devices = ["cpu", *(f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count()))]
+    devices = [
+        "cpu",
+        *(f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())),
+    ]
     devices += ["mps"] if torch.backends.mps.is_available() else []
     typer.echo(f"devices   {', '.join(devices)}; {torch.get_num_threads()} threads")
     typer.echo(f"families  {', '.join(families())}")

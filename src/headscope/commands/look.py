@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, Dtype, Model, Revision, say
+from headscope.commands._options import Device, Dtype, MaxLength, Model, Revision, say
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -24,10 +24,13 @@ In Python: headscope.look(model, text).save("cat.html")
 @app.command(epilog=EXAMPLES, no_args_is_help=True)
 def look(
     model: Model,
-    text: Annotated[str, typer.Argument(help="A text", show_default=False)],
-    second: Annotated[str | None, typer.Argument(help="A second text, or the target of a translation", show_default=False)] = None,
-    out: Annotated[Path, typer.Option(help="The page to write", show_default=False)] = ...,  # type: ignore[assignment]
-    max_length: Annotated[int | None, typer.Option(help="Tokens the text may have; what the model can read, at most 512")] = None,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model reads", show_default=False)],
+    second: Annotated[
+        str | None,
+        typer.Argument(metavar="SECOND", help="A second text, or the target of a translation", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The page to write, such as look.html", show_default=False)] = ...,  # type: ignore[assignment]
+    max_length: MaxLength = None,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",

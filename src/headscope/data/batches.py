@@ -1,7 +1,7 @@
 """Examples to padded batches, by a plan that depends only on the input.
 
-A window of examples at a time is encoded, sorted by length and cut into batches, so that little padding is computed
-and memory stays flat. Which sequences meet in a batch does not change any answer.
+A window of examples at a time is encoded, sorted by length and cut into batches, so that little padding is
+computed and memory stays flat. Which sequences meet in a batch does not change any answer.
 """
 
 from __future__ import annotations
@@ -29,6 +29,18 @@ def batches(encoder: Encoder, examples: Iterable[Example], *, batch_size: int = 
         start += len(window)
         for first in range(0, len(sequences), batch_size):
             yield collate(encoder.model, sequences[first : first + batch_size])
+
+
+def encode(
+    model: AttentionModel,
+    texts: Iterable[str | tuple[str, str]],
+    *,
+    batch_size: int = 32,
+    max_length: int | None = None,
+) -> Iterator[Batch]:
+    """Batches of texts, or of pairs of texts, for a model: `batch.indices` are the numbers of the texts."""
+    examples = (Example(text) if isinstance(text, str) else Example(*text) for text in texts)
+    return batches(Encoder(model, max_length=max_length), examples, batch_size=batch_size)
 
 
 def _lengths(sequence: Sequence) -> tuple[int, int]:

@@ -9,5 +9,5 @@ BUNDLED = {"wikipedia-pairs": FOLDER / "wikipedia-pairs.jsonl"}
 
 
 def named(path: str | Path) -> str | Path:
-    """The file of a bundled corpus if this is its name (and no file here has it); otherwise what was given."""
+    """The file of a bundled corpus if this is its name (unless a file here has it); else what was given."""
     return BUNDLED[str(path)] if str(path) in BUNDLED and not Path(path).exists() else path

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from headscope.data.examples import Example
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 
 Long = Literal["truncate", "window", "skip", "error"]
@@ -59,7 +59,8 @@ class Encoder:
                 mend="Watch it from Python: with model.watched(...)",
             )
         if long not in get_args(Long):
-            raise HeadscopeError(f'"{long}" is not a way', where="--long", expected=", ".join(get_args(Long)))
+            expected = choices(long, get_args(Long))
+            raise HeadscopeError(f'"{long}" is not a way with long input', where="--long", expected=expected)
         self.model, self.tokenizer, self.long = model, model.tokenizer, long
         self.limit = longest(model)
         self.max_length = min(self.limit, DEFAULT_LENGTH) if max_length is None else max_length
@@ -69,12 +70,14 @@ class Encoder:
                 where="--max-length",
                 expected=f"at most {self.limit}",
             )
-        special = self.tokenizer.num_special_tokens_to_add(pair=False)
-        if self.max_length < special + 1:
-            raise HeadscopeError(
-                f"{self.max_length} leaves no room for text", where="--max-length", expected=f"{special + 1} or more"
-            )
+        self._check_room(pair=False)
         self.counts = Counts()
+
+    def _check_room(self, *, pair: bool) -> None:
+        least = self.tokenizer.num_special_tokens_to_add(pair=pair) + (2 if pair else 1)
+        if self.max_length < least:
+            what = f"{self.max_length} leaves no room for {'two texts' if pair else 'text'}"
+            raise HeadscopeError(what, where="--max-length", expected=f"{least} or more")
 
     def encode(self, examples: list[Example], start: int) -> Iterator[Sequence]:
         """The sequences of these examples, numbered from `start`."""
@@ -88,19 +91,25 @@ class Encoder:
                 yield from made
 
     def _sequences(self, index: int, example: Example) -> list[Sequence]:
+        _check_unicode(example)
+        target: Side | None = None
         if self.model.is_encoder_decoder:
-            sides = self._side(example.first), None
-            if example.second is not None:
-                sides = self._side(example.first), self._target(example.second)
+            source = self._side(example.first)
+            target = None if example.second is None else self._target(example.second)
         else:
-            sides = self._side(example.first, example.second), None
-        lengths = [len(side.ids) for side in sides if side is not None]
-        if 0 in lengths:
+            source = self._side(example.first, example.second)
+        if self._is_empty(source, example) or (target is not None and self._is_empty(target, example)):
             self.counts.skip("no tokens")
             return []
-        if max(lengths) <= self.max_length:
-            return [Sequence(index, *sides)]
-        return self._too_long(index, example, max(lengths))
+        length = max(len(source.ids), 0 if target is None else len(target.ids))
+        if length <= self.max_length:
+            return [Sequence(index, source, target)]
+        return self._too_long(index, example, length)
+
+    def _is_empty(self, side: Side, example: Example) -> bool:
+        """Whether the text became no tokens but those added around every text: zero-width characters do."""
+        pair = example.second is not None and not self.model.is_encoder_decoder
+        return len(side.ids) <= int(self.tokenizer.num_special_tokens_to_add(pair=pair))
 
     def _too_long(self, index: int, example: Example, length: int) -> list[Sequence]:
         if self.long == "skip":
@@ -116,6 +125,7 @@ class Encoder:
         if self.long == "window":
             return self._windows(index, example)
         self.counts.truncated += 1
+        self._check_room(pair=example.second is not None and not self.model.is_encoder_decoder)
         if self.model.is_encoder_decoder:
             target = None if example.second is None else self._target(example.second, cut=True)
             return [Sequence(index, self._side(example.first, cut=True), target)]
@@ -124,7 +134,9 @@ class Encoder:
     def _windows(self, index: int, example: Example) -> list[Sequence]:
         if example.second is not None:
             raise HeadscopeError(
-                "a pair cannot be cut into windows", where="--long window", mend="Choose truncate or skip for pairs"
+                "a pair cannot be cut into windows",
+                where="--long window",
+                mend="Choose truncate or skip for pairs",
             )
         self.counts.windowed += 1
         pieces = self.tokenizer(example.first, add_special_tokens=False)["input_ids"]
@@ -162,10 +174,22 @@ class Encoder:
         return Side(ids, words, segments, encoding.get("token_type_ids"))
 
 
+def _check_unicode(example: Example) -> None:
+    """Half a surrogate pair comes from bad escapes in JSON and from a shell that is not in UTF-8."""
+    for text in (example.first, example.second or ""):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as cause:
+            what = f"character {cause.start + 1} is U+{ord(text[cause.start]):04X}, half of a surrogate pair"
+            raise HeadscopeError(what, where=example.where or None, expected="Unicode text") from cause
+
+
 def _words_and_segments(word_ids: list[int | None], sequence_ids: list[int | None]) -> tuple[list[int], list[int]]:
-    """Word numbers that go on over the second text, and the text of each token (a special token: the one before)."""
+    """Word numbers that go on over the second text; the text of each token (a special one: that before it)."""
     words, segments, last = [], [], 0
-    second_starts = 1 + max((w for w, s in zip(word_ids, sequence_ids, strict=True) if w is not None and s == 0), default=-1)
+    second_starts = 1 + max(
+        (w for w, s in zip(word_ids, sequence_ids, strict=True) if w is not None and s == 0), default=-1
+    )
     for word, segment in zip(word_ids, sequence_ids, strict=True):
         last = segment if segment is not None else last
         segments.append(last)
@@ -189,7 +213,10 @@ def _words_from_marks(tokens: list[str], ids: list[int], special: frozenset[int]
 def longest(model: AttentionModel) -> int:
     """How many tokens the model can read at most."""
     config = model.model.config
-    limits = [getattr(config, "max_position_embeddings", None), getattr(model.tokenizer, "model_max_length", None)]
+    limits = [
+        getattr(config, "max_position_embeddings", None),
+        getattr(model.tokenizer, "model_max_length", None),
+    ]
     if config.model_type in ("roberta", "xlm-roberta", "camembert", "data2vec-text", "mpnet") and limits[0]:
         limits[0] -= 2  # positions are counted from the padding id + 1
     known = [int(limit) for limit in limits if limit and limit < 1e9]

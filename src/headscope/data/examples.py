@@ -9,7 +9,10 @@ from pathlib import Path
 
 from headscope.data.bundled import named
 from headscope.data.lines import read_lines
-from headscope.errors import HeadscopeError, choices
+from headscope.errors import HeadscopeError, choices, reason
+
+ONE_A_LINE = "one JSON object a line"
+UNLIST = "If the file holds one list, write its items a line each: jq -c '.[]'"
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,22 @@ def read_examples(
             where="--fields",
             expected="two for --pairs, as in a,b" if pairs else "one; or add --pairs",
         )
-    for path in map(named, paths):
-        if str(path).removesuffix(".gz").endswith((".jsonl", ".ndjson", ".json")):
+    files = [named(path) for path in paths]
+    if fields is not None and not any(map(_is_jsonl, files)):
+        raise HeadscopeError(
+            f"no file of the corpus has fields: {', '.join(map(str, files))}",
+            where="--fields",
+            expected="a .jsonl file",
+        )
+    for path in files:
+        if _is_jsonl(path):
             yield from _read_jsonl(path, fields or (("a", "b") if pairs else ("text",)))
         else:
             yield from _read_pairs(path) if pairs else _read_text(path)
+
+
+def _is_jsonl(path: str | Path) -> bool:
+    return str(path).removesuffix(".gz").endswith((".jsonl", ".ndjson", ".json"))
 
 
 def _read_text(path: str | Path) -> Iterator[Example]:
@@ -51,9 +65,12 @@ def _read_pairs(path: str | Path) -> Iterator[Example]:
         where = f"{path}:{number}"
         cells = line.split("\t")
         if len(cells) != 2 or not all(cell.strip() for cell in cells):
-            found = f"{len(cells)} columns" if len(cells) != 2 else "an empty column"
+            columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
             raise HeadscopeError(
-                f"{found} in this line", where=where, expected="two texts with one tab between them (--pairs)"
+                columns if len(cells) != 2 else f"column {1 if not cells[0].strip() else 2} is empty",
+                where=where,
+                expected="two texts with one tab between them (--pairs)",
+                mend="Mend the line, or leave --pairs out if each line is one text" if len(cells) == 1 else None,
             )
         yield Example(cells[0], cells[1], where)
 
@@ -71,13 +88,18 @@ def _read_jsonl(path: str | Path, fields: tuple[str, ...]) -> Iterator[Example]:
         where = f"{path}:{number}"
         try:
             record = json.loads(line)
-        except ValueError as cause:
-            raise HeadscopeError(f"not JSON ({cause})", where=where, expected="one JSON object a line") from cause
+        except (ValueError, RecursionError) as cause:
+            at = f":{cause.colno}" if isinstance(cause, json.JSONDecodeError) else ""
+            what = cause.msg if isinstance(cause, json.JSONDecodeError) else reason(cause)
+            raise HeadscopeError(f"not JSON: {what}", where=where + at, expected=ONE_A_LINE, mend=UNLIST) from cause
         if not isinstance(record, dict):
-            raise HeadscopeError("not a JSON object", where=where, expected=f"an object with {' and '.join(fields)}")
+            raise HeadscopeError("not a JSON object", where=where, expected=ONE_A_LINE, mend=UNLIST)
         texts = [_text(record, field, where) for field in fields]
-        if texts[0].strip():
+        blank = [field for field, text in zip(fields, texts, strict=True) if not text.strip()]
+        if not blank:
             yield Example(texts[0], texts[1] if len(texts) > 1 else None, where)
+        elif len(blank) < len(fields):
+            raise HeadscopeError(f'field "{blank[0]}" is empty', where=where, expected="two texts (--pairs)")
 
 
 def _text(record: dict[str, object], field: str, where: str) -> str:
@@ -85,10 +107,15 @@ def _text(record: dict[str, object], field: str, where: str) -> str:
         raise HeadscopeError(
             f'no field "{field}"',
             where=where,
-            expected=f"one of {choices(field, record)}" if record else "fields",
-            mend="Name the fields with --fields, as in --fields premise,hypothesis",
+            expected=f"{choices(field, record)}" if record else "fields",
+            mend="Name what to read with --fields, as in --fields premise,hypothesis with --pairs",
         )
     value = record[field]
     if not isinstance(value, str):
-        raise HeadscopeError(f'field "{field}" is {json.dumps(value)[:40]}', where=where, expected="a text")
+        raise HeadscopeError(
+            f'field "{field}" is {json.dumps(value)[:40]}',
+            where=where,
+            expected="a text in quotes",
+            mend="Mend the line, or name another field with --fields",
+        )
     return value

@@ -10,22 +10,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, reason
 
 STDIN = "-"
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """(line number from 1, line without its end) of a UTF-8 file; a byte order mark at the start is dropped."""
+    """(number from 1, line without its end) of a UTF-8 file; a byte order mark at its start is dropped."""
     number = 0
     try:
         with _opened(path) as file:
             for number, raw in enumerate(file, start=1):
                 yield number, _decoded(raw, number, path)
     except (OSError, EOFError, zlib.error) as cause:
-        reason = getattr(cause, "strerror", None) or str(cause)
         after = f" after line {number}" if number else ""
-        raise HeadscopeError(f"cannot be read{after}: {reason}", where=path, expected="a text file, or one in gzip") from cause
+        raise HeadscopeError(
+            f"cannot be read{after}: {reason(cause)}",
+            where=path,
+            expected="a text file, or one in gzip",
+            mend="Check the path" if isinstance(cause, FileNotFoundError) else None,
+        ) from cause
+
+
+def can_be_read_again(path: str | Path) -> bool:
+    """Whether this is a file with an end and a beginning to return to: not stdin, a pipe or `<(command)`."""
+    return str(path) != STDIN and (Path(path).is_file() or not Path(path).exists())
 
 
 @contextmanager
@@ -42,21 +51,18 @@ def _opened(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def _decoded(raw: bytes, number: int, path: str | Path) -> str:
-    where = f"{path}:{number}"
+    convert = "Convert the file, with iconv say"
     if number == 1:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise HeadscopeError("the file is in UTF-16", where=where, expected="UTF-8", mend="Convert it, with iconv say")
+            raise HeadscopeError("the file is in UTF-16", where=path, expected="UTF-8", mend=convert)
         raw = raw.removeprefix(b"\xef\xbb\xbf")
-    if b"\x00" in raw:
-        raise HeadscopeError(
-            f"a NUL byte at column {raw.index(0) + 1}", where=where, expected="text", mend="This is not a text file"
-        )
     try:
-        return raw.decode("utf-8").rstrip("\r\n")
+        text = raw.decode("utf-8")
     except UnicodeDecodeError as cause:
-        raise HeadscopeError(
-            f"byte 0x{raw[cause.start]:02x} at column {cause.start + 1} is not UTF-8",
-            where=where,
-            expected="UTF-8",
-            mend="Convert the file, with iconv say",
-        ) from cause
+        column = len(raw[: cause.start].decode("utf-8")) + 1
+        what = f"byte 0x{raw[cause.start]:02x} is not UTF-8"
+        raise HeadscopeError(what, where=f"{path}:{number}:{column}", expected="UTF-8", mend=convert) from cause
+    if "\x00" in text:
+        where = f"{path}:{number}:{text.index(chr(0)) + 1}"
+        raise HeadscopeError("a NUL byte; this is not a text file", where=where, expected="text in UTF-8")
+    return text.rstrip("\r\n")

@@ -59,6 +59,7 @@ class Attention:
     weights  [sequence, head, query, key]; rows sum to 1
     query    the tokens that look; key: the tokens looked at. The same object where a text attends to itself
     scores   what the softmax was taken of, where known (used up by `row_entropy`)
+    rows     which sequences of the batch these are: `batch.indices[attention.rows]` are their examples
     """
 
     def __init__(
@@ -69,7 +70,9 @@ class Attention:
         key: Tokens,
         scores: Tensor | None = None,
         scratch: Scratch | None = None,
+        rows: slice = slice(None),
     ) -> None:
+        self.rows = rows
         self.site, self.weights, self.query, self.key = site, weights, query, key
         self._scores, self._scratch = scores, scratch or Scratch()
 
@@ -86,25 +89,22 @@ class Attention:
     @cached_property
     def row_max(self) -> Tensor:
         """[sequence, head, query]: the largest weight."""
-        if not self.key.special_positions or not self.key.content_spans:
-            return self.weights.amax(dim=-1)
-        special = self.weights[..., self.key.special_positions].amax(dim=-1)
-        return torch.maximum(self.content_row_max, special)
+        return self.weights.amax(dim=-1)
 
     @cached_property
     def content_row_max(self) -> Tensor:
         """[sequence, head, query]: the largest weight on a content key (not renormalised); -1 if there is none."""
-        spans = self.key.content_spans
-        if spans is None:
-            elsewhere = ~self.key.content[:, None, None, :]
-            return self.weights.masked_fill(elsewhere, -1.0).amax(dim=-1)
-        if not spans:
-            return torch.full_like(self.weights[..., 0], -1.0)
-        largest = [self.weights[..., start:stop].amax(dim=-1) for start, stop in spans]
-        result = largest[0]
-        for other in largest[1:]:
-            result = torch.maximum(result, other)
-        return result
+        return self._content_weights.amax(dim=-1)
+
+    @cached_property
+    def _content_weights(self) -> Tensor:
+        """The weights in a buffer of their own, -1 at special keys; `content_argmax_offsets` uses it up."""
+        weights = self._scratch.take("content", tuple(self.weights.shape), self.weights).copy_(self.weights)
+        if self.key.special_positions is None:
+            return weights.masked_fill_(self.key.special[:, None, None, :], -1.0)
+        for position in self.key.special_positions:
+            weights[..., position] = -1.0
+        return weights
 
     @cached_property
     def row_entropy(self) -> Tensor:
@@ -136,9 +136,7 @@ class Attention:
     @cached_property
     def offset_mass(self) -> Tensor:
         """[sequence, head, offset]: mass at each offset key - query, -(n-1) … n-1, summed over the rows."""
-        view, memory = self._scratch.skewed(self._square(), self.weights)
-        view.copy_(self.weights)
-        return memory.sum(dim=-2)
+        return self._by_offset(self.weights)
 
     @cached_property
     def content_argmax_offsets(self) -> Tensor:
@@ -148,32 +146,23 @@ class Attention:
         the sign of weight - maximum is 0 at the maximum and -1 elsewhere, and its diagonals are summed.
         """
         top = self.content_row_max.masked_fill(~self.query.content[:, None], 2.0)  # other rows: never reached
-        view, memory = self._scratch.skewed(self._square(), self.weights)
-        torch.sub(self.weights, top[..., None], out=view)
-        self._set_special_keys(view, -1.0)
-        view.sign_()
-        cells = self.length - torch.arange(1 - self.length, self.length, device=view.device).abs()
-        counts = memory.sum(dim=-2).add_(cells)
-        rows = self.query.content.sum(dim=1) if self.key.content.any() else torch.zeros(1, device=view.device)
-        if (counts.sum(dim=-1) != rows[:, None]).any():
+        signs = self._content_weights.sub_(top[..., None]).sign_()
+        del self.__dict__["_content_weights"]
+        cells = self.length - torch.arange(1 - self.length, self.length, device=signs.device).abs()
+        counts = self._by_offset(signs).add_(cells)
+        if counts.sum().item() != self.weights.shape[1] * self.query.content_count:
             return self._content_argmax_offsets_with_ties(top)
         return counts
 
     def _content_argmax_offsets_with_ties(self, top: Tensor) -> Tensor:
-        largest = (self.weights == top[..., None]) & self.key.content[:, None, None, :]
-        credit = largest.to(self.weights.dtype)
-        credit /= credit.sum(dim=-1, keepdim=True).clamp_min(1.0)
-        view, memory = self._scratch.skewed(self._square(), self.weights)
-        view.copy_(credit)
-        return memory.sum(dim=-2)
+        credit = (self._content_weights == top[..., None]).to(self.weights.dtype)
+        return self._by_offset(credit / credit.sum(dim=-1, keepdim=True).clamp_min(1.0))
 
-    def _set_special_keys(self, view: Tensor, value: float) -> None:
-        positions = self.key.special_positions
-        if positions is None:
-            view.masked_fill_(self.key.special[:, None, None, :], value)
-        else:
-            for position in positions:
-                view[..., position] = value
+    def _by_offset(self, cells: Tensor) -> Tensor:
+        """[sequence, head, offset]: cells [sequence, head, query, key] summed along their diagonals."""
+        view, memory = self._scratch.skewed(self._square(), cells)
+        view.copy_(cells)
+        return memory.sum(dim=-2)
 
     def _square(self) -> tuple[int, int, int, int]:
         assert self.within_one_text, "offsets compare positions within one text"

@@ -80,7 +80,8 @@ class AttentionModel:
 
     @property
     def device(self) -> torch.device:
-        return self.model.device
+        place: torch.device = self.model.device
+        return place
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -174,7 +175,11 @@ class AttentionModel:
         with ExitStack() as stack:
             stack.enter_context(open_interface(self._seam) if tap is None else open_tap(self._seam, tap))
             # The parts that may be called by themselves: with a head on top, without it, the encoder alone.
-            parts = [self.model, self.model.base_model, *([self.model.get_encoder()] if self.is_encoder_decoder else [])]
+            parts = [
+                self.model,
+                self.model.base_model,
+                *([self.model.get_encoder()] if self.is_encoder_decoder else []),
+            ]
             for module in dict.fromkeys(parts):
                 hooks = (
                     module.register_forward_pre_hook(self._seam.begin, with_kwargs=True),
@@ -191,7 +196,8 @@ class AttentionModel:
 
     def _find_sites(self) -> None:
         """One dry forward: which modules attend, how often, with how many heads; refuse what does not add up."""
-        self._seam.recording = calls = []
+        calls: list[tuple[str, int]] = []
+        self._seam.recording = calls
         try:
             with self._open(), torch.inference_mode():
                 self._run(self.model.base_model, self._sample(batch=1))

@@ -94,7 +94,8 @@ class Replace(Edit):
         for head, vector in self._at[site]:
             if vector.shape != (output.shape[-1],):
                 raise HeadscopeError(
-                    f"the vector for {site}.{head} has shape {tuple(vector.shape)}", expected=f"({output.shape[-1]},)"
+                    f"the vector for {site}.{head} has shape {tuple(vector.shape)}",
+                    expected=f"({output.shape[-1]},)",
                 )
             parts[head] = vector.to(output).expand_as(parts[head])
         return torch.stack(parts, dim=2)

@@ -68,7 +68,9 @@ class Seam:
         for name, calls in self._calls.items():
             seen.update(site.stack for site in (self.sites[name] * calls)[:calls])
         expected = Counter(site.stack for sites in self.sites.values() for site in sites)
-        wrong = [f"{seen[stack]} of {expected[stack]} sites in {stack}" for stack in seen if seen[stack] != expected[stack]]
+        wrong = [
+            f"{seen[stack]} of {expected[stack]} sites in {stack}" for stack in seen if seen[stack] != expected[stack]
+        ]
         if wrong or not seen:
             raise HeadscopeError(
                 f"this forward pass called {', '.join(wrong) or 'none of the attention sites'}",
@@ -138,13 +140,11 @@ class Seam:
             self._tell(site, chunk, part, raw.to(part.dtype, copy=torch.is_grad_enabled()))
 
     def _tell(self, site: Site, chunk: Chunk, weights: Tensor, scores: Tensor) -> None:
-        attention = Attention(site, weights, chunk.query, chunk.key, scores, self._scratch)
+        attention = Attention(site, weights, chunk.query, chunk.key, scores, self._scratch, chunk.rows)
         for observer in self.observers:
             observer(attention)
 
-    def _chunks(
-        self, site: Site, shape: tuple[int, int, int, int], device: torch.device
-    ) -> tuple[list[Chunk], Tensor]:
+    def _chunks(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> tuple[list[Chunk], Tensor]:
         """The batch in runs of equal length, and which keys [batch, key] are padding."""
         batch, heads, queries, keys = shape
         if not self.takes_text and self._layout.encoder is None:

@@ -92,7 +92,8 @@ def _tapped(seam: Seam, tap: Tap, name: str, module: nn.Module) -> Iterator[None
         return result if tap.edit is None else tap.edit(result, edit)
 
     def edit_input(projection: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
-        return (edit(args[0].unflatten(-1, (heads, -1))).flatten(-2),)
+        side_by_side = args[0]
+        return (edit(side_by_side.reshape(*side_by_side.shape[:-1], heads, -1)).flatten(-2),)
 
     handle = None
     if tap.projection is not None:

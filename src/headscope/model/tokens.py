@@ -106,13 +106,19 @@ class Tokens:
         return positions
 
     @cached_property
-    def content_spans(self) -> list[tuple[int, int]] | None:
-        """The runs [start, stop) between special tokens, if they are the same in every sequence; otherwise None."""
-        if self.special_positions is None:
-            return None
-        edges = [-1, *self.special_positions, self.length]
-        pairs = zip(edges[:-1], edges[1:], strict=True)
-        return [(before + 1, after) for before, after in pairs if after > before + 1]
+    def content_count(self) -> int:
+        """How many content tokens there are in all sequences together."""
+        return int(self.content.sum())
+
+    @cached_property
+    def content_weights(self) -> Tensor:
+        """[sequence, token]: what to multiply content rows with to average them; NaN if a sequence has none."""
+        return _averaging(self.content)
+
+    @cached_property
+    def classification_weights(self) -> Tensor:
+        """[sequence, token]: the same for classification tokens."""
+        return _averaging(self.classification)
 
     @property
     def length(self) -> int:
@@ -132,6 +138,10 @@ class Tokens:
             return None if tensor is None else tensor.to(device)
 
         return Tokens(self.real.to(device), moved(self.ids), moved(self.words), moved(self.segments), self.marks)
+
+
+def _averaging(chosen: Tensor) -> Tensor:
+    return chosen / chosen.sum(dim=1, keepdim=True)
 
 
 CLASSES = ("classification", "separator", "punctuation", "special")
@@ -191,9 +201,7 @@ def _chunks(query: Tokens, key: Tokens, heads: int) -> list[Chunk]:
             continue
         rows, query_kept, key_kept = slice(start, stop), queries[start], keys[start]
         cut = query.cut(rows, query_kept)
-        chunks.append(
-            Chunk(rows, query_kept, key_kept, cut, cut if key is query else key.cut(rows, key_kept))
-        )
+        chunks.append(Chunk(rows, query_kept, key_kept, cut, cut if key is query else key.cut(rows, key_kept)))
         start = stop
     return chunks
 
@@ -237,12 +245,13 @@ def layout_of(inputs: Mapping[str, Any], marks: Marks, *, decoder_only: bool = F
 
 
 def _side(inputs: Mapping[str, Any], marks: Marks, prefix: str) -> Tokens | None:
-    ids = inputs.get(f"{prefix}input_ids")
-    embeddings = inputs.get(f"{prefix}inputs_embeds")
-    mask = inputs.get(f"{prefix}attention_mask")
-    if ids is None and embeddings is None:
+    ids: Tensor | None = inputs.get(f"{prefix}input_ids")
+    embeddings: Tensor | None = inputs.get(f"{prefix}inputs_embeds")
+    given = embeddings if ids is None else ids
+    if given is None:
         return None
+    mask: Tensor | None = inputs.get(f"{prefix}attention_mask")
     if mask is None or mask.dim() != 2:
-        mask = torch.ones((ids if ids is not None else embeddings).shape[:2], dtype=torch.bool)
-    mask = mask.to((ids if ids is not None else embeddings).device)
-    return Tokens(real=mask.bool(), ids=ids, segments=None if prefix else inputs.get("token_type_ids"), marks=marks)
+        mask = torch.ones(given.shape[:2])
+    segments = None if prefix else inputs.get("token_type_ids")
+    return Tokens(real=mask.to(given.device).bool(), ids=ids, segments=segments, marks=marks)

@@ -50,7 +50,7 @@ def findings_of(study: Study) -> list[Finding]:
     """Positional heads, sinks, the broadest and the surest head, as far as the study has their statistics."""
     found = []
     for stack in stacks_of(study):
-        where = "" if len(stacks_of(study)) == 1 else f" of the {plain(stack)}"
+        where = "" if len(stacks_of(study)) == 1 else f" of the {plain(stack)} stack"
         for rule in RULES:
             finding = rule(study, stack, where)
             if finding is not None:

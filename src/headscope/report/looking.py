@@ -25,13 +25,24 @@ def look(
 ) -> Look:
     """What every head attends to in one text or pair; for an encoder-decoder, a source and its target.
 
-    The result draws itself in a notebook and saves itself as a page. Longer input than `max_length` is an error.
+    The result draws itself in a notebook, and saves a page. Input longer than `max_length` is refused.
     """
     model = model if isinstance(model, AttentionModel) else load(model)
-    encoder = Encoder(model, max_length=max_length, long="error")
-    sequences = list(encoder.encode([Example(first, second, "the text")], start=0))
+    encoder = Encoder(model, max_length=max_length, long="skip")
+    where = f'text "{first if len(first) <= 40 else first[:39] + "…"}"'
+    sequences = list(encoder.encode([Example(first, second, where)], start=0))
     if not sequences:
-        raise HeadscopeError("the text has no tokens", where=f'"{first[:40]}"', expected="some text")
+        if "too long" not in encoder.counts.skipped:
+            raise HeadscopeError("there are no tokens in it", where=where, expected="some text")
+        more = (
+            f", or raise --max-length (up to {encoder.limit})" if encoder.max_length < encoder.limit else ""
+        )
+        raise HeadscopeError(
+            "it is too long",
+            where=where,
+            expected=f"at most {encoder.max_length} tokens",
+            mend=f"Shorten it{more}",
+        )
     batch = collate(model, sequences)
     maps: dict[Site, NDArray[np.float32]] = {}
 

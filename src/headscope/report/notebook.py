@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING
 
 from headscope.report.grids import model_name, plain, recorded, statistics_of
 from headscope.report.page import summary
-
-if TYPE_CHECKING:
-    from headscope.study.study import Study
+from headscope.study.study import Study
 
 FAVOURITES = ("previous", "entropy", "confidence", "special")
 ROWS = 8
@@ -54,3 +51,6 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return "" if value != value else f"{value:.4g}"
     return plain(value, 60)
+
+
+Study.draw = staticmethod(study_html)

@@ -29,25 +29,30 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-MAP_BYTES = 1_300_000  # what all maps of a page may take, so that the page stays below 3 MB
+PAGE_BYTES = 2_950_000  # a page is to be mailable: below 3 MB
+MOST_MAP_BYTES = 1_300_000
 POSITIONS = (128, 96, 64, 48, 32, 24, 16)
 NO_WEIGHT = 255
 COLUMNS: tuple[Column, ...] = ("value", "low", "high", "count")
 
 
-def payload(study: Study, glossary: Mapping[str, str]) -> dict[str, Any]:
-    """Everything the page's script needs. Lists, never objects keyed by names from data."""
+def payload(study: Study, glossary: Mapping[str, str], taken: int = 0) -> dict[str, Any]:
+    """Everything the page's script needs. Lists, never objects keyed by names from data.
+
+    taken  bytes that the rest of the page needs; the maps are cut to fit into what is left
+    """
     names = stacks_of(study)
-    return {
+    numbers = {
         "stacks": [
             dict(zip(("name", "layers", "heads"), (plain(s), *shape_of(study, s)), strict=True))
             for s in names
         ],
         "statistics": [_statistic(study, name, names, glossary) for name in statistics_of(study)],
-        "maps": pack_maps(study, names),
         "offsets": _offsets(study, names),
         "colours": {"sequential": SEQUENTIAL_STOPS, "diverging": DIVERGING_STOPS},
     }
+    left = PAGE_BYTES - taken - len(to_json(numbers))
+    return {**numbers, "maps": pack_maps(study, names, min(left, MOST_MAP_BYTES))}
 
 
 def to_json(value: object) -> str:
@@ -56,16 +61,16 @@ def to_json(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def pack_maps(study: Study, stacks: list[str]) -> dict[str, Any]:
+def pack_maps(study: Study, stacks: list[str], most_bytes: int) -> dict[str, Any]:
     """Mean maps by stack and head, each deflated by itself so that one is unpacked when it is asked for.
 
     A byte b stands for the weight (b / 254)², which is fine near 0 where most weights are; 255 for no weight.
-    Positions are cut to the most that fits into MAP_BYTES.
+    Positions are cut to the most that fits into `most_bytes`.
     """
     found = maps_of(study, "map", 4)
     for positions in POSITIONS:
         packed = [[_pack(head, positions) for head in _heads(found[s])] if s in found else [] for s in stacks]
-        if sum(len(text) for stack in packed for text in stack) <= MAP_BYTES or positions == POSITIONS[-1]:
+        if sum(len(text) for stack in packed for text in stack) <= most_bytes:
             break
     shapes = [[min(side, positions) for side in found[s].shape[2:]] if s in found else [0, 0] for s in stacks]
     widths = [found[s].shape[1] if s in found else 0 for s in stacks]

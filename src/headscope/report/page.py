@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 TEMPLATES = Path(__file__).parent / "templates"
+MOST_SVG_BYTES = 1_500_000
 Facts = list[tuple[str, str]]
 
 
@@ -47,6 +48,10 @@ def render_with(study: Study, plates: list[Plate], glossary: Mapping[str, str] |
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    is_heavy = sum(len(plate.inline()) for plate in plates if not plate.is_raster) > MOST_SVG_BYTES
+    figures = [_figure(plate, is_heavy) for plate in plates]
+    style = (TEMPLATES / "study.css").read_text("utf-8")
+    taken = len(script) + len(style) + sum(len(str(item)) for figure in figures for item in figure.values())
     return environment.get_template("study.html").render(
         model=model_name(study),
         summary=summary(study),
@@ -54,14 +59,14 @@ def render_with(study: Study, plates: list[Plate], glossary: Mapping[str, str] |
         corpus_facts=corpus_facts(study),
         findings=findings_of(study),
         heads=sum(1 for _ in _heads(study)),
-        stories=[_figure(plate) for plate in plates if not plate.name.startswith("heat-")],
-        heat_maps=[_figure(plate) for plate in plates if plate.name.startswith("heat-")],
+        stories=[figure for figure in figures if not figure["name"].startswith("heat-")],
+        heat_maps=[figure for figure in figures if figure["name"].startswith("heat-")],
         glossary=_glossary(study, glossary),
         reproduction=reproduction(study),
         policy=_policy(script),
-        style=Markup((TEMPLATES / "study.css").read_text("utf-8")),  # ours: no data in it
+        style=Markup(style),  # ours: no data in it
         script=Markup(script),
-        data=Markup(to_json(payload(study, glossary))),  # to_json leaves no sign that HTML reads
+        data=Markup(to_json(payload(study, glossary, taken))),  # to_json leaves no sign that HTML reads
     )
 
 
@@ -143,12 +148,13 @@ def reproduction(study: Study) -> Facts:
     return facts
 
 
-def _figure(plate: Plate) -> dict[str, Any]:
+def _figure(plate: Plate, is_heavy: bool) -> dict[str, Any]:
+    """A figure for the template: vectors, or a picture where the page would grow too heavy with vectors."""
     from markupsafe import Markup
 
-    picture = (
-        {"uri": plate.data_uri()} if plate.is_raster else {"svg": Markup(plate.inline())}
-    )  # shapes and text only
+    svg, uri = plate.inline(), plate.data_uri()
+    is_picture = plate.is_raster or (is_heavy and len(uri) < len(svg))
+    picture = {"uri": uri} if is_picture else {"svg": Markup(svg)}  # ours: shapes and text only
     return {"name": plate.name, "title": plate.title, "caption": plate.caption, **picture}
 
 

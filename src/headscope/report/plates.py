@@ -113,7 +113,8 @@ def inline_svg(svg: str, name: str) -> str:
     """An SVG file of ours as a fragment of HTML.
 
     Ids get the figure's name in front, so that two figures on a page do not share clip paths; the style
-    sheet that matplotlib writes would apply to the whole page and is dropped; the shared colours become page colours.
+    sheet that matplotlib writes would apply to the whole page and is dropped; the shared colours become
+    page colours.
     """
     root = ElementTree.fromstring(svg)
     _strip(root)
@@ -131,6 +132,7 @@ def inline_svg(svg: str, name: str) -> str:
         for key, value in element.attrib.items():
             if key in ("d", "transform", "x", "y"):
                 value = " ".join(_LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", value).split())
+                value = re.sub(r" ?([MLQCz]) ?", r"\1", value)
             elif key in ("style", "clip-path"):
                 value = value.replace("url(#", f"url(#{name}-")
                 for colour, variable in variables.items():

@@ -7,75 +7,86 @@ rows at that offset (Voita's positional heads: at least 90 %). Equal maxima shar
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import torch
+from torch import Tensor
 
-from headscope.heads import Site
+from headscope.heads import Head, Site
 from headscope.model.attention import Attention
 from headscope.statistics.base import Definition, Statistic
-from headscope.statistics.by_offset import OffsetSums
-from headscope.tables import Moments, Row
+from headscope.statistics.by_offset import OffsetSums, added
+from headscope.tables import Moments, Row, rows_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Argmax(Statistic):
     definitions = {
         "argmax-share": Definition(
-            "share", "The share of content rows whose largest weight on a content key is at the argmax-offset."
+            "share",
+            "The share of content rows whose largest weight on a content key is at the argmax-offset.",
         ),
         "argmax-offset": Definition(
-            "tokens", "The most frequent offset (key minus query) of a content row's largest weight on a content key."
+            "tokens",
+            "The most frequent offset (key minus query) of a content row's largest weight on a content key.",
         ),
     }
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
-        self._rows: dict[Site, OffsetSums] = {}  # how many rows of the corpus point at each offset
-        self._shares: dict[Site, OffsetSums] = {}  # the share of each sequence's rows
+        self._sums: dict[Site, ShareSums] = {}
 
     def update(self, attention: Attention) -> None:
-        if not attention.within_one_text:
-            return
-        counts = attention.content_argmax_offsets
-        rows = counts.sum(dim=-1, keepdim=True)
-        defined = rows[:, 0, 0] > 0  # a sequence of special tokens alone has no answer
-        if not bool(defined.all()):
-            counts, rows = counts[defined], rows[defined]
-        if len(counts):
-            self._rows.setdefault(attention.site, OffsetSums()).add(counts)
-            self._shares.setdefault(attention.site, OffsetSums()).add(counts / rows)
+        if attention.within_one_text:
+            self._sums.setdefault(attention.site, ShareSums()).add(attention.content_argmax_offsets)
 
     def merge(self, other: Self) -> Self:
-        for mine, theirs in ((self._rows, other._rows), (self._shares, other._shares)):
-            for site, sums in theirs.items():
-                mine.setdefault(site, OffsetSums()).merge(sums)
+        for site, sums in other._sums.items():
+            self._sums.setdefault(site, ShareSums()).merge(sums)
         return self
 
     def table(self) -> list[Row]:
-        rows: list[Row] = []
-        for site in sorted(self._rows):
-            rows += [row for row in self._rows_of(site) if row.statistic in self.names]
-        return rows
+        return [row for site in sorted(self._sums) for row in self._rows_of(site) if row.statistic in self.names]
 
     def _rows_of(self, site: Site) -> list[Row]:
-        counts, shares = self._rows[site], self._shares[site]
-        counts.settle()
-        shares.settle()
-        heads, width = counts.total.shape
+        sums = self._sums[site]
+        sums.settle()
+        if not sums.count:
+            return []
+        heads, width = sums.rows.shape
         # The most frequent; of equally frequent ones the nearest, and of two as near the one before.
         offsets = np.arange(width) - width // 2
         near = np.lexsort((offsets, abs(offsets)))
-        mode = near[counts.total.round(6)[:, near].argmax(axis=1)]
+        mode = near[sums.rows.round(6)[:, near].argmax(axis=1)]
         moments = Moments((heads,))
-        moments.count += shares.count
-        moments.total += shares.total[np.arange(heads), mode]
-        moments.total_of_squares += shares.total_of_squares[np.arange(heads), mode]
-        low, high = moments.interval()
-        rows = []
-        for head in range(heads):
-            address = (site.stack, site.layer, head)
-            value = float(moments.mean()[head])
-            rows.append(Row(*address, "argmax-share", value, float(low[head]), float(high[head]), shares.count))
-            rows.append(Row(*address, "argmax-offset", float(offsets[mode[head]]), np.nan, np.nan, shares.count))
-        return rows
+        moments.count += sums.count
+        moments.total += sums.total[np.arange(heads), mode]
+        moments.total_of_squares += sums.total_of_squares[np.arange(heads), mode]
+        everyone = [Head(site.stack, site.layer, head) for head in range(heads)]
+        shares = rows_of(everyone, "argmax-share", moments)
+        return shares + [
+            replace(row, statistic="argmax-offset", value=float(offsets[mode[row.head]]), low=np.nan, high=np.nan)
+            for row in shares
+        ]
+
+
+class ShareSums(OffsetSums):
+    """Takes in how many rows of each sequence point at each offset; sums the shares, and the rows themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: NDArray[np.float64] = np.zeros((0, 1))
+
+    def _absorb(self, values: Tensor) -> None:
+        self.rows = added(self.rows, values.sum(dim=0).cpu().numpy())
+        rows = values.sum(dim=-1, keepdim=True)
+        defined = rows[:, 0, 0] > 0  # a sequence of special tokens alone has no answer
+        super()._absorb((values / rows)[defined])
+
+    def merge(self, other: OffsetSums) -> None:
+        assert isinstance(other, ShareSums)
+        super().merge(other)
+        self.rows = added(self.rows, other.rows)

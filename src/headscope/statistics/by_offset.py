@@ -26,29 +26,27 @@ class OffsetSums:
         if self._pending and self._pending[0].shape[-1] != values.shape[-1]:
             self.settle()
         self._pending.append(values)
-        if len(self._pending) >= 64:
+        if len(self._pending) >= 64:  # one float64 addition for many chunks
             self.settle()
 
     def settle(self) -> None:
-        if not self._pending:
-            return
-        values = torch.cat(self._pending).double()
-        self._pending = []
-        self._take(len(values), values.sum(dim=0).cpu().numpy(), values.square().sum(dim=0).cpu().numpy())
+        """Add up what is pending."""
+        if self._pending:
+            values = torch.cat(self._pending).double()
+            self._pending = []
+            self._absorb(values)
 
-    def _take(self, count: int, total: NDArray[np.float64], total_of_squares: NDArray[np.float64]) -> None:
-        width = max(self.total.shape[1], total.shape[1])
-        self.count += count
-        self.total = widened(self.total, len(total), width) + widened(total, len(total), width)
-        self.total_of_squares = widened(self.total_of_squares, len(total), width) + widened(
-            total_of_squares, len(total), width
-        )
+    def _absorb(self, values: Tensor) -> None:
+        self.count += len(values)
+        self.total = added(self.total, values.sum(dim=0).cpu().numpy())
+        self.total_of_squares = added(self.total_of_squares, values.square().sum(dim=0).cpu().numpy())
 
     def merge(self, other: OffsetSums) -> None:
         self.settle()
         other.settle()
-        if other.count:
-            self._take(other.count, other.total, other.total_of_squares)
+        self.count += other.count
+        self.total = added(self.total, other.total)
+        self.total_of_squares = added(self.total_of_squares, other.total_of_squares)
 
     def mean(self) -> NDArray[np.float64]:
         """[head, offset]"""
@@ -60,10 +58,12 @@ class OffsetSums:
         return self.__dict__.copy()
 
 
-def widened(values: NDArray[np.float64], heads: int, width: int) -> NDArray[np.float64]:
-    """[head, offset] with zeros added on both sides until there are `width` offsets."""
-    result = np.zeros((heads, width))
-    if len(values):
-        side = (width - values.shape[1]) // 2
-        result[:, side : width - side] = values
-    return result
+def added(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Two sums [head, offset] with offset 0 in the middle of each, of any width."""
+    wide, narrow = (one, other) if one.shape[1] >= other.shape[1] else (other, one)
+    if not len(narrow):
+        return wide.copy()
+    if not len(wide):
+        wide = np.zeros((len(narrow), wide.shape[1]))
+    side = (wide.shape[1] - narrow.shape[1]) // 2
+    return wide + np.pad(narrow, ((0, 0), (side, side)))

@@ -26,7 +26,9 @@ class Confidence(PerSequence):
     }
 
     def measure(self, attention: Attention) -> Tensor:
-        content = attention.query.content
-        rows = (content & attention.key.content.any(dim=1, keepdim=True)).to(attention.weights.dtype)
+        # A sequence without content rows or keys has no answer: its weights are NaN.
+        rows = attention.query.content_weights
+        if attention.key is not attention.query:
+            rows = rows + 0.0 * attention.key.content_weights.sum(dim=1, keepdim=True)
         largest = (attention.content_row_max * rows[:, None]).sum(dim=-1)
-        return torch.stack([attention.row_max.mean(dim=-1), largest / rows.sum(dim=1, keepdim=True)], dim=-1)
+        return torch.stack([attention.row_max.mean(dim=-1), largest], dim=-1)

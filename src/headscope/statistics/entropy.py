@@ -22,7 +22,6 @@ class Entropy(PerSequence):
 
     def measure(self, attention: Attention) -> Tensor:
         entropy = attention.row_entropy
-        rows = attention.query.classification.to(entropy.dtype)
-        # 0 / 0 is NaN: a sequence without a classification token has no such row.
-        of_classification = (entropy * rows[:, None]).sum(dim=-1) / rows.sum(dim=1, keepdim=True)
+        # A sequence without a classification token has no such row: its weights are NaN.
+        of_classification = (entropy * attention.query.classification_weights[:, None]).sum(dim=-1)
         return torch.stack([entropy.mean(dim=-1), of_classification], dim=-1)

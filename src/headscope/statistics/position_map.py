@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from headscope.heads import Site
@@ -58,7 +57,9 @@ class PositionMap(Statistic):
             other._settle(site)
         for site, total in other._total.items():
             self._total[site] = self._total[site] + total if site in self._total else total.copy()
-            self._count[site] = self._count[site] + other._count[site] if site in self._count else other._count[site].copy()
+            self._count[site] = (
+                self._count[site] + other._count[site] if site in self._count else other._count[site].copy()
+            )
         return self
 
     def table(self) -> list[Row]:

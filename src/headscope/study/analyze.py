@@ -12,7 +12,7 @@ from typing import Any
 from headscope.data.batches import batches
 from headscope.data.encode import Encoder, Long
 from headscope.data.examples import Example, read_examples
-from headscope.data.lines import STDIN
+from headscope.data.lines import can_be_read_again
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
@@ -37,17 +37,18 @@ class _Source:
     ) -> None:
         self.files, self.pairs, self.fields, self.limit = list(corpus), pairs, fields, limit
         given = [Example(text) if isinstance(text, str) else Example(*text) for text in texts]
+        self.name = ", ".join(map(str, self.files)) or "corpus"
         if self.files and given:
             raise HeadscopeError("give files or texts, not both", where="corpus, texts")
-        if STDIN in map(str, self.files):  # can be read only once
+        if not all(can_be_read_again(file) for file in self.files):
             given = list(islice(read_examples(self.files, pairs=pairs, fields=fields), limit))
         self._given = given[:limit] if given else None
         self.total = sum(1 for _ in self)
         if not self.total:
             raise HeadscopeError(
-                "no text in it",
-                where=", ".join(map(str, self.files)) or "corpus",
-                expected="lines of text that are not blank or comments",
+                "no text in it" if self.files else "no text was given",
+                where=self.name,
+                expected="lines that are not blank and not comments (# …)",
             )
 
     def __iter__(self) -> Iterator[Example]:
@@ -101,7 +102,11 @@ def analyze(
         progress(done, max(source.total, done))
     if not encoder.counts.used:
         why = ", ".join(f"{count} {reason}" for reason, count in encoder.counts.skipped.items())
-        raise HeadscopeError(f"none of the {encoder.counts.read} texts could be used: {why}")
+        raise HeadscopeError(
+            f"none of the {encoder.counts.read} texts could be used ({why})",
+            where=source.name,
+            expected=f"texts of 1 to {encoder.max_length} tokens",
+        )
     finished = time.perf_counter()
     record = {
         "schema": SCHEMA,

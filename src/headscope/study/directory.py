@@ -10,30 +10,37 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
 from headscope.errors import HeadscopeError
 from headscope.study.study import Study
 
-OWNER = ".owner"  # in OUT.partial: the process that is writing it
+OWNER = ".owner"  # in OUT.partial: locked by the process that is writing it
 
 
 @contextmanager
 def drafted(out: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A folder to write a study into; becomes `out` on leaving, and is gone after an exception."""
     final = Path(os.path.abspath(out))  # noqa: PTH100 - resolve() would follow a link that is to be replaced
-    partial = final.with_name(final.name + ".partial")
-    _check(final, partial, overwrite)
+    partial = final.with_name(f"{final.name}.partial") if final.name else final
+    made = [folder for folder in final.parents if not folder.exists()]  # the innermost first
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        (partial / OWNER).write_text(str(os.getpid()))
-        yield partial
-        (partial / OWNER).unlink()
-        _take_place(partial, final)
+        _check(final, out, overwrite)
+        partial.mkdir(parents=True, exist_ok=True)
+        with _owned(partial, out):
+            try:
+                _empty(partial)
+                yield partial
+                _take_place(partial, final)
+                (final / OWNER).unlink()  # last: until the rename it keeps others out
+                made = []
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
     except OSError as cause:
         raise HeadscopeError(
             f"cannot be written: {cause.strerror or cause}",
@@ -42,40 +49,73 @@ def drafted(out: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
             mend="Free some space, or choose another --out" if cause.errno == errno.ENOSPC else "Choose another --out",
         ) from cause
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        for folder in made:
+            with suppress(OSError):  # never made, or somebody else has begun to use it
+                folder.rmdir()
 
 
-def _check(final: Path, partial: Path, overwrite: bool) -> None:
+def _check(final: Path, out: str | Path, overwrite: bool) -> None:
     if final.exists() and not final.is_dir():
-        raise HeadscopeError("a file of this name exists", where=final, expected="a new directory")
-    if final.exists() and not (final / "run.json").exists() and any(final.iterdir()):
-        raise HeadscopeError("the directory is not a study and not empty", where=final, mend="Choose another --out")
-    if (final / "run.json").exists() and not overwrite:
-        raise HeadscopeError("a study is already there", where=final, mend="Add --overwrite, or choose another --out")
-    owner = partial / OWNER
-    if owner.is_file() and _is_running(owner.read_text()):
-        raise HeadscopeError(f"another run (process {owner.read_text()}) is writing it", where=final, mend="Wait for it")
+        raise HeadscopeError(
+            "this is a file", where=out, expected="the name of a new directory", mend="Choose another --out"
+        )
+    if read_record(final):
+        if not overwrite:
+            mend = "Add --overwrite to replace it, or choose another --out"
+            raise HeadscopeError("a study is already there", where=out, mend=mend)
+    elif not final.name or (final.exists() and any(final.iterdir())):
+        raise HeadscopeError(
+            "the directory is neither a study nor empty",
+            where=out,
+            expected="the name of a new directory",
+            mend="Choose another --out",
+        )
 
 
-def _is_running(process: str) -> bool:
+def read_record(folder: Path) -> dict[str, Any]:
+    """The run record of a study; empty where there is none, or the `run.json` of another program."""
     try:
-        os.kill(int(process), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        return True
-    return True
+        record = json.loads((folder / "run.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) and "schema" in record else {}
+
+
+@contextmanager
+def _owned(partial: Path, out: str | Path) -> Iterator[None]:
+    """Hold the draft for this process. The kernel lets go of it when the process ends, also after kill -9."""
+    import fcntl
+
+    with (partial / OWNER).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            mend = "Wait for it, or choose another --out"
+            raise HeadscopeError("another run is writing it", where=out, mend=mend) from None
+        yield
+
+
+def _empty(partial: Path) -> None:
+    """Throw away what a killed run left."""
+    for left in partial.iterdir():
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        elif left.name != OWNER:
+            left.unlink()
 
 
 def _take_place(partial: Path, final: Path) -> None:
-    if not final.exists():
+    """Two renames for a study that is replaced; should the second fail, the old one is put back."""
+    if not (final.exists() or final.is_symlink()):
         partial.rename(final)
         return
-    old = final.with_name(final.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
-    final.rename(old)
-    partial.rename(final)
-    shutil.rmtree(old)
+    with TemporaryDirectory(prefix=f".{final.name}.", dir=final.parent) as aside:
+        old = final.rename(Path(aside) / "old")
+        try:
+            partial.rename(final)
+        except BaseException:
+            old.rename(final)
+            raise
 
 
 def write_tables(study: Study, folder: Path) -> None:

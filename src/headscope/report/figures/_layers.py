@@ -8,7 +8,7 @@ import numpy as np
 
 from headscope.report.figures._palette import MUTED, RULE, SERIES
 from headscope.report.figures._style import headed, heading_height, style, whole_numbers
-from headscope.report.grids import grid_of, model_name, stacks_with
+from headscope.report.grids import grid_of, model_name, plain, stacks_with
 from headscope.report.scale import title_of
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ def draw_layers(
                         ax.plot(mean, color=RULE, linewidth=1.1, zorder=1)
                 _draw_panel(ax, grids[stack, name], means[name], SERIES[column % len(SERIES)])
                 heading = headings.get(name, title_of(name))
-                ax.set_title(heading if len(stacks) == 1 else f"{stack}: {heading}", fontweight="bold")
+                ax.set_title(heading, fontweight="bold")
                 ax.set_ylim(-0.03 * top_value, top_value * 1.03)
                 if row == rows - 1:
                     ax.set_xlabel("layer")
                 if x == MARGIN_LEFT or column == min(present.index(n) for n in means):
-                    ax.set_ylabel(unit)
+                    ax.set_ylabel(unit if len(stacks) == 1 else f"{plain(stack, 12)}: {unit}")
                 else:
                     ax.tick_params(labelleft=False)
         return fig

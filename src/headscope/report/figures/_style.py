@@ -25,11 +25,10 @@ from headscope.report.figures._palette import (
     SEQUENTIAL_STOPS,
 )
 from headscope.report.grids import plain
-from headscope.report.scale import Scale
+from headscope.report.scale import Scale, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
     from numpy.typing import NDArray
 
 SEQUENTIAL = LinearSegmentedColormap.from_list("headscope-sequential", SEQUENTIAL_STOPS)
@@ -113,12 +112,32 @@ def colours_of(scale: Scale) -> LinearSegmentedColormap:
     return DIVERGING if scale.is_diverging else SEQUENTIAL
 
 
+def draw_bar(fig: Figure, bounds: tuple[float, float, float, float], scale: Scale, label: str) -> Axes:
+    """A colour bar as one small picture: as a mesh it would be 256 shapes in every SVG."""
+    ax = fig.add_axes(bounds)
+    ramp = np.linspace(scale.high, scale.low, 256)[:, None]
+    extent = (0.0, 1.0, scale.low, scale.high)
+    ax.imshow(
+        ramp, cmap=colours_of(scale), norm=norm_of(scale), extent=extent, aspect="auto", interpolation="none"
+    )
+    ax.spines[:].set_visible(False)
+    ax.yaxis.tick_right()
+    ax.yaxis.set_label_position("right")
+    ax.tick_params(length=0, pad=3)
+    ax.set_xticks([])
+    ax.set_ylabel(label, labelpad=4)
+    if scale.clips:
+        ends = (scale.low, 0.0, scale.high)
+        ax.set_yticks(ends, [f"≤ {signed(ends[0])}", "0", f"≥ {signed(ends[2])}"])
+    return ax
+
+
 def whole_numbers(axis: Any, most: int = 10) -> None:
     """Ticks at whole numbers only: there is no layer 2.5."""
     axis.set_major_locator(MaxNLocator(nbins=most, integer=True, min_n_ticks=1))
 
 
-def draw_grid(ax: Axes, grid: NDArray[np.float64], scale: Scale, *, prints_values: bool) -> ScalarMappable:
+def draw_grid(ax: Axes, grid: NDArray[np.float64], scale: Scale, *, prints_values: bool) -> None:
     """Layers (down, 0 at the top) x heads (across) as coloured cells; grey where a head has no value."""
     layers, heads = grid.shape
     mesh = ax.pcolormesh(
@@ -127,6 +146,7 @@ def draw_grid(ax: Axes, grid: NDArray[np.float64], scale: Scale, *, prints_value
         norm=norm_of(scale),
         edgecolors=PAPER,
         linewidth=0.8 if heads <= 32 else 0.3,
+        clip_on=False,  # saves a reference in every cell of the SVG
     )
     ax.set_facecolor(MISSING)
     ax.set(xlim=(0, heads), ylim=(layers, 0), aspect="equal")
@@ -141,7 +161,6 @@ def draw_grid(ax: Axes, grid: NDArray[np.float64], scale: Scale, *, prints_value
             colour = _legible(mesh.to_rgba(grid[layer, head]))
             size = 6.8 if longest <= 4 else 5.8
             ax.text(head + 0.5, layer + 0.52, text, ha="center", va="center", fontsize=size, color=colour)
-    return mesh
 
 
 def _number(axis: Any, count: int, *, every: bool) -> None:

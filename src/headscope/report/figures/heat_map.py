@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.report.figures._style import draw_grid, headed, heading_height, slug, style
+from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, slug, style
 from headscope.report.grids import grid_of, model_name, plain, stacks_with, statistics_of
 from headscope.report.scale import Scale, scale_of, title_of
 
@@ -96,18 +96,13 @@ def draw_panels(panels: list[Panel], scale: Scale, title: str, subtitle: str) ->
                 rows * cell / height,
             )
             ax = fig.add_axes(bounds)
-            mesh = draw_grid(ax, panel.grid, scale, prints_values=prints_values)
+            draw_grid(ax, panel.grid, scale, prints_values=prints_values)
             ax.set_title(plain(panel.heading, max(int(columns * cell * 13), 12)), fontweight="bold", pad=5)
             ax.set_xlabel("head", labelpad=2)
             if panel is panels[0]:
                 ax.set_ylabel("layer", labelpad=3)
             x += columns * cell + gap
         tall = max(min(layers * cell, 2.6), 0.9)
-        bar_ax = fig.add_axes(
-            ((left + body + 0.2) / width, 1 - (top + tall) / height, 0.11 / width, tall / height)
-        )
-        bar = fig.colorbar(mesh, cax=bar_ax, extend="both" if scale.clips else "neither")
-        bar.outline.set_visible(False)
-        bar_ax.tick_params(length=0, pad=3)
-        bar_ax.set_ylabel(scale.unit, labelpad=4)
+        bounds = ((left + body + 0.2) / width, 1 - (top + tall) / height, 0.11 / width, tall / height)
+        draw_bar(fig, bounds, scale, scale.unit)
         return fig

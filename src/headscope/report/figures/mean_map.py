@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import PowerNorm
 
 from headscope.report.figures._palette import MISSING
-from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, slug, style
+from headscope.report.figures._style import SEQUENTIAL, draw_bar, headed, heading_height, slug, style
 from headscope.report.grids import maps_of, model_name
+from headscope.report.scale import Scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,14 +76,11 @@ class MeanMap:
             ax.set_ylabel("layer", labelpad=3)
             ax.spines[:].set_visible(False)
             tall = max(min(high, 2.4), 0.9)
-            bar_ax = fig.add_axes(
-                ((left + wide + 0.2) / width, 1 - (top + tall) / height, 0.11 / width, tall / height)
+            bounds = ((left + wide + 0.2) / width, 1 - (top + tall) / height, 0.11 / width, tall / height)
+            bar = draw_bar(fig, bounds, Scale("share", 0.0, 1.0), "mean attention weight")
+            bar.set_yticks(
+                *zip(*[(NORM(weight), f"{weight:g}") for weight in (0, 0.05, 0.25, 0.5, 1)], strict=True)
             )
-            bar = fig.colorbar(ScalarMappable(NORM, SEQUENTIAL), cax=bar_ax, ticks=[0, 0.05, 0.25, 0.5, 1])
-            bar.ax.set_yticklabels(["0", ".05", ".25", ".5", "1"])
-            bar.outline.set_visible(False)
-            bar_ax.tick_params(length=0, pad=3)
-            bar_ax.set_ylabel("mean attention weight", labelpad=4)
             return fig
 
 

@@ -49,7 +49,7 @@ class Offsets:
         rows = math.ceil(layers / columns)
         subtitle = (
             f"{model_name(study)}, {self.stack} · share of attention at each offset (key minus query), a "
-            "thin line a head, thick: mean of the layer; square-root axis; the highest peak of a layer is named"
+            "thin line a head, thick: mean of the layer; square-root axis; the highest peak is named"
         )
         with style():
             left, bottom = 0.55, 0.48

@@ -109,6 +109,7 @@ function axis(side, level, special) {
     special: units.map((unit) => Boolean(isSpecial[unit])),
     joined: units.map((unit) => !words && unit > 0 && side.unit[unit] === side.unit[unit - 1]),
     first: units.map((_, at) => of.indexOf(at)),
+    printed: units.map((_, at) => side.printed.filter((_, token) => of[token] === at).join(" ")),
     rtl: side.rtl,
   };
 }
@@ -615,6 +616,7 @@ function buildTexts() {
       span.classList.toggle("special", shown.special[at]);
       span.classList.toggle("joined", continues);
       span.dir = "auto";
+      span.title = shown.printed[at];
       span.dataset.place = at;
       flow.append(span);
       return span;

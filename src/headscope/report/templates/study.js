@@ -105,7 +105,8 @@ const buildGrids = () => {
     }
     table.append(body);
     const title = `${stack.name}: ${stack.layers} layers down, ${stack.heads} heads across`;
-    byId("grids").append(make("div", { class: "stack" }, make("h3", {}, title), table));
+    stack.box = make("div", { class: "stack" }, make("h3", {}, title), table);
+    byId("grids").append(stack.box);
   });
   heads.forEach((head, i) => {
     head.cell = cellAt.get(`${head.s}/${head.layer}/${head.head}`);
@@ -144,6 +145,7 @@ const paintGrids = () => {
     head.cell.setAttribute("aria-label", `head ${head.label}, ${one.name} ${row ? whole(one, row) : "no value"}`);
     head.cell.setAttribute("aria-selected", String(head === state.head));
   });
+  data.stacks.forEach((stack, s) => { stack.box.hidden = !one.stacks[s]; });
   const [low, high] = limits(one);
   byId("legend-low").textContent = number(one, Number(low.toPrecision(3))).replace(/\.0+$/, "");
   byId("legend-high").textContent = number(one, Number(high.toPrecision(3))).replace(/\.0+$/, "");
@@ -357,6 +359,8 @@ document.querySelectorAll("a.head").forEach((link) => link.addEventListener("cli
 }));
 buildGrids();
 buildTable();
+// Under a tall grid the pictures of a head would be out of sight: then they go beside it.
+if (data.stacks.reduce((layers, stack) => layers + stack.layers, 0) > 14) byId("side").append(byId("pictures"));
 choose(Math.max(0, data.statistics.findIndex((one) => one.name === "previous")));
 state.head = shownRows().length ? shownRows()[0].head : heads[0];
 select(state.head);

@@ -1,0 +1,30 @@
+# make setup | demo | test | check | bench: each sets itself up in .venv; a second call is quick.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test check bench
+setup: $(READY)
+
+# torch first and pinned: any other package that asks for torch would bring in a build of several gigabytes.
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+demo: setup
+	$(BIN)/headscope demo --out demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_rooms.py tests/test_docs.py
+
+bench: setup
+	$(BIN)/python benchmarks/stream.py

@@ -1,0 +1,6 @@
+"""Contracts use the tiny models and the reference twins that lie beside this directory."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
