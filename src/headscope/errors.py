@@ -56,7 +56,8 @@ def printable(text: str) -> str:
 def reason(cause: BaseException) -> str:
     """Another library's error in a few words: its first line, or its type where it says nothing."""
     said = getattr(cause, "strerror", None) or str(cause).strip()
-    return printable(said.splitlines()[0])[:200].rstrip(".") if said else type(cause).__name__
+    lines = [line.strip() for line in said.splitlines()] or [type(cause).__name__]
+    return printable(" ".join(lines[:2]) if lines[0].endswith(":") else lines[0])[:200].rstrip(".")
 
 
 def choices(wrong: str, known: Iterable[str]) -> str:

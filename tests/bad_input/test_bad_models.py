@@ -33,6 +33,7 @@ NO_DIRECTORY = (
 )
 AGAIN = "Expected a model configuration. Download it again."
 WHOLE = "Expected a whole file. Download it again."
+SAVED_WITH = "Expected the configuration the weights were saved with."
 TOKENIZER_FILES = "Expected tokenizer.json, or the files the family uses, beside the weights."
 
 # Names
@@ -173,7 +174,7 @@ def pickled(change: Callable[[bytes], bytes] = lambda data: data) -> Callable[[P
 
 
 def bigger_tokenizer(model: Path) -> None:
-    save_tokenizer(model, words=[*WORDS, *(f"word{i}" for i in range(20))])
+    save_tokenizer(model, words=[*WORDS, *(f"word{i}" for i in range(40))])
 
 
 def sharded(model: Path) -> None:
@@ -267,13 +268,20 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
         content("model.safetensors", struct.pack("<Q", 2**40) + b"{}" * 99),
         f"{SAFE}: the weights cannot be read (Error while deserializing header: header too large). {WHOLE}",
     ),
-    "a shard missing": (sharded, "?"),
+    "a shard missing": (
+        sharded,
+        f"{SAFE}.index.json: the weights cannot be read (No such file or directory: "
+        f"bert/model-00001-of-00002.safetensors). {WHOLE}",
+    ),
     "bin empty": (
         lambda model: (pickled()(model), content("pytorch_model.bin", b"")(model))[0],
         f"{BIN}: the file is empty. Expected weights. Download it again.",
     ),
-    "bin cut": (pickled(lambda data: data[: len(data) // 2]), "?"),
-    "bin not a pickle": (pickled(lambda data: b"hello" * 99), "?"),
+    "bin cut": (
+        pickled(lambda data: data[: len(data) // 2]),
+        f"{BIN}: the weights cannot be read (Invalid argument). {WHOLE}",
+    ),
+    "bin not a pickle": (pickled(lambda data: b"hello" * 99), f"{BIN}: the weights cannot be read. {WHOLE}"),
     "NaN": (
         tensors(lambda state: state[LAYER].view(-1)[7].fill_(float("nan"))),
         f"bert: the weights hold NaN or infinite numbers, in '{LAYER}' first. Expected numbers. "
@@ -286,7 +294,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "vocabulary larger than the embedding": (
         bigger_tokenizer,
-        f"bert: the tokenizer has token ids up to {len(WORDS) + 19}, but the model embeds only 0 to 98. "
+        f"bert: the tokenizer has token ids up to {len(WORDS) + 39}, but the model embeds only 0 to 98. "
         "Expected tokenizer and weights of one model.",
     ),
     "tokenizer missing": (
@@ -294,15 +302,30 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
         "bert: the tokenizer knows 5 tokens, the model 99: its files are missing or of another kind. "
         + TOKENIZER_FILES,
     ),
-    "tokenizer.json broken": (content("tokenizer.json", b'{"version"'), "?"),
+    "tokenizer.json broken": (
+        content("tokenizer.json", b'{"version"'),
+        "bert: the tokenizer cannot be read (Expecting ':' delimiter: line 1 column 11 (char 10)). " + TOKENIZER_FILES,
+    ),
     "shapes that do not fit": (
         config(vocab_size=120),
         f"{SAFE}: 'bert.embeddings.word_embeddings.weight' has shape 99 x 32, but config.json makes it 120 x 32. "
         "Expected weights and config.json of one model.",
     ),
-    "an absurd width": (config(hidden_size=10**9), "?"),
-    "heads that do not divide": (config(num_attention_heads=5), "?"),
-    "a width that is a word": (config(hidden_size="wide"), "?"),
+    "an absurd width": (
+        config(hidden_size=10**9),
+        "bert: BertForMaskedLM needs more memory than there is. Check the sizes in config.json; if they are right, "
+        "take --dtype bfloat16 or a larger machine.",
+    ),
+    "heads that do not divide": (
+        config(num_attention_heads=5),
+        f"bert/config.json: no BertForMaskedLM can be built from it (The hidden size (32) is not a multiple of the "
+        f"number of attention heads (5)). {SAVED_WITH}",
+    ),
+    "a width that is a word": (
+        config(hidden_size="wide"),
+        f"bert/config.json: no BertForMaskedLM can be built from it (Validation error for field 'hidden_size': "
+        f"TypeError: Field 'hidden_size' expected int, got str (value: 'wide')). {SAVED_WITH}",
+    ),
     "encoder tensors missing": (
         tensors(lambda state: [state.pop(key) for key in list(state) if "layer.1.attention.self" in key]),
         "bert: the weights lack 6 tensors of BertForMaskedLM, "

@@ -54,9 +54,7 @@ def test_every_figure_file_is_found_by_being_there() -> None:
 
 def test_there_is_a_heat_map_for_every_statistic_known_or_not() -> None:
     names = [drawing.name for drawing in figures_of(made_up(SMALL, [*STATISTICS, "novelty"]))]
-    assert [name for name in names if name.startswith("heat-")] == [
-        f"heat-{s}" for s in [*STATISTICS, "novelty"]
-    ]
+    assert [name for name in names if name.startswith("heat-")] == [f"heat-{s}" for s in [*STATISTICS, "novelty"]]
 
 
 def test_statistics_that_share_a_file_name_get_two_files() -> None:
@@ -116,17 +114,13 @@ def test_drawing_leaves_the_callers_matplotlib_alone() -> None:
 
 
 def test_the_figures_do_not_load_pyplot() -> None:
-    code = (
-        "import headscope.report.plates, headscope.report.figures as f, sys; f.makers(); print(*sys.modules)"
-    )
+    code = "import headscope.report.plates, headscope.report.figures as f, sys; f.makers(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "matplotlib.pyplot" not in loaded.split()
 
 
 def test_dollars_and_control_signs_in_names_are_drawn_as_they_are() -> None:
-    study = made_up(
-        SMALL, [r"$\frac{$"], record={"model": {"name": "a$b$c\x00\x08\u202e\ud800 漢字"}}, has_maps=False
-    )
+    study = made_up(SMALL, [r"$\frac{$"], record={"model": {"name": "a$b$c\x00\x08\u202e\ud800 漢字"}}, has_maps=False)
     (plate,) = plates_of(study)
     root = ElementTree.fromstring(plate.svg)
     text = " ".join("".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text"))

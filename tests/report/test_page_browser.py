@@ -103,9 +103,7 @@ def test_another_statistic_changes_grid_definition_and_table(visit: Visit) -> No
     visit.choose("entropy")
     assert visit.page.locator("td[data-head='1.2']").text_content() == f"{visit.value('1.2', 'entropy'):.1f}"
     assert visit.page.text_content("#table-name") == "entropy"
-    assert visit.column(2) == [
-        f"{v:.3f}" for v in sorted((visit.value(h, "entropy") for h in _all()), reverse=True)
-    ]
+    assert visit.column(2) == [f"{v:.3f}" for v in sorted((visit.value(h, "entropy") for h in _all()), reverse=True)]
     visit.choose("previous")
     assert visit.page.text_content("#definition") == "The share that goes to the token before"
 

@@ -239,8 +239,6 @@ def _check_missing(model: PreTrainedModel, missing: tuple[str, ...], folder: Pat
 
 def _from_pretrained(cls: Any, folder: Path, dtype: torch.dtype) -> tuple[PreTrainedModel, tuple[str, ...]]:
     """The model and the names of its parameters that the file lacks; nothing in the file is run."""
-    from safetensors import SafetensorError
-
     weights = _weights_file(folder)
     try:
         model, info = cls.from_pretrained(
@@ -259,19 +257,8 @@ def _from_pretrained(cls: Any, folder: Path, dtype: torch.dtype) -> tuple[PreTra
             expected="tensors",
             mend="Get the model as safetensors",
         ) from cause
-    except (SafetensorError, OSError, EOFError, RuntimeError) as cause:
-        raise HeadscopeError(
-            f"the weights cannot be read ({reason(cause)})",
-            where=weights,
-            expected="a whole file",
-            mend=_AGAIN,
-        ) from cause
-    except Exception as cause:  # a configuration with wrong values fails in every class in its own way
-        raise HeadscopeError(
-            f"no {getattr(cls, '__name__', cls)} can be built from it ({reason(cause)})",
-            where=folder / "config.json",
-            expected="the configuration the weights were saved with",
-        ) from cause
+    except Exception as cause:  # wrong values in config.json fail in every class in its own way
+        raise _refusal(cause, weights, getattr(cls, "__name__", str(cls))) from cause
     for name, in_file, in_model in sorted(info["mismatched_keys"]):
         raise HeadscopeError(
             f"{name!r} has shape {_shape(in_file)}, but config.json makes it {_shape(in_model)}",
@@ -279,6 +266,25 @@ def _from_pretrained(cls: Any, folder: Path, dtype: torch.dtype) -> tuple[PreTra
             expected="weights and config.json of one model",
         )
     return model, tuple(sorted(info["missing_keys"]))
+
+
+def _refusal(cause: Exception, weights: Path, name: str) -> HeadscopeError:
+    """Which file is to blame: the weights, the configuration, or neither."""
+    from safetensors import SafetensorError
+
+    if isinstance(cause, MemoryError) or "allocate memory" in str(cause):
+        mend = "Check the sizes in config.json; if they are right, take --dtype bfloat16 or a larger machine"
+        return HeadscopeError(f"{name} needs more memory than there is", where=weights.parent, mend=mend)
+    of_weights: tuple[type[Exception], ...] = (SafetensorError, OSError, EOFError, RuntimeError)
+    if isinstance(cause, of_weights) or (weights.suffix == ".bin" and isinstance(cause, LookupError)):
+        what = "the weights cannot be read"
+        what += "" if isinstance(cause, LookupError) else f" ({reason(cause)})"
+        return HeadscopeError(what, where=weights, expected="a whole file", mend=_AGAIN)
+    return HeadscopeError(
+        f"no {name} can be built from it ({reason(cause)})",
+        where=weights.parent / "config.json",
+        expected="the configuration the weights were saved with",
+    )
 
 
 def _shape(sizes: Any) -> str:

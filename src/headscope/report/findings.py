@@ -100,9 +100,7 @@ RULES: tuple[Rule, ...] = (
     _extreme("punctuation", "The most attention to full stops and commas among the heads{where} is"),
     _extreme("entropy", "The broadest head{where}, by entropy in nats, is"),
     _extreme("entropy", "The narrowest head{where}, by entropy in nats, is", least=True),
-    _extreme(
-        "confidence-content", "The surest head{where}, special tokens left out (mean largest weight), is"
-    ),
+    _extreme("confidence-content", "The surest head{where}, special tokens left out (mean largest weight), is"),
 )
 
 

@@ -79,9 +79,7 @@ def plain(text: object, limit: int = 200) -> str:
     Control characters and lone surrogates break XML and UTF-8; direction overrides let a name rewrite the
     line around it. Each becomes a visible replacement character.
     """
-    line = "".join(
-        "\ufffd" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in str(text)
-    )
+    line = "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in str(text))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 

@@ -43,10 +43,7 @@ def payload(study: Study, glossary: Mapping[str, str], taken: int = 0) -> dict[s
     """
     names = stacks_of(study)
     numbers = {
-        "stacks": [
-            dict(zip(("name", "layers", "heads"), (plain(s), *shape_of(study, s)), strict=True))
-            for s in names
-        ],
+        "stacks": [dict(zip(("name", "layers", "heads"), (plain(s), *shape_of(study, s)), strict=True)) for s in names],
         "statistics": [_statistic(study, name, names, glossary) for name in statistics_of(study)],
         "offsets": _offsets(study, names),
         "colours": {"sequential": SEQUENTIAL_STOPS, "diverging": DIVERGING_STOPS},
@@ -100,9 +97,7 @@ def _pack(weights: NDArray[Any], positions: int) -> str:
 
 def _statistic(study: Study, name: str, stacks: list[str], glossary: Mapping[str, str]) -> dict[str, Any]:
     present = set(stacks_with(study, name))
-    grids = {
-        s: {column: grid_of(study, name, s, column) for column in COLUMNS} for s in stacks if s in present
-    }
+    grids = {s: {column: grid_of(study, name, s, column) for column in COLUMNS} for s in stacks if s in present}
     values = [grid["value"].ravel() for grid in grids.values()]
     scale = scale_of(name, np.concatenate(values) if values else np.array([]))
     return {

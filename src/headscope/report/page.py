@@ -83,11 +83,7 @@ def model_facts(study: Study) -> Facts:
     """What is known of the model, in the order a reader asks."""
     record = study.record
     wanted = [("class", "class"), ("family", "family"), ("revision", "revision"), ("note", "note")]
-    facts = [
-        (label, plain(recorded(record, "model", key)))
-        for label, key in wanted
-        if recorded(record, "model", key)
-    ]
+    facts = [(label, plain(recorded(record, "model", key))) for label, key in wanted if recorded(record, "model", key)]
     if record.get("lens"):
         facts.append(("lens", plain(record["lens"])))
     return [("size", summary(study)), *facts]
@@ -99,9 +95,7 @@ def corpus_facts(study: Study) -> Facts:
     facts: Facts = []
     files = [plain(recorded(file, "path"), 120) for file in _files(record) if recorded(file, "path")]
     if files:
-        facts.append(
-            ("files" if len(files) > 1 else "file", ", ".join(files[:5]) + _and_more(len(files) - 5))
-        )
+        facts.append(("files" if len(files) > 1 else "file", ", ".join(files[:5]) + _and_more(len(files) - 5)))
     for key in ("read", "used", "truncated"):
         if recorded(record, "data", key) is not None:
             facts.append((f"texts {key}", _grouped(recorded(record, "data", key))))
@@ -131,16 +125,12 @@ def reproduction(study: Study) -> Facts:
             facts.append((label, plain(recorded(record, "model", key))))
     for file in _files(record):
         if recorded(file, "sha256"):
-            facts.append(
-                (f"{plain(recorded(file, 'path') or 'data', 120)} sha256", plain(recorded(file, "sha256")))
-            )
+            facts.append((f"{plain(recorded(file, 'path') or 'data', 120)} sha256", plain(recorded(file, "sha256"))))
     if record.get("seed") is not None:
         facts.append(("seed", plain(record["seed"])))
     if record.get("options"):
         facts.append(("options", plain(json.dumps(record["options"], default=str, ensure_ascii=False), 2000)))
-    spent = [
-        f"{name} {seconds:.1f} s" for name, seconds in _items(record.get("durations")) if _is_number(seconds)
-    ]
+    spent = [f"{name} {seconds:.1f} s" for name, seconds in _items(record.get("durations")) if _is_number(seconds)]
     if spent:
         facts.append(("time spent", ", ".join(spent)))
     if record.get("schema") is not None:

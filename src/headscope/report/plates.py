@@ -82,9 +82,7 @@ def svg_of(figure: Figure) -> str:
         mpl.rc_context({"svg.hashsalt": "headscope", "svg.fonttype": "none"}),
         warnings.catch_warnings(),
     ):
-        warnings.filterwarnings(
-            "ignore", message="Glyph .* missing from font"
-        )  # the reader's fonts will have it
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the reader's fonts will have it
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
     return target.getvalue()
 
@@ -137,9 +135,7 @@ def inline_svg(svg: str, name: str) -> str:
                 value = value.replace("url(#", f"url(#{name}-")
                 for colour, variable in variables.items():
                     value = value.replace(colour, f"var({variable})")
-                value = re.sub(
-                    r"font: ([\d.]+px|bold [\d.]+px|700 [\d.]+px) [^;]*", r"font: \1 var(--sans)", value
-                )
+                value = re.sub(r"font: ([\d.]+px|bold [\d.]+px|700 [\d.]+px) [^;]*", r"font: \1 var(--sans)", value)
             element.set(key, value)
         if element.tag not in ("text", "tspan") and not (element.text or "").strip():
             element.text = None
@@ -155,11 +151,7 @@ def inline_svg(svg: str, name: str) -> str:
 def _strip(parent: ElementTree.Element) -> None:
     """Take away what is not a shape or text: metadata, style sheets, scripts, foreign elements."""
     for child in list(parent):
-        if (
-            isinstance(child.tag, str)
-            and child.tag.startswith(SVG)
-            and child.tag.removeprefix(SVG) in ALLOWED
-        ):
+        if isinstance(child.tag, str) and child.tag.startswith(SVG) and child.tag.removeprefix(SVG) in ALLOWED:
             _strip(child)
         else:
             parent.remove(child)

@@ -64,13 +64,9 @@ class Scale:
         if self.kind == "offset":
             return signed(value)
         span = max(abs(self.low), abs(self.high))
-        decimals = (
-            1 if self.kind in ("nats", "tokens") else min(max(1 - math.floor(math.log10(span) + 1e-9), 0), 9)
-        )
+        decimals = 1 if self.kind in ("nats", "tokens") else min(max(1 - math.floor(math.log10(span) + 1e-9), 0), 9)
         text = f"{abs(value):.{2 if self.kind == 'share' else decimals}f}"
-        bare = (
-            text.removeprefix("0") if span <= 1 and self.kind in ("share", "other") and "." in text else text
-        )
+        bare = text.removeprefix("0") if span <= 1 and self.kind in ("share", "other") and "." in text else text
         return f"−{bare}" if value < 0 and float(text) != 0 else bare
 
 

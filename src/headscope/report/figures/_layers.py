@@ -36,9 +36,7 @@ def draw_layers(
     """
     present = [name for name in statistics if stacks_with(study, name)]
     stacks = list(dict.fromkeys(s for name in present for s in stacks_with(study, name)))
-    grids = {
-        (stack, name): grid_of(study, name, stack) for name in present for stack in stacks_with(study, name)
-    }
+    grids = {(stack, name): grid_of(study, name, stack) for name in present for stack in stacks_with(study, name)}
     top_value = most or 1.06 * max(float(np.nanmax(grid)) for grid in grids.values())
     subtitle = f"{model_name(study)} · a dot is a head, the line is the mean of its layer"
     if len(present) > 1:

@@ -82,13 +82,9 @@ def headed(width: float, height: float, title: str, subtitle: str) -> Figure:
     """An empty figure of the size in inches with title and subtitle, which take `heading_height`."""
     fig = Figure(figsize=(width, height))
     fits = max(int(width * 15), 20)  # characters of 8 points in the width
-    fig.text(
-        0.12 / width, 1 - 0.10 / height, plain(title, fits - 4), fontsize=10, fontweight="bold", va="top"
-    )
+    fig.text(0.12 / width, 1 - 0.10 / height, plain(title, fits - 4), fontsize=10, fontweight="bold", va="top")
     lines = _wrapped(plain(subtitle, 3 * fits), fits)
-    fig.text(
-        0.12 / width, 1 - 0.32 / height, "\n".join(lines), fontsize=8, color=MUTED, va="top", linespacing=1.35
-    )
+    fig.text(0.12 / width, 1 - 0.32 / height, "\n".join(lines), fontsize=8, color=MUTED, va="top", linespacing=1.35)
     return fig
 
 
@@ -117,9 +113,7 @@ def draw_bar(fig: Figure, bounds: tuple[float, float, float, float], scale: Scal
     ax = fig.add_axes(bounds)
     ramp = np.linspace(scale.high, scale.low, 256)[:, None]
     extent = (0.0, 1.0, scale.low, scale.high)
-    ax.imshow(
-        ramp, cmap=colours_of(scale), norm=norm_of(scale), extent=extent, aspect="auto", interpolation="none"
-    )
+    ax.imshow(ramp, cmap=colours_of(scale), norm=norm_of(scale), extent=extent, aspect="auto", interpolation="none")
     ax.spines[:].set_visible(False)
     ax.yaxis.tick_right()
     ax.yaxis.set_label_position("right")

@@ -94,9 +94,7 @@ def _draw_layer(ax: Axes, heads: NDArray[np.float64], most: float) -> None:
     finite = np.isfinite(heads)
     if finite.any():
         counts = finite.sum(axis=0)
-        mean = np.divide(
-            np.nansum(heads, axis=0), counts, out=np.full(len(offsets), np.nan), where=counts > 0
-        )
+        mean = np.divide(np.nansum(heads, axis=0), counts, out=np.full(len(offsets), np.nan), where=counts > 0)
         ax.plot(offsets, mean, color=INK, linewidth=1.8, zorder=3)
         head, peak = np.unravel_index(int(np.nanargmax(heads)), heads.shape)
         height = float(heads[head, peak])

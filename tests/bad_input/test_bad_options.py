@@ -1,0 +1,259 @@
+"""Every bad option and every bad place to write to, and the whole message it must give."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from said import Run
+
+from headscope import Study
+from headscope.errors import HeadscopeError, choices, printable
+from headscope.statistics import glossary
+from headscope.study import directory
+
+STATISTICS = choices("entropi", glossary())
+BAD: list[tuple[tuple[str, ...], str]] = [
+    (("--dtype", "float31"), '--dtype: "float31" is not a dtype. Expected bfloat16, float16, float32 or float64; '
+     'did you mean "float32"?'),
+    (("--dtype", "int8"), '--dtype: "int8" is not a dtype. Expected bfloat16, float16, float32 or float64.'),
+    (("--device", "meta"), '--device: "meta" cannot be used here. Expected auto or cpu.'),
+    (("--device", "gpu"), '--device: "gpu" cannot be used here. Expected auto or cpu; did you mean "cpu"?'),
+    (("--device", "cuda:7"), '--device: "cuda:7" cannot be used here. Expected auto or cpu.'),
+    (("--max-length", "0"), "--max-length: 0 leaves no room for text. Expected 3 or more."),
+    (("--max-length", "-5"), "--max-length: -5 leaves no room for text. Expected 3 or more."),
+    (("--max-length", "2"), "--max-length: 2 leaves no room for text. Expected 3 or more."),
+    (("--max-length", "65"), "--max-length: 65 tokens are more than bert can read. Expected at most 64."),
+    (("--batch-size", "0"), "--batch-size: 0 is too few. Expected 1 or more."),
+    (("--batch-size", "-1"), "--batch-size: -1 is too few. Expected 1 or more."),
+    (("--limit", "0"), "--limit: 0 is too few. Expected 1 or more."),
+    (("--statistics", "entropi"), f'--statistics: "entropi" is not a statistic. Expected {STATISTICS}'),
+    (("--statistics", ""), f'--statistics: "" is not a statistic. Expected {choices("", glossary())}.'),
+    (("--long", "trunkate"), '--long: "trunkate" is not a way with long input. Expected error, skip, truncate or '
+     'window; did you mean "truncate"?'),
+    (("--fields", "a,b"), "--fields: 2 fields given: a, b. Expected one; or add --pairs."),
+    (("--fields", "a", "--pairs"), "--fields: 1 fields given: a. Expected two for --pairs, as in a,b."),
+    (("--fields", "text"), "--fields: no file of the corpus has fields: good.txt. Expected a .jsonl file."),
+    (("--max-length", "many"), "Invalid value for '--max-length': Input should be a valid integer, unable to parse "
+     "string as an integer. See headscope analyze --help."),
+    (("--bach-size", "3"), "No such option: --bach-size Did you mean --batch-size?. See headscope analyze --help."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "message"), BAD, ids=[" ".join(options) for options, _ in BAD])
+def test_a_bad_option_is_refused_as_typed(analyze: Run, options: tuple[str, ...], message: str) -> None:
+    said = analyze("bert", "good.txt", *options)
+    assert (said.status, said.error) == (2, message)
+    assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("analyse",), "No such command 'analyse'. Did you mean 'analyze'? See headscope --help."),
+        (("analyze", "bert"), "Missing option '--corpus'. See headscope analyze --help."),
+        (("look", "bert"), "Missing argument 'TEXT'. See headscope look --help."),
+        (("look", "bert", ""), "Missing option '--out'. See headscope look --help."),
+        (("look", "bert", "", "--out", "p.html"), 'text "": there are no tokens in it. Expected some text.'),
+        (("look", "bert", "\u200b", "--out", "p.html"),
+         'text "\\u200b": there are no tokens in it. Expected some text.'),
+        (("look", "bert", "a " * 99, "--out", "p.html"),
+         'text "' + "a " * 19 + 'a…": it is too long. Expected at most 64 tokens. Shorten it.'),
+        (("look", "bert", "the cat sat", "--max-length", "4", "--out", "p.html"),
+         'text "the cat sat": it is too long. Expected at most 4 tokens. Shorten it, or raise --max-length (up to 64).'),
+        (("look", "bert", "the cat", "--out", "no/p.html"),
+         'no/p.html: there is no folder "no". Make it first, or choose another path.'),
+        (("look", "bert", "the cat", "--out", "bert"),
+         "bert: this is a folder. Expected the name of a file, such as look.html."),
+        (("look", "bert", "\udcff", "--out", "p.html"),
+         'text "\\udcff": character 1 is U+DCFF, half of a surrogate pair. Expected Unicode text.'),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_is_one_line(run: Run, words: tuple[str, ...], message: str) -> None:
+    said = run(*words)
+    assert (said.status, said.error) == (2, message)
+    assert len(said.err.splitlines()) == 1
+
+
+def test_verbose_shows_the_traceback(run: Run) -> None:
+    with pytest.raises(HeadscopeError, match="is not a dtype"):
+        run("analyze", "bert", "--corpus", "good.txt", "--out", "study", "--dtype", "x", "-v")
+
+
+def test_verbose_after_two_dashes_is_a_text(here: Path, run: Run) -> None:
+    assert run("look", "bert", "--out", "p.html", "--", "-v").status == 0
+    assert "-v" in (here / "p.html").read_text()
+
+
+# Where to write
+
+
+def other_program(out: Path) -> None:
+    out.mkdir()
+    (out / "run.json").write_text('{"wandb": 1}')
+
+
+def full_directory(out: Path) -> None:
+    out.mkdir()
+    (out / "thesis.tex").write_text("years of work")
+
+
+NOT_OURS = (
+    "study: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
+)
+
+
+@pytest.mark.parametrize("overwrite", [(), ("--overwrite",)], ids=["", "overwrite"])
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (lambda out: out.write_text("x"),
+         "study: this is a file. Expected the name of a new directory. Choose another --out."),
+        (full_directory, NOT_OURS),
+        (other_program, NOT_OURS),
+    ],
+    ids=["a file", "a directory of something else", "a run.json of something else"],
+)  # fmt: skip
+def test_what_is_not_a_study_is_never_replaced(
+    here: Path, analyze: Run, prepare: Callable[[Path], None], message: str, overwrite: tuple[str, ...]
+) -> None:
+    prepare(here / "study")
+    said = analyze("bert", "good.txt", *overwrite)
+    assert (said.status, said.error) == (2, message)
+
+
+def test_a_study_is_replaced_only_when_asked(here: Path, analyze: Run) -> None:
+    assert analyze("bert").status == 0
+    (here / "study.old").mkdir()  # somebody's own backup
+    (here / "study.old" / "kept").touch()
+    before = (here / "study" / "run.json").read_bytes()
+    said = analyze("bert")
+    assert (said.status, said.error) == (
+        2,
+        "study: a study is already there. Add --overwrite to replace it, or choose another --out.",
+    )
+    bad = analyze("bert", "good.txt", "--overwrite", "--limit", "0")
+    assert bad.status == 2
+    assert (here / "study" / "run.json").read_bytes() == before
+    assert analyze("bert", "good.txt", "--overwrite", "--limit", "1").status == 0
+    assert json.loads((here / "study" / "run.json").read_text())["data"]["used"] == 1
+    assert (here / "study.old" / "kept").exists()
+    assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt", "study", "study.old"}
+
+
+def test_demo_does_not_replace_another_study(here: Path, run: Run) -> None:
+    (here / "demo").mkdir()
+    (here / "demo" / "run.json").write_text('{"schema": 1, "command": "headscope analyze"}')
+    said = run("demo")
+    assert (said.status, said.error) == (
+        2,
+        "demo: a study is already there. Add --overwrite to replace it, or choose another --out.",
+    )
+
+
+def test_missing_parents_are_made_and_taken_back_after_a_failure(here: Path, run: Run) -> None:
+    words = ("analyze", "bert", "--corpus", "good.txt", "--out", "new/er/study")
+    assert run(*words, "--limit", "0").status == 2
+    assert not (here / "new").exists()
+    assert run(*words).status == 0
+    assert [path.name for path in (here / "new" / "er").iterdir()] == ["study"]
+
+
+def test_a_link_is_replaced_and_not_what_it_leads_to(here: Path, analyze: Run) -> None:
+    (here / "real").mkdir()
+    (here / "study").symlink_to("real")
+    assert analyze("bert").status == 0
+    assert (here / "study" / "run.json").is_file()
+    assert not (here / "study").is_symlink()
+    assert list((here / "real").iterdir()) == []
+
+
+def test_two_runs_do_not_write_the_same_study(here: Path, analyze: Run) -> None:
+    with directory.drafted(here / "study"):
+        said = analyze("bert")
+        assert said.error == "study: another run is writing it. Wait for it, or choose another --out."
+        assert (here / "study.partial").is_dir()
+
+
+def test_the_root_directory_is_refused(run: Run) -> None:
+    said = run("analyze", "bert", "--corpus", "good.txt", "--out", "/")
+    assert said.error == NOT_OURS.replace("study:", "/:", 1)
+
+
+@pytest.fixture
+def tiny_disk(here: Path) -> Path:
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system")
+    disk = here / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode()}")
+    return disk
+
+
+def unmount(disk: Path) -> None:
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_full_disk_is_said_and_left_clean(run: Run, tiny_disk: Path) -> None:
+    try:
+        said = run("analyze", "bert", "--corpus", "good.txt", "--out", "disk/study")
+        left = list(tiny_disk.iterdir())
+    finally:
+        unmount(tiny_disk)
+    assert (said.status, said.error) == (
+        2,
+        "disk/study: cannot be written: No space left on device. Expected a place with room that may be written to. "
+        "Free some space, or choose another --out.",
+    )
+    assert left == []
+
+
+def test_a_read_only_place_is_said(run: Run, tiny_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", tiny_disk], check=True)
+    try:
+        said = run("analyze", "bert", "--corpus", "good.txt", "--out", "disk/study")
+        page = run("look", "bert", "the cat", "--out", "disk/page.html")
+    finally:
+        unmount(tiny_disk)
+    assert (said.status, said.error) == (
+        2,
+        "disk/study: cannot be written: Read-only file system. Expected a place with room that may be written to. "
+        "Choose another --out.",
+    )
+    assert page.status == 2
+    assert page.error.startswith("disk/page.html: the page cannot be written: Read-only file system.")
+
+
+# Studies that cannot be read
+
+
+def test_a_damaged_study_is_refused(here: Path, analyze: Run) -> None:
+    with pytest.raises(HeadscopeError, match=r"^none/run.json: not a study \(No such file or directory\)\. Expected"):
+        Study.read("none")
+    assert analyze("bert").status == 0
+    spoilt = {"maps.npz": b"PK\x03\x04 no", "heads.parquet": b"PAR1 no", "run.json": b"[1]"}
+    for name, data in spoilt.items():
+        good = (here / "study" / name).read_bytes()
+        (here / "study" / name).write_bytes(data)
+        with pytest.raises(HeadscopeError, match="^study"):
+            Study.read("study")
+        (here / "study" / name).write_bytes(good)
+    np.savez(here / "study" / "maps.npz", evil=np.array([object()], dtype=object))
+    with pytest.raises(HeadscopeError, match="allow_pickle"):
+        Study.read("study")
+
+
+# The error itself
+
+
+def test_an_error_is_one_line_that_cannot_steer_the_terminal() -> None:
+    error = HeadscopeError("a\n\n  b\x1b[2J\u202e", where="two  blanks\u2028.txt", expected="x.", mend="y?")
+    assert str(error) == "two  blanks .txt: a b\\x1b[2J\\u202e. Expected x. y?"
+    assert printable("é 一 😀") == "é 一 😀"

@@ -1,0 +1,79 @@
+"""The docs name every command, option, statistic, column and family, and their snippets run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from headscope.commands import app
+from headscope.model.families import families
+from headscope.model.zoo import MODELS
+from headscope.statistics import glossary
+from headscope.tables import COLUMNS
+
+ROOT = Path(__file__).parent.parent
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def test_every_statistic_has_its_row_in_the_docs_with_its_unit() -> None:
+    rows = dict(re.findall(r"^\| `([\w-]+)` \| (\w+) \|", page("docs/statistics.md"), re.MULTILINE))
+    assert rows == {name: definition.unit for name, definition in glossary().items()}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_column_of_heads_csv_is_documented(column: str) -> None:
+    assert f"`{column}`" in page("docs/study.md")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_of_the_zoo_is_documented(name: str) -> None:
+    assert f"`{name}`" in page("docs/models.md")
+
+
+def test_the_families_page_lists_exactly_the_supported_model_types() -> None:
+    rows = re.findall(r"^\|[^|]+\|([^|]+)\|", page("docs/families.md"), re.MULTILINE)[2:]
+    assert sorted(re.findall(r"`([\w-]+)`", "".join(rows))) == sorted(families())
+
+
+def test_every_command_in_the_docs_exists_with_its_options() -> None:
+    group = typer.main.get_command(app)
+    found = 0
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        shells = "".join(re.findall(r"```shell\n(.*?)```", path.read_text("utf-8"), re.DOTALL))
+        for line in re.findall(r"^(headscope .+)$", shells, re.MULTILINE):
+            words = shlex.split(line, comments=True)[1:]
+            command = group.commands[words[0]]  # type: ignore[attr-defined]
+            options = {name for parameter in command.params for name in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= options, f"{path.name}: {line}"
+            found += 1
+    assert found >= 5
+
+
+def test_every_command_is_in_the_readme() -> None:
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        assert f"headscope {name}" in page("README.md") or f"make {name}" in page("README.md"), name
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
+def test_the_python_snippets_run(name: str, zoo_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    zoo_model("minilm")
+    monkeypatch.chdir(tmp_path)
+    snippets = re.findall(r"```python\n(.*?)```", page(name), re.DOTALL)
+    assert snippets
+    namespace: dict[str, object] = {}
+    for snippet in snippets:
+        exec(compile(snippet, name, "exec"), namespace)
+
+
+def test_links_between_the_docs_lead_somewhere() -> None:
+    for path in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
+            assert (path.parent / target).exists(), f"{path.relative_to(ROOT)} links to {target}"
