@@ -47,4 +47,4 @@ def save_tokenizer(folder: Path, *, words: list[str] = WORDS, adds_special: bool
             special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
         )
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **names).save_pretrained(folder)

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from reference import surface
 from reference.surface import Seen
@@ -49,7 +49,12 @@ from headscope.statistics import Statistic, chosen, glossary, registry, stream
 from headscope.tables import Row
 
 FEW = settings(
-    max_examples=3, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=3,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
 )
 Table = dict[tuple[Head, str], Row]
 
@@ -154,7 +159,11 @@ def assert_same(
         twin = other[head, name]
         assert row.count == twin.count
         np.testing.assert_allclose(
-            row[4:7], twin[4:7], rtol=tolerance, atol=tolerance, err_msg=f"{name} of {head}"
+            [row.value, row.low, row.high],
+            [twin.value, twin.low, twin.high],
+            rtol=tolerance,
+            atol=tolerance,
+            err_msg=f"{name} of {head}",
         )
     if maps:
         these, those = maps_of(left), maps_of(right)
@@ -281,7 +290,7 @@ def test_a_statistic_may_be_pickled_midway(case: str) -> None:
     halfway = pickle.loads(pickle.dumps(asked(model, batches[:1])))
     for _ in stream(model, batches[1:], halfway):
         pass
-    assert_same(halfway, asked(model, batches), tolerance=1e-12)
+    assert_same(halfway, asked(model, batches))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -71,9 +71,7 @@ def watched(context: BrowserContext) -> Iterator[Watched]:
     seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
     seen.page.on(
         "console",
-        lambda message: (
-            seen.complaints.append(message.text) if message.type in ("error", "warning") else None
-        ),
+        lambda message: seen.complaints.append(message.text) if message.type in ("error", "warning") else None,
     )
     seen.page.on("dialog", lambda dialog: (seen.dialogs.append(dialog.message), dialog.dismiss()))
     yield seen

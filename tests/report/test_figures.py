@@ -94,10 +94,10 @@ def test_values_are_printed_in_the_cells_of_up_to_sixteen_heads() -> None:
 
 
 def test_the_glossary_is_printed_with_the_heat_map() -> None:
-    study = made_up(SMALL, ["novelty"], has_maps=False)
-    (drawing,) = figures_of(study, {"novelty": "How new it is"})
-    assert drawing.caption.startswith("How new it is. ")
-    assert "How new it is" in svg_of(drawing.draw(study))
+    study = made_up(SMALL, ["self"], has_maps=False)
+    (drawing,) = figures_of(study)
+    assert drawing.caption.startswith("Mass on the query token itself, averaged over the query rows. ")
+    assert "Mass on the query token itself" in svg_of(drawing.draw(study))
 
 
 def test_the_same_study_gives_the_same_files() -> None:

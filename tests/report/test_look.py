@@ -45,9 +45,7 @@ def plain_side(count: int) -> Side:
     """[CLS], words of two pieces, [SEP]."""
     ends = (0, count - 1)
     return Side(
-        tokens=tuple(
-            "[CLS]" if at == 0 else "[SEP]" if at == count - 1 else f"word{at}" for at in range(count)
-        ),
+        tokens=tuple("[CLS]" if at == 0 else "[SEP]" if at == count - 1 else f"word{at}" for at in range(count)),
         special=tuple(at in ends for at in range(count)),
         words=tuple(None if at in ends else at // 2 for at in range(count)),
     )
@@ -56,8 +54,7 @@ def plain_side(count: int) -> Side:
 def look_at(weights: NDArray[np.float32], side: Side | None = None, **others: Any) -> Look:
     side = side or plain_side(weights.shape[-1])
     return Look(
-        **{"model": "toy", "text": ("a text",), "stacks": (StackMaps("encoder", side, side, weights),)}
-        | others
+        **{"model": "toy", "text": ("a text",), "stacks": (StackMaps("encoder", side, side, weights),)} | others
     )
 
 
@@ -133,9 +130,7 @@ def test_a_head_that_was_cut_is_left_empty() -> None:
 def test_weights_that_are_no_attention_are_refused_by_the_head_s_name(wrong: float) -> None:
     weights = softmax_maps(2, 2, 5, 5)
     weights[1, 0, 2, 3] = wrong
-    with pytest.raises(
-        HeadscopeError, match=r"^encoder\.1\.0 has weights that are not numbers from 0 to 1\."
-    ):
+    with pytest.raises(HeadscopeError, match=r"^encoder\.1\.0 has weights that are not numbers from 0 to 1\."):
         look_at(weights).page()
 
 
@@ -176,9 +171,7 @@ def test_pieces_join_to_readable_words_in_each_tokenizer_s_writing() -> None:
 
 
 def test_two_sentences_keep_their_words_apart() -> None:
-    side = Side(
-        ("[CLS]", "a", "[SEP]", "a", "[SEP]"), (True, False, True, False, True), (None, 0, None, 1, None)
-    )
+    side = Side(("[CLS]", "a", "[SEP]", "a", "[SEP]"), (True, False, True, False, True), (None, 0, None, 1, None))
     assert side.units() == (0, 1, 2, 3, 4)
 
 
@@ -241,9 +234,7 @@ def test_the_policy_allows_this_script_and_this_style_and_nothing_from_outside()
     page = look_at(softmax_maps(1, 1, 5, 5)).page()
     elements = Outline(page).elements
     policy = next(
-        dict(attrs)["content"]
-        for tag, attrs in elements
-        if ("http-equiv", "Content-Security-Policy") in attrs
+        dict(attrs)["content"] for tag, attrs in elements if ("http-equiv", "Content-Security-Policy") in attrs
     )
     assert policy is not None
     assert "default-src 'none'" in policy
@@ -253,10 +244,7 @@ def test_the_policy_allows_this_script_and_this_style_and_nothing_from_outside()
     for text in (script, style):
         assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
     assert not [
-        value
-        for _, attrs in elements
-        for name, value in attrs
-        if name in ("src", "href", "style") or name[:2] == "on"
+        value for _, attrs in elements for name, value in attrs if name in ("src", "href", "style") or name[:2] == "on"
     ]
     assert "innerHTML" not in script
     assert "http://" not in script.replace("http://www.w3.org/2000/svg", "")
@@ -323,17 +311,13 @@ def test_a_refused_folder_is_said_for_root_too(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Path, "open", refused)
     look = look_at(softmax_maps(1, 1, 5, 5))
     monkeypatch.setattr(Look, "page", lambda self: "page")
-    with pytest.raises(
-        HeadscopeError, match=r"cannot be written: Permission denied\. Expected a folder one may write"
-    ):
+    with pytest.raises(HeadscopeError, match=r"cannot be written: Permission denied\. Expected a folder one may write"):
         look.save(tmp_path / "look.html")
 
 
 def test_a_page_beyond_what_a_browser_bears_is_refused_unless_wanted(tmp_path: Path) -> None:
     look = look_at(softmax_maps(1, 1, 30, 30))
-    with pytest.raises(
-        HeadscopeError, match=r"for 30 tokens\. Expected at most 0 MB.*\. Look at a shorter text"
-    ):
+    with pytest.raises(HeadscopeError, match=r"for 30 tokens\. Expected at most 0 MB.*\. Look at a shorter text"):
         look.save(tmp_path / "look.html", limit_bytes=1000)
     assert not list(tmp_path.iterdir())
     assert look.save(tmp_path / "look.html", limit_bytes=None).exists()

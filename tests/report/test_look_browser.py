@@ -82,9 +82,7 @@ def numbers_in(table: Path) -> NDArray[np.float64]:
     return np.array([float(row["weight"]) for row in rows]).reshape(queries, -1)
 
 
-def expected(
-    weights: NDArray[np.float64], query: Side, key: Side, level: str, special: str
-) -> NDArray[np.float64]:
+def expected(weights: NDArray[np.float64], query: Side, key: Side, level: str, special: str) -> NDArray[np.float64]:
     """Words, then hiding, then renormalising, in loops: sums over a key's pieces, means over a query's."""
 
     def groups(side: Side) -> list[list[int]]:
@@ -101,15 +99,11 @@ def expected(
     return found / found.sum(axis=1, keepdims=True) if special == "renormalise" else found
 
 
-def test_the_overview_of_144_heads_and_128_tokens_is_light_and_soon_there(
-    watched: Watched, tmp_path: Path
-) -> None:
+def test_the_overview_of_144_heads_and_128_tokens_is_light_and_soon_there(watched: Watched, tmp_path: Path) -> None:
     weights = softmax_maps(12, 12, 128, 128)
     weights[3, 2] = np.roll(np.eye(128, dtype=np.float32), 1, axis=1)  # attends to the next token
     side = plain_side(128)
-    file = Look("random", ("text",), (StackMaps("encoder", side, side, weights),)).save(
-        tmp_path / "look.html"
-    )
+    file = Look("random", ("text",), (StackMaps("encoder", side, side, weights),)).save(tmp_path / "look.html")
     page = drawn(watched.open(file))
     first_paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
     assert first_paint < 2000  # wanted: 1000 ms on a laptop; twice that, since test machines are shared
@@ -119,9 +113,7 @@ def test_the_overview_of_144_heads_and_128_tokens_is_light_and_soon_there(
     pixels = (
         page.get_by_label("encoder.3.2", exact=True)
         .locator("canvas")
-        .evaluate(
-            "one => [one.width, ...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
-        )
+        .evaluate("one => [one.width, ...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]")
     )
     width, red = pixels[0], np.array(pixels[1:]).reshape(pixels[0], -1, 4)[..., 0]
     darkest = red == red.min()
@@ -148,21 +140,11 @@ def test_the_numbers_are_numpy_s(
     name, layer, number = head.split(".")
     place = ["encoder", "cross"].index(name)
     stack = look.stacks[place]
-    stored = unpacked(
-        data_in(look.page())["stacks"][place]["maps"][int(layer)][int(number)], *stack.weights.shape[2:]
-    )
+    stored = unpacked(data_in(look.page())["stacks"][place]["maps"][int(layer)][int(number)], *stack.weights.shape[2:])
     true = stack.weights[int(layer), int(number)].astype(np.float64)
-    np.testing.assert_allclose(
-        shown, expected(stored, stack.query, stack.key, level, special), rtol=0.005, atol=1e-7
-    )
-    left = (
-        expected(true, stack.query, stack.key, level, "hide").sum(axis=1).min()
-        if special == "renormalise"
-        else 1
-    )
-    np.testing.assert_allclose(
-        shown, expected(true, stack.query, stack.key, level, special), atol=0.006 / left
-    )
+    np.testing.assert_allclose(shown, expected(stored, stack.query, stack.key, level, special), rtol=0.005, atol=1e-7)
+    left = expected(true, stack.query, stack.key, level, "hide").sum(axis=1).min() if special == "renormalise" else 1
+    np.testing.assert_allclose(shown, expected(true, stack.query, stack.key, level, special), atol=0.006 / left)
     if special != "hide":
         np.testing.assert_allclose(shown.sum(axis=1), 1, atol=0.02)
 
@@ -196,9 +178,7 @@ def test_rows_are_queries_and_columns_are_keys(watched: Watched, file: Path, loo
 
 
 @pytest.mark.parametrize("direction", ["to", "by"])
-def test_the_text_is_read_in_both_directions(
-    watched: Watched, file: Path, look: Look, direction: str
-) -> None:
+def test_the_text_is_read_in_both_directions(watched: Watched, file: Path, look: Look, direction: str) -> None:
     page = opened(watched.open(file, f"#head=encoder.0.1&direction={direction}"), "encoder.0.1")
     page.locator("#texts .unit", has_text="keeper").click()
     assert "token=3" in page.url
@@ -240,9 +220,7 @@ def test_a_formula_in_the_table_is_marked_as_text(watched: Watched, file: Path, 
     assert {row["key_text"] for row in rows if row["key"] == "4"} == {PLANTED}
 
 
-def test_pictures_are_saved_with_their_state_written_in_them(
-    watched: Watched, file: Path, tmp_path: Path
-) -> None:
+def test_pictures_are_saved_with_their_state_written_in_them(watched: Watched, file: Path, tmp_path: Path) -> None:
     page = opened(watched.open(file, "#head=encoder.1.0&level=words&special=renormalise"), "renormalised")
     assert saved(page, "#png", tmp_path).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     drawing = ElementTree.parse(saved(page, "#svg", tmp_path))
@@ -329,9 +307,7 @@ def test_dark_and_light_differ_and_both_are_quiet(browser: Browser, file: Path) 
     assert colours[0] != colours[1]
 
 
-def test_in_a_notebook_the_page_works_inside_its_sandbox(
-    watched: Watched, look: Look, tmp_path: Path
-) -> None:
+def test_in_a_notebook_the_page_works_inside_its_sandbox(watched: Watched, look: Look, tmp_path: Path) -> None:
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f"<!doctype html><meta charset=utf-8><body>{look._repr_html_()}</body>", "utf-8")
     page = watched.open(notebook)

@@ -54,7 +54,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return render(made_up(), glossary={"previous": "The share that goes to the token before"})
+    return render(made_up())
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_model_corpus_and_counts_are_told(page: str) -> None:
         assert words in page
     for words in ("ab" * 32, "cd" * 32, "headscope analyze tiny", "load 1.2 s, pass 9.8 s"):
         assert words in page
-    assert "The share that goes to the token before" in page
+    assert "Mass on the token before the query token, averaged over the query rows." in page
 
 
 def test_the_data_of_the_page_is_the_table(data: dict[str, Any]) -> None:
@@ -109,18 +109,16 @@ def test_maps_survive_one_byte_a_weight(data: dict[str, Any]) -> None:
         assert np.abs((codes[known] / 254) ** 2 - expected[known]).max() < 0.005
 
 
-@pytest.mark.parametrize("where", ["model", "file", "statistic", "glossary", "command", "version", "reason", "stack"])
+@pytest.mark.parametrize("where", ["model", "file", "statistic", "command", "version", "reason", "stack"])
 def test_markup_in_names_stays_text(where: str) -> None:
     record = json.loads(json.dumps(RECORD))
-    statistics, glossary, stacks = ["previous", "entropy"], {"previous": "x"}, SMALL
+    statistics, stacks = ["previous", "entropy"], SMALL
     if where == "model":
         record["model"] = dict.fromkeys(("name", "class", "family", "revision", "note", "sha256", "path"), EVIL)
     elif where == "file":
         record["data"]["files"] = [{"path": EVIL, "sha256": EVIL, "format": EVIL}]
     elif where == "statistic":
         statistics = [EVIL, "previous", "__proto__", "constructor"]
-    elif where == "glossary":
-        glossary = {"previous": EVIL}
     elif where == "command":
         record |= {"command": EVIL, "options": {EVIL: EVIL}, "seed": EVIL, "lens": EVIL, "schema": EVIL}
     elif where == "version":
@@ -136,7 +134,7 @@ def test_markup_in_names_stays_text(where: str) -> None:
             f"map/{EVIL}": study.maps["map/encoder"],
             f"offset/{EVIL}": study.maps["offset/encoder"],
         }
-    for text in (render(study, glossary=glossary), study_html(study)):
+    for text in (render(study), study_html(study)):
         reader = Reader(text)
         tags = [tag for tag, _ in reader.tags]
         assert tags.count("script") == (2 if text.startswith("<!doctype") else 0)
@@ -178,7 +176,7 @@ def test_a_study_without_heads_still_has_a_page() -> None:
 
 
 def test_the_same_study_gives_the_same_page(page: str) -> None:
-    assert render(made_up(), glossary={"previous": "The share that goes to the token before"}) == page
+    assert render(made_up()) == page
 
 
 def test_no_id_is_used_twice() -> None:
@@ -259,4 +257,4 @@ def test_importing_the_page_does_not_load_matplotlib() -> None:
     names = ("page", "write", "notebook", "pack", "findings")
     code = "".join(f"import headscope.report.{name};" for name in names) + "import sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"matplotlib", "jinja2", "pandas"} & set(loaded)
+    assert "matplotlib" not in loaded

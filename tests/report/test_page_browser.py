@@ -65,7 +65,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Study, 
     found = {}
     for name, study in (("one stack", made_up()), ("three stacks", made_up(THREE))):
         folder = tmp_path_factory.mktemp("study")
-        write_report(study, folder, glossary={"previous": "The share that goes to the token before"})
+        write_report(study, folder)
         found[name] = (study, folder)
     return found
 
@@ -105,7 +105,10 @@ def test_another_statistic_changes_grid_definition_and_table(visit: Visit) -> No
     assert visit.page.text_content("#table-name") == "entropy"
     assert visit.column(2) == [f"{v:.3f}" for v in sorted((visit.value(h, "entropy") for h in _all()), reverse=True)]
     visit.choose("previous")
-    assert visit.page.text_content("#definition") == "The share that goes to the token before"
+    assert (
+        visit.page.text_content("#definition")
+        == "Mass on the token before the query token, averaged over the query rows."
+    )
 
 
 def test_pointing_at_a_head_tells_value_interval_and_count(visit: Visit) -> None:

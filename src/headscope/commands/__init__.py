@@ -51,7 +51,7 @@ def main() -> None:
     verbose = _take_verbose()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, as after Ctrl-C
     try:
-        status = app(standalone_mode=False)
+        status = app(prog_name="headscope", standalone_mode=False)
     except HeadscopeError as error:
         if verbose:
             raise

@@ -139,12 +139,13 @@ class Encoder:
                 mend="Choose truncate or skip for pairs",
             )
         self.counts.windowed += 1
-        pieces = self.tokenizer(example.first, add_special_tokens=False)["input_ids"]
+        pieces = self.tokenizer(example.first, add_special_tokens=False, verbose=False)["input_ids"]
         room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
         whole = self._side(example.first)
-        content = [i for i, word in enumerate(whole.words) if word >= 0]
-        first, last = content[0], content[-1] + 1
-        assert len(content) == last - first == len(pieces), "special tokens stand at the ends of a single text"
+        # By the ids, not by what is special: an unknown token is special too, and stands anywhere in a text.
+        added = len(whole.ids) - len(pieces)
+        first = next(i for i in range(added + 1) if whole.ids[i : i + len(pieces)] == pieces)
+        last = first + len(pieces)
         windows = []
         for start in range(first, last, room):
             kept = [*range(first), *range(start, min(start + room, last)), *range(last, len(whole.ids))]
@@ -153,13 +154,17 @@ class Encoder:
             windows.append(Sequence(index, Side(*picked)))  # type: ignore[arg-type]
         return windows
 
+    def _cut(self, cut: bool) -> dict[str, Any]:
+        """Options of the tokenizer; verbose is its warning of long texts, which are counted here."""
+        return {"truncation": cut, "max_length": self.max_length if cut else None, "verbose": False}
+
     def _side(self, first: str, second: str | None = None, *, cut: bool = False) -> Side:
-        encoding = self.tokenizer(first, second, truncation=cut, max_length=self.max_length if cut else None)
+        encoding = self.tokenizer(first, second, **self._cut(cut))
         return self._marked(encoding)
 
     def _target(self, text: str, *, cut: bool = False) -> Side:
         """What the decoder reads when it is taught: its start token, then the target without its end."""
-        encoding = self.tokenizer(text_target=text, truncation=cut, max_length=self.max_length if cut else None)
+        encoding = self.tokenizer(text_target=text, **self._cut(cut))
         labels = self._marked(encoding)
         start = self.model.model.config.decoder_start_token_id
         return Side([start, *labels.ids[:-1]], [-1, *labels.words[:-1]], [0, *labels.segments[:-1]])

@@ -11,6 +11,7 @@ import logging
 import os
 import pickle
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -388,7 +389,8 @@ def _quiet() -> Iterator[None]:
     reports.set_verbosity(logging.CRITICAL)
     reports.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings(action="ignore"):
+            yield
     finally:
         reports.set_verbosity(level)
         if bars:

@@ -95,7 +95,7 @@ def _extreme(statistic: str, words: str, *, least: bool = False) -> Rule:
 RULES: tuple[Rule, ...] = (
     _majority("previous", "the previous token"),
     _majority("next", "the next token"),
-    _extreme("cls", "The most attention to the first special token among the heads{where} is"),
+    _extreme("cls", "The most attention to the classification token among the heads{where} is"),
     _extreme("sep", "The most attention to separators among the heads{where} is"),
     _extreme("punctuation", "The most attention to full stops and commas among the heads{where} is"),
     _extreme("entropy", "The broadest head{where}, by entropy in nats, is"),

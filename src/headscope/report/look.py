@@ -125,9 +125,7 @@ class StackMaps:
     def __post_init__(self) -> None:
         expected = (len(self.query.tokens), len(self.key.tokens))
         if self.weights.ndim != 4 or self.weights.shape[2:] != expected:
-            raise ValueError(
-                f"weights {self.weights.shape}: expected [layer, head, {expected[0]}, {expected[1]}]"
-            )
+            raise ValueError(f"weights {self.weights.shape}: expected [layer, head, {expected[0]}, {expected[1]}]")
 
     def payload(self) -> dict[str, object]:
         """What the page is told about this stack; `key` is None where both axes are the same tokens."""

@@ -20,9 +20,7 @@ from headscope.model.tokens import Tokens
 from headscope.report.look import Look, Side, StackMaps
 
 
-def look(
-    model: AttentionModel | str, first: str, second: str | None = None, *, max_length: int | None = None
-) -> Look:
+def look(model: AttentionModel | str, first: str, second: str | None = None, *, max_length: int | None = None) -> Look:
     """What every head attends to in one text or pair; for an encoder-decoder, a source and its target.
 
     The result draws itself in a notebook, and saves a page. Input longer than `max_length` is refused.
@@ -34,9 +32,7 @@ def look(
     if not sequences:
         if "too long" not in encoder.counts.skipped:
             raise HeadscopeError("there are no tokens in it", where=where, expected="some text")
-        more = (
-            f", or raise --max-length (up to {encoder.limit})" if encoder.max_length < encoder.limit else ""
-        )
+        more = f", or raise --max-length (up to {encoder.limit})" if encoder.max_length < encoder.limit else ""
         raise HeadscopeError(
             "it is too long",
             where=where,

@@ -20,7 +20,7 @@ def study_html(study: Study) -> str:
 
     present = statistics_of(study)
     chosen = [name for name in FAVOURITES if name in present] or present
-    maps = [d for d in drawings(study, {}) if d.statistic in chosen[:2] and d.applies(study)]
+    maps = [d for d in drawings(study) if d.statistic in chosen[:2] and d.applies(study)]
     pictures = "".join(
         f'<img alt="{html.escape(d.title)}" src="{png_uri(png_of(d.draw(study), DPI))}" '
         'style="max-width:100%;margin:0 12px 12px 0;vertical-align:top">'

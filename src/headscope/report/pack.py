@@ -6,7 +6,6 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from headscope.report.grids import (
     stacks_with,
     statistics_of,
 )
-from headscope.report.scale import scale_of, title_of
+from headscope.report.scale import scale_of, sentence_of, title_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +35,7 @@ NO_WEIGHT = 255
 COLUMNS: tuple[Column, ...] = ("value", "low", "high", "count")
 
 
-def payload(study: Study, glossary: Mapping[str, str], taken: int = 0) -> dict[str, Any]:
+def payload(study: Study, taken: int = 0) -> dict[str, Any]:
     """Everything the page's script needs. Lists, never objects keyed by names from data.
 
     taken  bytes that the rest of the page needs; the maps are cut to fit into what is left
@@ -44,7 +43,7 @@ def payload(study: Study, glossary: Mapping[str, str], taken: int = 0) -> dict[s
     names = stacks_of(study)
     numbers = {
         "stacks": [dict(zip(("name", "layers", "heads"), (plain(s), *shape_of(study, s)), strict=True)) for s in names],
-        "statistics": [_statistic(study, name, names, glossary) for name in statistics_of(study)],
+        "statistics": [_statistic(study, name, names) for name in statistics_of(study)],
         "offsets": _offsets(study, names),
         "colours": {"sequential": SEQUENTIAL_STOPS, "diverging": DIVERGING_STOPS},
     }
@@ -95,7 +94,7 @@ def _pack(weights: NDArray[Any], positions: int) -> str:
     return base64.b64encode(zlib.compress(codes.tobytes(), 6)).decode("ascii")
 
 
-def _statistic(study: Study, name: str, stacks: list[str], glossary: Mapping[str, str]) -> dict[str, Any]:
+def _statistic(study: Study, name: str, stacks: list[str]) -> dict[str, Any]:
     present = set(stacks_with(study, name))
     grids = {s: {column: grid_of(study, name, s, column) for column in COLUMNS} for s in stacks if s in present}
     values = [grid["value"].ravel() for grid in grids.values()]
@@ -103,7 +102,7 @@ def _statistic(study: Study, name: str, stacks: list[str], glossary: Mapping[str
     return {
         "name": plain(name),
         "title": plain(title_of(name)),
-        "definition": plain(glossary.get(name, ""), 600),
+        "definition": plain(sentence_of(name), 600),
         "unit": scale.unit,
         "kind": scale.kind,
         "low": _number(scale.low),

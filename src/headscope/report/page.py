@@ -9,14 +9,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headscope.report.findings import findings_of
 from headscope.report.grids import model_name, plain, recorded, shape_of, stacks_of, statistics_of
 from headscope.report.pack import payload, to_json
-from headscope.report.scale import KNOWN, UNITS, title_of
+from headscope.report.scale import scale_of, sentence_of, title_of
 
 if TYPE_CHECKING:
     from headscope.report.plates import Plate
@@ -27,19 +30,18 @@ MOST_SVG_BYTES = 1_500_000
 Facts = list[tuple[str, str]]
 
 
-def render(study: Study, *, glossary: Mapping[str, str] | None = None) -> str:
-    """The whole page as text. `glossary` gives each statistic's definition in one sentence."""
+def render(study: Study) -> str:
+    """The whole page as text."""
     from headscope.report.plates import plates_of
 
-    return render_with(study, plates_of(study, glossary), glossary)
+    return render_with(study, plates_of(study))
 
 
-def render_with(study: Study, plates: list[Plate], glossary: Mapping[str, str] | None = None) -> str:
+def render_with(study: Study, plates: list[Plate]) -> str:
     """The page with figures that are drawn already."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    glossary = glossary or {}
     script = (TEMPLATES / "study.js").read_text("utf-8")
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -61,12 +63,13 @@ def render_with(study: Study, plates: list[Plate], glossary: Mapping[str, str] |
         heads=sum(1 for _ in _heads(study)),
         stories=[figure for figure in figures if not figure["name"].startswith("heat-")],
         heat_maps=[figure for figure in figures if figure["name"].startswith("heat-")],
-        glossary=_glossary(study, glossary),
+        glossary=_glossary(study),
         reproduction=reproduction(study),
+        pages=_pages(study),
         policy=_policy(script),
         style=Markup(style),  # ours: no data in it
         script=Markup(script),
-        data=Markup(to_json(payload(study, glossary, taken))),  # to_json leaves no sign that HTML reads
+        data=Markup(to_json(payload(study, taken))),  # to_json leaves no sign that HTML reads
     )
 
 
@@ -82,11 +85,12 @@ def summary(study: Study) -> str:
 def model_facts(study: Study) -> Facts:
     """What is known of the model, in the order a reader asks."""
     record = study.record
-    wanted = [("class", "class"), ("family", "family"), ("revision", "revision"), ("note", "note")]
-    facts = [(label, plain(recorded(record, "model", key))) for label, key in wanted if recorded(record, "model", key)]
-    if record.get("lens"):
-        facts.append(("lens", plain(record["lens"])))
-    return [("size", summary(study)), *facts]
+    facts = [
+        (key, plain(recorded(record, "model", key))) for key in ("class", "revision") if recorded(record, "model", key)
+    ]
+    notes = recorded(record, "model", "notes")
+    facts += [("note", plain(note, 300)) for note in (notes if isinstance(notes, list) else [])]
+    return [("model", summary(study)), *facts]
 
 
 def corpus_facts(study: Study) -> Facts:
@@ -148,13 +152,19 @@ def _figure(plate: Plate, is_heavy: bool) -> dict[str, Any]:
     return {"name": plate.name, "title": plate.title, "caption": plate.caption, **picture}
 
 
-def _glossary(study: Study, glossary: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def _glossary(study: Study) -> list[tuple[str, str, str]]:
     """(statistic, unit, definition) for what is in the study."""
     rows = []
     for name in statistics_of(study):
-        unit = UNITS[KNOWN[name][0]] if name in KNOWN else ""
-        rows.append((plain(name), unit, plain(glossary.get(name) or title_of(name), 600)))
+        rows.append((plain(name), scale_of(name, np.array([])).unit, plain(sentence_of(name) or title_of(name), 600)))
     return rows
+
+
+def _pages(study: Study) -> Facts:
+    """Further pages beside this one: (title, file name). Anything but a plain file name is left out."""
+    pages = study.record.get("pages")
+    found = [(recorded(page, "title"), recorded(page, "href")) for page in (pages if isinstance(pages, list) else [])]
+    return [(plain(title), str(href)) for title, href in found if re.fullmatch(r"[\w-]+\.html", str(href), re.ASCII)]
 
 
 def _policy(script: str) -> str:

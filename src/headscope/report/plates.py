@@ -7,7 +7,6 @@ import io
 import re
 import warnings
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,9 +58,9 @@ class Plate:
         return png_uri(self.png)
 
 
-def plates_of(study: Study, glossary: Mapping[str, str] | None = None) -> list[Plate]:
+def plates_of(study: Study) -> list[Plate]:
     """Every figure that applies to a study, drawn once."""
-    return [drawn(drawing, study) for drawing in figures_of(study, glossary)]
+    return [drawn(drawing, study) for drawing in figures_of(study)]
 
 
 def drawn(drawing: Drawing, study: Study) -> Plate:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from headscope.report.write import write_report
-from headscope.statistics import glossary
 from headscope.study.directory import drafted, write_tables
 from headscope.study.study import Study
 
@@ -20,4 +19,4 @@ def write(study: Study, out: str | Path, *, overwrite: bool = False) -> Path:
 def fill(study: Study, folder: Path) -> None:
     """Everything of a study into a folder that is being drafted."""
     write_tables(study, folder)
-    write_report(study, folder, glossary={name: one.sentence for name, one in glossary().items()})
+    write_report(study, folder)

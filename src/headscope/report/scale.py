@@ -8,28 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from headscope.statistics import glossary
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Kind = Literal["share", "nats", "tokens", "offset", "other"]
 
-# What a statistic measures, and its title in figures. One not listed here is drawn too, on its own scale.
-KNOWN: dict[str, tuple[Kind, str]] = {
-    "self": ("share", "Attention to the token itself"),
-    "previous": ("share", "Attention to the previous token"),
-    "next": ("share", "Attention to the next token"),
-    "distance": ("tokens", "Mean distance of attention"),
-    "cls": ("share", "Attention to the first special token"),
-    "sep": ("share", "Attention to separators"),
-    "punctuation": ("share", "Attention to full stops and commas"),
-    "special": ("share", "Attention to all special tokens"),
-    "entropy": ("nats", "Entropy of attention"),
-    "cls-entropy": ("nats", "Entropy of the first token's attention"),
-    "confidence": ("share", "Confidence, special tokens included"),
-    "confidence-content": ("share", "Confidence, special tokens left out"),
-    "argmax-share": ("share", "Share of tokens whose maximum is at the commonest offset"),
-    "argmax-offset": ("offset", "Commonest offset of the maximum"),
-}
 UNITS: dict[Kind, str] = {
     "share": "share, 0 to 1",
     "nats": "nats",
@@ -72,7 +57,8 @@ class Scale:
 
 def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
     """The scale for a statistic, given all its values (NaN allowed) over all stacks that are compared."""
-    kind: Kind = KNOWN[statistic][0] if statistic in KNOWN else "other"
+    known = glossary().get(statistic)
+    kind: Kind = known.unit if known else "other"
     finite = values[np.isfinite(values)]
     least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if kind == "share" and least >= 0 and most <= 1:
@@ -90,7 +76,14 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
 
 
 def title_of(statistic: str) -> str:
-    return KNOWN[statistic][1] if statistic in KNOWN else statistic
+    """What to call it in figures; a statistic that is not in the glossary has only its name."""
+    known = glossary().get(statistic)
+    return known.title if known else statistic
+
+
+def sentence_of(statistic: str) -> str:
+    known = glossary().get(statistic)
+    return known.sentence if known else ""
 
 
 def signed(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,15 +9,15 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 
-def write_report(study: Study, folder: Path, *, glossary: Mapping[str, str] | None = None) -> None:
+def write_report(study: Study, folder: Path) -> None:
     """Write folder/figures/NAME.svg and NAME.png for every figure that applies, and folder/index.html."""
     from headscope.report.page import render_with
     from headscope.report.plates import plates_of
 
-    plates = plates_of(study, glossary)
+    plates = plates_of(study)
     figures = folder / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     for plate in plates:
         (figures / f"{plate.name}.svg").write_text(plate.svg, "utf-8")
         (figures / f"{plate.name}.png").write_bytes(plate.png)
-    (folder / "index.html").write_text(render_with(study, plates, glossary), "utf-8")
+    (folder / "index.html").write_text(render_with(study, plates), "utf-8")

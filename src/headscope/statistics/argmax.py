@@ -27,10 +27,12 @@ class Argmax(Statistic):
     definitions = {
         "argmax-share": Definition(
             "share",
+            "Share of tokens whose maximum is at the commonest offset",
             "The share of content rows whose largest weight on a content key is at the argmax-offset.",
         ),
         "argmax-offset": Definition(
-            "tokens",
+            "offset",
+            "Commonest offset of the maximum",
             "The most frequent offset (key minus query) of a content row's largest weight on a content key.",
         ),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Definition:
-    """What a name in the `statistic` column means: its unit, and a sentence."""
+    """What a name in the `statistic` column means: its unit, its title in figures, and a sentence."""
 
-    unit: str
+    unit: Literal["share", "nats", "tokens", "offset"]
+    title: str
     sentence: str
 
 

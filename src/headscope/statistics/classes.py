@@ -20,10 +20,22 @@ from headscope.tables import Row
 
 class ClassMass(PerSequence):
     definitions = {
-        "cls": Definition("share", "Mass on the classification token, averaged over the query rows."),
-        "sep": Definition("share", "Mass on all separator tokens, averaged over the query rows."),
-        "punctuation": Definition("share", 'Mass on the tokens "." and ",", averaged over the query rows.'),
-        "special": Definition("share", "Mass on all special tokens, averaged over the query rows."),
+        "cls": Definition(
+            "share",
+            "Attention to the classification token",
+            "Mass on the classification token, averaged over the query rows.",
+        ),
+        "sep": Definition(
+            "share", "Attention to separators", "Mass on all separator tokens, averaged over the query rows."
+        ),
+        "punctuation": Definition(
+            "share",
+            "Attention to full stops and commas",
+            'Mass on the tokens "." and ",", averaged over the query rows.',
+        ),
+        "special": Definition(
+            "share", "Attention to all special tokens", "Mass on all special tokens, averaged over the query rows."
+        ),
     }
     _classes = dict(zip(definitions, CLASSES, strict=True))
 

@@ -17,9 +17,12 @@ from headscope.statistics.base import Definition, PerSequence
 
 class Confidence(PerSequence):
     definitions = {
-        "confidence": Definition("share", "The largest weight of a row, averaged over all query rows."),
+        "confidence": Definition(
+            "share", "Confidence, special tokens included", "The largest weight of a row, averaged over all query rows."
+        ),
         "confidence-content": Definition(
             "share",
+            "Confidence, special tokens left out",
             "The largest weight on a key that is not special, averaged over the rows that are not special; "
             "not renormalised.",
         ),

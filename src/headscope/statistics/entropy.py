@@ -16,8 +16,10 @@ from headscope.statistics.base import Definition, PerSequence
 
 class Entropy(PerSequence):
     definitions = {
-        "entropy": Definition("nats", "The entropy of a row, averaged over all query rows."),
-        "cls-entropy": Definition("nats", "The entropy of the classification token's row."),
+        "entropy": Definition("nats", "Entropy of attention", "The entropy of a row, averaged over all query rows."),
+        "cls-entropy": Definition(
+            "nats", "Entropy of the classification token's attention", "The entropy of the classification token's row."
+        ),
     }
 
     def measure(self, attention: Attention) -> Tensor:

@@ -24,10 +24,24 @@ if TYPE_CHECKING:
 
 class Offsets(PerSequence):
     definitions = {
-        "self": Definition("share", "Mass on the query token itself, averaged over the query rows."),
-        "previous": Definition("share", "Mass on the token before the query token, averaged over the query rows."),
-        "next": Definition("share", "Mass on the token after the query token, averaged over the query rows."),
-        "distance": Definition("tokens", "The distance |key - query| weighted by attention, averaged over the rows."),
+        "self": Definition(
+            "share", "Attention to the token itself", "Mass on the query token itself, averaged over the query rows."
+        ),
+        "previous": Definition(
+            "share",
+            "Attention to the previous token",
+            "Mass on the token before the query token, averaged over the query rows.",
+        ),
+        "next": Definition(
+            "share",
+            "Attention to the next token",
+            "Mass on the token after the query token, averaged over the query rows.",
+        ),
+        "distance": Definition(
+            "tokens",
+            "Mean distance of attention",
+            "The distance |key - query| weighted by attention, averaged over the rows.",
+        ),
     }
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:

@@ -86,7 +86,7 @@ def _owned(partial: Path, out: str | Path) -> Iterator[None]:
     """Hold the draft for this process. The kernel lets go of it when the process ends, also after kill -9."""
     import fcntl
 
-    with (partial / OWNER).open("w") as file:
+    with (partial / OWNER).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,11 +1,11 @@
-"""Every figure of a study, one a file: a file that defines `drawings(study, glossary)` is found and drawn.
+"""Every figure of a study, one a file: a file that defines `drawings(study)` is found and drawn.
 
 To add a figure, add a file here whose name does not begin with an underscore.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Protocol, cast
@@ -37,7 +37,7 @@ class Drawing(Protocol):
     def draw(self, study: Study) -> Figure: ...
 
 
-Maker = Callable[["Study", Mapping[str, str]], Iterable[Drawing]]
+Maker = Callable[["Study"], Iterable[Drawing]]
 
 
 def makers() -> dict[str, Maker]:
@@ -48,7 +48,7 @@ def makers() -> dict[str, Maker]:
     return {name: cast("Maker", files[name].drawings) for name in ordered}
 
 
-def figures_of(study: Study, glossary: Mapping[str, str] | None = None) -> list[Drawing]:
+def figures_of(study: Study) -> list[Drawing]:
     """The figures that apply to a study, in the order in which they are shown."""
-    found = [drawing for make in makers().values() for drawing in make(study, glossary or {})]
+    found = [drawing for make in makers().values() for drawing in make(study)]
     return [drawing for drawing in found if drawing.applies(study)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,6 @@ class Confidence:
         return draw_panels(panels, scale, self.title, subtitle)
 
 
-def drawings(study: Study, glossary: Mapping[str, str]) -> Iterator[Confidence]:
+def drawings(study: Study) -> Iterator[Confidence]:
     for stack in stacks_with(study, WITH):
         yield Confidence(stack, f"confidence-{slug(stack)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, slug, style
 from headscope.report.grids import grid_of, model_name, plain, stacks_with, statistics_of
-from headscope.report.scale import Scale, scale_of, title_of
+from headscope.report.scale import Scale, scale_of, sentence_of, title_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,14 +63,14 @@ class HeatMap:
         return draw_panels(panels, scale, self.title, subtitle)
 
 
-def drawings(study: Study, glossary: Mapping[str, str]) -> Iterator[HeatMap]:
+def drawings(study: Study) -> Iterator[HeatMap]:
     taken: set[str] = set()
     for statistic in statistics_of(study):
         stem = name = f"heat-{slug(statistic)}"
         while name in taken:  # two statistics may differ only in signs that a file name cannot hold
             name = f"{stem}-{len(taken)}"
         taken.add(name)
-        yield HeatMap(statistic, name, plain(glossary.get(statistic, ""), 400))
+        yield HeatMap(statistic, name, sentence_of(statistic))
 
 
 def draw_panels(panels: list[Panel], scale: Scale, title: str, subtitle: str) -> Figure:

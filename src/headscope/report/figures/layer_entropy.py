@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 ORDER = 20
-HEADINGS = {"entropy": "from all tokens", "cls-entropy": "from the first token"}
+HEADINGS = {"entropy": "from all tokens", "cls-entropy": "from the classification token"}
 
 
 @dataclass(frozen=True)
@@ -35,5 +35,5 @@ class LayerEntropy:
         return draw_layers(study, tuple(HEADINGS), HEADINGS, self.title, "entropy in nats", most=None)
 
 
-def drawings(study: Study, glossary: Mapping[str, str]) -> Iterator[LayerEntropy]:
+def drawings(study: Study) -> Iterator[LayerEntropy]:
     yield LayerEntropy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ORDER = 10
 HEADINGS = {
-    "cls": "first special token",
+    "cls": "classification token",
     "sep": "separators",
     "punctuation": "full stops and commas",
     "special": "all special tokens",
@@ -40,5 +40,5 @@ class LayerShares:
         return draw_layers(study, tuple(HEADINGS), HEADINGS, self.title, "share of attention", most=1.0)
 
 
-def drawings(study: Study, glossary: Mapping[str, str]) -> Iterator[LayerShares]:
+def drawings(study: Study) -> Iterator[LayerShares]:
     yield LayerShares()

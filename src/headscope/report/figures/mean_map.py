@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,7 @@ class MeanMap:
             return fig
 
 
-def drawings(study: Study, glossary: Mapping[str, str]) -> Iterator[MeanMap]:
+def drawings(study: Study) -> Iterator[MeanMap]:
     for stack in maps_of(study, "map", 4):
         yield MeanMap(stack, f"mean-map-{slug(stack)}")
 

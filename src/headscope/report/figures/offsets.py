@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ class Offsets:
             return fig
 
 
-def drawings(study: Study, glossary: Mapping[str, str]) -> Iterator[Offsets]:
+def drawings(study: Study) -> Iterator[Offsets]:
     for stack in maps_of(study, "offset", 3):
         yield Offsets(stack, f"offsets-{slug(stack)}")
 

@@ -1,0 +1,88 @@
+"""Help answers at once, and says what there is; the command as a user starts it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from said import Run
+
+COMMANDS = [
+    (),
+    ("analyze",),
+    ("demo",),
+    ("doctor",),
+    ("look",),
+    ("models",),
+    ("models", "fetch"),
+    ("models", "verify"),
+]
+
+
+def started(*words: str, stdin: int | None = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headscope", *words]
+    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=100, env=os.environ)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_every_command_has_help(run: Run, words: tuple[str, ...], option: str) -> None:
+    said = run(*words, option)
+    assert said.status == 0
+    assert "Usage: " + " ".join(("headscope", *words)) in said.out
+    assert said.err == ""
+
+
+@pytest.mark.parametrize("words", [(), ("analyze",), ("look",)], ids=" ".join)
+def test_no_words_at_all_are_a_question_for_help(run: Run, words: tuple[str, ...]) -> None:
+    said = run(*words)
+    assert said.status == 2
+    assert "Usage: " + " ".join(("headscope", *words)) in said.out + said.err
+
+
+def test_defaults_are_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = run("analyze", "--help").out
+    for default in ("text; a,b with --pairs", "what the model can read, at most 512", "truncate", "32", "float32"):
+        assert f"[default: {default}]" in shown or f"[default: ({default})]" in shown, default
+
+
+def test_help_is_quick_and_loads_no_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['headscope', '--help']\n"
+        "from headscope.commands import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('torch', 'transformers', 'pandas', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    times = []
+    for _ in range(3):  # the best of three: other programs share the processor
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert started("--help").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(times) < 0.5, times
+
+
+def test_a_mistake_is_one_line_in_a_real_process(here: Path) -> None:
+    done = started("analyze", "bert", "--corpus", "missing.txt", "--out", "study")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == (
+        "headscope: missing.txt: cannot be read: No such file or directory. Expected a text file, or one in gzip. "
+        "Check the path.\n"
+    )
+    assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt"}
+
+
+def test_a_hub_id_offline_fails_at_once_in_a_real_process(here: Path) -> None:
+    done = started("look", "acme/encoder", "the cat", "--out", "page.html")
+    assert done.returncode == 2
+    assert "it is not in the local cache and HF_HUB_OFFLINE is set" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,113 @@
+"""A command that is stopped in the middle leaves nothing, or nothing that is in the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from said import Run
+
+from headscope.commands import _options
+from headscope.commands import analyze as command
+
+# Without figures, and so slow that there is a middle to be stopped in.
+SLOW = """
+import sys, time
+from headscope.commands import main
+from headscope.report import publish
+from headscope.study import analyze
+publish.write_report = lambda study, folder, **options: (folder / "index.html").write_text("")
+real = analyze.stream
+def slow(*options):
+    for batch in real(*options):
+        print("in the middle", file=sys.stderr, flush=True)
+        time.sleep(60)
+        yield batch
+analyze.stream = slow
+main()
+"""
+WORDS = ("analyze", "bert", "--corpus", "good.txt", "--out", "study")
+
+
+def test_control_c_leaves_nothing(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(what: str) -> Any:
+        def update(done: int, total: int) -> None:
+            assert (here / "study.partial").is_dir(), "the run is in its middle"
+            raise KeyboardInterrupt
+
+        return update
+
+    monkeypatch.setattr(_options, "_plain", interrupt)
+    said = run(*WORDS)
+    assert (said.status, said.error) == (130, "stopped")
+
+
+def test_a_disk_that_fills_up_leaves_nothing(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headscope.report import publish
+
+    def full(study: object, folder: Path, **options: object) -> None:
+        (folder / "index.html").write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(publish, "write_report", full)
+    said = run(*WORDS)
+    assert (said.status, said.error) == (
+        2,
+        "study: cannot be written: No space left on device. Expected a place with room that may be written to. "
+        "Free some space, or choose another --out.",
+    )
+
+
+def test_a_bug_of_ours_has_a_traceback_and_leaves_nothing(
+    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "say", lambda line: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(*WORDS)
+    assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt"}
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_that_was_killed_is_not_in_the_way_of_the_next(here: Path, run: Run, how: signal.Signals) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-c", SLOW, *WORDS], stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "99"}
+    )
+    assert running.stderr is not None
+    seen = []
+    for line in running.stderr:
+        seen.append(line)
+        if "in the middle" in line:
+            break
+    assert (here / "study.partial").is_dir(), "".join(seen)
+    (here / "study.partial" / "half").write_text("half")
+    running.send_signal(how)
+    running.wait(timeout=20)
+    said = running.stderr.read()
+    running.stderr.close()
+    if how == signal.SIGKILL:
+        assert (here / "study.partial").is_dir()
+    else:
+        assert running.returncode == 143
+        assert "Traceback" not in said
+        assert not (here / "study.partial").exists()
+    assert not (here / "study").exists()
+    again = run(*WORDS)
+    assert again.status == 0, again.err
+    assert not (here / "study.partial").exists()
+    assert not (here / "study" / "half").exists()
+
+
+def test_the_bar_shows_any_name_as_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """rich takes [/x] for markup, and fails."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with _options.progress("runs/[/x][red]model") as update:
+        update(1, 2)
+        time.sleep(0.2)
+    assert "runs/[/x][red]model" in capsys.readouterr().err
