@@ -54,6 +54,8 @@ _THREE_STACKS = {  # the decoder has other heads than the encoder: mixing them u
     "eos_token_id": SEP,
     "decoder_start_token_id": SEP,
     "forced_eos_token_id": None,
+    "encoder_layerdrop": 0.0,  # a dropped layer is a site not called, which is refused
+    "decoder_layerdrop": 0.0,
 }
 _T5 = {  # heads x width is 24, not 32
     "vocab_size": 99,
@@ -198,6 +200,9 @@ def excited(model: PreTrainedModel, seed: int) -> PreTrainedModel:
                 parameter.copy_(torch.randn(parameter.shape, generator=noise) * size * large)
             elif name.endswith("bias"):
                 parameter.copy_(torch.randn(parameter.shape, generator=noise) * 0.1)
+        for module in model.modules():  # MobileBERT mixes neighbours in: padding is the zero vector, as after training
+            if isinstance(module, torch.nn.Embedding) and module.padding_idx is not None:
+                module.weight[module.padding_idx] = 0.0
     return model
 
 
@@ -220,9 +225,7 @@ class FakeTokenizer:
         self.cls_token_id = None if family in WITHOUT_CLASSIFICATION else CLS
         self.sep_token_id = None if family in WITHOUT_CLASSIFICATION else SEP
         self.eos_token_id = SEP  # the separator of those that have no other
-        self.all_special_ids = sorted(
-            i for i in (UNKNOWN, self.pad_token_id, self.cls_token_id, SEP) if i is not None
-        )
+        self.all_special_ids = sorted(i for i in (UNKNOWN, self.pad_token_id, self.cls_token_id, SEP) if i is not None)
         self._vocabulary = {f"word{i}": i for i in CONTENT}
         self._vocabulary |= {f"{before}.": STOP, ",": COMMA, f"{before}..": DOTS}  # ".." is not punctuation
 
@@ -287,8 +290,7 @@ def examples(case: str, seed: int = 0, lengths: Sequence[tuple[int, int | None]]
 def batch_for(model: AttentionModel, chosen: Sequence[Example], side: str = "right") -> Batch:
     """The examples as one padded batch, with the layout that the inputs themselves tell."""
     inputs = inputs_for(model.model.config.model_type, chosen, side)
-    if "pixel_values" in inputs:
-        inputs["pixel_values"] = inputs["pixel_values"].to(model.model.dtype)
+    inputs = {name: x.to(model.model.dtype) if x.is_floating_point() else x for name, x in inputs.items()}
     decoder_only = model.model.config.model_type in DECODERS
     return Batch(inputs, layout_of(inputs, model.marks, decoder_only=decoder_only), tuple(range(len(chosen))))
 
@@ -336,7 +338,9 @@ def _two_streams(chosen: Sequence[Example], mask: Tensor, side: str) -> dict[str
 
 
 def in_double(model: AttentionModel) -> AttentionModel:
-    """A copy in float64, where differences of order are 1e-12."""
+    """A copy in float64, where differences of order are 1e-12 (transformers' XLNet runs in float32 only)."""
+    if model.model.config.model_type == "xlnet":
+        return model
     return AttentionModel(copy.deepcopy(model.model).double(), model.tokenizer, name=model.name)
 
 

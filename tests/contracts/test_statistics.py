@@ -15,6 +15,14 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+
+from headscope.heads import Head, Site
+from headscope.model.attention import Attention
+from headscope.model.attention_model import AttentionModel
+from headscope.model.families import families
+from headscope.model.tokens import Batch
+from headscope.statistics import Statistic, chosen, glossary, registry, stream
+from headscope.tables import Row
 from reference import surface
 from reference.surface import Seen
 from tiny import (
@@ -39,14 +47,6 @@ from tiny import (
     shared,
     tiny,
 )
-
-from headscope.heads import Head, Site
-from headscope.model.attention import Attention
-from headscope.model.attention_model import AttentionModel
-from headscope.model.families import families
-from headscope.model.tokens import Batch
-from headscope.statistics import Statistic, chosen, glossary, registry, stream
-from headscope.tables import Row
 
 FEW = settings(
     max_examples=3,
@@ -93,7 +93,9 @@ def seen_by_the_library(model: AttentionModel, batches: Iterable[Batch]) -> dict
             for i, of_heads in enumerate(weights.double()):
                 here = of_heads[:, real_queries[i]][:, :, real_keys[i]].tolist()
                 query, key = (
-                    surface.kinds(None if ids is None else ids[i][real[i]].tolist(), model.tokenizer, int(real[i].sum()))
+                    surface.kinds(
+                        None if ids is None else ids[i][real[i]].tolist(), model.tokenizer, int(real[i].sum())
+                    )
                     for ids, real in ((query_ids, real_queries), (key_ids, real_keys))
                 )
                 for head, rows in enumerate(here):
@@ -266,7 +268,7 @@ def test_order_and_batch_size_do_not_matter(case: str, data: st.DataObject) -> N
     order = data.draw(st.permutations(some))
     size = data.draw(st.integers(1, len(some)))
     cut = [batch_for(model, order[i : i + size]) for i in range(0, len(order), size)]
-    assert_same(asked(model, cut), asked(model, [batch_for(model, some)]))
+    assert_same(asked(model, cut), asked(model, [batch_for(model, some)]), tolerance=rounding(model))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in (*MOVED_BY_LEFT_PADDING, "vit")])
@@ -274,7 +276,12 @@ def test_padding_side_does_not_matter(case: str) -> None:
     model = double(family_of_case(case))
     some = examples(case)
     right, left = (asked(model, [batch_for(model, some, side)]) for side in ("right", "left"))
-    assert_same(right, left)
+    assert_same(right, left, tolerance=rounding(model))
+
+
+def rounding(model: AttentionModel) -> float:
+    """1e-6 where the model itself is that exact: in float32 its own outputs move by more with the padding."""
+    return 1e-6 if model.model.dtype == torch.float64 else 1e-5
 
 
 @cache
@@ -337,12 +344,12 @@ def test_what_is_kept_does_not_grow_with_the_number_of_batches() -> None:
     batch = batch_for(model, examples("bert", lengths=((7, 3),)))
     statistics = chosen()
     tensors, sizes = [], []
-    for n, _ in enumerate(stream(model, [batch] * 256, statistics), start=1):
-        if n % 128 == 0:
+    for n, _ in enumerate(stream(model, [batch] * 512, statistics), start=1):
+        if n % 256 == 0:  # sums of a few sequences wait for each other: up to 64 chunks, 256 sequences
             gc.collect()
             tensors.append(sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects()))
             sizes.append(len(pickle.dumps(statistics)))
-    assert tensors[0] == tensors[1]
+    assert tensors[1] <= tensors[0]  # other tests' rubbish may go meanwhile
     assert sizes[0] == pytest.approx(sizes[1], abs=64)  # only the digits of the counts
 
 
@@ -390,13 +397,16 @@ def test_a_sequence_of_special_tokens_only_has_no_content_rows(case: str) -> Non
     table = table_of(asked(model, alone))
     assert_no_nan(table)
     assert_agrees(table, seen_by_the_library(model, alone), glossary())
-    assert not {"confidence-content", "argmax-share", "argmax-offset", "punctuation"} & {name for _, name in table}
+    assert not {"confidence-content", "argmax-share", "argmax-offset"} & {name for _, name in table}
+    assert all(row.value == 0.0 for (_, name), row in table.items() if name == "punctuation")
     assert all(row.value == pytest.approx(1.0) for (_, name), row in table.items() if name == "special")
     mixed = [batch_for(model, odd(case, bare, (*bare, 9, 10), bare, (9, *bare, 11)))]
     table = table_of(asked(model, mixed))
     assert_no_nan(table)
     assert_agrees(table, seen_by_the_library(model, mixed), glossary())
-    assert {row.count for (_, name), row in table.items() if name == "confidence-content"} == {2}
+    assert {
+        row.count for (head, name), row in table.items() if name == "confidence-content" and head.stack != "query"
+    } == {2}
 
 
 @pytest.mark.parametrize("case", TEXT_CASES)
@@ -405,7 +415,10 @@ def test_equal_lengths_with_separators_at_different_places_share_a_batch(case: s
     rows = [(CLS, 9, SEP, 10, STOP, SEP), (CLS, 11, 12, SEP, COMMA, SEP), (SEP, 13, 14, 15, 16, 17)]
     batches = [batch_for(model, odd(case, *rows))]
     same_places: list[bool] = []
-    with torch.inference_mode(), model.watched(lambda a: same_places.append(a.key.special_positions is not None)):
+    with (
+        torch.inference_mode(),
+        model.watched(lambda a: same_places.append(a.key.special_positions is not None)),
+    ):
         model(batches[0])
     assert not all(same_places), "this test is about a chunk whose separators differ"
     assert_agrees(table_of(asked(model, batches)), seen_by_the_library(model, batches), glossary())
@@ -442,7 +455,8 @@ def test_absent_classes_have_no_rows(case: str) -> None:
         return
     plain = table_of(asked(model, [batch_for(model, odd(case, (9, 10, 11), (12, 13, 14)))]))
     key_side = {name for head, name in plain if head.stack in ("encoder", "cross") or family in DECODERS}
-    assert not key_side & {"cls", "sep", "punctuation", "special"}
+    assert not key_side & {"cls", "sep", "special"}
+    assert {row.value for (head, name), row in plain.items() if name == "punctuation"} == {0.0}
     assert "cls-entropy" not in {name for _, name in plain}
     full = table_of(asked(model, [batch_for(model, examples(case))]))
     present = {name for _, name in full}

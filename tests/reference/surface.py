@@ -47,7 +47,7 @@ def kinds(ids: Iterable[int] | None, tokenizer: Any, length: int) -> list[set[st
     separator = tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
     found = []
     for token in ids:
-        kind = set()
+        kind = {"token"}
         if token in tokenizer.all_special_ids:
             kind.add("special")
         if token == tokenizer.cls_token_id:
@@ -178,7 +178,9 @@ def answers(stack: str, sequences: list[Seen]) -> dict[str, Answer]:
     for name, measure in PER_SEQUENCE.items():
         if name in COMPARE_POSITIONS and stack not in WITHIN_ONE_TEXT:
             continue
-        if name in CLASSES and not any(name in token for seen in sequences for token in seen.key):
+        # A text without full stops has 0 of them; a model without a vocabulary has no such thing.
+        needed = "token" if name == "punctuation" else name
+        if name in CLASSES and not any(needed in token for seen in sequences for token in seen.key):
             continue
         answer = summary(measure(seen) for seen in sequences)
         if answer is not None:

@@ -23,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+SEVERAL = ("--corpus",)  # options that several files may follow
+
 
 def _version(asked: bool) -> None:
     if asked:
@@ -49,6 +51,7 @@ for _module in sorted(module.name for module in iter_modules(__path__)):
 def main() -> None:
     """Run a command; a user's mistake is one line on stderr and exit status 2, without a traceback."""
     verbose = _take_verbose()
+    sys.argv[1:] = _spread(sys.argv[1:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, as after Ctrl-C
     try:
         status = app(prog_name="headscope", standalone_mode=False)
@@ -75,6 +78,21 @@ def _take_verbose() -> bool:
     options = [word for word in words[:end] if word not in ("-v", "--verbose")]
     sys.argv[1:] = options + words[end:]
     return len(options) < end
+
+
+def _spread(words: list[str]) -> list[str]:
+    """`analyze MODEL --corpus a b` as `analyze MODEL --corpus a --corpus b`: options that take several files."""
+    if len(words) < 2 or words[1].startswith("-"):  # the model may still follow the files: take them one by one
+        return words
+    spread: list[str] = []
+    option = None
+    for word in words:
+        if word.startswith("-") and word != "-":
+            option = word if word in SEVERAL else None
+        elif option is not None and spread[-1] != option:
+            spread.append(option)
+        spread.append(word)
+    return spread
 
 
 def _complain(line: str) -> None:

@@ -31,8 +31,9 @@ def analyze(
     corpus: Annotated[
         list[str],
         typer.Option(
-            help="A file of text (one a line), tab-separated pairs or jsonl, also in gzip; - is stdin; "
-            "may be repeated. The name wikipedia-pairs is a corpus that comes with headscope",
+            help="Files of text (one a line), tab-separated pairs or jsonl, also in gzip; - is stdin. "
+            "The name wikipedia-pairs is a corpus that comes with headscope",
+            metavar="FILE…",
             show_default=False,
         ),
     ],

@@ -148,8 +148,7 @@ class Attention:
         top = self.content_row_max.masked_fill(~self.query.content[:, None], 2.0)  # other rows: never reached
         signs = self._content_weights.sub_(top[..., None]).sign_()
         del self.__dict__["_content_weights"]
-        cells = self.length - torch.arange(1 - self.length, self.length, device=signs.device).abs()
-        counts = self._by_offset(signs).add_(cells)
+        counts = self._by_offset(signs).add_(self.length - self.query.distances)  # so many cells has a diagonal
         if counts.sum().item() != self.weights.shape[1] * self.query.content_count:
             return self._content_argmax_offsets_with_ties(top)
         return counts

@@ -120,7 +120,7 @@ class MaskScores(Edit):
         return site in self._at
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
-        mask = self.mask.to(scores.device)
+        mask = self.mask.to(scores.device) if self.mask.dtype == torch.bool else self.mask.to(scores)
         masked = scores.masked_fill(~mask, masked_score(scores.dtype)) if mask.dtype == torch.bool else scores + mask
         here = torch.zeros(scores.shape[1], dtype=torch.bool, device=scores.device)
         here[self._at[site]] = True

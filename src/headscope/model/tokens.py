@@ -106,6 +106,11 @@ class Tokens:
         return positions
 
     @cached_property
+    def distances(self) -> Tensor:
+        """[offset]: |offset| for the offsets -(n-1) … n-1."""
+        return torch.arange(1.0 - self.length, self.length, device=self.real.device).abs()
+
+    @cached_property
     def content_count(self) -> int:
         """How many content tokens there are in all sequences together."""
         return int(self.content.sum())

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 class Offsets(PerSequence):
     definitions = {
-        "self": Definition(
-            "share", "Attention to the token itself", "Mass on the query token itself, averaged over the query rows."
-        ),
         "previous": Definition(
             "share",
             "Attention to the previous token",
             "Mass on the token before the query token, averaged over the query rows.",
+        ),
+        "self": Definition(
+            "share", "Attention to the token itself", "Mass on the query token itself, averaged over the query rows."
         ),
         "next": Definition(
             "share",
@@ -54,9 +54,8 @@ class Offsets(PerSequence):
         mass = attention.offset_mass / attention.length
         self._profile.setdefault(attention.site, OffsetSums()).add(mass)
         here = attention.length - 1  # the column of offset 0
-        padded = torch.nn.functional.pad(mass, (1, 1))[..., here : here + 3]  # a single token has no neighbours
-        offsets = torch.arange(-here, here + 1, device=mass.device, dtype=mass.dtype).abs()
-        return torch.cat([padded[..., [1, 0, 2]], (mass @ offsets)[..., None]], dim=-1)
+        near = mass[..., here - 1 : here + 2] if here else torch.nn.functional.pad(mass, (1, 1))  # one token: no others
+        return torch.cat([near, (mass @ attention.query.distances.to(mass.dtype))[..., None]], dim=-1)
 
     def merge(self, other: Self) -> Self:
         for site, sums in other._profile.items():

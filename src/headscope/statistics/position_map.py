@@ -5,9 +5,11 @@ Cell (i, j) is the mean of A[i, j] over the sequences that have both positions; 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from headscope.heads import Site
@@ -27,39 +29,37 @@ class PositionMap(Statistic):
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
         self._total: dict[Site, NDArray[np.float64]] = {}
-        self._count: dict[Site, NDArray[np.int64]] = {}
-        self._recent: dict[Site, tuple[Tensor, int]] = {}  # float32 sums of a few sequences, and how many
+        self._lengths: dict[Site, Counter[tuple[int, int]]] = {}  # how many sequences had so many queries and keys
+        self._recent: dict[Site, Tensor] = {}  # float32 sums of a few sequences
+        self._waiting: Counter[Site] = Counter()  # how many these are
 
     def update(self, attention: Attention) -> None:
         site, weights = attention.site, attention.weights[:, :, :POSITIONS, :POSITIONS]
         sequences, heads, queries, keys = weights.shape
-        if site not in self._count:
-            self._count[site] = np.zeros((POSITIONS, POSITIONS), dtype=np.int64)
-        recent, added = self._recent.get(site, (None, 0))
-        if recent is None:
-            recent = weights.new_zeros(heads, POSITIONS, POSITIONS)
-        part = recent[:, :queries, :keys]
-        part += weights[0] if sequences == 1 else weights.sum(dim=0)
-        self._recent[site] = (recent, added + sequences)
-        self._count[site][:queries, :keys] += sequences
-        if added + sequences >= 256:  # a thousand float32 additions would show in the sixth digit
+        if site not in self._recent:
+            with torch.inference_mode(False):  # so that it can be written in and outside inference mode
+                self._recent[site] = torch.zeros(heads, POSITIONS, POSITIONS, device=weights.device)
+        self._recent[site][:, :queries, :keys] += weights[0] if sequences == 1 else weights.sum(dim=0)
+        self._lengths.setdefault(site, Counter())[queries, keys] += sequences
+        self._waiting[site] += sequences
+        if self._waiting[site] >= 256:  # a thousand float32 additions would show in the sixth digit
             self._settle(site)
 
     def _settle(self, site: Site) -> None:
-        recent, _ = self._recent.pop(site)
-        total = recent.double().cpu().numpy()
+        total = self._recent.pop(site).double().cpu().numpy()
         self._total[site] = self._total[site] + total if site in self._total else total
+        del self._waiting[site]
 
-    def merge(self, other: Self) -> Self:
+    def _settled(self) -> dict[Site, NDArray[np.float64]]:
         for site in [*self._recent]:
             self._settle(site)
-        for site in [*other._recent]:
-            other._settle(site)
-        for site, total in other._total.items():
-            self._total[site] = self._total[site] + total if site in self._total else total.copy()
-            self._count[site] = (
-                self._count[site] + other._count[site] if site in self._count else other._count[site].copy()
-            )
+        return self._total
+
+    def merge(self, other: Self) -> Self:
+        mine = self._settled()
+        for site, total in other._settled().items():
+            mine[site] = mine[site] + total if site in mine else total.copy()
+            self._lengths.setdefault(site, Counter()).update(other._lengths[site])
         return self
 
     def table(self) -> list[Row]:
@@ -67,21 +67,21 @@ class PositionMap(Statistic):
 
     def maps(self) -> dict[str, NDArray[Any]]:
         """map/STACK: [layer, head, query, key], NaN where no sequence was long enough."""
-        for site in [*self._recent]:
-            self._settle(site)
         found = {}
-        for stack in sorted({site.stack for site in self._total}):
-            layers = []
-            for site, total in sorted(self._total.items()):
-                if site.stack == stack:
-                    with np.errstate(invalid="ignore"):
-                        layers.append(total / self._count[site])
+        for stack in sorted({site.stack for site in self._settled()}):
+            layers = [self._mean(site) for site in sorted(self._total) if site.stack == stack]
             kept = ~np.isnan(layers[0][0])
             queries, keys = int(kept.any(axis=1).sum()), int(kept.any(axis=0).sum())
             found[f"map/{stack}"] = np.stack(layers)[:, :, :queries, :keys].astype(np.float32)
         return found
 
+    def _mean(self, site: Site) -> NDArray[np.float64]:
+        count = np.zeros((POSITIONS, POSITIONS))
+        for (queries, keys), sequences in self._lengths[site].items():
+            count[:queries, :keys] += sequences
+        with np.errstate(invalid="ignore"):
+            return self._total[site] / count
+
     def __getstate__(self) -> dict[str, Any]:
-        for site in [*self._recent]:
-            self._settle(site)
+        self._settled()
         return self.__dict__.copy()

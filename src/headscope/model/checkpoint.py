@@ -1,0 +1,240 @@
+"""A checkpoint's configuration, weights and tokenizer, or a refusal that names the file and what is wrong with it.
+
+Nothing in a checkpoint is ever executed: no remote code, no pickled objects. What transformers would let pass in
+silence (missing weights replaced by random ones, a tokenizer of five entries, NaN weights) is refused here.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from headscope.errors import HeadscopeError, reason
+from headscope.model.families import families
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_WEIGHTS = (  # in transformers' order of preference
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+_MOST_LAYERS = 1000  # a damaged number of layers would build modules for hours before any file is read
+_LARGEST_CONFIG_BYTES = 10_000_000
+_AGAIN = "Download it again"
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json, with what headscope relies on: an object, a `model_type`, a sane number of layers."""
+    path = folder / "config.json"
+    expected = "a model configuration"
+    try:
+        if (size := path.stat().st_size) > _LARGEST_CONFIG_BYTES:
+            raise HeadscopeError(f"{size / 1e6:.0f} MB are too many", where=path, expected=expected)
+        config = json.loads(path.read_text("utf-8"))
+    except json.JSONDecodeError as cause:
+        where = f"{path}:{cause.lineno}:{cause.colno}"
+        raise HeadscopeError(f"not JSON: {cause.msg}", where=where, expected=expected, mend=_AGAIN) from cause
+    except (OSError, ValueError, RecursionError) as cause:
+        raise HeadscopeError(f"not readable ({reason(cause)})", where=path, expected=expected, mend=_AGAIN) from cause
+    if not isinstance(config, dict):
+        raise HeadscopeError("not a JSON object", where=path, expected=expected, mend=_AGAIN)
+    kind = config.get("model_type")
+    if not isinstance(kind, str):
+        said = "no model_type" if kind is None else f"model_type is {json.dumps(kind)[:40]}"
+        raise HeadscopeError(said, where=path, expected='one that transformers knows, such as "bert"', mend=_AGAIN)
+    if "auto_map" in config and kind not in families():
+        raise HeadscopeError(
+            f'model type "{kind}" needs code from its own files (auto_map), which headscope never runs',
+            where=path,
+            expected=f"one of {', '.join(families())}",
+        )
+    for name, number in config.items():
+        if name.endswith(("layer", "layers")) and isinstance(number, int) and number > _MOST_LAYERS:
+            raise HeadscopeError(f"{name} is {number}", where=path, expected=f"at most {_MOST_LAYERS}", mend=_AGAIN)
+    return config
+
+
+def read_weights(
+    folder: Path, config: dict[str, Any], model_class: str | type[PreTrainedModel] | None, dtype: torch.dtype
+) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
+    """The model, its untrained parameters, and notes for the user."""
+    import transformers
+
+    cls, notes = _class_of(config, model_class)
+    model, missing = _from_pretrained(cls, folder, dtype)
+    if missing and model_class is None and cls is not transformers.AutoModel:
+        # Some files hold the bare encoder although the configuration names a model with a head.
+        bare, still_missing = _from_pretrained(transformers.AutoModel, folder, dtype)
+        if len(still_missing) < len(missing):
+            notes.append(
+                f"the file has no weights for the head of {type(model).__name__}: loaded as {type(bare).__name__}"
+            )
+            model, missing = bare, still_missing
+    _check_missing(model, missing, folder, may_be_new=model_class is not None)
+    return model, missing, tuple(notes)
+
+
+def _class_of(config: dict[str, Any], model_class: str | type[PreTrainedModel] | None) -> tuple[Any, list[str]]:
+    """The asked-for class, else the one that config.json names if it fits the type, else the bare model."""
+    import transformers
+
+    def is_model(cls: object) -> bool:
+        return isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel)
+
+    if model_class is not None:
+        cls = getattr(transformers, model_class, None) if isinstance(model_class, str) else model_class
+        if not is_model(cls) and not str(model_class).startswith("AutoModel"):
+            raise HeadscopeError(f'transformers has no model class "{model_class}"', where="model_class")
+        return cls, []
+    listed = config.get("architectures")
+    named = listed[0] if isinstance(listed, list) and listed else None
+    cls = getattr(transformers, named, None) if isinstance(named, str) else None
+    if is_model(cls) and getattr(cls.config_class, "model_type", None) == config["model_type"]:  # type: ignore[union-attr]
+        return cls, []
+    why = f"names {named!r}, which is no {config['model_type']} class of transformers" if named else "is missing"
+    return transformers.AutoModel, [f"architectures in config.json {why}: loaded as the bare model"]
+
+
+def _check_missing(model: PreTrainedModel, missing: tuple[str, ...], folder: Path, *, may_be_new: bool) -> None:
+    """An untrained pooler is harmless; a head is new when the caller asked for one; the rest is damage."""
+    inside = [key for key in missing if key.startswith(model.base_model_prefix + ".") or model.base_model is model]
+    wrong = [key for key in (inside if may_be_new else missing) if "pooler" not in key]
+    if wrong:
+        raise HeadscopeError(
+            f"the weights lack {len(wrong)} tensors of {type(model).__name__}, {wrong[0]!r} first; "
+            "they would be random",
+            where=folder,
+            mend="Get the whole checkpoint, or load another class with model_class",
+        )
+
+
+def _from_pretrained(cls: Any, folder: Path, dtype: torch.dtype) -> tuple[PreTrainedModel, tuple[str, ...]]:
+    """The model and the names of its parameters that the file lacks; nothing in the file is run."""
+    weights = _weights_file(folder)
+    try:
+        model, info = cls.from_pretrained(
+            folder,
+            dtype=dtype,
+            local_files_only=True,
+            trust_remote_code=False,
+            weights_only=True,
+            ignore_mismatched_sizes=True,  # refused below, by name
+            output_loading_info=True,
+        )
+    except pickle.UnpicklingError as cause:  # its text advises to switch the safety off
+        raise HeadscopeError(
+            "this is not a pickle of weights alone; nothing in it was run",
+            where=weights,
+            expected="tensors",
+            mend="Get the model as safetensors",
+        ) from cause
+    except Exception as cause:  # wrong values in config.json fail in every class in its own way
+        raise _refusal(cause, weights, getattr(cls, "__name__", str(cls))) from cause
+    for name, in_file, in_model in sorted(info["mismatched_keys"]):
+        raise HeadscopeError(
+            f"{name!r} has shape {_shape(in_file)}, but config.json makes it {_shape(in_model)}",
+            where=weights,
+            expected="weights and config.json of one model",
+        )
+    return model, tuple(sorted(info["missing_keys"]))
+
+
+def _refusal(cause: Exception, weights: Path, name: str) -> HeadscopeError:
+    """Which file is to blame: the weights, the configuration, or neither."""
+    from safetensors import SafetensorError
+
+    if isinstance(cause, MemoryError) or "allocate memory" in str(cause):
+        mend = "Check the sizes in config.json; if they are right, take --dtype bfloat16 or a larger machine"
+        return HeadscopeError(f"{name} needs more memory than there is", where=weights.parent, mend=mend)
+    of_weights: tuple[type[Exception], ...] = (SafetensorError, OSError, EOFError, RuntimeError)
+    if isinstance(cause, of_weights) or (weights.suffix == ".bin" and isinstance(cause, LookupError)):
+        what = "the weights cannot be read"
+        what += "" if isinstance(cause, LookupError) else f" ({reason(cause)})"
+        return HeadscopeError(what, where=weights, expected="a whole file", mend=_AGAIN)
+    return HeadscopeError(
+        f"no {name} can be built from it ({reason(cause)})",
+        where=weights.parent / "config.json",
+        expected="the configuration the weights were saved with",
+    )
+
+
+def _shape(sizes: Any) -> str:
+    return " x ".join(map(str, sizes)) or "of one number"
+
+
+def _weights_file(folder: Path) -> Path:
+    """The file transformers will read, or a refusal where it is plainly something else."""
+    path = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
+    if path is None:
+        raise HeadscopeError(
+            "no weights here",
+            where=folder,
+            expected="model.safetensors or pytorch_model.bin",
+            mend="Download the whole model; weights for other frameworks are not read",
+        )
+    try:
+        with path.open("rb") as file:
+            start = file.read(64).lstrip().lower()
+    except OSError as cause:
+        raise HeadscopeError(f"cannot be read: {reason(cause)}", where=path, expected="weights") from cause
+    kinds = {
+        b"version https://git-lfs": "a pointer of git-lfs",
+        b"<!doctype": "a web page",
+        b"<html": "a web page",
+    }
+    what = next((kind for mark, kind in kinds.items() if start.startswith(mark)), None if start else "empty")
+    if what is not None:
+        mend = "Fetch the file itself, with git lfs pull say" if "git-lfs" in what else _AGAIN
+        raise HeadscopeError(f"the file is {what}", where=path, expected="weights", mend=mend)
+    return path
+
+
+def read_tokenizer(folder: Path, model: PreTrainedModel) -> PreTrainedTokenizerBase:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as cause:  # every tokenizer class fails in its own way
+        raise HeadscopeError(
+            "the tokenizer "
+            + (
+                "needs code of its own, which headscope never runs"
+                if "trust_remote_code" in str(cause)
+                else f"cannot be read ({reason(cause)})"
+            ),
+            where=folder,
+            expected="tokenizer.json, or the files the family uses, beside the weights",
+        ) from cause
+    rows = model.get_input_embeddings().weight.shape[0]
+    largest = max(tokenizer.get_vocab().values(), default=-1)
+    if largest >= rows:
+        raise HeadscopeError(
+            f"the tokenizer has token ids up to {largest}, but the model embeds only 0 to {rows - 1}",
+            where=folder,
+            expected="tokenizer and weights of one model",
+        )
+    if len(tokenizer) < 0.1 * rows and len(tokenizer) <= len(tokenizer.all_special_ids) + 8:
+        raise HeadscopeError(
+            f"the tokenizer knows {len(tokenizer)} tokens, the model {rows}: its files are missing or of another kind",
+            where=folder,
+            expected="tokenizer.json, or the files the family uses, beside the weights",
+        )
+    return tokenizer
+
+
+def check_finite(model: PreTrainedModel, folder: Path, dtype: str) -> None:
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise HeadscopeError(
+                f"the weights hold NaN or infinite numbers, in {name!r} first",
+                where=folder,
+                expected="numbers",
+                mend="Get a sound checkpoint" + (", or load it in float32" if dtype == "float16" else ""),
+            )

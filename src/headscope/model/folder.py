@@ -1,0 +1,90 @@
+"""Which directory does a spec mean: a zoo name, a directory, or a hub id?"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from headscope.errors import HeadscopeError, choices, reason
+from headscope.model import zoo
+
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
+
+
+def find_folder(
+    spec: str | Path, revision: str | None = None, say: Callable[[str], None] = lambda line: None
+) -> tuple[Path, str, str | None]:
+    """The directory a spec means, its name and revision; fetched if it must be and may be."""
+    text = str(spec)
+    folder = Path(os.path.expanduser(text))  # noqa: PTH111 - Path.expanduser raises for an unknown user
+    is_named = isinstance(spec, str) and text in zoo.MODELS
+    if is_named or (text and os.path.isdir(folder)):  # noqa: PTH112 - Path.is_dir raises for a name too long
+        if revision is not None:
+            what = "a named model" if is_named else "a directory"
+            raise HeadscopeError(f'"{text}" is {what}', where=f'--revision "{revision}"', expected="a hub id with it")
+        if is_named:
+            return zoo.find(text) or zoo.fetch(text, say), text, None
+        if not (folder / "config.json").is_file():
+            raise HeadscopeError(
+                "no config.json here",
+                where=folder,
+                expected="the directory of a transformers model",
+                mend="Give the directory that save_pretrained wrote, or a name (headscope models)",
+            )
+        return folder, text, None
+    identifier, _, tail = text.partition("@")
+    if isinstance(spec, Path) or os.path.exists(folder) or not _HUB_ID.fullmatch(identifier):  # noqa: PTH110
+        raise _no_model(text, folder)
+    if revision and tail and revision != tail:
+        raise HeadscopeError(
+            f'"{text}" names another revision', where=f'--revision "{revision}"', expected="one of them"
+        )
+    revision = revision or tail or None
+    return _from_hub(identifier, revision, say), identifier, revision
+
+
+def _no_model(text: str, folder: Path) -> HeadscopeError:
+    if os.path.exists(folder) and text:  # noqa: PTH110 - Path.exists raises for a name that is too long
+        mend = "Give the directory it is in"
+        return HeadscopeError("this is a file", where=text, expected="the directory of a transformers model", mend=mend)
+    if os.sep in text:
+        mend = "Check the path; a hub id has the form org/name, and headscope models lists the named models"
+        return HeadscopeError("there is no such directory", where=text, mend=mend)
+    return HeadscopeError(
+        f'no model "{text}"',
+        expected="a directory, a hub id such as google-bert/bert-base-uncased, or one of "
+        + choices(text.partition("@")[0], zoo.MODELS),
+        mend="headscope models says more of the named ones",
+    )
+
+
+def _from_hub(identifier: str, revision: str | None, say: Callable[[str], None]) -> Path:
+    """A hub model's files in the hub's own cache: safetensors where there are any, else pickled weights."""
+    from huggingface_hub import snapshot_download
+
+    switches = (os.environ.get(name, "").upper() for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+    offline = any(switch in ("1", "TRUE", "YES", "ON") for switch in switches)
+    if not offline:
+        say(f"{identifier}: no such directory here, asking the hub")
+    try:
+        for patterns in (_FILES, ("pytorch_model*.bin*",)):
+            folder = Path(
+                snapshot_download(
+                    identifier, revision=revision, allow_patterns=list(patterns), local_files_only=offline
+                )
+            )
+            if list(folder.glob("*.safetensors")):
+                break
+        if not (folder / "config.json").is_file():
+            raise FileNotFoundError("it has no config.json")
+        return folder
+    except Exception as cause:  # the hub library raises a dozen unrelated types for "not there" and "no network"
+        at = f" at revision {revision}" if revision else ""
+        raise HeadscopeError(
+            f'there is no directory "{identifier}", and the hub\'s model of this name cannot be had{at}: '
+            + ("it is not in the local cache and HF_HUB_OFFLINE is set" if offline else reason(cause)),
+            mend="Check the name and the network, or give a directory or a named model (headscope models)",
+        ) from cause

@@ -1,0 +1,96 @@
+"""Are means and intervals those of the textbook, and do parts add up to the whole?"""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headscope.heads import Head
+from headscope.tables import COLUMNS, Moments, Row, rows_of, to_frame
+
+FEW = settings(max_examples=30, deadline=None, derandomize=True, database=None)
+VALUES = st.lists(st.floats(-100, 100), min_size=2, max_size=20)
+
+
+def moments(values: list[float]) -> Moments:
+    found = Moments((1,))
+    found.add(np.array(values, dtype=np.float64)[:, None])
+    return found
+
+
+@given(values=VALUES)
+@FEW
+def test_mean_and_interval_are_the_textbooks(values: list[float]) -> None:
+    found = moments(values)
+    half = 1.96 * statistics.stdev(values) / math.sqrt(len(values))
+    low, high = found.interval()
+    assert found.mean()[0] == pytest.approx(statistics.fmean(values), abs=1e-9)
+    assert low[0] == pytest.approx(statistics.fmean(values) - half, abs=1e-4)
+    assert high[0] == pytest.approx(statistics.fmean(values) + half, abs=1e-4)
+
+
+@given(values=VALUES, data=st.data())
+@FEW
+def test_parts_merge_into_the_whole(values: list[float], data: st.DataObject) -> None:
+    where = data.draw(st.integers(0, len(values)))
+    part = moments(values[:where])
+    part.merge(moments(values[where:]))
+    whole = moments(values)
+    assert part.count[0] == whole.count[0] == len(values)
+    np.testing.assert_allclose(part.mean(), whole.mean(), atol=1e-9)
+    np.testing.assert_allclose(part.interval(), whole.interval(), atol=1e-4)
+
+
+def test_nan_means_not_counted() -> None:
+    found = moments([1.0, math.nan, 3.0])
+    assert (found.count[0], found.mean()[0]) == (2, 2.0)
+
+
+def test_one_sequence_has_no_interval_and_equal_ones_a_narrow_one() -> None:
+    assert np.isnan(moments([5.0]).interval()).all()
+    low, high = moments([0.1] * 7).interval()
+    assert low[0] == pytest.approx(0.1, abs=1e-7)
+    assert high[0] == pytest.approx(0.1, abs=1e-7)
+
+
+def test_a_head_with_no_answer_has_no_row() -> None:
+    found = Moments((2,))
+    found.add(np.array([[1.0, math.nan], [2.0, math.nan]]))
+    rows = rows_of([Head("encoder", 0, 0), Head("encoder", 0, 1)], "entropy", found)
+    assert [(row.head, row.value, row.count) for row in rows] == [(0, 1.5, 2)]
+
+
+def test_a_column_of_moments_is_that_column() -> None:
+    found = Moments((1, 2))
+    found.add(np.array([[[1.0, 10.0]], [[3.0, 30.0]]]))
+    assert found.column(0).mean()[0] == 2.0
+    assert found.column(1).mean()[0] == 20.0
+
+
+def test_a_frame_has_exactly_the_columns_in_order_of_stack_statistic_layer_and_head() -> None:
+    rows = [
+        Row(stack, layer, head, name, 0.5, math.nan, math.nan, 1)
+        for stack in ("cross", "encoder")
+        for name in ("self", "entropy")
+        for layer in (10, 2)
+        for head in (1, 0)
+    ]
+    frame = to_frame(rows)
+    assert tuple(frame.columns) == COLUMNS
+    keys = list(zip(frame["stack"], frame["statistic"], frame["layer"], frame["head"], strict=True))
+    assert keys[:3] == [("encoder", "self", 2, 0), ("encoder", "self", 2, 1), ("encoder", "self", 10, 0)]
+    assert keys[4] == ("encoder", "entropy", 2, 0)
+    assert keys[8][0] == "cross"
+    assert list(frame.index) == list(range(16))
+    assert [str(frame[name].dtype) for name in ("layer", "head", "count", "value", "low")] == ["int64"] * 3 + [
+        "float64"
+    ] * 2
+
+
+def test_an_empty_frame_has_the_columns_too() -> None:
+    assert tuple(to_frame([]).columns) == COLUMNS
