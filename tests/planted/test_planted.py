@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from planted import ROLES, planted
 from transformers import BertConfig, BertModel
 
 import headscope
+from planted import ROLES, planted
 
 TEXTS = ["the cat sat on the mat .", "the dog , the cat", "on the mat the dog sat , the cat sat .", "cat"]
 

@@ -60,7 +60,10 @@ def table_by_hand(folder: Path, texts: list, model_class: str) -> pd.DataFrame:
         if translated:
             found |= {"decoder": output.decoder_attentions, "cross": output.cross_attentions}
         for stack, layers in found.items():
-            query, key = sides["decoder" if stack == "cross" else stack], sides["encoder" if stack == "cross" else stack]
+            query, key = (
+                sides["decoder" if stack == "cross" else stack],
+                sides["encoder" if stack == "cross" else stack],
+            )
             for layer, weights in enumerate(layers):
                 for head, a in enumerate(weights[0].double().numpy()):
                     for name, value in one_map(a, query, key, tokenizer, stack).items():

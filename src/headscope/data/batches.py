@@ -17,7 +17,7 @@ from headscope.data.examples import Example
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch, Layout, Tokens
 
-WINDOW = 4096
+WINDOW = 1024
 
 
 def batches(encoder: Encoder, examples: Iterable[Example], *, batch_size: int = 32) -> Iterator[Batch]:

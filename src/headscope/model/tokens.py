@@ -17,7 +17,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-CHUNK_CELLS = 200_000  # weights handled at a time: three buffers of this size stay in a core's cache
+CHUNK_CELLS = 400_000  # weights handled at a time: little enough for the processor's cache, much enough for its calls
 
 
 @dataclass(frozen=True)
@@ -98,17 +98,9 @@ class Tokens:
         return torch.stack([getattr(self, name) for name in CLASSES], dim=-1).float()
 
     @cached_property
-    def special_positions(self) -> list[int] | None:
-        """Where the special tokens are, if they are at the same places in every sequence; otherwise None."""
-        if (self.special != self.special[:1]).any():
-            return None
-        positions: list[int] = self.special[0].nonzero()[:, 0].tolist()
-        return positions
-
-    @cached_property
-    def distances(self) -> Tensor:
-        """[offset]: |offset| for the offsets -(n-1) … n-1."""
-        return torch.arange(1.0 - self.length, self.length, device=self.real.device).abs()
+    def special_penalty(self) -> Tensor:
+        """[sequence, token]: what to add to weights so that a special key is never the largest."""
+        return self.special * -2.0
 
     @cached_property
     def content_count(self) -> int:
@@ -116,14 +108,13 @@ class Tokens:
         return int(self.content.sum())
 
     @cached_property
-    def content_weights(self) -> Tensor:
-        """[sequence, token]: what to multiply content rows with to average them; NaN if a sequence has none."""
-        return _averaging(self.content)
+    def averages(self) -> Tensor:
+        """[sequence, token, 3]: row values times this are their means over all, content and classification rows.
 
-    @cached_property
-    def classification_weights(self) -> Tensor:
-        """[sequence, token]: the same for classification tokens."""
-        return _averaging(self.classification)
+        NaN where a sequence has no such row.
+        """
+        chosen = torch.stack([self.real, self.content, self.classification], dim=-1)
+        return chosen / chosen.sum(dim=1, keepdim=True)
 
     @property
     def length(self) -> int:
@@ -136,7 +127,10 @@ class Tokens:
             return None if tensor is None else tensor[rows][:, kept]
 
         real = self.real[rows][:, kept]
-        return Tokens(real, part(self.ids), part(self.words), part(self.segments), self.marks)
+        result = Tokens(real, part(self.ids), part(self.words), part(self.segments), self.marks)
+        for name in DERIVED:  # worked out once for the batch, not for every part of it
+            result.__dict__[name] = part(getattr(self, name))
+        return result
 
     def to(self, device: torch.device) -> Tokens:
         def moved(tensor: Tensor | None) -> Tensor | None:
@@ -145,10 +139,16 @@ class Tokens:
         return Tokens(self.real.to(device), moved(self.ids), moved(self.words), moved(self.segments), self.marks)
 
 
-def _averaging(chosen: Tensor) -> Tensor:
-    return chosen / chosen.sum(dim=1, keepdim=True)
-
-
+DERIVED = (
+    "special",
+    "classification",
+    "separator",
+    "punctuation",
+    "content",
+    "classes",
+    "averages",
+    "special_penalty",
+)
 CLASSES = ("classification", "separator", "punctuation", "special")
 
 

@@ -29,9 +29,8 @@ class Confidence(PerSequence):
     }
 
     def measure(self, attention: Attention) -> Tensor:
-        # A sequence without content rows or keys has no answer: its weights are NaN.
-        rows = attention.query.content_weights
-        if attention.key is not attention.query:
-            rows = rows + 0.0 * attention.key.content_weights.sum(dim=1, keepdim=True)
-        largest = (attention.content_row_max * rows[:, None]).sum(dim=-1)
-        return torch.stack([attention.row_max.mean(dim=-1), largest], dim=-1)
+        everywhere = attention.row_means(attention.row_max, slice(0, 1))
+        content = attention.row_means(attention.content_row_max, slice(1, 2))
+        if attention.key is not attention.query:  # no content among the keys: no answer either
+            content = content + 0.0 * attention.key.averages[:, :1, 1:2]
+        return torch.cat([everywhere, content], dim=-1)

@@ -7,7 +7,6 @@ means all take the same. It grows with length: compare heads on the same corpus.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from headscope.model.attention import Attention
@@ -23,7 +22,4 @@ class Entropy(PerSequence):
     }
 
     def measure(self, attention: Attention) -> Tensor:
-        entropy = attention.row_entropy
-        # A sequence without a classification token has no such row: its weights are NaN.
-        of_classification = (entropy * attention.query.classification_weights[:, None]).sum(dim=-1)
-        return torch.stack([entropy.mean(dim=-1), of_classification], dim=-1)
+        return attention.row_means(attention.row_entropy, slice(0, 3, 2))

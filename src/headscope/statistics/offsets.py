@@ -7,6 +7,7 @@ every offset is kept for figures (SparseBERT's position importance).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -46,20 +47,18 @@ class Offsets(PerSequence):
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
-        self._profile: dict[Site, OffsetSums] = {}
+        self._profile: dict[Site, OffsetMeans] = {}
 
     def measure(self, attention: Attention) -> Tensor | None:
         if not attention.within_one_text:
             return None
-        mass = attention.offset_mass / attention.length
-        self._profile.setdefault(attention.site, OffsetSums()).add(mass)
-        here = attention.length - 1  # the column of offset 0
-        near = mass[..., here - 1 : here + 2] if here else torch.nn.functional.pad(mass, (1, 1))  # one token: no others
-        return torch.cat([near, (mass @ attention.query.distances.to(mass.dtype))[..., None]], dim=-1)
+        mass = attention.offset_mass
+        self._profile.setdefault(attention.site, OffsetMeans()).add(mass)
+        return mass @ _read_out(attention.length, mass.dtype, mass.device)
 
     def merge(self, other: Self) -> Self:
         for site, sums in other._profile.items():
-            self._profile.setdefault(site, OffsetSums()).merge(sums)
+            self._profile.setdefault(site, OffsetMeans()).merge(sums)
         return super().merge(other)
 
     def maps(self) -> dict[str, NDArray[Any]]:
@@ -69,3 +68,18 @@ class Offsets(PerSequence):
             layers = [sums.mean() for site, sums in sorted(self._profile.items()) if site.stack == stack]
             found[f"offset/{stack}"] = np.stack(layers).astype(np.float32)
         return found
+
+
+class OffsetMeans(OffsetSums):
+    """Takes in mass summed over the rows of each sequence; sums the mean over its rows."""
+
+    def _absorb(self, values: Tensor) -> None:
+        super()._absorb(values / ((values.shape[-1] + 1) // 2))
+
+
+@lru_cache(maxsize=64)
+def _read_out(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[offset, name]: mass by offset times this are the four statistics."""
+    offsets = torch.arange(1 - length, length, device=device)
+    columns = [offsets == -1, offsets == 0, offsets == 1, offsets.abs()]
+    return torch.stack([column.to(dtype) for column in columns], dim=-1) / length
