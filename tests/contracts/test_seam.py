@@ -768,3 +768,13 @@ def test_an_encoder_may_be_called_alone(family: str) -> None:
     whole = watched(model, batch)
     for key, weights in lens.weights.items():
         assert torch.equal(weights, whole.weights[key])
+
+
+def test_the_input_mask_of_xlnet_is_known_to_be_padding() -> None:
+    model = tiny("xlnet")
+    ids = torch.tensor([[7, 8, 9, 10, 11, 12], [7, 8, 9, 10, 11, 12]])
+    mask = torch.tensor([[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]])  # 1 is padding here
+    lengths: list[int] = []
+    with torch.inference_mode(), model.watched(lambda attention: lengths.append(attention.length)):
+        model(input_ids=ids, input_mask=mask)
+    assert sorted(set(lengths)) == [4, 6]

@@ -231,15 +231,17 @@ class AttentionModel:
             noise = torch.Generator().manual_seed(0)
             return {"pixel_values": torch.randn(batch, config.num_channels, *size, generator=noise).to(self.device)}
         padding = getattr(config, "pad_token_id", None)
-        usable = [i for i in range(3, min(config.vocab_size, 40)) if i != padding][:9]
+        longest = min(9, getattr(config, "max_position_embeddings", None) or 9)
+        usable = [i for i in range(min(3, config.vocab_size - 1), min(config.vocab_size, 40)) if i != padding][:longest]
         ids = torch.tensor([usable] * batch, device=self.device)
         mask = torch.ones_like(ids)
         if batch > 1:
-            mask[1, 6:] = 0
-            ids[1, 6:] = padding if padding is not None and 0 <= padding < config.vocab_size else 0
+            mask[1, len(usable) * 2 // 3 :] = 0
+            ids[1, len(usable) * 2 // 3 :] = padding if padding is not None and 0 <= padding < config.vocab_size else 0
         inputs = {"input_ids": ids, "attention_mask": mask}
         if self.is_encoder_decoder:
-            inputs |= {"decoder_input_ids": ids[:, :7], "decoder_attention_mask": mask[:, :7]}
+            shorter = slice(max(1, len(usable) - 2))
+            inputs |= {"decoder_input_ids": ids[:, shorter], "decoder_attention_mask": mask[:, shorter]}
         return inputs | {name: value.to(self.device) for name, value in self.family.dry_inputs(inputs).items()}
 
     def _run(self, module: nn.Module, inputs: dict[str, Tensor]) -> Any:

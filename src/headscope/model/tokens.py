@@ -256,6 +256,8 @@ def _side(inputs: Mapping[str, Any], marks: Marks, prefix: str) -> Tokens | None
     if given is None:
         return None
     mask: Tensor | None = inputs.get(f"{prefix}attention_mask")
+    if mask is None and not prefix and inputs.get("input_mask") is not None:  # XLNet's: 1 at padding
+        mask = 1 - inputs["input_mask"]
     if mask is None or mask.dim() != 2:
         mask = torch.ones(given.shape[:2])
     segments = None if prefix else inputs.get("token_type_ids")

@@ -2,12 +2,13 @@
 
 Mass on all keys of the class, averaged over all query rows of a sequence (Clark et al. 2019). What is what comes
 from the tokenizer. A class that a model does not have (no classification token in a translation model) or that
-never occurs in the input (an end mark nobody wrote) has no row at all, which is not the same as 0.
+never occurs in the input (an end mark nobody wrote) has no row at all, which is not the same as 0. Punctuation is
+0 in a text that has none; it is absent only if the vocabulary knows no such token.
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from torch import Tensor
 
@@ -61,6 +62,3 @@ class ClassMass(PerSequence):
 
     def table(self) -> list[Row]:
         return [row for row in super().table() if row.statistic in self._present[Site(row.stack, row.layer)]]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__()
