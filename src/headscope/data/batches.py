@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from headscope.data.encode import Encoder, Sequence, Side
-from headscope.data.examples import Example
+from headscope.data.examples import Example, examples_of
+from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch, Layout, Tokens
 
@@ -39,7 +40,7 @@ def encode(
     max_length: int | None = None,
 ) -> Iterator[Batch]:
     """Batches of texts, or of pairs of texts, for a model: `batch.indices` are the numbers of the texts."""
-    examples = (Example(text) if isinstance(text, str) else Example(*text) for text in texts)
+    examples = examples_of(texts)
     return batches(Encoder(model, max_length=max_length), examples, batch_size=batch_size)
 
 
@@ -52,6 +53,10 @@ def collate(model: AttentionModel, sequences: list[Sequence]) -> Batch:
     """One padded batch with its layout."""
     sources = [sequence.source for sequence in sequences]
     targets = [sequence.target for sequence in sequences if sequence.target is not None]
+    if targets and len(targets) < len(sources):
+        raise HeadscopeError(
+            "some texts have a target and some have none", expected="pairs throughout, or single texts"
+        )
     padding = model.marks.padding or 0
     tokens = _tokens(model, sources, padding)
     assert tokens.ids is not None

@@ -87,7 +87,7 @@ class Encoder:
             if made:
                 self.counts.used += 1
                 self.counts.sequences += len(made)
-                self.counts.tokens += sum(len(made_one.source.ids) for made_one in made)
+                self.counts.tokens += sum(len(side.ids) for one in made for side in (one.source, one.target) if side)
                 yield from made
 
     def _sequences(self, index: int, example: Example) -> list[Sequence]:
@@ -222,7 +222,7 @@ def longest(model: AttentionModel) -> int:
         getattr(config, "max_position_embeddings", None),
         getattr(model.tokenizer, "model_max_length", None),
     ]
-    if config.model_type in ("roberta", "xlm-roberta", "camembert", "data2vec-text", "mpnet") and limits[0]:
-        limits[0] -= 2  # positions are counted from the padding id + 1
+    if limits[0]:
+        limits[0] -= model.family.positions_lost(config)
     known = [int(limit) for limit in limits if limit and limit < 1e9]
     return min(known, default=1_000_000)

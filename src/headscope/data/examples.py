@@ -24,6 +24,17 @@ class Example:
     where: str = ""
 
 
+def examples_of(texts: Iterable[str | tuple[str, str]]) -> list[Example]:
+    """Examples from texts given directly: all single, or all pairs."""
+    if isinstance(texts, str):
+        raise HeadscopeError("one text where several were expected", where="texts", mend="Put it in a list")
+    given = list(texts)
+    sizes = {1 if isinstance(text, str) else len(text) for text in given}
+    if sizes - {1, 2} or len(sizes) > 1:
+        raise HeadscopeError("the texts are of different kinds", where="texts", expected="all texts, or all pairs")
+    return [Example(text) if isinstance(text, str) else Example(text[0], text[1]) for text in given]
+
+
 def read_examples(
     paths: Iterable[str | Path], *, pairs: bool = False, fields: tuple[str, ...] | None = None
 ) -> Iterator[Example]:

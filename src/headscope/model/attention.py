@@ -106,15 +106,17 @@ class Attention:
     def row_entropy(self) -> Tensor:
         """[sequence, head, query]: entropy in nats.
 
-        From the scores s: H = max s - log(max weight) - sum_j A_ij s_ij, one logarithm a row instead of one a
-        cell, and ten times faster; agrees with the textbook form to 2e-6.
+        From the scores: with s = score - row maximum, H = -log(max weight) - sum_j A_ij s_ij, one logarithm a row
+        instead of one a cell, and ten times faster; agrees with the textbook form to 1e-6.
         """
         scratch = self._scratch.take("product", tuple(self.weights.shape), self.weights)
         if self._scores is None:  # only weights are known: -sum A log A, with 0 log 0 = 0
             log = torch.log(self.weights.clamp_min(torch.finfo(self.weights.dtype).tiny))
             return -torch.mul(self.weights, log, out=scratch).sum(dim=-1)
-        largest = self._scores.amax(dim=-1)
-        return largest - self.row_max.log() - torch.mul(self.weights, self._scores, out=scratch).sum(dim=-1)
+        # Scores of forbidden keys may be -inf, and 0 times that is not a number: their weights are 0 either way.
+        shifted = torch.sub(self._scores, self._scores.amax(dim=-1, keepdim=True), out=scratch)
+        product = shifted.clamp_min_(-1e4).mul_(self.weights).sum(dim=-1)
+        return -self.row_max.log() - product
 
     @cached_property
     def column_mass(self) -> Tensor:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CANARY_TOLERANCE = 1e-4  # of the largest output; watching differs from SDPA by about 1e-6 of it in float32
+CANARY_ROUNDINGS = 32  # in half precision: so many of the dtype's rounding errors
 
 
 class AttentionModel:
@@ -135,7 +136,9 @@ class AttentionModel:
 
         Returns the largest difference between watched and unwatched outputs, relative to the largest output.
         """
+        self.check_evaluating()
         inputs = self._sample(batch=2)
+        tolerance = max(CANARY_TOLERANCE, CANARY_ROUNDINGS * torch.finfo(self.model.dtype).eps)
         seen: Counter[Site] = Counter()
 
         def count(attention: Attention) -> None:
@@ -149,7 +152,7 @@ class AttentionModel:
                 ablated = self._values(inputs)
         difference = float((watched - plain).abs().max() / plain.abs().max().clamp_min(1e-12))
         missing = [str(site) for site in self.sites if seen[site] != 2]
-        if missing or not difference < CANARY_TOLERANCE or torch.equal(plain, ablated):
+        if missing or not difference < tolerance or torch.equal(plain, ablated):
             raise HeadscopeError(
                 f"the canary died: watching changes the outputs by {difference:.1e} of their size, "
                 f"{len(missing)} sites were not seen, ablating all heads changes "
@@ -158,6 +161,11 @@ class AttentionModel:
                 mend="Numbers from this model would be wrong; run headscope doctor and report it",
             )
         return difference
+
+    def check_evaluating(self) -> None:
+        """Refuse a model in training mode, whose dropout makes every number random."""
+        if self.model.training:
+            raise HeadscopeError("the model is in training mode", where=self.name, mend="Call model.model.eval() first")
 
     # Inside
 
@@ -174,12 +182,9 @@ class AttentionModel:
         tap = self.family.tap
         with ExitStack() as stack:
             stack.enter_context(open_interface(self._seam) if tap is None else open_tap(self._seam, tap))
-            # The parts that may be called by themselves: with a head on top, without it, the encoder alone.
-            parts = [
-                self.model,
-                self.model.base_model,
-                *([self.model.get_encoder()] if self.is_encoder_decoder else []),
-            ]
+            # The parts that may be called by themselves: with a head on top, without it, encoder or decoder alone.
+            parts = [self.model, self.model.base_model]
+            parts += [self.model.get_encoder(), self.model.get_decoder()] if self.is_encoder_decoder else []
             for module in dict.fromkeys(parts):
                 hooks = (
                     module.register_forward_pre_hook(self._seam.begin, with_kwargs=True),

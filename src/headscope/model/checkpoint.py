@@ -68,6 +68,10 @@ def read_weights(
     import transformers
 
     cls, notes = _class_of(config, model_class)
+    if "auto_map" in config:
+        notes.append(
+            "config.json names code of its own (auto_map), which was not run: loaded as transformers' own class"
+        )
     model, missing = _from_pretrained(cls, folder, dtype)
     if missing and model_class is None and cls is not transformers.AutoModel:
         # Some files hold the bare encoder although the configuration names a model with a head.

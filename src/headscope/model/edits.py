@@ -16,7 +16,7 @@ from headscope.heads import Head, HeadSet, Site
 
 
 class Edit:
-    """What to change at each site. A subclass fills `edits_scores` / `edits_output` in `bind` and does the work."""
+    """What to change at each site. A subclass says where it acts (`changes_…`) and does the work."""
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         """Learn which heads the model has; called when the edit is put on a model, before any forward."""
@@ -121,10 +121,12 @@ class MaskScores(Edit):
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
         mask = self.mask.to(scores.device) if self.mask.dtype == torch.bool else self.mask.to(scores)
-        masked = scores.masked_fill(~mask, masked_score(scores.dtype)) if mask.dtype == torch.bool else scores + mask
+        lowest = masked_score(scores.dtype)
+        masked = scores.masked_fill(~mask, lowest) if mask.dtype == torch.bool else (scores + mask).clamp_min(lowest)
         here = torch.zeros(scores.shape[1], dtype=torch.bool, device=scores.device)
         here[self._at[site]] = True
-        return torch.where(here[:, None, None], masked, scores)
+        # Padding stays below what is forbidden here: a query with nothing left spreads over real keys only.
+        return torch.where(here[:, None, None] & (scores >= lowest), masked, scores)
 
 
 def masked_score(dtype: torch.dtype) -> float:

@@ -155,8 +155,10 @@ class Seam:
         if sides is None:
             raise HeadscopeError(
                 f"the tokens of {site.stack} are not among the model's inputs, so padding cannot be told",
-                mend="Pass input_ids and attention_mask, and decoder_input_ids to an encoder-decoder",
+                mend="Pass input_ids and a mask [sequence, token], and decoder_input_ids to an encoder-decoder",
             )
+        if not all(bool(side.real.any(dim=1).all()) for side in sides):
+            raise HeadscopeError(f"a sequence of {site.stack} is nothing but padding", expected="a token in each")
         if (sides[0].length, sides[1].length) != (queries, keys):
             raise HeadscopeError(
                 f"{site} attends from {queries} to {keys} tokens, but the input has "

@@ -258,7 +258,9 @@ def _side(inputs: Mapping[str, Any], marks: Marks, prefix: str) -> Tokens | None
     mask: Tensor | None = inputs.get(f"{prefix}attention_mask")
     if mask is None and not prefix and inputs.get("input_mask") is not None:  # XLNet's: 1 at padding
         mask = 1 - inputs["input_mask"]
-    if mask is None or mask.dim() != 2:
+    if mask is not None and mask.dim() != 2:
+        return None  # a mask between tokens does not say which of them are padding
+    if mask is None:
         mask = torch.ones(given.shape[:2])
     segments = None if prefix else inputs.get("token_type_ids")
     return Tokens(real=mask.to(given.device).bool(), ids=ids, segments=segments, marks=marks)

@@ -52,7 +52,7 @@ class ClassMass(PerSequence):
 
     def _is_present(self, attention: Attention, name: str) -> bool:
         if name == "punctuation":  # a text without it has 0 of it; only a vocabulary without it has none
-            return bool(attention.key.marks.punctuation)
+            return attention.key.ids is not None and bool(attention.key.marks.punctuation)
         return bool(getattr(attention.key, self._classes[name]).any())
 
     def merge(self, other: Self) -> Self:

@@ -23,6 +23,7 @@ def stream(model: AttentionModel, batches: Iterable[Batch], statistics: Sequence
         for statistic in statistics:
             statistic.update(attention)
 
+    model.check_evaluating()
     for batch in batches:
         # Entered anew for every batch: nothing stays watched while the caller has the batch, or if it never returns.
         with model.watched(observe), torch.inference_mode():

@@ -11,7 +11,7 @@ from typing import Any
 
 from headscope.data.batches import batches
 from headscope.data.encode import Encoder, Long
-from headscope.data.examples import Example, read_examples
+from headscope.data.examples import Example, examples_of, read_examples
 from headscope.data.lines import can_be_read_again
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -29,20 +29,25 @@ class _Source:
 
     def __init__(
         self,
-        corpus: Iterable[str | Path],
+        corpus: str | Path | Iterable[str | Path],
         texts: Iterable[str | tuple[str, str]],
         pairs: bool,
         fields: tuple[str, ...] | None,
         limit: int | None,
     ) -> None:
+        if isinstance(corpus, str | Path):
+            corpus = [corpus]
         self.files, self.pairs, self.fields, self.limit = list(corpus), pairs, fields, limit
-        given = [Example(text) if isinstance(text, str) else Example(*text) for text in texts]
+        given = examples_of(texts)
         self.name = ", ".join(map(str, self.files)) or "corpus"
         if self.files and given:
             raise HeadscopeError("give files or texts, not both", where="corpus, texts")
-        if not all(can_be_read_again(file) for file in self.files):
-            given = list(islice(read_examples(self.files, pairs=pairs, fields=fields), limit))
-        self._given = given[:limit] if given else None
+        self._given: list[Example] | None = None  # None: in files, to be read as often as needed
+        if not self.files:
+            self._given = given[:limit]
+            self.pairs = any(example.second is not None for example in given)
+        elif not all(can_be_read_again(file) for file in self.files):
+            self._given = list(islice(read_examples(self.files, pairs=pairs, fields=fields), limit))
         self.total = sum(1 for _ in self)
         if not self.total:
             raise HeadscopeError(
@@ -63,7 +68,7 @@ class _Source:
 def analyze(
     model: AttentionModel | str | Path,
     *,
-    corpus: Iterable[str | Path] = (),
+    corpus: str | Path | Iterable[str | Path] = (),
     texts: Iterable[str | tuple[str, str]] = (),
     pairs: bool = False,
     fields: tuple[str, ...] | None = None,
@@ -90,7 +95,7 @@ def analyze(
     for name, number in (("--batch-size", batch_size), ("--limit", limit)):
         if number is not None and number < 1:
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
-    asked = chosen(None if statistics is None else list(statistics))
+    asked = chosen([statistics] if isinstance(statistics, str) else None if statistics is None else list(statistics))
     source = _Source(corpus, texts, pairs, fields, limit)
     model = model if isinstance(model, AttentionModel) else load(model)
     model.canary()

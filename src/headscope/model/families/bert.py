@@ -15,4 +15,5 @@ BERT = Family(
     ),
     layers=encoder_layers,
     stack=encoder,
+    counts_from_padding=("camembert", "data2vec-text", "roberta", "xlm-roberta"),
 )

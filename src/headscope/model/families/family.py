@@ -24,6 +24,7 @@ class Family:
     stack         (module name, occurrence in this forward) -> its stack; layers are counted in the order of calls
     tap           how to reach the softmax of a family that does not use transformers' attention interface
     takes_text    False for images
+    counts_from_padding  the model types whose positions begin after the padding id, so that some are lost
     dry_inputs    what a dry run needs besides the usual inputs, so that every stack is called
     """
 
@@ -32,7 +33,12 @@ class Family:
     stack: Callable[[str, int], str]
     tap: Tap | None = None
     takes_text: bool = True
+    counts_from_padding: tuple[str, ...] = ()
     dry_inputs: Callable[[dict[str, Tensor]], dict[str, Tensor]] = no_inputs
+
+    def positions_lost(self, config: Any) -> int:
+        """How many of the `max_position_embeddings` no token can have."""
+        return int(config.pad_token_id) + 1 if config.model_type in self.counts_from_padding else 0
 
     def is_encoder_decoder(self, config: Any) -> bool:
         return "cross" in self.layers(config)

@@ -7,5 +7,6 @@ MPNET = Family(
     model_types=("mpnet",),
     layers=encoder_layers,
     stack=encoder,
+    counts_from_padding=("mpnet",),
     tap=Tap("MPNetSelfAttention", "forward", lambda module: module.num_attention_heads, projection="o"),
 )

@@ -1,0 +1,98 @@
+"""Calls that would give wrong numbers in silence are refused, or do the right thing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import headscope
+from headscope import HeadscopeError, MaskScores
+from headscope.data.examples import examples_of
+from headscope.statistics import chosen
+from tiny import tiny
+
+
+def test_a_mask_between_tokens_does_not_tell_padding_and_is_refused_when_watching() -> None:
+    model = tiny("bert")
+    mask = torch.ones(1, 1, 6, 6, dtype=torch.bool)
+    with torch.inference_mode(), model.watched(lambda a: None), pytest.raises(HeadscopeError, match="padding"):
+        model(input_ids=torch.tensor([[7, 8, 9, 10, 11, 12]]), attention_mask=mask)
+
+
+def test_a_sequence_of_padding_alone_is_refused() -> None:
+    model = tiny("bert")
+    ids = torch.tensor([[7, 8, 9], [7, 8, 9]])
+    mask = torch.tensor([[1, 1, 1], [0, 0, 0]])
+    with (
+        torch.inference_mode(),
+        model.watched(lambda a: None),
+        pytest.raises(HeadscopeError, match="nothing but padding"),
+    ):
+        model(input_ids=ids, attention_mask=mask)
+
+
+def test_a_model_in_training_mode_is_refused() -> None:
+    model = tiny("bert")
+    model.model.train()
+    with pytest.raises(HeadscopeError, match="training mode"):
+        model.canary()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_the_canary_lives_in_every_dtype(dtype: torch.dtype) -> None:
+    model = tiny("bert")
+    model.model.to(dtype)
+    model.canary()
+
+
+def test_a_score_of_minus_infinity_leaves_the_entropy_defined() -> None:
+    model = tiny("bert")
+    ids = torch.tensor([[7, 8, 9, 10]])
+    mask = torch.zeros(4, 4).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
+    asked = chosen(["entropy"])
+    with torch.inference_mode(), model.edited(MaskScores(mask)), model.watched(*(one.update for one in asked)):
+        model(input_ids=ids, attention_mask=torch.ones_like(ids))
+    rows = asked[0].table()
+    assert len(rows) == len(model.heads)
+    assert all(0 <= row.value < torch.tensor(4.0).log() for row in rows)
+
+
+def test_a_query_with_nothing_left_spreads_over_real_keys_only() -> None:
+    model = tiny("bert")
+    ids = torch.tensor([[7, 8, 9, 10], [7, 8, 9, 0]])
+    padding = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[1] = False
+    sums: list[float] = []
+    with (
+        torch.inference_mode(),
+        model.edited(MaskScores(mask)),
+        model.watched(lambda a: sums.append(a.weights.sum(dim=-1).min().item())),
+    ):
+        model(input_ids=ids, attention_mask=padding)
+    assert min(sums) == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("texts", ["one text", ["single", ("a", "pair")], [("a", "b", "c")]])
+def test_texts_of_the_wrong_kind_are_refused(texts: object) -> None:
+    with pytest.raises(HeadscopeError, match="texts"):
+        examples_of(texts)  # type: ignore[arg-type]
+
+
+def test_a_decoder_called_alone_is_not_watched_in_silence() -> None:
+    model = tiny("t5")
+    ids = torch.tensor([[7, 8, 9]])
+    states = torch.randn(1, 3, model.model.config.d_model)
+    with torch.inference_mode(), model.watched(lambda a: None), pytest.raises(HeadscopeError, match="not among"):
+        model.model.get_decoder()(input_ids=ids, encoder_hidden_states=states, use_cache=False)
+
+
+def test_positions_before_the_padding_id_are_not_promised() -> None:
+    from headscope.data.encode import longest
+
+    model = tiny("roberta", pad_token_id=5)
+    assert longest(model) == model.model.config.max_position_embeddings - 6
+
+
+def test_headscope_is_what_its_all_says() -> None:
+    assert all(hasattr(headscope, name) for name in headscope.__all__)
