@@ -54,7 +54,9 @@ class Offsets(PerSequence):
             return None
         mass = attention.offset_mass
         self._profile.setdefault(attention.site, OffsetMeans()).add(mass)
-        return mass @ _read_out(attention.length, mass.dtype, mass.device)
+        # float64: distances are sums of thousands, of which the sixth decimal is promised
+        exact = torch.float64 if mass.device.type != "mps" else mass.dtype
+        return mass.to(exact) @ _read_out(attention.length, exact, mass.device)
 
     def merge(self, other: Self) -> Self:
         for site, sums in other._profile.items():

@@ -30,10 +30,10 @@ def edit(result: Any, editor: Callable[[Tensor], Tensor]) -> Any:
 
 
 def two_streams(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Predict the last token, so that the query stream runs too."""
+    """Predict the first token, so that the query stream runs too."""
     batch, length = inputs["input_ids"].shape
     mapping = torch.zeros(batch, 1, length)
-    mapping[:, 0, -1] = 1.0
+    mapping[:, 0, 0] = 1.0
     return {"perm_mask": torch.zeros(batch, length, length), "target_mapping": mapping}
 
 
