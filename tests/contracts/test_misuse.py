@@ -96,3 +96,10 @@ def test_positions_before_the_padding_id_are_not_promised() -> None:
 
 def test_headscope_is_what_its_all_says() -> None:
     assert all(hasattr(headscope, name) for name in headscope.__all__)
+
+
+def test_the_bundled_pairs_are_refused_as_single_texts() -> None:
+    from headscope.data.examples import read_examples
+
+    with pytest.raises(HeadscopeError, match="Add --pairs"):
+        list(read_examples(["wikipedia-pairs"]))

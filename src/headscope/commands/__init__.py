@@ -14,7 +14,7 @@ from headscope.errors import HeadscopeError
 
 app = typer.Typer(
     name="headscope",
-    help="See what the attention heads of a transformer do, which of them matter, and cut the rest.",
+    help="See what every attention head of a transformer attends to, measured over a corpus, with intervals.",
     epilog="Start with: headscope demo. Exit status: 0 done, 1 could not finish, 2 wrong usage or input.",
     no_args_is_help=True,
     add_completion=False,
@@ -41,7 +41,7 @@ def _options(
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of an error")] = False,
 ) -> None:
-    """See what the attention heads of a transformer do, which of them matter, and cut the rest."""
+    """See what every attention head of a transformer attends to, measured over a corpus, with intervals."""
 
 
 for _module in sorted(module.name for module in iter_modules(__path__)):

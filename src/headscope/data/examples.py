@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headscope.data.bundled import named
+from headscope.data.bundled import BUNDLED, named
 from headscope.data.lines import read_lines
 from headscope.errors import HeadscopeError, choices, reason
 
@@ -56,6 +56,8 @@ def read_examples(
             expected="a .jsonl file",
         )
     for path in files:
+        if path in BUNDLED.values() and not pairs and fields is None:
+            raise HeadscopeError("this corpus holds pairs of texts", where=Path(path).stem, mend="Add --pairs")
         if _is_jsonl(path):
             yield from _read_jsonl(path, fields or (("a", "b") if pairs else ("text",)))
         else:
