@@ -103,3 +103,11 @@ def test_the_bundled_pairs_are_refused_as_single_texts() -> None:
 
     with pytest.raises(HeadscopeError, match="Add --pairs"):
         list(read_examples(["wikipedia-pairs"]))
+
+
+def test_the_canary_looks_at_the_model_without_the_edits_around_it() -> None:
+    model = tiny("bert")
+    with model.edited(headscope.Ablate(model.heads)):
+        assert model.canary() < 1e-5
+        assert [type(edit).__name__ for edit in model.edits] == ["Ablate"]
+    assert model.edits == ()

@@ -144,7 +144,7 @@ class AttentionModel:
         def count(attention: Attention) -> None:
             seen[attention.site] += attention.weights.shape[0]
 
-        with torch.inference_mode():
+        with torch.inference_mode(), self._lifted():
             plain = self._values(inputs)
             with self.watched(count):
                 watched = self._values(inputs)
@@ -167,7 +167,23 @@ class AttentionModel:
         if self.model.training:
             raise HeadscopeError("the model is in training mode", where=self.name, mend="Call model.model.eval() first")
 
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The edits that are open now."""
+        return tuple(self._seam.edits)
+
     # Inside
+
+    @contextmanager
+    def _lifted(self) -> Iterator[None]:
+        """Without whatever is being watched and edited around it."""
+        seam = self._seam
+        around = seam.observers, seam.edits
+        seam.observers, seam.edits = [], []
+        try:
+            yield
+        finally:
+            seam.observers, seam.edits = around
 
     @contextmanager
     def _open(self) -> Iterator[None]:

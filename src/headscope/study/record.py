@@ -40,6 +40,7 @@ def describe_model(model: AttentionModel) -> dict[str, Any]:
         "layers": layers,
         "heads": heads,
         "notes": list(model.notes),
+        "edits": [type(edit).__name__ for edit in model.edits],
     }
 
 
