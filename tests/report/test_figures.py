@@ -72,8 +72,10 @@ def test_figures_without_their_statistics_or_maps_are_left_out() -> None:
 def test_a_statistic_missing_from_a_stack_leaves_the_others_drawn() -> None:
     study = made_up(THREE, ["cls", "sep"], has_maps=False)
     study.heads = study.heads[~((study.heads["stack"] == "cross") & (study.heads["statistic"] == "sep"))]
-    for drawing in figures_of(study):
-        svg_of(drawing.draw(study))
+    pictures = {drawing.name: svg_of(drawing.draw(study)) for drawing in figures_of(study)}
+    assert ">cross</text>" in pictures["heat-cls"]
+    assert ">encoder</text>" in pictures["heat-sep"]
+    assert ">cross</text>" not in pictures["heat-sep"]
 
 
 def test_heads_without_a_value_stay_blank() -> None:
