@@ -71,17 +71,17 @@ BAD: dict[str, tuple[str, bytes, tuple[str, ...], str]] = {
         "c.jsonl",
         b'{"txt": "a", "id": 4}\n',
         (),
-        f'c.jsonl:1: no field "text". Expected id or txt; did you mean "txt"? {FIELDS}',
+        f'c.jsonl:1: no field "text" among id or txt; did you mean "txt"? {FIELDS}',
     ),
     "jsonl with many fields": (
         "c.jsonl",
         json.dumps({f"field{i:03}": i for i in range(500)}).encode(),
         (),
-        'c.jsonl:1: no field "text". Expected '
+        'c.jsonl:1: no field "text" among '
         + ", ".join(f"field{i:03}" for i in range(20))
         + f" … (500 in all). {FIELDS}",
     ),
-    "jsonl without any field": ("c.jsonl", b"{}\n", (), f'c.jsonl:1: no field "text". Expected fields. {FIELDS}'),
+    "jsonl without any field": ("c.jsonl", b"{}\n", (), f'c.jsonl:1: no field "text", nor any other. {FIELDS}'),
     "jsonl with a number": (
         "c.jsonl",
         b'{"text": "a"}\n{"text": 5}\n',
@@ -163,7 +163,14 @@ def test_a_bad_corpus_is_refused_by_file_and_line(here: Path, analyze: Run, case
 
 def test_a_corpus_that_cannot_be_opened_is_refused(here: Path, analyze: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = analyze("bert", "missing.txt")
-    assert missing.error == f"missing.txt: cannot be read: No such file or directory. {A_FILE} Check the path."
+    assert missing.error == (
+        "missing.txt: there is no such file here. "
+        "Expected a file, or a corpus that comes with headscope: wikipedia-pairs."
+    )
+    nearly = analyze("bert", "wikipedia")
+    assert nearly.error.endswith('comes with headscope: wikipedia-pairs; did you mean "wikipedia-pairs"?')
+    missing = analyze("bert", "folder/missing.txt")
+    assert missing.error == f"folder/missing.txt: cannot be read: No such file or directory. {A_FILE} Check the path."
     (here / "folder").mkdir()
     assert analyze("bert", "folder").error == f"folder: cannot be read: Is a directory. {A_FILE}"
     real_open = Path.open
@@ -242,6 +249,16 @@ def test_a_long_line_in_windows_is_used_to_its_end(here: Path, analyze: Run) -> 
     assert (data["windowed"], data["truncated"], data["used"]) == (1, 0, 1)
     assert data["sequences"] == -(-4_000 // 62)  # two of the 64 places are for [CLS] and [SEP]
     assert data["tokens"] == 4_000 + 2 * data["sequences"]
+
+
+def test_an_empty_pipe_is_refused(here: Path, analyze: Run) -> None:
+    os.mkfifo(here / "pipe")
+    writer = threading.Thread(target=lambda: (here / "pipe").write_text(""))
+    writer.start()
+    said = analyze("bert", "pipe")
+    writer.join()
+    message = "pipe: no text in it. Expected lines that are not blank and not comments (# …)."
+    assert (said.status, said.error) == (2, message)
 
 
 def test_a_pipe_is_read_once(here: Path, analyze: Run) -> None:

@@ -236,7 +236,11 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "layers without end": (
         config(num_hidden_layers=10**9),
-        "bert/config.json: num_hidden_layers is 1000000000. Expected at most 1000. Download it again.",
+        "bert/config.json: num_hidden_layers is 1000000000. Expected 1 to 1000. Download it again.",
+    ),
+    "no layer at all": (
+        config(num_hidden_layers=0),
+        "bert/config.json: num_hidden_layers is 0. Expected 1 to 1000. Download it again.",
     ),
     "weights missing": (
         gone("model.safetensors"),
@@ -412,6 +416,16 @@ def test_code_of_a_known_model_type_is_ignored(here: Path, analyze: Run, open_st
     said = analyze("bert")
     assert said.status == 0, said.err
     assert not (here / "owned").exists()
+    assert (
+        "note: config.json names code of its own (auto_map), which was not run: loaded as transformers' own class\n"
+    ) in said.err
+
+
+def test_tensors_that_the_model_does_not_have_are_noted(here: Path, analyze: Run) -> None:
+    tensors(lambda state: state.update({"bert.extra.weight": torch.ones(3)}))(here / "bert")
+    said = analyze("bert")
+    assert said.status == 0, said.err
+    assert "note: 1 tensors of the file have no place in BertForMaskedLM, 'bert.extra.weight' first\n" in said.err
 
 
 def test_code_of_an_unknown_model_type_is_refused(here: Path, analyze: Run, open_stdin: Any) -> None:

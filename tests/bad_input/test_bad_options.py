@@ -54,6 +54,27 @@ def test_a_bad_option_is_refused_as_typed(analyze: Run, options: tuple[str, ...]
 
 
 @pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        (("--corpus", "good.txt", "--statistics", "entropi"), "--statistics"),
+        (("--corpus", "good.txt", "--long", "trunkate"), "--long"),
+        (("--corpus", "good.txt", "--limit", "0"), "--limit"),
+        (("--corpus", "gone.txt",), "gone.txt"),
+    ],
+)  # fmt: skip
+def test_simple_mistakes_are_told_before_a_model_is_loaded(run: Run, options: tuple[str, ...], where: str) -> None:
+    said = run("analyze", "no/such-model", "--out", "study", *options)
+    assert said.status == 2
+    assert said.error.startswith(f"{where}: ")
+
+
+def test_a_look_into_no_folder_is_refused_before_a_model_is_loaded(run: Run) -> None:
+    said = run("look", "no/such-model", "a text", "--out", "nowhere/look.html")
+    message = 'nowhere/look.html: there is no folder "nowhere". Make it first, or choose another path.'
+    assert (said.status, said.error) == (2, message)
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (("analyse",), "No such command 'analyse'. Did you mean 'analyze'? See headscope --help."),

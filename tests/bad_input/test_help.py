@@ -75,8 +75,8 @@ def test_a_mistake_is_one_line_in_a_real_process(here: Path) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
-        "headscope: missing.txt: cannot be read: No such file or directory. Expected a text file, or one in gzip. "
-        "Check the path.\n"
+        "headscope: missing.txt: there is no such file here. "
+        "Expected a file, or a corpus that comes with headscope: wikipedia-pairs.\n"
     )
     assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt"}
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import torch
 
 import headscope
-from headscope import HeadscopeError, MaskScores
+from headscope import Ablate, AttentionModel, HeadscopeError, MaskScores
+from headscope.data.batches import collate
+from headscope.data.encode import Sequence, Side
 from headscope.data.examples import examples_of
 from headscope.statistics import chosen
-from tiny import tiny
+from tiny import CLS, SEP, tiny
 
 
 def test_a_mask_between_tokens_does_not_tell_padding_and_is_refused_when_watching() -> None:
@@ -111,3 +117,25 @@ def test_the_canary_looks_at_the_model_without_the_edits_around_it() -> None:
         assert model.canary() < 1e-5
         assert [type(edit).__name__ for edit in model.edits] == ["Ablate"]
     assert model.edits == ()
+
+
+def test_a_batch_is_of_pairs_or_of_single_texts() -> None:
+    model = tiny("bart")
+    side = Side(ids=[CLS, 9, SEP], words=[-1, 0, -1], segments=[0, 0, 0])
+    with pytest.raises(HeadscopeError, match=r"^some texts have a target and some have none\. Expected pairs"):
+        collate(model, [Sequence(0, side, side), Sequence(1, side)])
+
+
+def test_a_dtype_that_a_model_cannot_compute_in_is_refused() -> None:
+    model = copy.deepcopy(tiny("xlnet").model).to(torch.bfloat16)
+    with pytest.raises(
+        HeadscopeError, match=r"^x: XLNetModel cannot compute in bfloat16 .* Load it with dtype float32"
+    ):
+        AttentionModel(model, None, name="x")
+
+
+def test_a_study_of_an_edited_model_says_so(zoo_model: Callable[[str], Path]) -> None:
+    model = headscope.load(zoo_model("rxnmapper"))
+    with model.edited(Ablate("3.2")):
+        study = headscope.analyze(model, texts=["CCO>>CC=O"], statistics=["entropy"])
+    assert study.record["model"]["edits"] == ["Ablate"]

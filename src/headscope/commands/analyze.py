@@ -66,17 +66,21 @@ def analyze(
     overwrite: Overwrite = False,
 ) -> None:
     """What every head attends to over a corpus: tables with intervals, figures, a page."""
+    from headscope.model.attention_model import AttentionModel
     from headscope.model.load import load
     from headscope.report.publish import fill
     from headscope.study.analyze import analyze as run
     from headscope.study.directory import drafted
 
-    with drafted(out, overwrite=overwrite) as folder:
-        loaded = load(model, revision=revision, device=device, dtype=dtype, say=say)
-        for note in loaded.notes:
+    def loaded() -> AttentionModel:
+        one = load(model, revision=revision, device=device, dtype=dtype, say=say)
+        for note in one.notes:
             say(f"note: {note}")
-        if loaded.is_encoder_decoder and not pairs:
+        if one.is_encoder_decoder and not pairs:
             say("note: without --pairs (source and target) only the encoder runs")
+        return one
+
+    with drafted(out, overwrite=overwrite) as folder:
         with progress(f"{model}") as update:
             study = run(
                 loaded,

@@ -36,7 +36,7 @@ def demo(
         say("drawing figures")
         fill(study, folder)
         look(model, SENTENCE).save(folder / "look.html")
-    say(f"Open {out / 'index.html'} in a browser; {out / 'look.html'} shows one sentence.")
+    say(f"{out / 'look.html'} shows one sentence; the study, to open in a browser:")
     typer.echo(out / "index.html")
 
 

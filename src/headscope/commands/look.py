@@ -37,7 +37,9 @@ def look(
 ) -> None:
     """Draw what every head attends to in one text, as a page to click through."""
     from headscope.model.load import load
+    from headscope.report.look import check_place
     from headscope.report.looking import look as run
 
+    check_place(out)
     loaded = load(model, revision=revision, device=device, dtype=dtype, say=say)
     typer.echo(run(loaded, text, second, max_length=max_length).save(out))

@@ -18,16 +18,13 @@ def show(context: typer.Context) -> None:
     """List the real models that headscope knows by name, and which are here already."""
     if context.invoked_subcommand is not None:
         return
-    from rich.console import Console
-    from rich.table import Table
-
     from headscope.model import zoo
 
-    table = Table("name", "heads", "what", "MB", "licence", "here", box=None, pad_edge=False)
     for name, model in zoo.MODELS.items():
-        here = "yes" if zoo.find(name) else "no"
-        table.add_row(name, model.shape, model.description, str(round(model.download_mb)), model.licence, here)
-    Console(soft_wrap=False).print(table)
+        here = "here" if zoo.find(name) else "not here yet"
+        typer.echo(f"{name:14} {model.shape}; {model.download_mb:.0f} MB, {here}")
+        typer.echo(f"{'':14} {model.description}")
+        typer.echo(f"{'':14} {model.licence}")
 
 
 @models.command()

@@ -49,6 +49,12 @@ class Counts:
         self.skipped[why] = self.skipped.get(why, 0) + 1
 
 
+def check_long(long: str) -> None:
+    if long not in get_args(Long):
+        expected = choices(long, get_args(Long))
+        raise HeadscopeError(f'"{long}" is not a way with long input', where="--long", expected=expected)
+
+
 class Encoder:
     """Turns examples into sequences for one model, counting what happens to them."""
 
@@ -58,9 +64,7 @@ class Encoder:
                 f"{model.name} has no tokenizer, so it cannot read text",
                 mend="Watch it from Python: with model.watched(...)",
             )
-        if long not in get_args(Long):
-            expected = choices(long, get_args(Long))
-            raise HeadscopeError(f'"{long}" is not a way with long input', where="--long", expected=expected)
+        check_long(long)
         self.model, self.tokenizer, self.long = model, model.tokenizer, long
         self.limit = longest(model)
         self.max_length = min(self.limit, DEFAULT_LENGTH) if max_length is None else max_length

@@ -118,9 +118,8 @@ def _read_jsonl(path: str | Path, fields: tuple[str, ...]) -> Iterator[Example]:
 def _text(record: dict[str, object], field: str, where: str) -> str:
     if field not in record:
         raise HeadscopeError(
-            f'no field "{field}"',
+            f'no field "{field}" among {choices(field, record)}' if record else f'no field "{field}", nor any other',
             where=where,
-            expected=f"{choices(field, record)}" if record else "fields",
             mend="Name what to read with --fields, as in --fields premise,hypothesis with --pairs",
         )
     value = record[field]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, HeadSet, Site
 from headscope.model.attention import Attention
 from headscope.model.edits import Ablate, Edit
@@ -222,6 +222,15 @@ class AttentionModel:
         try:
             with self._open(), torch.inference_mode():
                 self._run(self.model.base_model, self._sample(batch=1))
+        except RuntimeError as cause:
+            if self.model.dtype == torch.float32:
+                raise
+            raise HeadscopeError(
+                f"{type(self.model).__name__} cannot compute in {str(self.model.dtype).removeprefix('torch.')} "
+                f"({reason(cause)})",
+                where=self.name,
+                mend="Load it with dtype float32",
+            ) from cause
         finally:
             self._seam.recording = None
         found: Counter[str] = Counter()

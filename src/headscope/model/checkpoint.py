@@ -26,6 +26,7 @@ _WEIGHTS = (  # in transformers' order of preference
     "pytorch_model.bin.index.json",
 )
 _MOST_LAYERS = 1000  # a damaged number of layers would build modules for hours before any file is read
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "encoder_layers", "decoder_layers")
 _LARGEST_CONFIG_BYTES = 10_000_000
 _AGAIN = "Download it again"
 
@@ -56,8 +57,9 @@ def read_config(folder: Path) -> dict[str, Any]:
             expected=f"one of {', '.join(families())}",
         )
     for name, number in config.items():
-        if name.endswith(("layer", "layers")) and isinstance(number, int) and number > _MOST_LAYERS:
-            raise HeadscopeError(f"{name} is {number}", where=path, expected=f"at most {_MOST_LAYERS}", mend=_AGAIN)
+        least = 1 if name in _LAYERS else 0
+        if name.endswith(("layer", "layers")) and isinstance(number, int) and not least <= number <= _MOST_LAYERS:
+            raise HeadscopeError(f"{name} is {number}", where=path, expected=f"{least} to {_MOST_LAYERS}", mend=_AGAIN)
     return config
 
 
@@ -72,16 +74,18 @@ def read_weights(
         notes.append(
             "config.json names code of its own (auto_map), which was not run: loaded as transformers' own class"
         )
-    model, missing = _from_pretrained(cls, folder, dtype)
+    model, missing, unused = _from_pretrained(cls, folder, dtype)
     if missing and model_class is None and cls is not transformers.AutoModel:
         # Some files hold the bare encoder although the configuration names a model with a head.
-        bare, still_missing = _from_pretrained(transformers.AutoModel, folder, dtype)
+        bare, still_missing, unused_then = _from_pretrained(transformers.AutoModel, folder, dtype)
         if len(still_missing) < len(missing):
             notes.append(
                 f"the file has no weights for the head of {type(model).__name__}: loaded as {type(bare).__name__}"
             )
-            model, missing = bare, still_missing
+            model, missing, unused = bare, still_missing, unused_then
     _check_missing(model, missing, folder, may_be_new=model_class is not None)
+    if unused:
+        notes.append(f"{len(unused)} tensors of the file have no place in {type(model).__name__}, {unused[0]!r} first")
     return model, missing, tuple(notes)
 
 
@@ -119,8 +123,10 @@ def _check_missing(model: PreTrainedModel, missing: tuple[str, ...], folder: Pat
         )
 
 
-def _from_pretrained(cls: Any, folder: Path, dtype: torch.dtype) -> tuple[PreTrainedModel, tuple[str, ...]]:
-    """The model and the names of its parameters that the file lacks; nothing in the file is run."""
+def _from_pretrained(
+    cls: Any, folder: Path, dtype: torch.dtype
+) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
+    """The model, its parameters that the file lacks, and the file's that it lacks; nothing in the file is run."""
     weights = _weights_file(folder)
     try:
         model, info = cls.from_pretrained(
@@ -147,7 +153,7 @@ def _from_pretrained(cls: Any, folder: Path, dtype: torch.dtype) -> tuple[PreTra
             where=weights,
             expected="weights and config.json of one model",
         )
-    return model, tuple(sorted(info["missing_keys"]))
+    return model, tuple(sorted(info["missing_keys"])), tuple(sorted(info["unexpected_keys"]))
 
 
 def _refusal(cause: Exception, weights: Path, name: str) -> HeadscopeError:

@@ -236,14 +236,19 @@ def _json_for_html(data: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write beside the goal, then rename: a reader sees the old file or the new one, never half."""
+def check_place(path: Path) -> None:
+    """Refuse a path that no page can have, before work is done for it."""
     if not path.parent.is_dir():
         raise HeadscopeError(
             f'there is no folder "{path.parent}"', where=path, mend="Make it first, or choose another path"
         )
     if path.is_dir():
         raise HeadscopeError("this is a folder", where=path, expected="the name of a file, such as look.html")
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write beside the goal, then rename: a reader sees the old file or the new one, never half."""
+    check_place(path)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with partial.open("xb") as file:

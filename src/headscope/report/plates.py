@@ -87,7 +87,7 @@ def svg_of(figure: Figure) -> str:
 
 
 def png_of(figure: Figure, dpi: int = DPI) -> bytes:
-    """PNG with 256 colours: a third of the bytes, and no eye sees the difference in flat colours."""
+    """PNG without transparency, packed well: half the bytes that matplotlib writes."""
     from PIL import Image
 
     from headscope.report.figures._style import style
@@ -97,8 +97,7 @@ def png_of(figure: Figure, dpi: int = DPI) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(target, format="png", dpi=dpi, metadata={"Software": None})
     with Image.open(target) as image:
-        flat = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-        flat.save(small, format="PNG", compress_level=6, dpi=(dpi, dpi))
+        image.convert("RGB").save(small, format="PNG", optimize=True, dpi=(dpi, dpi))
     return small.getvalue()
 
 

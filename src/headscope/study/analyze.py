@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.data.batches import batches
-from headscope.data.encode import Encoder, Long
+from headscope.data.encode import Encoder, Long, check_long
 from headscope.data.examples import Example, examples_of, read_examples
 from headscope.data.lines import can_be_read_again
 from headscope.errors import HeadscopeError
@@ -66,7 +66,7 @@ class _Source:
 
 
 def analyze(
-    model: AttentionModel | str | Path,
+    model: AttentionModel | str | Path | Callable[[], AttentionModel],
     *,
     corpus: str | Path | Iterable[str | Path] = (),
     texts: Iterable[str | tuple[str, str]] = (),
@@ -82,6 +82,7 @@ def analyze(
 ) -> Study:
     """What every head does over a corpus: the surface statistics, with intervals.
 
+    model       loaded; or what `load` takes, or a function that loads one: only done once the rest is seen to be right
     corpus      files of text (one a line), tab-separated pairs, or jsonl; texts: given directly instead
     pairs       the files hold pairs of texts; for an encoder-decoder, a source and its target
     fields      the fields of jsonl to read: text, or a and b for pairs, unless said
@@ -95,9 +96,11 @@ def analyze(
     for name, number in (("--batch-size", batch_size), ("--limit", limit)):
         if number is not None and number < 1:
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
+    check_long(long)
     asked = chosen([statistics] if isinstance(statistics, str) else None if statistics is None else list(statistics))
     source = _Source(corpus, texts, pairs, fields, limit)
-    model = model if isinstance(model, AttentionModel) else load(model)
+    if not isinstance(model, AttentionModel):
+        model = load(model) if isinstance(model, str | Path) else model()
     model.canary()
     loaded = time.perf_counter()
     encoder = Encoder(model, max_length=max_length, long=long)

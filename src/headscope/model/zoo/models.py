@@ -35,7 +35,7 @@ _RXNFP_RULE = rf"(\%\([0-9]{{3}}\)|{_ATOMS}|\||{_BONDS})"
 
 RXNMAPPER = ZooModel(
     name="rxnmapper",
-    description="ALBERT on chemical reactions (SMILES), masked language; head 10.5 maps atoms",
+    description="ALBERT on chemical reactions (SMILES), masked language; head 5 of late layers maps atoms",
     licence="MIT",
     shape="12 x 8 heads, one shared layer",
     wheels=wheels("""
