@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from headscope.data.examples import Example
+from headscope.data.examples import Example, Text
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 
@@ -105,6 +105,9 @@ class Encoder:
         if self._is_empty(source, example) or (target is not None and self._is_empty(target, example)):
             self.counts.skip("no tokens")
             return []
+        if not _is_aligned(example, source, target):
+            self.counts.skip("words without tokens of their own")
+            return []
         length = max(len(source.ids), 0 if target is None else len(target.ids))
         if length <= self.max_length:
             return [Sequence(index, source, target)]
@@ -143,6 +146,12 @@ class Encoder:
                 mend="Choose truncate or skip for pairs",
             )
         self.counts.windowed += 1
+        if not isinstance(example.first, str):
+            raise HeadscopeError(
+                "a text given as words cannot be cut into windows",
+                where="--long window",
+                mend="Choose truncate or skip",
+            )
         pieces = self.tokenizer(example.first, add_special_tokens=False, verbose=False)["input_ids"]
         room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
         whole = self._side(example.first)
@@ -162,14 +171,40 @@ class Encoder:
         """Options of the tokenizer; verbose is its warning of long texts, which are counted here."""
         return {"truncation": cut, "max_length": self.max_length if cut else None, "verbose": False}
 
-    def _side(self, first: str, second: str | None = None, *, cut: bool = False) -> Side:
-        encoding = self.tokenizer(first, second, **self._cut(cut))
+    def _side(self, first: Text, second: Text | None = None, *, cut: bool = False) -> Side:
+        if not isinstance(first, str) and second is None:
+            return self._side_of_words(first, cut=cut)
+        given = [text if text is None or isinstance(text, str) else list(text) for text in (first, second)]
+        encoding = self.tokenizer(*given, is_split_into_words=not isinstance(first, str), **self._cut(cut))
         return self._marked(encoding)
 
-    def _target(self, text: str, *, cut: bool = False) -> Side:
+    def _side_of_words(self, words: tuple[str, ...], *, cut: bool = False, target: bool = False) -> Side:
+        """The words' pieces, each word's own; a slow tokenizer is asked word by word."""
+        options = self._cut(cut)
+        if getattr(self.tokenizer, "is_fast", False):
+            given = {"text_target": list(words)} if target else {"text": list(words)}
+            return self._marked(self.tokenizer(**given, is_split_into_words=True, **options))
+        pieces = [self._pieces(word, target) for word in words]
+        room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
+        flat = [(i, piece) for i, ids in enumerate(pieces) for piece in ids][: room if cut else None]
+        ids = self.tokenizer.build_inputs_with_special_tokens([piece for _, piece in flat])
+        # The added ones stand before or after all of the text: where the text begins is where it is found.
+        text = [piece for _, piece in flat]
+        start = next(i for i in range(len(ids) - len(text) + 1) if ids[i : i + len(text)] == text)
+        of_words = [-1] * start + [i for i, _ in flat] + [-1] * (len(ids) - start - len(text))
+        return Side(ids, of_words, [0] * len(ids))
+
+    def _pieces(self, word: str, target: bool) -> list[int]:
+        given = {"text_target": word} if target else {"text": word}
+        ids: list[int] = self.tokenizer(**given, add_special_tokens=False, verbose=False)["input_ids"]
+        return ids
+
+    def _target(self, text: Text, *, cut: bool = False) -> Side:
         """What the decoder reads when it is taught: its start token, then the target without its end."""
-        encoding = self.tokenizer(text_target=text, **self._cut(cut))
-        labels = self._marked(encoding)
+        if isinstance(text, str):
+            labels = self._marked(self.tokenizer(text_target=text, **self._cut(cut)))
+        else:
+            labels = self._side_of_words(text, cut=cut, target=True)
         start = self.model.model.config.decoder_start_token_id
         return Side([start, *labels.ids[:-1]], [-1, *labels.words[:-1]], [0, *labels.segments[:-1]])
 
@@ -183,9 +218,21 @@ class Encoder:
         return Side(ids, words, segments, encoding.get("token_type_ids"))
 
 
+def _is_aligned(example: Example, source: Side, target: Side | None) -> bool:
+    """Whether every word of a text given as words has tokens: characters that a tokenizer drops leave it without."""
+    texts = (example.first, example.second)
+    expected = [len(text) for text in texts if text is not None and not isinstance(text, str)]
+    if target is None:
+        return not expected or len({word for word in source.words if word >= 0}) == sum(expected)
+    found = [len({word for word in side.words if word >= 0}) for side in (source, target)]
+    # The decoder reads all but the last of the target's tokens, which is the end mark.
+    return not expected or found == expected
+
+
 def _check_unicode(example: Example) -> None:
     """Half a surrogate pair comes from bad escapes in JSON and from a shell that is not in UTF-8."""
-    for text in (example.first, example.second or ""):
+    texts = [text if isinstance(text, str) else " ".join(text) for text in (example.first, example.second or "")]
+    for text in texts:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as cause:

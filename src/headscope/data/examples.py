@@ -15,12 +15,15 @@ ONE_A_LINE = "one JSON object a line"
 UNLIST = "If the file holds one list, write its items a line each: jq -c '.[]'"
 
 
+Text = str | tuple[str, ...]  # as written, or already split into words
+
+
 @dataclass(frozen=True)
 class Example:
-    """A text, or a pair of texts; `where` is its file and line."""
+    """A text, or a pair of texts; `where` is its file and line. A text may be given as its words."""
 
-    first: str
-    second: str | None = None
+    first: Text
+    second: Text | None = None
     where: str = ""
 
 

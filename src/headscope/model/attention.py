@@ -59,8 +59,11 @@ class Attention:
     weights  [sequence, head, query, key]; rows sum to 1
     query    the tokens that look; key: the tokens looked at. The same object where a text attends to itself
     scores   what the softmax was taken of, where known
-    rows     which sequences of the batch these are: `batch.indices[attention.rows]` are their examples
+    rows     which sequences of the batch these are
+    examples the numbers of the examples these sequences are of, as in `Batch.indices`; empty where unknown
     """
+
+    examples: tuple[int, ...] = ()
 
     def __init__(
         self,

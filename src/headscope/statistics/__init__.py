@@ -30,14 +30,18 @@ def glossary() -> dict[str, Definition]:
     return {name: definition for kind in registry() for name, definition in kind.definitions.items()}
 
 
+def _of_texts() -> list[type[Statistic]]:
+    return [kind for kind in registry() if kind.needs is None]
+
+
 def chosen(names: list[str] | None = None) -> list[Statistic]:
-    """The statistics that give these names; all of them by default."""
-    known = glossary()
+    """The statistics of plain texts that give these names; all of them by default."""
+    known = {name: definition for kind in _of_texts() for name, definition in kind.definitions.items()}
     for name in names or []:
         if name not in known:
             raise HeadscopeError(f'"{name}" is not a statistic', where="--statistics", expected=choices(name, known))
     asked = []
-    for kind in registry():
+    for kind in _of_texts():
         wanted = tuple(name for name in kind.definitions if names is None or name in names)
         if wanted or not kind.definitions:
             asked.append(kind(wanted))

@@ -34,6 +34,7 @@ class Statistic(ABC):
     """One question, or a few that are answered by the same sums. `names` are those asked for."""
 
     definitions: ClassVar[dict[str, Definition]]
+    needs: ClassVar[str | None] = None  # the data it is asked of beside texts, such as "treebank"
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         self.names = tuple(self.definitions) if names is None else names
@@ -52,6 +53,10 @@ class Statistic(ABC):
 
     def maps(self) -> dict[str, NDArray[Any]]:
         """Small aggregate maps for figures, by the name they have in maps.npz."""
+        return {}
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Tables that are not one row a head and name (relations, clusters): rows by the table's name."""
         return {}
 
 

@@ -19,12 +19,15 @@ def stream(model: AttentionModel, batches: Iterable[Batch], statistics: Sequence
     Memory does not grow with the number of sequences: a statistic keeps sums, and weights are forgotten.
     """
 
-    def observe(attention: Attention) -> None:
-        for statistic in statistics:
-            statistic.update(attention)
-
     model.check_evaluating()
     for batch in batches:
+        indices = batch.indices
+
+        def observe(attention: Attention, indices: tuple[int, ...] = indices) -> None:
+            attention.examples = indices[attention.rows]
+            for statistic in statistics:
+                statistic.update(attention)
+
         # Entered anew for every batch: nothing stays watched while the caller has the batch, or if it never returns.
         with model.watched(observe), torch.inference_mode():
             output = model(batch)

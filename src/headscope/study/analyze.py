@@ -92,6 +92,8 @@ def analyze(
     limit       only the first so many examples
     progress    told (examples done, examples in all) after every batch
     """
+    import pandas as pd
+
     started = time.perf_counter()
     for name, number in (("--batch-size", batch_size), ("--limit", limit)):
         if number is not None and number < 1:
@@ -128,4 +130,5 @@ def analyze(
     }
     heads = to_frame(row for one in asked for row in one.table())
     maps = {name: array for one in asked for name, array in one.maps().items()}
-    return Study(heads, maps, record)
+    tables = {name: pd.DataFrame(rows) for one in asked for name, rows in one.tables().items()}
+    return Study(heads, maps, record, tables)

@@ -28,6 +28,7 @@ class Study:
     maps    "map/STACK": mean attention [layer, head, query, key] over absolute positions, NaN where no
             sequence was long enough; "offset/STACK": mean mass [layer, head, offset], offsets -R … R
     record  what is written as run.json
+    tables  what is not one row a head and statistic, by name: "relations", "clusters" … as in NAME.csv
     """
 
     draw: ClassVar[Callable[[Study], str] | None] = None  # how it shows itself in a notebook; the report room knows
@@ -37,11 +38,12 @@ class Study:
         source: str | Path | pd.DataFrame,
         maps: dict[str, NDArray[Any]] | None = None,
         record: dict[str, Any] | None = None,
+        tables: dict[str, pd.DataFrame] | None = None,
     ) -> None:
         if isinstance(source, str | Path):
-            source, maps, record = _read(Path(source))
+            source, maps, record, tables = _read(Path(source))
         self.heads: pd.DataFrame = source
-        self.maps, self.record = maps or {}, record or {}
+        self.maps, self.record, self.tables = maps or {}, record or {}, tables or {}
 
     def __repr__(self) -> str:
         model = self.record.get("model", {}).get("name")
@@ -51,7 +53,9 @@ class Study:
         return None if Study.draw is None else Study.draw(self)
 
 
-def _read(folder: Path) -> tuple[pd.DataFrame, dict[str, NDArray[Any]], dict[str, Any]]:
+def _read(
+    folder: Path,
+) -> tuple[pd.DataFrame, dict[str, NDArray[Any]], dict[str, Any], dict[str, pd.DataFrame]]:
     import pandas as pd
 
     try:
@@ -59,11 +63,12 @@ def _read(folder: Path) -> tuple[pd.DataFrame, dict[str, NDArray[Any]], dict[str
         heads = pd.read_parquet(folder / "heads.parquet")
         with np.load(folder / "maps.npz", allow_pickle=False) as stored:
             maps = dict(stored)
+        named = [file for file in sorted(folder.glob("*.csv")) if file.name != "heads.csv"]
+        tables = {file.stem: pd.read_csv(file, float_precision="round_trip") for file in named}
     except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile, zlib.error) as cause:
-        named = Path(getattr(cause, "filename", None) or folder)
         raise HeadscopeError(
             f"not a study ({reason(cause)})",
-            where=named,
+            where=Path(getattr(cause, "filename", None) or folder),
             expected="a directory written by headscope analyze",
         ) from cause
     schema = record.get("schema") if isinstance(record, dict) else None
@@ -77,4 +82,4 @@ def _read(folder: Path) -> tuple[pd.DataFrame, dict[str, NDArray[Any]], dict[str
     if wrong := set(COLUMNS) ^ set(heads.columns):
         what = f"columns differ: {', '.join(sorted(wrong))}"
         raise HeadscopeError(what, where=folder / "heads.parquet", expected=", ".join(COLUMNS))
-    return heads, maps, record
+    return heads, maps, record, tables

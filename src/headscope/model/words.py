@@ -1,0 +1,72 @@
+"""Attention between words instead of pieces.
+
+A word's columns are summed over its pieces; its rows are averaged over them (Clark et al. 2019; their released code
+takes the first piece only, which `pool="first"` imitates). What goes to special tokens is kept apart, so that a
+word's row and its mass outside still make 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from headscope.errors import HeadscopeError, choices
+from headscope.model.attention import Attention
+from headscope.model.tokens import Tokens
+
+Pool = Literal["mean", "first", "max"]
+
+
+@dataclass(frozen=True)
+class WordAttention:
+    """One site's attention between words, over sequences that may have different numbers of words.
+
+    weights     [sequence, head, query word, key word]; 0 in rows and columns of words a sequence does not have
+    outside     [sequence, head, query word]: what a word gives to special tokens
+    queries     [sequence, query word]: whether the sequence has this word; keys: the same for the key side
+    """
+
+    weights: Tensor
+    outside: Tensor
+    queries: Tensor
+    keys: Tensor
+
+
+def check_pool(pool: str) -> None:
+    if pool not in get_args(Pool):
+        raise HeadscopeError(
+            f'"{pool}" is not a way to join pieces', where="pool", expected=choices(pool, get_args(Pool))
+        )
+
+
+def word_attention(attention: Attention, pool: Pool = "mean") -> WordAttention:
+    """`pool` says how the rows of a word's pieces become one: their mean, the first, or the largest, renormalised."""
+    check_pool(pool)
+    query = pieces_of_words(attention.query)
+    key = query if attention.within_one_text else pieces_of_words(attention.key)
+    queries, keys = query.any(dim=1), key.any(dim=1)
+    by_key = attention.weights @ key[:, None].to(attention.weights.dtype)  # [sequence, head, query piece, key word]
+    inside = by_key.sum(dim=-1, keepdim=True)
+    rows = torch.cat([by_key, attention.weights.sum(dim=-1, keepdim=True) - inside], dim=-1)
+    if pool == "max":
+        pooled = torch.stack(
+            [rows.masked_fill(~query[:, None, :, word, None], 0.0).amax(dim=2) for word in range(query.shape[-1])],
+            dim=2,
+        )
+        pooled = pooled / pooled.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(pooled.dtype).tiny)
+    else:
+        chosen = query & (query.cumsum(dim=1) == 1) if pool == "first" else query
+        share = chosen / chosen.sum(dim=1, keepdim=True).clamp_min(1)
+        pooled = share.transpose(1, 2)[:, None].to(rows.dtype) @ rows
+    return WordAttention(pooled[..., :-1], pooled[..., -1], queries, keys)
+
+
+def pieces_of_words(tokens: Tokens) -> Tensor:
+    """[sequence, token, word]: whether a token is a piece of a word; words are counted from 0."""
+    if tokens.words is None:
+        raise HeadscopeError("the words of these tokens are not known", expected="batches from headscope.encode")
+    count = int(tokens.words.max()) + 1
+    return tokens.words[..., None] == torch.arange(count, device=tokens.words.device)

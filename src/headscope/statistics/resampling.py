@@ -1,0 +1,62 @@
+"""Two halves of the data, and intervals from resampling its units (sentences, documents): both in one pass.
+
+A unit's half and its weights in the bootstrap follow from its text and the seed alone, so that order, batch size and
+splitting over processes change nothing. The weights are Poisson(1), the streamed form of drawing units with
+replacement: sums of one size are kept, whatever the number of units.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+REPLICATES = 500
+
+
+def fingerprint(text: str, seed: int) -> int:
+    """A number of 64 bits that stands for this unit under this seed."""
+    return int.from_bytes(blake2b(f"{seed}\n{text}".encode(), digest_size=8).digest(), "little")
+
+
+def is_reported(unit: int) -> bool:
+    """Whether this unit is of the half that is reported on; the other half is chosen on."""
+    return bool(unit & 1)
+
+
+def weights_of(units: Sequence[int], replicates: int = REPLICATES) -> NDArray[np.float64]:
+    """[replicate, unit]: how often each unit is drawn."""
+    drawn = [np.random.Generator(np.random.Philox(key=unit >> 1)).poisson(1.0, replicates) for unit in units]
+    return np.stack(drawn, axis=1).astype(np.float64) if drawn else np.zeros((replicates, 0))
+
+
+class ResampledSums:
+    """Sums over units of an array of any shape, and the same sums in each replicate; mergeable."""
+
+    def __init__(self, shape: tuple[int, ...], replicates: int = REPLICATES) -> None:
+        self.total: NDArray[np.float64] = np.zeros(shape)
+        self.replicates: NDArray[np.float64] = np.zeros((replicates, *shape))
+
+    def add(self, weights: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+        """weights [replicate, unit] from `weights_of`; values [unit, *shape]."""
+        self.total += values.sum(axis=0)
+        flat = weights @ values.reshape(len(values), -1)
+        self.replicates += flat.reshape(self.replicates.shape)
+
+    def merge(self, other: ResampledSums) -> None:
+        self.total += other.total
+        self.replicates += other.replicates
+
+
+def interval(replicates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The middle 95 % of [replicate, …]; NaN where fewer than 20 replicates are defined."""
+    defined = np.isfinite(replicates).sum(axis=0) >= 20
+    with np.errstate(invalid="ignore"):
+        low, high = np.nanquantile(np.where(defined, replicates, 0.0), [0.025, 0.975], axis=0)
+    return np.where(defined, low, np.nan), np.where(defined, high, np.nan)
