@@ -14,10 +14,11 @@ from said import Run
 
 from headscope import Study
 from headscope.errors import HeadscopeError, choices, printable
-from headscope.statistics import glossary
+from headscope.statistics import registry
 from headscope.study import directory
 
-STATISTICS = choices("entropi", glossary())
+OF_TEXTS = [name for kind in registry() if kind.needs is None for name in kind.definitions]
+STATISTICS = choices("entropi", OF_TEXTS)
 BAD: list[tuple[tuple[str, ...], str]] = [
     (("--dtype", "float31"), '--dtype: "float31" is not a dtype. Expected bfloat16, float16, float32 or float64; '
      'did you mean "float32"?'),
@@ -33,7 +34,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("--batch-size", "-1"), "--batch-size: -1 is too few. Expected 1 or more."),
     (("--limit", "0"), "--limit: 0 is too few. Expected 1 or more."),
     (("--statistics", "entropi"), f'--statistics: "entropi" is not a statistic. Expected {STATISTICS}'),
-    (("--statistics", ""), f'--statistics: "" is not a statistic. Expected {choices("", glossary())}.'),
+    (("--statistics", ""), f'--statistics: "" is not a statistic. Expected {choices("", OF_TEXTS)}.'),
     (("--long", "trunkate"), '--long: "trunkate" is not a way with long input. Expected error, skip, truncate or '
      'window; did you mean "truncate"?'),
     (("--fields", "a,b"), "--fields: 2 fields given: a, b. Expected one; or add --pairs."),
@@ -85,9 +86,9 @@ def test_a_look_into_no_folder_is_refused_before_a_model_is_loaded(run: Run) -> 
         (("look", "bert", "\u200b", "--out", "p.html"),
          'text "\\u200b": there are no tokens in it. Expected some text.'),
         (("look", "bert", "a " * 99, "--out", "p.html"),
-         'text "' + "a " * 19 + 'a…": it is too long. Expected at most 64 tokens. Shorten it.'),
+         'text "' + "a " * 19 + 'a…": 101 tokens. Expected at most 64 tokens. Shorten it.'),
         (("look", "bert", "the cat sat", "--max-length", "4", "--out", "p.html"),
-         'text "the cat sat": it is too long. Expected at most 4 tokens. '
+         'text "the cat sat": 5 tokens. Expected at most 4 tokens. '
          "Shorten it, or raise --max-length (up to 64)."),
         (("look", "bert", "the cat", "--out", "no/p.html"),
          'no/p.html: there is no folder "no". Make it first, or choose another path.'),
@@ -158,7 +159,7 @@ def test_a_study_is_replaced_only_when_asked(here: Path, analyze: Run) -> None:
     said = analyze("bert")
     assert (said.status, said.error) == (
         2,
-        "study: a study is already there. Add --overwrite to replace it, or choose another --out.",
+        "study: a study is already there. Add --overwrite (overwrite=True) to replace it, or choose another --out.",
     )
     bad = analyze("bert", "good.txt", "--overwrite", "--limit", "0")
     assert bad.status == 2
@@ -175,7 +176,7 @@ def test_demo_does_not_replace_another_study(here: Path, run: Run) -> None:
     said = run("demo")
     assert (said.status, said.error) == (
         2,
-        "demo: a study is already there. Add --overwrite to replace it, or choose another --out.",
+        "demo: a study is already there. Add --overwrite (overwrite=True) to replace it, or choose another --out.",
     )
 
 

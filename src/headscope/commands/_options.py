@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,11 @@ MaxLength = Annotated[
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:1, mps …")]
 Dtype = Annotated[str, typer.Option(help="Precision to compute in: float32, float64, bfloat16 or float16")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a study that is already there")]
+
+
+def typed() -> str:
+    """The command as it was typed, for the run record."""
+    return shlex.join(["headscope", *sys.argv[1:]])
 
 
 def say(line: str) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, Dtype, MaxLength, Model, Overwrite, Revision, progress, say
+from headscope.commands._options import Device, Dtype, MaxLength, Model, Overwrite, Revision, progress, say, typed
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -95,7 +93,7 @@ def analyze(
                 seed=seed,
                 progress=update,
             )
-        study.record["command"] = shlex.join(["headscope", *sys.argv[1:]])
+        study.record["command"] = typed()
         say("drawing figures")
         fill(study, folder)
     data = study.record["data"]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import progress, say
+from headscope.commands._options import progress, say, typed
 
 SENTENCE = (
     "The committee that reviewed the engineers' proposals thanked them, and the chairwoman said she would answer soon."
@@ -31,7 +31,7 @@ def demo(
         model = load("minilm", say=say)
         with progress("minilm over Wikipedia") as update:
             study = analyze(model, corpus=["wikipedia-pairs"], pairs=True, max_length=128, limit=limit, progress=update)
-        study.record["command"] = f"headscope demo --limit {limit}"
+        study.record["command"] = typed()
         study.record["pages"] = [{"title": "One sentence, all heads", "href": "look.html"}]
         say("drawing figures")
         fill(study, folder)

@@ -66,7 +66,7 @@ def _majority(statistic: str, target: str) -> Rule:
 
     def rule(study: Study, stack: str, where: str) -> Finding | None:
         rows = _ranked(study, statistic, stack)
-        if not rows:
+        if not rows or rows[0].value == 0:  # a causal stack cannot look ahead
             return None
         above = [row for row in rows if row.value > 0.5]
         if above:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -84,6 +85,8 @@ def plain(text: object, limit: int = 200) -> str:
 
 
 def model_name(study: Study) -> str:
-    """The model's name as recorded, or its path; "model" where neither is known."""
-    name = recorded(study.record, "model", "name") or recorded(study.record, "model", "path")
+    """The model's name as recorded, or the last part of its path; "model" where neither is known."""
+    name, path = (recorded(study.record, "model", key) for key in ("name", "path"))
+    if path and (not name or Path(str(name)).is_absolute() or str(name).startswith(".")):
+        name = Path(str(path)).name or path
     return plain(name, 80) if name else "model"

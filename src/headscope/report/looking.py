@@ -25,6 +25,8 @@ def look(model: AttentionModel | str, first: str, second: str | None = None, *, 
 
     The result draws itself in a notebook, and saves a page. Input longer than `max_length` is refused.
     """
+    if not isinstance(first, str) or not isinstance(second, str | None):
+        raise HeadscopeError("not a text", where="look", expected='a text, or two: look(model, "a text", "another")')
     model = model if isinstance(model, AttentionModel) else load(model)
     encoder = Encoder(model, max_length=max_length, long="skip")
     where = f'text "{first if len(first) <= 40 else first[:39] + "…"}"'
@@ -32,9 +34,12 @@ def look(model: AttentionModel | str, first: str, second: str | None = None, *, 
     if not sequences:
         if "too long" not in encoder.counts.skipped:
             raise HeadscopeError("there are no tokens in it", where=where, expected="some text")
+        apart = model.is_encoder_decoder and second is not None
+        texts = [(first, None), (second, None)] if apart else [(first, second)]
+        length = max(len(encoder.tokenizer(*text, verbose=False)["input_ids"]) for text in texts)
         more = f", or raise --max-length (up to {encoder.limit})" if encoder.max_length < encoder.limit else ""
         raise HeadscopeError(
-            "it is too long",
+            f"{length} tokens",
             where=where,
             expected=f"at most {encoder.max_length} tokens",
             mend=f"Shorten it{more}",

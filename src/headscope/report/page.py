@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_SVG_BYTES = 1_500_000
+ENOUGH_TEXTS = 30  # below, mean ± 1.96 standard errors is too narrow
 Facts = list[tuple[str, str]]
 
 
@@ -61,6 +62,8 @@ def render_with(study: Study, plates: list[Plate]) -> str:
         corpus_facts=corpus_facts(study),
         findings=findings_of(study),
         heads=sum(1 for _ in _heads(study)),
+        few=_few(study),
+        one_stack=len(stacks_of(study)) == 1,
         stories=[figure for figure in figures if not figure["name"].startswith("heat-")],
         heat_maps=[figure for figure in figures if figure["name"].startswith("heat-")],
         glossary=_glossary(study),
@@ -110,10 +113,16 @@ def corpus_facts(study: Study) -> Facts:
     if recorded(record, "data", "tokens") is not None:
         facts.append(("tokens", _grouped(recorded(record, "data", "tokens"))))
     if recorded(record, "data", "max_length") is not None:
-        facts.append(("longest text", f"{_grouped(recorded(record, 'data', 'max_length'))} tokens"))
+        facts.append(("texts cut at", f"{_grouped(recorded(record, 'data', 'max_length'))} tokens"))
     if recorded(record, "data", "pairs") is not None:
         facts.append(("input", "pairs of texts" if recorded(record, "data", "pairs") else "single texts"))
     return facts
+
+
+def _few(study: Study) -> int | None:
+    """How many texts there are, where these are too few for intervals from their spread."""
+    most = int(study.heads["count"].max()) if len(study.heads) else 0
+    return most if 0 < most < ENOUGH_TEXTS else None
 
 
 def reproduction(study: Study) -> Facts:

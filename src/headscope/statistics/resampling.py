@@ -40,18 +40,44 @@ class ResampledSums:
     """Sums over units of an array of any shape, and the same sums in each replicate; mergeable."""
 
     def __init__(self, shape: tuple[int, ...], replicates: int = REPLICATES) -> None:
-        self.total: NDArray[np.float64] = np.zeros(shape)
-        self.replicates: NDArray[np.float64] = np.zeros((replicates, *shape))
+        self._total: NDArray[np.float64] = np.zeros(shape)
+        self._replicates: NDArray[np.float64] = np.zeros((replicates, *shape))
+        self._pending: list[tuple[Sequence[int], NDArray[np.float64]]] = []
 
-    def add(self, weights: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-        """weights [replicate, unit] from `weights_of`; values [unit, *shape]."""
-        self.total += values.sum(axis=0)
-        flat = weights @ values.reshape(len(values), -1)
-        self.replicates += flat.reshape(self.replicates.shape)
+    def add(self, units: Sequence[int], values: NDArray[np.float64]) -> None:
+        """values [unit, *shape] of these units."""
+        self._pending.append((units, values))
+        if sum(len(some) for some, _ in self._pending) >= 256:  # one product for many: the replicates are large
+            self._settle()
+
+    def _settle(self) -> None:
+        if not self._pending:
+            return
+        weights = weights_of([unit for units, _ in self._pending for unit in units], len(self._replicates))
+        values = np.concatenate([values for _, values in self._pending])
+        self._pending = []
+        self._total += values.sum(axis=0)
+        self._replicates += (weights @ values.reshape(len(values), -1)).reshape(self._replicates.shape)
+
+    @property
+    def total(self) -> NDArray[np.float64]:
+        self._settle()
+        return self._total
+
+    @property
+    def replicates(self) -> NDArray[np.float64]:
+        """[replicate, *shape]"""
+        self._settle()
+        return self._replicates
 
     def merge(self, other: ResampledSums) -> None:
-        self.total += other.total
-        self.replicates += other.replicates
+        self._settle()
+        self._total += other.total
+        self._replicates += other.replicates
+
+    def __getstate__(self) -> dict[str, object]:
+        self._settle()
+        return self.__dict__.copy()
 
 
 def interval(replicates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

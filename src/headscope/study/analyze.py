@@ -46,6 +46,10 @@ class _Source:
         if not self.files:
             self._given = given[:limit]
             self.pairs = any(example.second is not None for example in given)
+            if pairs and given and not self.pairs:
+                raise HeadscopeError(
+                    "single texts", where="texts", expected="pairs: (first, second), as pairs=True says"
+                )
         elif not all(can_be_read_again(file) for file in self.files):
             self._given = list(islice(read_examples(self.files, pairs=pairs, fields=fields), limit))
         self.total = sum(1 for _ in self)
@@ -53,7 +57,7 @@ class _Source:
             raise HeadscopeError(
                 "no text in it" if self.files else "no text was given",
                 where=self.name,
-                expected="lines that are not blank and not comments (# …)",
+                expected="lines that are not blank and not comments (# …)" if self.files else "corpus=[…] or texts=[…]",
             )
 
     def __iter__(self) -> Iterator[Example]:

@@ -43,7 +43,7 @@ def drafted(out: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
                 shutil.rmtree(partial, ignore_errors=True)
     except OSError as cause:
         raise HeadscopeError(
-            f"cannot be written: {cause.strerror or cause}",
+            f"cannot be written: {os.strerror(cause.errno) if cause.errno else cause}",
             where=out,
             expected="a place with room that may be written to",
             mend="Free some space, or choose another --out" if cause.errno == errno.ENOSPC else "Choose another --out",
@@ -61,7 +61,7 @@ def _check(final: Path, out: str | Path, overwrite: bool) -> None:
         )
     if read_record(final):
         if not overwrite:
-            mend = "Add --overwrite to replace it, or choose another --out"
+            mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
             raise HeadscopeError("a study is already there", where=out, mend=mend)
     elif not final.name or (final.exists() and any(final.iterdir())):
         raise HeadscopeError(

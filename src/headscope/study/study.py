@@ -47,7 +47,8 @@ class Study:
 
     def __repr__(self) -> str:
         model = self.record.get("model", {}).get("name")
-        return f"Study({model!r}, {len(self.heads)} rows, {self.heads['statistic'].nunique()} statistics)"
+        count = self.heads["statistic"].nunique()
+        return f"Study({model!r}, {len(self.heads)} rows, {count} statistic{'' if count == 1 else 's'})"
 
     def _repr_html_(self) -> str | None:
         return None if Study.draw is None else Study.draw(self)

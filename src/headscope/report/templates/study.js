@@ -5,6 +5,7 @@ const data = JSON.parse(document.getElementById("study-data").textContent);
 const byId = (id) => document.getElementById(id);
 const MOST_WITH_VALUES = 16;
 const MOST_ROWS = 400;
+const MOST_OFFSETS = 20;
 const state = { statistic: 0, head: null, fit: false, sort: "value", descending: true };
 
 /* ---- what there is ---- */
@@ -219,9 +220,10 @@ const meanMap = (head) => {
     make("span", { class: "down" }, `\u2190 query, 0 to ${queries - 1}`), canvas, make("span"), told)];
 };
 const profile = (head) => {
-  const shares = (data.offsets[head.s] || [])[head.index];
-  if (!shares) return [];
-  const reach = (shares.length - 1) / 2;
+  const all = (data.offsets[head.s] || [])[head.index];
+  if (!all) return [];
+  const reach = Math.min((all.length - 1) / 2, MOST_OFFSETS);
+  const shares = all.slice((all.length - 1) / 2 - reach, (all.length + 1) / 2 + reach);
   const most = Math.max(0.05, ...shares.map((x) => x || 0));
   const wide = 324 / shares.length;
   const picture = shape("svg", { viewBox: "0 0 360 118", class: "profile", role: "img", "aria-label": "attention by relative position" });

@@ -1,0 +1,56 @@
+"""Texts whose words stand in relations that a head may show: dependents and governors, atoms, translations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from headscope.data.examples import Example
+from headscope.errors import HeadscopeError
+
+Between = Literal["words", "target", "across"]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Words, and which of them are related: `Sentence(("She", "sleeps"), {"subject": [(0, 1)]})`.
+
+    words    the text, as words; of an encoder-decoder, the source
+    pairs    by relation: (query word, key word), counted from 0. A head shows the relation if the query word
+             attends most to the key word
+    target   the words of a translation, for an encoder-decoder
+    between  what the pairs join: two `words`, two words of the `target`, or, `across`, a word of the target (query)
+             and one of `words` (key)
+    where    its file and line
+    """
+
+    words: tuple[str, ...]
+    pairs: Mapping[str, Sequence[tuple[int, int]]]
+    target: tuple[str, ...] | None = None
+    between: Between = "words"
+    where: str = ""
+
+    def __post_init__(self) -> None:
+        if self.between != "words" and self.target is None:
+            raise HeadscopeError("the pairs join words of a target that is missing", where=self.where or None)
+        source, target = len(self.words), len(self.target or ())
+        queries, keys = {"words": (source, source), "target": (target, target), "across": (target, source)}[
+            self.between
+        ]
+        for relation, pairs in self.pairs.items():
+            for query, key in pairs:
+                if not (0 <= query < queries and 0 <= key < keys):
+                    raise HeadscopeError(
+                        f'relation "{relation}" joins words {query} and {key}',
+                        where=self.where or None,
+                        expected=f"0 to {queries - 1} and 0 to {keys - 1}",
+                    )
+
+    @property
+    def text(self) -> str:
+        """What tells this sentence from others: its half of the data, and its weight in resampling, follow from it."""
+        return " ".join([*self.words, *(self.target or ())])
+
+    def example(self) -> Example:
+        return Example(self.words, self.target, self.where)

@@ -1,0 +1,18 @@
+"""A model of the same shape that has learned nothing: what a finding looks like when there is nothing to find."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+
+from headscope.model.attention_model import AttentionModel
+
+
+def random_twin(model: AttentionModel, seed: int = 0) -> AttentionModel:
+    """The same architecture and tokenizer with freshly drawn weights, embeddings included."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        untrained = type(model.model)(copy.deepcopy(model.model.config))
+    untrained = untrained.to(device=model.device, dtype=model.model.dtype).eval()
+    return AttentionModel(untrained, model.tokenizer, name=f"{model.name} with random weights")
