@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import BartForCausalLM, BertModel, T5EncoderModel
 
 import headscope
 from headscope import Ablate, AttentionModel, HeadscopeError, MaskScores
@@ -63,8 +64,9 @@ def test_a_score_of_minus_infinity_leaves_the_entropy_defined() -> None:
     assert all(0 <= row.value < torch.tensor(4.0).log() for row in rows)
 
 
-def test_a_query_with_nothing_left_spreads_over_real_keys_only() -> None:
-    model = tiny("bert")
+@pytest.mark.parametrize("family", ["bert", "xlnet"])  # XLNet hides padding by -1e30
+def test_a_query_with_nothing_left_spreads_over_real_keys_only(family: str) -> None:
+    model = tiny(family)
     ids = torch.tensor([[7, 8, 9, 10], [7, 8, 9, 0]])
     padding = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
     mask = torch.ones(4, 4, dtype=torch.bool)
@@ -138,4 +140,45 @@ def test_a_study_of_an_edited_model_says_so(zoo_model: Callable[[str], Path]) ->
     model = headscope.load(zoo_model("rxnmapper"))
     with model.edited(Ablate("3.2")):
         study = headscope.analyze(model, texts=["CCO>>CC=O"], statistics=["entropy"])
-    assert study.record["model"]["edits"] == ["Ablate"]
+    assert study.record["model"]["edits"] == ["Ablate(encoder.3.2)"]
+    assert study.record["model"]["dtype"] == "float32"
+
+
+def test_contexts_left_in_another_order_take_away_what_is_theirs() -> None:
+    model = tiny("bert")
+    inputs = {"input_ids": torch.tensor([[CLS, 9, 10, SEP]])}
+    with torch.inference_mode():
+        plain = model(**inputs)[0]
+        with model.edited(Ablate("1.1")):
+            second_alone = model(**inputs)[0]
+        first, second = model.edited(Ablate("0.0")), model.edited(Ablate("1.1"))
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert repr(model.edits) == "(Ablate(encoder.1.1),)"
+        assert torch.equal(model(**inputs)[0], second_alone)
+        second.__exit__(None, None, None)
+        assert torch.equal(model(**inputs)[0], plain)
+
+
+def test_the_encoder_of_an_encoder_decoder_stands_alone() -> None:
+    config = copy.deepcopy(tiny("t5").model.config)
+    model = AttentionModel(T5EncoderModel(config).eval(), None)
+    assert {site.stack for site in model.sites} == {"encoder"}
+    assert model.canary() < 1e-5
+
+
+def test_the_decoder_of_an_encoder_decoder_stands_alone() -> None:
+    config = copy.deepcopy(tiny("bart").model.config)
+    model = AttentionModel(BartForCausalLM(config).eval(), None)
+    assert {site.stack for site in model.sites} == {"decoder"}
+    assert model.canary() < 1e-5
+
+
+@pytest.mark.parametrize("setting", ["add_cross_attention", "is_decoder"])
+def test_a_decoder_made_of_an_encoder_is_refused(setting: str) -> None:
+    config = copy.deepcopy(tiny("bert").model.config)
+    setattr(config, setting, True)
+    config.is_decoder = True
+    with pytest.raises(HeadscopeError, match=r"^x: BertModel is configured as a decoder"):
+        AttentionModel(BertModel(config).eval(), None, name="x")

@@ -20,6 +20,7 @@ import pytest
 import headscope
 from headscope.errors import HeadscopeError
 from headscope.model import zoo
+from headscope.model.folder import find_folder
 from headscope.model.zoo import acquire, wheels
 from headscope.model.zoo.pins import File, Wheel, ZooModel, cut_archive
 
@@ -441,7 +442,19 @@ def test_verify_names_the_damaged_file_and_says_to_fetch_again(tiny, file, damag
     with pytest.raises(HeadscopeError, match=words) as refusal:
         zoo.verify("tiny")
     assert refusal.value.where == path / file
-    assert str(refusal.value).endswith("Delete the model's directory and fetch it again.")
+    assert str(refusal.value).endswith("Fetch it again: headscope models fetch NAME.")
+
+
+def test_a_damaged_model_is_not_loaded_and_fetching_mends_it(tiny):
+    path = zoo.fetch("tiny")
+    whole = (path / "config.json").read_bytes()
+    (path / "config.json").write_bytes(b"{}")
+    with pytest.raises(HeadscopeError, match=r"this file is damaged .* Fetch it again: headscope models fetch NAME\.$"):
+        find_folder("tiny", None, lambda line: None)
+    said = []
+    assert zoo.fetch("tiny", said.append) == path
+    assert said[0] == "tiny: its files are damaged, fetching it again"
+    assert (path / "config.json").read_bytes() == whole
 
 
 def test_verify_refuses_what_it_cannot_judge(tiny, tmp_path, monkeypatch):

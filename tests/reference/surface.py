@@ -97,6 +97,17 @@ def entropy(seen: Seen) -> float | None:
     return sum(_entropy_of(row) for row in seen.rows) / len(seen.rows)
 
 
+def entropy_share(seen: Seen) -> float | None:
+    is_square = len(seen.rows) == len(seen.rows[0])
+    is_causal = is_square and all(weight == 0 for i, row in enumerate(seen.rows) for weight in row[i + 1 :])
+    shares = []
+    for i, row in enumerate(seen.rows):
+        keys = i + 1 if is_causal else len(row)
+        if keys > 1:
+            shares.append(_entropy_of(row) / math.log(keys))
+    return sum(shares) / len(shares) if shares else None
+
+
 def cls_entropy(seen: Seen) -> float | None:
     for row, token in zip(seen.rows, seen.query, strict=True):
         if "cls" in token:
@@ -151,6 +162,7 @@ PER_SEQUENCE: dict[str, Callable[[Seen], float | None]] = {
     "special": _mass("special"),
     "entropy": entropy,
     "cls-entropy": cls_entropy,
+    "entropy-share": entropy_share,
     "confidence": confidence,
     "confidence-content": confidence_content,
     "distance": distance,

@@ -17,6 +17,8 @@ headscope analyze minilm --corpus wikipedia-pairs --pairs --out study
 
 headscope analyze ./my-model --corpus reactions.txt.gz --max-length 256 --out study
 
+headscope analyze minilm --treebank dev.conllu --frequency english --control --out study
+
 headscope analyze opus-mt-en-fr --corpus news.tsv --pairs --statistics entropy,confidence --out study
 
 In Python: headscope.analyze, headscope.write
@@ -26,6 +28,10 @@ In Python: headscope.analyze, headscope.write
 @app.command(epilog=EXAMPLES, no_args_is_help=True)
 def analyze(
     model: Model,
+    out: Annotated[
+        Path,
+        typer.Option(help="The directory to write the study into; must not exist yet", show_default=False),
+    ],
     corpus: Annotated[
         list[str],
         typer.Option(
@@ -34,11 +40,36 @@ def analyze(
             metavar="FILE…",
             show_default=False,
         ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(help="The directory to write the study into; must not exist yet", show_default=False),
-    ],
+    ] = [],  # noqa: B006 - typer copies it
+    treebank: Annotated[
+        list[str],
+        typer.Option(
+            help="Treebanks in CoNLL-U: which head shows which relation. Without --corpus its sentences are the corpus",
+            metavar="FILE…",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
+    coreference: Annotated[
+        list[str],
+        typer.Option(
+            help="Documents in CoNLL-2012 columns: which head finds antecedents", metavar="FILE…", show_default=False
+        ),
+    ] = [],  # noqa: B006
+    frequency: Annotated[
+        str | None,
+        typer.Option(
+            help="Which head points at rare words: english (a list that comes with headscope), a file of words and "
+            "numbers, or corpus to count the texts themselves",
+            metavar="LIST",
+            show_default=False,
+        ),
+    ] = None,
+    control: Annotated[
+        bool, typer.Option("--control", help="Ask a twin with random weights for the relations as well")
+    ] = False,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Leave malformed sentences and documents out, and count them")
+    ] = False,
     pairs: Annotated[
         bool,
         typer.Option("--pairs", help="The corpus holds pairs of texts; for translation, source and target"),
@@ -56,8 +87,10 @@ def analyze(
         typer.Option(help="What to do with longer texts: truncate, window (cut into several), skip or error"),
     ] = "truncate",
     batch_size: Annotated[int, typer.Option(help="Sequences at a time; changes no result")] = 32,
-    limit: Annotated[int | None, typer.Option(help="Read only the first so many texts", show_default="all")] = None,
-    seed: Annotated[int, typer.Option(help="Recorded; the surface statistics draw nothing at random")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(help="Read only the first so many texts of the corpus", show_default="all")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the halves to choose and report on, resampling, and the twin")] = 0,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -84,6 +117,11 @@ def analyze(
                 loaded,
                 corpus=corpus,
                 pairs=pairs,
+                treebank=treebank,
+                coreference=coreference,
+                frequency=frequency,
+                control=control,
+                lenient=lenient,
                 fields=None if fields is None else tuple(name.strip() for name in fields.split(",")),
                 statistics=None if statistics is None else [name.strip() for name in statistics.split(",")],
                 max_length=max_length,

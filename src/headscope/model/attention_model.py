@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError, reason
-from headscope.heads import Head, HeadSet, Site
+from headscope.heads import Head, Site
 from headscope.model.attention import Attention
 from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family, families
@@ -56,11 +56,12 @@ class AttentionModel:
         self.family = family_of(model.config.model_type, where=name)
         self.name = name or type(model).__name__
         self.marks = Marks() if tokenizer is None else Marks.of(tokenizer)
+        self._expected = _stacks(model, self.family, self.name)
         self._frames = 0
         self._seam = Seam(
             model,
             marks=self.marks,
-            decoder_only=set(self.family.layers(model.config)) == {"decoder"},
+            decoder_only=set(self._expected) == {"decoder"},
             takes_text=self.family.takes_text,
         )
         self._width: dict[Site, int] = {}
@@ -86,7 +87,7 @@ class AttentionModel:
 
     @property
     def is_encoder_decoder(self) -> bool:
-        return self.family.is_encoder_decoder(self.model.config)
+        return "cross" in self._expected
 
     def __call__(self, batch: Batch | Mapping[str, Tensor] | None = None, **inputs: Any) -> Any:
         """The model's own output. An encoder-decoder without decoder input runs its encoder alone."""
@@ -113,7 +114,7 @@ class AttentionModel:
             try:
                 yield
             finally:
-                del self._seam.observers[len(self._seam.observers) - len(observers) :]
+                _take_away(self._seam.observers, observers)
 
     @contextmanager
     def edited(self, *edits: Edit) -> Iterator[None]:
@@ -125,11 +126,7 @@ class AttentionModel:
             try:
                 yield
             finally:
-                del self._seam.edits[len(self._seam.edits) - len(edits) :]
-
-    def head_set(self, heads: str) -> HeadSet:
-        """Some of this model's heads, from text such as `3.2,4.*`."""
-        return HeadSet(heads, among=self.heads)
+                _take_away(self._seam.edits, edits)
 
     def canary(self) -> float:
         """Prove on a small padded batch that watching changes nothing and ablating changes something.
@@ -187,14 +184,18 @@ class AttentionModel:
 
     @contextmanager
     def _open(self) -> Iterator[None]:
-        """Open the door to the seam; the outermost frame opens and closes it."""
-        if self._frames:
-            self._frames += 1
-            try:
-                yield
-            finally:
-                self._frames -= 1
-            return
+        """Open the door to the seam; whoever leaves last closes it, in whatever order they leave."""
+        if not self._frames:
+            self._door = self._opened_door()
+        self._frames += 1
+        try:
+            yield
+        finally:
+            self._frames -= 1
+            if not self._frames:
+                self._door.close()
+
+    def _opened_door(self) -> ExitStack:
         tap = self.family.tap
         with ExitStack() as stack:
             stack.enter_context(open_interface(self._seam) if tap is None else open_tap(self._seam, tap))
@@ -209,11 +210,7 @@ class AttentionModel:
                 for hook in hooks:
                     stack.callback(hook.remove)
             stack.callback(self._seam.reset)
-            self._frames = 1
-            try:
-                yield
-            finally:
-                self._frames = 0
+            return stack.pop_all()
 
     def _find_sites(self) -> None:
         """One dry forward: which modules attend, how often, with how many heads; refuse what does not add up."""
@@ -242,7 +239,7 @@ class AttentionModel:
             found[stack] += 1
             self._seam.sites.setdefault(name, []).append(site)
             self._width[site] = heads
-        expected = self.family.layers(self.model.config)
+        expected = self._expected
         if found != Counter(expected):
             seen = ", ".join(f"{found[stack]} of {count} in {stack}" for stack, count in expected.items())
             raise HeadscopeError(
@@ -286,6 +283,25 @@ class AttentionModel:
         return output.float().flatten()
 
 
+def _stacks(model: PreTrainedModel, family: Family, name: str) -> dict[str, int]:
+    """How many sites each stack must have: fewer stacks where a class is only the encoder or decoder of its family."""
+    expected = family.layers(model.config)
+    if "cross" in expected:
+        parts = {module.rpartition(".")[2] for module, _ in model.named_modules()}
+        alone = next((part for part in ("encoder", "decoder") if {"encoder", "decoder"} - parts == {part}), None)
+        if alone is not None:
+            expected = {stack: count for stack, count in expected.items() if stack not in (alone, "cross")}
+    elif getattr(model.config, "add_cross_attention", False) or (
+        "encoder" in expected and getattr(model.config, "is_decoder", False)
+    ):
+        raise HeadscopeError(
+            f"{type(model).__name__} is configured as a decoder for another model's encoder, which is not supported",
+            where=name,
+            expected="is_decoder and add_cross_attention false in config.json",
+        )
+    return expected
+
+
 def family_of(model_type: str | None, *, where: str | Path | None = None) -> Family:
     """The family of a `model_type`, or a refusal by name with the list of what works."""
     known = families()
@@ -297,6 +313,13 @@ def family_of(model_type: str | None, *, where: str | Path | None = None) -> Fam
             mend="To add a family, see docs/families.md",
         )
     return known[model_type]
+
+
+def _take_away(open_now: list[Any], these: tuple[Any, ...]) -> None:
+    """Remove these very objects, the last entered first, wherever they stand."""
+    for one in reversed(these):
+        place = max(i for i, other in enumerate(open_now) if other is one)
+        del open_now[place]
 
 
 def _accepts(module: nn.Module, argument: str) -> bool:

@@ -21,6 +21,11 @@ class Edit:
     def bind(self, heads: tuple[Head, ...]) -> None:
         """Learn which heads the model has; called when the edit is put on a model, before any forward."""
 
+    def __repr__(self) -> str:
+        at: dict[Site, list[int | tuple[int, object]]] = getattr(self, "_at", {})
+        heads = [f"{site}.{head if isinstance(head, int) else head[0]}" for site, here in at.items() for head in here]
+        return f"{type(self).__name__}({', '.join(heads)})"
+
     def changes_scores(self, site: Site) -> bool:
         return False
 
@@ -130,5 +135,5 @@ class MaskScores(Edit):
 
 
 def masked_score(dtype: torch.dtype) -> float:
-    """The score of a forbidden key: its weight is exactly 0, and subtracting a row maximum cannot overflow."""
-    return torch.finfo(dtype).min / 2
+    """The score of a forbidden key: its weight is exactly 0, and it is above that of padding (XLNet's is -1e30)."""
+    return max(torch.finfo(dtype).min / 2, -1e9)

@@ -212,7 +212,8 @@ def _shares(weights: Tensor, dim: int) -> Tensor:
     """1/k at each of the k largest weights along a dimension, 0 elsewhere and where there is no weight at all."""
     top = weights.amax(dim=dim, keepdim=True)
     at_top = (weights == top) & (top > 0)
-    return at_top / at_top.sum(dim=dim, keepdim=True).clamp_min(1)
+    ties = at_top.sum(dim=dim, keepdim=True).clamp_min(1)
+    return at_top / ties.to(torch.float64 if weights.device.type != "mps" else torch.float32)
 
 
 @dataclass

@@ -1,81 +1,82 @@
-"""analyze, the verb: one pass of a model over texts, and a study of what its heads did."""
+"""analyze, the verb: a pass of a model over each kind of data that is given, and a study of what its heads did."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from headscope.data.batches import batches
+from headscope.data.coreference import windows
 from headscope.data.encode import Encoder, Long, check_long
-from headscope.data.examples import Example, examples_of, read_examples
-from headscope.data.lines import can_be_read_again
+from headscope.data.examples import Example
+from headscope.data.sentences import Sentence
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
-from headscope.statistics import chosen, stream
-from headscope.study.record import describe_files, describe_model, versions
+from headscope.model.twin import random_twin
+from headscope.model.words import Pool, check_pool
+from headscope.statistics import Statistic, chosen, stream
+from headscope.statistics.coreference import Coreference
+from headscope.statistics.rare_words import RareWords
+from headscope.statistics.relations import Relations
+from headscope.study.clusters import clusters_in
+from headscope.study.record import describe_model, versions
+from headscope.study.roles import roles_of
+from headscope.study.sources import Annotations, Corpus, Files, RelationOf, read_annotations
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import to_frame
 
 Progress = Callable[[int, int], None]
 
 
-class _Source:
-    """The examples, read through once beforehand: how many there are, and whether any line is bad."""
+@dataclass
+class Pass:
+    """One run of the model over one kind of data, and the questions asked on the way."""
 
-    def __init__(
-        self,
-        corpus: str | Path | Iterable[str | Path],
-        texts: Iterable[str | tuple[str, str]],
-        pairs: bool,
-        fields: tuple[str, ...] | None,
-        limit: int | None,
-    ) -> None:
-        if isinstance(corpus, str | Path):
-            corpus = [corpus]
-        self.files, self.pairs, self.fields, self.limit = list(corpus), pairs, fields, limit
-        given = examples_of(texts)
-        self.name = ", ".join(map(str, self.files)) or "corpus"
-        if self.files and given:
-            raise HeadscopeError("give files or texts, not both", where="corpus, texts")
-        self._given: list[Example] | None = None  # None: in files, to be read as often as needed
-        if not self.files:
-            self._given = given[:limit]
-            self.pairs = any(example.second is not None for example in given)
-            if pairs and given and not self.pairs:
-                raise HeadscopeError(
-                    "single texts", where="texts", expected="pairs: (first, second), as pairs=True says"
-                )
-        elif not all(can_be_read_again(file) for file in self.files):
-            self._given = list(islice(read_examples(self.files, pairs=pairs, fields=fields), limit))
-        self.total = sum(1 for _ in self)
-        if not self.total:
+    name: str
+    examples: Iterable[Example]
+    total: int
+    statistics: list[Statistic]
+    encoder: Encoder
+
+    def run(self, model: AttentionModel, batch_size: int, progress: Progress) -> None:
+        done = 0
+        for batch in stream(model, batches(self.encoder, self.examples, batch_size=batch_size), self.statistics):
+            done += len(batch)
+            counts = self.encoder.counts  # a text cut into windows is several sequences, a skipped one none
+            expected = round(self.total * counts.sequences / max(counts.read, 1))
+            progress(done, max(expected, done))
+        counts = self.encoder.counts
+        if not counts.used:
+            why = ", ".join(f"{count} {reason}" for reason, count in counts.skipped.items())
             raise HeadscopeError(
-                "no text in it" if self.files else "no text was given",
+                f"none of the {counts.read} texts could be used ({why})",
                 where=self.name,
-                expected="lines that are not blank and not comments (# …)" if self.files else "corpus=[…] or texts=[…]",
+                expected=f"texts of 1 to {self.encoder.max_length} tokens",
             )
 
-    def __iter__(self) -> Iterator[Example]:
-        if self._given is not None:
-            return iter(self._given)
-        return islice(read_examples(self.files, pairs=self.pairs, fields=self.fields), self.limit)
-
     def describe(self) -> dict[str, Any]:
-        return {"files": describe_files(self.files), "pairs": self.pairs, "limit": self.limit}
+        return asdict(self.encoder.counts) | {"max_length": self.encoder.max_length, "long": self.encoder.long}
 
 
 def analyze(
     model: AttentionModel | str | Path | Callable[[], AttentionModel],
     *,
-    corpus: str | Path | Iterable[str | Path] = (),
+    corpus: Files = (),
     texts: Iterable[str | tuple[str, str]] = (),
     pairs: bool = False,
     fields: tuple[str, ...] | None = None,
+    treebank: Files = (),
+    relations: Mapping[str, RelationOf] | None = None,
+    sentences: Sequence[Sentence] = (),
+    coreference: Files = (),
+    frequency: str | Path | None = None,
+    control: bool = False,
+    lenient: bool = False,
+    pool: Pool = "mean",
     statistics: Iterable[str] | None = None,
     max_length: int | None = None,
     long: Long = "truncate",
@@ -84,16 +85,25 @@ def analyze(
     seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> Study:
-    """What every head does over a corpus: the surface statistics, with intervals.
+    """What every head does: every statistic whose data is given, with intervals.
 
     model       loaded; or what `load` takes, or a function that loads one: only done once the rest is seen to be right
     corpus      files of text (one a line), tab-separated pairs, or jsonl; texts: given directly instead
     pairs       the files hold pairs of texts; for an encoder-decoder, a source and its target
     fields      the fields of jsonl to read: text, or a and b for pairs, unless said
+    treebank    CoNLL-U files: which head shows which relation. Without a corpus its sentences are the corpus too
+    relations   more relations of the treebank, by name: a function from a parsed sentence to pairs of words
+    sentences   words with their pairs, given directly (atoms, translations): see `Sentence`
+    coreference CoNLL-2012 files: which head finds antecedents
+    frequency   which head points at rare words: "english", a file, or "corpus" to count the texts themselves
+    control     ask the relations of a twin with random weights as well
+    lenient     leave malformed sentences and documents out, counted, instead of refusing the file
+    pool        how the rows of a word's pieces become one: mean, first or max
     statistics  names from the glossary; all by default
     max_length  tokens a sequence may have; by default what the model can read, at most 512
-    long        what to do with longer ones: truncate, window, skip or error
-    limit       only the first so many examples
+    long        what to do with longer texts of the corpus: truncate, window, skip or error
+    limit       only the first so many texts of the corpus; without a corpus, so many sentences and documents
+    seed        of the halves to choose and to report on, the resampling and the twin
     progress    told (examples done, examples in all) after every batch
     """
     import pandas as pd
@@ -103,36 +113,119 @@ def analyze(
         if number is not None and number < 1:
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
     check_long(long)
+    check_pool(pool)
     asked = chosen([statistics] if isinstance(statistics, str) else None if statistics is None else list(statistics))
-    source = _Source(corpus, texts, pairs, fields, limit)
+    annotated = bool(treebank or sentences or coreference)
+    plain = Corpus(corpus, texts, pairs, fields, limit) if corpus or texts or not annotated else None
+    notes = read_annotations(
+        treebank=treebank,
+        sentences=sentences,
+        relations=relations,
+        coreference=coreference,
+        frequency=frequency,
+        corpus=plain,
+        lenient=lenient,
+        limit=limit if plain is None else None,
+    )
     if not isinstance(model, AttentionModel):
         model = load(model) if isinstance(model, str | Path) else model()
     model.canary()
-    loaded = time.perf_counter()
-    encoder = Encoder(model, max_length=max_length, long=long)
-    done = 0
-    for batch in stream(model, batches(encoder, source, batch_size=batch_size), asked):
-        done += len(batch)
-        progress(done, max(source.total, done))
-    if not encoder.counts.used:
-        why = ", ".join(f"{count} {reason}" for reason, count in encoder.counts.skipped.items())
-        raise HeadscopeError(
-            f"none of the {encoder.counts.read} texts could be used ({why})",
-            where=source.name,
-            expected=f"texts of 1 to {encoder.max_length} tokens",
-        )
-    finished = time.perf_counter()
+    passes = _passes(model, asked, plain, notes, max_length, long, seed, pool)
+    if control and notes.sentences:
+        passes.append(_relations(random_twin(model, seed), notes, max_length, seed, pool, "control"))
+    times = {"load": round(time.perf_counter() - started, 3)}
+    for number, one in enumerate(passes):
+        begun = time.perf_counter()
+        one.run(one.encoder.model, batch_size, _placed(progress, passes, number))
+        times[one.name] = round(time.perf_counter() - begun, 3)
+    found = [statistic for one in passes if one.name != "control" for statistic in one.statistics]
+    tables = {name: pd.DataFrame(rows) for one in found for name, rows in one.tables().items() if rows}
+    if control and notes.sentences:
+        _add_control(tables["relations"], pd.DataFrame(passes[-1].statistics[0].tables()["relations"]))
+    heads = to_frame(row for one in found for row in one.table())
+    maps = {name: array for one in found for name, array in one.maps().items()}
+    clusters = clusters_in(heads, maps)
+    if clusters:
+        tables["clusters"] = pd.DataFrame([row for one in clusters.values() for row in one.rows()])
+    described = notes.describe()
+    of_passes = {one.name: one.describe() for one in passes}
+    for kind in described:
+        described[kind] |= of_passes.get(kind, {})
     record = {
         "schema": SCHEMA,
         "versions": versions(),
         "model": describe_model(model),
-        "data": source.describe() | asdict(encoder.counts) | {"max_length": encoder.max_length, "long": long},
-        "options": {"statistics": [name for one in asked for name in one.names], "batch_size": batch_size},
+        "data": plain.describe() | of_passes["corpus"] if plain is not None else next(iter(described.values())),
+        **described,
+        "options": {
+            "statistics": [name for one in found for name in one.names],
+            "batch_size": batch_size,
+            "pool": pool,
+        },
         "seed": seed,
         "lens": "raw",
-        "durations": {"load": round(loaded - started, 3), "pass": round(finished - loaded, 3)},
+        "durations": times,
+        "clusters": {stack: one.summary() for stack, one in clusters.items()},
     }
-    heads = to_frame(row for one in asked for row in one.table())
-    maps = {name: array for one in asked for name, array in one.maps().items()}
-    tables = {name: pd.DataFrame(rows) for one in asked for name, rows in one.tables().items()}
-    return Study(heads, maps, record, tables)
+    study = Study(heads, maps, record, tables)
+    study.tables["roles"] = roles_of(study)
+    return study
+
+
+def _placed(progress: Progress, passes: list[Pass], number: int) -> Progress:
+    """Progress of one pass as progress of all."""
+    before, after = sum(one.total for one in passes[:number]), sum(one.total for one in passes[number + 1 :])
+    return lambda done, total: progress(before + done, before + total + after)
+
+
+def _passes(
+    model: AttentionModel,
+    asked: list[Statistic],
+    plain: Corpus | None,
+    notes: Annotations,
+    max_length: int | None,
+    long: Long,
+    seed: int,
+    pool: Pool,
+) -> list[Pass]:
+    """The corpus, the treebank and the documents, each once. What needs no annotation rides along with the first."""
+    passes = []
+    rare = None
+    if plain is not None:
+        passes.append(Pass("corpus", plain, plain.total, asked, Encoder(model, max_length=max_length, long=long)))
+    if notes.sentences:
+        one = _relations(model, notes, max_length, seed, pool, "treebank")
+        if notes.frequencies is not None:
+            rare = RareWords([sentence.words for sentence in notes.sentences], notes.frequencies)
+            one.statistics.append(rare)
+        one.statistics += asked if plain is None else []
+        passes.append(one)
+    if notes.documents:
+        encoder = Encoder(model, max_length=max_length, long="skip")
+        pieces = list(windows(notes.documents, model, max_length=max_length))
+        ask: list[Statistic] = [Coreference(dict(enumerate(pieces)), seed=seed)]
+        ask += asked if not passes else []
+        passes.append(Pass("coreference", [piece.example for piece in pieces], len(pieces), ask, encoder))
+    if notes.frequencies is not None and rare is None and plain is not None:
+        words = [text for text in plain.as_words() if text]
+        encoder = Encoder(model, max_length=max_length, long="skip")
+        counted: list[Statistic] = [RareWords(words, notes.frequencies)]
+        passes.append(Pass("frequency", [Example(text) for text in words], len(words), counted, encoder))
+    return passes
+
+
+def _relations(
+    model: AttentionModel, notes: Annotations, max_length: int | None, seed: int, pool: Pool, name: str
+) -> Pass:
+    """Sentences longer than the model reads are skipped and counted: a truncated tree is another tree."""
+    encoder = Encoder(model, max_length=max_length, long="skip")
+    asked = Relations(notes.sentences, seed=seed, pool=pool, whole=bool(notes.treebanks))
+    examples = [sentence.example() for sentence in notes.sentences]
+    return Pass(name, examples, len(examples), [asked], encoder)
+
+
+def _add_control(relations: Any, twin: Any) -> None:
+    """The twin's best head, chosen and reported in the same way, beside each row."""
+    keys = ["relation", "direction", "stack"]
+    found = twin.set_index(keys)["accuracy"]
+    relations["control"] = [found.get(tuple(row)) for row in relations[keys].itertuples(index=False)]

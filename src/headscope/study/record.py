@@ -11,6 +11,7 @@ from typing import Any
 from headscope.data.bundled import named
 from headscope.data.lines import can_be_read_again
 from headscope.model.attention_model import AttentionModel
+from headscope.model.zoo.wheels import sha256_of
 
 
 def versions() -> dict[str, str]:
@@ -37,10 +38,12 @@ def describe_model(model: AttentionModel) -> dict[str, Any]:
         "class": type(model.model).__name__,
         "family": model.model.config.model_type,
         "sha256": weights_sha256(model),
+        "dtype": str(model.model.dtype).removeprefix("torch."),
+        "device": str(model.device),
         "layers": layers,
         "heads": heads,
         "notes": list(model.notes),
-        "edits": [type(edit).__name__ for edit in model.edits],
+        "edits": [repr(edit) for edit in model.edits],
     }
 
 
@@ -50,9 +53,9 @@ def weights_sha256(model: AttentionModel) -> str:
     files = sorted(p for p in model.path.iterdir() if p.suffix in (".safetensors", ".bin")) if model.path else []
     safe = [p for p in files if p.suffix == ".safetensors"] or files
     if len(safe) == 1:
-        return file_sha256(safe[0])
+        return sha256_of(safe[0])
     for path in safe:
-        digest.update(file_sha256(path).encode())
+        digest.update(sha256_of(path).encode())
     if not safe:
         for name, tensor in sorted(model.model.state_dict().items()):
             digest.update(name.encode())
@@ -63,11 +66,6 @@ def weights_sha256(model: AttentionModel) -> str:
 def describe_files(paths: Iterable[str | Path]) -> list[dict[str, str]]:
     """Path and digest of each; of a stream (stdin, a pipe) only its name, since its text is gone."""
     return [
-        {"path": str(path)} | ({"sha256": file_sha256(Path(named(path)))} if can_be_read_again(named(path)) else {})
+        {"path": str(path)} | ({"sha256": sha256_of(Path(named(path)))} if can_be_read_again(named(path)) else {})
         for path in paths
     ]
-
-
-def file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -40,9 +40,6 @@ class Family:
         """How many of the `max_position_embeddings` no token can have."""
         return int(config.pad_token_id) + 1 if config.model_type in self.counts_from_padding else 0
 
-    def is_encoder_decoder(self, config: Any) -> bool:
-        return "cross" in self.layers(config)
-
 
 def encoder(name: str, occurrence: int) -> str:
     """Every attention module belongs to the encoder."""

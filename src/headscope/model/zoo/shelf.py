@@ -53,6 +53,18 @@ def find(name: str) -> Path | None:
     return directory if (directory / MARKER).is_file() else None
 
 
+def is_damaged(name: str) -> bool:
+    """Whether a fetched model's files are not as they were; what others put under HEADSCOPE_MODELS is theirs."""
+    directory = find(name)
+    if directory is None or not (directory / MARKER).is_file():
+        return False
+    try:
+        verify(name)
+    except HeadscopeError:
+        return True
+    return False
+
+
 def verify(name: str) -> None:
     """Hashes every file of a model again; the first that is missing, changed or new is named in the error."""
     directory = find(known(name))
@@ -85,7 +97,7 @@ def _read_record(directory: Path) -> dict[str, str]:
 
 
 def _damaged(path: Path, what: str) -> HeadscopeError:
-    mend = "Delete the model's directory and fetch it again"
+    mend = "Fetch it again: headscope models fetch NAME"
     return HeadscopeError(f"this file {what}", where=path, mend=mend)
 
 

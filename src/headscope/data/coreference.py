@@ -1,0 +1,331 @@
+"""Which words of a document speak of the same thing? Documents with marked mentions, from CoNLL-2012 style files.
+
+Columns are document, part, number, word, tag (or nothing), anything, and coreference last: `(12|(0)` opens a mention
+of entity 12 and is one of entity 0; `-`, `_` or nothing is none. Mention heads are not marked in such files. The rule
+here needs no parse: the last word before the first of `, of in on at to with who which that` within the mention, else
+its last word; a possessive mark or bare punctuation at the end is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from headscope.data.encode import Counts, Encoder
+from headscope.data.examples import Example
+from headscope.data.lines import read_lines
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+
+Kind = Literal["pronoun", "proper", "nominal"]
+KINDS: tuple[Kind, ...] = ("pronoun", "proper", "nominal")
+
+
+def listed(words: str) -> frozenset[str]:
+    """A closed list, written as one reads it."""
+    return frozenset(words.split())
+
+
+PRONOUNS = listed(
+    "i me my mine myself we us our ours ourselves you your yours yourself yourselves thou thee thy thine thyself ye "
+    "he him his himself she her hers herself it its itself they them their theirs themselves themself oneself "
+    "this that these those who whom whose which"
+)
+_ENDS_A_HEAD = listed(", of in on at to with who which that")
+_POSSESSIVE = listed("'s ’s s' s’")
+_NONE = ("", "-", "_")
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+_BEGIN = re.compile(r"#begin document\s*(?:\((?P<name>.*)\)|(?P<bare>[^;]*))(?:;\s*part\s*0*(?P<part>\d+))?.*")
+_MARK = re.compile(r"(?P<opens>\()?(?P<entity>[^()|\s]+)(?P<closes>\))?\|?")
+LEAVE_OUT = "Mend the file, or pass --lenient to leave such documents out"
+COLUMNS = "document, part, number, word, … , coreference: at least 5 columns, as many in every line of a sentence"
+
+
+@dataclass(frozen=True)
+class Mention:
+    """Words start … end - 1 speak of `entity`. `head` is the number of its head word, counted like start and end."""
+
+    start: int
+    end: int
+    entity: str
+    head: int
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Document:
+    """Sentences of words, and the mentions by the words' numbers in the document. tags: None where there are none."""
+
+    name: str
+    where: str
+    sentences: tuple[tuple[str, ...], ...]
+    tags: tuple[tuple[str, ...], ...] | None
+    mentions: tuple[Mention, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(word for sentence in self.sentences for word in sentence)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A piece of a document that the model reads at once, and the mentions wholly in it by the window's own words."""
+
+    document: Document
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    mentions: tuple[Mention, ...]
+
+    @property
+    def example(self) -> Example:
+        return Example(self.words, where=self.document.where)
+
+
+def read_coreference(
+    paths: str | Path | Iterable[str | Path], *, lenient: bool = False, counts: Counts | None = None
+) -> Iterator[Document]:
+    """The documents of all files in order.
+
+    lenient  leave malformed documents out instead of refusing the file
+    counts   is told how many documents were read, used and left out
+    """
+    counts = Counts() if counts is None else counts
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        found = 0
+        for number, lines in _documents(path):
+            found += 1
+            counts.read += 1
+            try:
+                document = _parsed(path, number, lines)
+            except HeadscopeError:
+                if not lenient:
+                    raise
+                counts.skip("malformed documents")
+                continue
+            counts.used += 1
+            yield document
+        if not found:
+            raise HeadscopeError("no document in it", where=path, expected='a line "#begin document (NAME); part 000"')
+
+
+Lines = list[tuple[int, str]]
+
+
+def _documents(path: str | Path) -> Iterator[tuple[int, Lines]]:
+    """The lines of each document with the line number it begins at; a begun one without an end has no last `#end`."""
+    start, lines = 0, Lines()
+    for number, line in read_lines(path):
+        begins, ends = line.startswith("#begin document"), line.startswith("#end document")
+        if start and begins:
+            yield start, lines
+        if begins:
+            start, lines = number, []
+        if start:
+            lines.append((number, line))
+        elif line.strip() and not line.startswith("#"):
+            raise HeadscopeError(
+                "a word outside of any document",
+                where=f"{path}:{number}",
+                expected='a line "#begin document (NAME); part 000" before it',
+                mend="Check that this is a CoNLL-2012 file",
+            )
+        if start and ends:
+            yield start, lines
+            start = 0
+    if start:
+        yield start, lines
+
+
+def _parsed(path: str | Path, number: int, lines: Lines) -> Document:
+    where = f"{path}:{number}"
+    if not lines[-1][1].startswith("#end document"):
+        raise HeadscopeError(
+            "the document that begins here does not end", where=where, expected='"#end document"', mend=LEAVE_OUT
+        )
+    sentences: list[_Sentence] = []
+    before = 0
+    for rows in _blocks(lines):
+        sentence = _Sentence(path, rows, before)
+        sentences.append(sentence)
+        before += len(sentence.words)
+    if not sentences:
+        raise HeadscopeError("a document without words", where=where, mend=LEAVE_OUT)
+    has_tags = any(tag not in ("", "-", "_", "*") for sentence in sentences for tag in sentence.tags)
+    return Document(
+        name=_name(lines[0][1]),
+        where=where,
+        sentences=tuple(tuple(sentence.words) for sentence in sentences),
+        tags=tuple(tuple(sentence.tags) for sentence in sentences) if has_tags else None,
+        mentions=tuple(mention for sentence in sentences for mention in sentence.mentions(has_tags)),
+    )
+
+
+def _name(line: str) -> str:
+    match = _BEGIN.fullmatch(line.rstrip())
+    assert match is not None, line
+    name = (match["name"] if match["name"] is not None else match["bare"]).strip()
+    return f"{name}, part {match['part']}" if match["part"] not in (None, "0") else name
+
+
+def _blocks(lines: Lines) -> Iterator[Lines]:
+    """The lines of each sentence: what stands between blank lines and comments."""
+    block = Lines()
+    for number, line in lines:
+        if line.strip() and not line.startswith("#"):
+            block.append((number, line))
+        elif block:
+            yield block
+            block = []
+
+
+class _Sentence:
+    """One sentence's words, tags and spans; its words are counted from `before`."""
+
+    def __init__(self, path: str | Path, rows: Lines, before: int) -> None:
+        self.words: list[str] = []
+        self.tags: list[str] = []
+        self._before = before
+        self._spans: list[tuple[int, int, str]] = []
+        self._open: list[tuple[str, int, str]] = []  # entity, word, where
+        width = len(_cells(rows[0][1]))
+        for number, line in rows:
+            self._take(_cells(line), width, f"{path}:{number}")
+        if self._open:
+            entity, _, where = self._open[0]
+            raise HeadscopeError(
+                f'"({entity}" is not closed within its sentence', where=where, expected=f'"{entity})"', mend=LEAVE_OUT
+            )
+
+    def _take(self, cells: list[str], width: int, where: str) -> None:
+        if len(cells) != width or width < 5:
+            before = f", {width} in the lines before" if width != len(cells) else ""
+            raise HeadscopeError(_columns(len(cells)) + before, where=where, expected=COLUMNS, mend=LEAVE_OUT)
+        if not cells[3].strip():
+            raise HeadscopeError("column 4 (the word) is empty", where=where, mend=LEAVE_OUT)
+        self.words.append(_BRACKETS.get(cells[3], cells[3]))
+        self.tags.append(cells[4] if width > 5 else "")
+        if cells[-1] not in _NONE:
+            self._mark(cells[-1], where)
+
+    def _mark(self, cell: str, where: str) -> None:
+        marks = list(_MARK.finditer(cell))
+        if "".join(mark[0] for mark in marks) != cell or not all(mark["opens"] or mark["closes"] for mark in marks):
+            raise HeadscopeError(
+                f'the last column is "{cell}"',
+                where=where,
+                expected="coreference marks such as (12, 12), (12) or (12|3), or - for none",
+                mend=LEAVE_OUT,
+            )
+        last = len(self.words) - 1
+        for mark in marks:
+            if mark["opens"]:
+                self._open.append((mark["entity"], last, where))
+            if mark["closes"]:
+                self._spans.append((self._opened(mark["entity"], where), last + 1, mark["entity"]))
+
+    def _opened(self, entity: str, where: str) -> int:
+        """Where the mention that is now closed began: the one of this entity that was opened last."""
+        for i in reversed(range(len(self._open))):
+            if self._open[i][0] == entity:
+                return self._open.pop(i)[1]
+        raise HeadscopeError(
+            f'"{entity})" closes a mention that is not open',
+            where=where,
+            expected=f'"({entity}" before it in the sentence',
+            mend=LEAVE_OUT,
+        )
+
+    def mentions(self, has_tags: bool) -> list[Mention]:
+        """In the order of their words, an outer mention before those within it."""
+        found = []
+        for start, end, entity in sorted(self._spans, key=lambda span: (span[0], -span[1])):
+            head = start + head_word(self.words[start:end])
+            kind = kind_of(self.words, start, head, self.tags[head] if has_tags else None)
+            shift = self._before
+            found.append(Mention(start + shift, end + shift, entity, head + shift, kind))
+        return found
+
+
+def _cells(line: str) -> list[str]:
+    """By tabs where there are any (a cell may be empty then), else by runs of blanks."""
+    return [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+
+
+def _columns(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"
+
+
+# What a mention is
+
+
+def head_word(words: Sequence[str]) -> int:
+    """The number of the head word within a mention."""
+    end = next((i for i in range(1, len(words)) if words[i].lower() in _ENDS_A_HEAD), len(words))
+    while end > 1 and (words[end - 1].lower() in _POSSESSIVE or not any(map(str.isalnum, words[end - 1]))):
+        end -= 1
+    return end - 1
+
+
+def kind_of(sentence: Sequence[str], start: int, head: int, tag: str | None = None) -> Kind:
+    """pronoun by a closed list; proper by its tag, or else by a capital that no sentence begins with; or nominal."""
+    word = sentence[head]
+    if head == start and word.lower() in PRONOUNS:  # "mine", but not "the gold mine"
+        return "pronoun"
+    is_proper = word[0].isupper() and head > 0 if tag is None else tag.startswith("NNP") or tag == "PROPN"
+    return "proper" if is_proper else "nominal"
+
+
+# What the model reads at once
+
+
+def windows(documents: Iterable[Document], model: AttentionModel, *, max_length: int | None = None) -> Iterator[Window]:
+    """The documents in pieces of at most `max_length` tokens (by default what the model reads, at most 512).
+
+    Each piece is as many whole sentences as fit; a sentence that does not fit alone is cut between words. A mention
+    that a cut goes through is in no window. A word without tokens of its own stands alone, so that the encoder, which
+    skips and counts it, skips no more than it.
+    """
+    # Whether words fit is asked of the encoder itself: what a word costs may depend on where it stands.
+    measure = Encoder(model, max_length=max_length, long="skip")
+    for document in documents:
+        yield from _cut(document, measure)
+
+
+def _cut(document: Document, measure: Encoder) -> Iterator[Window]:
+    words = document.words
+    tags = None if document.tags is None else tuple(tag for sentence in document.tags for tag in sentence)
+    ends, end = [], 0
+    for sentence in document.sentences:
+        end += len(sentence)
+        ends.append(end)
+    start = 0
+    while start < len(words):
+        stop = _furthest(words, start, ends, measure)
+        yield Window(document, words[start:stop], tags and tags[start:stop], _within(document, start, stop))
+        start = stop
+
+
+def _furthest(words: tuple[str, ...], start: int, ends: list[int], measure: Encoder) -> int:
+    """The last sentence end that fits, else the last word that does; at least one word."""
+
+    def is_too_much(stop: int) -> bool:
+        return not list(measure.encode([Example(words[start:stop])], 0))
+
+    last = start + measure.max_length  # no word is less than a token
+    for stops in ([end for end in ends if start < end <= last], range(start + 1, min(last, len(words)) + 1)):
+        fitting = bisect_left(stops, True, key=is_too_much)
+        if fitting:
+            return stops[fitting - 1]
+    return start + 1
+
+
+def _within(document: Document, start: int, stop: int) -> tuple[Mention, ...]:
+    return tuple(
+        Mention(mention.start - start, mention.end - start, mention.entity, mention.head - start, mention.kind)
+        for mention in document.mentions
+        if start <= mention.start and mention.end <= stop
+    )

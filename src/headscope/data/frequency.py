@@ -1,0 +1,136 @@
+"""How frequent is a word? Ranks from a list of words with their frequencies, or counted from a corpus.
+
+A list has a word and its frequency a line: with a tab between them (under a header, or none) or with a blank. What the
+number means does not matter, as long as it grows with frequency: counts and logarithms do. `english` is the list that
+comes with headscope.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from headscope.data.bundled import FOLDER
+from headscope.data.lines import STDIN, read_lines
+from headscope.errors import HeadscopeError, choices
+
+LISTS = {"english": FOLDER / "english-frequencies.tsv.gz"}
+FORMAT = "a word and its frequency, with a tab or a blank between them"
+_CLITIC = re.compile(r"n't|'\w{1,2}|\w{1,2}'")  # 's 'll n't; l' qu' of French
+_NUMBER = re.compile(r"\d[\d.,]*\d")  # of two or more digits
+_WORD = re.compile(r"\w+(?:['’]\w+|[.,]\d+)*|[^\w\s]")
+
+
+class Frequencies:
+    """The ranks of words, from a frequency for each: any number that grows with it."""
+
+    def __init__(self, frequencies: Mapping[str, float]) -> None:
+        """Of spellings that differ only in case the most frequent counts; punctuation and clitics are dropped."""
+        found: dict[str, float] = {}
+        for word, frequency in frequencies.items():
+            spelt = _spelt(word)
+            if self.is_counted(spelt):
+                found[spelt] = max(frequency, found.get(spelt, -math.inf))
+        self._ranks = _ranks(found)
+        self._has_numbers_as_zeros = all(_zeroed(word) == word for word in self._ranks)
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def rank(self, word: str) -> int:
+        """How many words are more frequent: 0 for the most frequent. A word not in the list is the rarest there is.
+
+        A word is looked up in lower case; if it is missing so, then without the punctuation at its ends (Mr.). Numbers
+        of two or more digits are looked up as 00, 000, … in a list that has no others (1984 as 0000).
+        """
+        spelt = _zeroed(_spelt(word)) if self._has_numbers_as_zeros else _spelt(word)
+        bare = re.sub(r"^[\W_]+|[\W_]+$", "", spelt)
+        return self._ranks.get(spelt, self._ranks.get(bare, len(self._ranks)))
+
+    @staticmethod
+    def is_counted(word: str) -> bool:
+        """Whether it is a word to be called frequent or rare: not punctuation, nor a clitic such as 's or n't."""
+        return any(map(str.isalnum, word)) and not _CLITIC.fullmatch(_spelt(word))
+
+
+def _spelt(word: str) -> str:
+    return word.lower().replace("’", "'")
+
+
+def _zeroed(word: str) -> str:
+    return _NUMBER.sub(lambda number: re.sub(r"\d", "0", number[0]), word)
+
+
+def _ranks(frequencies: Mapping[str, float]) -> dict[str, int]:
+    """Equally frequent words have one rank."""
+    ranks: dict[str, int] = {}
+    rank, last = 0, math.inf
+    for i, (word, frequency) in enumerate(sorted(frequencies.items(), key=lambda item: -item[1])):
+        if frequency < last:
+            rank, last = i, frequency
+        ranks[word] = rank
+    return ranks
+
+
+def count_frequencies(words: Iterable[str]) -> Frequencies:
+    """Ranks by how often each word is among these."""
+    return Frequencies(Counter(map(_spelt, words)))
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    """The words of a text, punctuation marks as words of their own: Don't stop, 2.5 km! → Don't stop , 2.5 km !"""
+    return tuple(_WORD.findall(text))
+
+
+def read_frequencies(path: str | Path) -> Frequencies:
+    """Ranks from a file, or from a list that comes with headscope, by its name."""
+    frequencies: dict[str, float] = {}
+    for word, frequency in _read(_named(path)):
+        frequencies[word] = max(frequency, frequencies.get(word, -math.inf))
+    found = Frequencies(frequencies)
+    if not len(found):
+        raise HeadscopeError("no word in it", where=path, expected=f"{FORMAT}, a line each")
+    return found
+
+
+def _named(path: str | Path) -> str | Path:
+    """The file of a bundled list if this is its name, unless a file here has it."""
+    if Path(path).exists() or str(path) == STDIN or Path(path).name != str(path):
+        return path
+    if str(path) not in LISTS:
+        raise HeadscopeError(
+            "there is no such file here",
+            where=path,
+            expected=f"a file, or a frequency list that comes with headscope: {choices(str(path), LISTS)}",
+        )
+    return LISTS[str(path)]
+
+
+def _read(path: str | Path) -> Iterator[tuple[str, float]]:
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        cells = [cell.strip(" ") for cell in line.split("\t")] if "\t" in line else line.split()
+        if len(cells) != 2:
+            columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
+            raise HeadscopeError(columns, where=where, expected=FORMAT)
+        word, given = cells
+        frequency = _number(given)
+        if frequency is None and number == 1:
+            continue  # a header
+        if not word or frequency is None:
+            what = f'"{given}" is not a frequency' if word else "the word is missing"
+            raise HeadscopeError(what, where=where, expected=FORMAT)
+        yield word, frequency
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

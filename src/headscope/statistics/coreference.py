@@ -1,0 +1,249 @@
+"""Does a head find what a mention refers to? (Clark et al. 2019, section 4.3)
+
+For every mention with an antecedent (an earlier mention of the same entity that does not overlap it) in the window:
+is the largest weight of its head word's row on the head word of an antecedent? Attention is between words: summed over
+the pieces looked at, averaged over the pieces that look. It is compared among the head words of all earlier mentions
+that do not overlap this one (candidates `mentions`), or among all other words of the window (`words`), never special
+tokens: the paper does not say which of the two it did. Equal maxima share their credit.
+
+The best head is chosen on one half of the documents and reported on the other, with an interval from resampling
+documents; `same_data_…` is the papers' way, the best of all heads on all documents. `chance` is what a blind guess
+among the candidates gets: the share of them that are an antecedent's, 1/number where there is one antecedent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.data.coreference import KINDS, Mention, Window
+from headscope.errors import HeadscopeError
+from headscope.heads import Site
+from headscope.model.attention import Attention
+from headscope.statistics.antecedent_rules import RULES, choices_of
+from headscope.statistics.base import Definition, Statistic
+from headscope.statistics.resampling import ResampledSums, fingerprint, interval, is_reported
+from headscope.tables import Row
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CANDIDATES = ("mentions", "words")
+_PLAIN = ("count", *(f"chance {among}" for among in CANDIDATES), *RULES)  # what is known without looking at any head
+
+
+class Coreference(Statistic):
+    """Asked of windows of documents (`headscope.data.coreference.windows`), given by the numbers of their examples."""
+
+    definitions = {
+        "antecedent": Definition(
+            "share",
+            "Attention to the antecedent",
+            "How often a mention's head word looks most at an antecedent's, among the head words of earlier mentions.",
+        ),
+    }
+    needs = "coreference"
+
+    def __init__(self, windows: Mapping[int, Window], names: tuple[str, ...] | None = None, *, seed: int = 0) -> None:
+        super().__init__(names)
+        self.windows, self.seed = dict(windows), seed
+        self._credit: dict[Site, ResampledSums] = {}  # [half, kind, candidates, head]
+        self._plain = ResampledSums((2, len(KINDS), len(_PLAIN)))
+        self._counted_at: Site | None = None  # every site reads every window; what no head changes is counted at one
+
+    def update(self, attention: Attention) -> None:
+        if not attention.within_one_text:
+            return
+        if not attention.examples:
+            raise HeadscopeError("it is not known which windows these are", expected="batches run by `stream`")
+        for row, number in enumerate(attention.examples):
+            if number in self.windows:
+                questions = _questions(self.windows[number], self.seed)
+                words = _words(questions, attention, row)
+                if len(questions.heads):
+                    rows = _rows_of_words(attention.weights[row], words, questions.heads)
+                    self._add(attention.site, questions, _credit(questions, rows).double().cpu().numpy())
+
+    def _add(self, site: Site, questions: _Questions, credit: NDArray[np.float64]) -> None:
+        """credit [mention, candidates, head]"""
+        units, half = [questions.unit], int(is_reported(questions.unit))
+        sums = np.zeros((1, 2, len(KINDS), *credit.shape[1:]))
+        np.add.at(sums[0, half], questions.kinds, credit)
+        if site not in self._credit:
+            self._credit[site] = ResampledSums(sums.shape[1:])
+        self._credit[site].add(units, sums)
+        if self._counted_at is None:
+            self._counted_at = site
+        if site == self._counted_at:
+            plain = np.zeros((1, 2, len(KINDS), len(_PLAIN)))
+            np.add.at(plain[0, half], questions.kinds, questions.plain)
+            self._plain.add(units, plain)
+
+    def merge(self, other: Self) -> Self:
+        for site, sums in other._credit.items():
+            self._credit.setdefault(site, ResampledSums(sums.total.shape)).merge(sums)
+        self._plain.merge(other._plain)
+        return self
+
+    def table(self) -> list[Row]:
+        """`antecedent`: over all mentions and documents, candidates `mentions`."""
+        if "antecedent" not in self.names:
+            return []
+        count, drawn_count = self._plain.total[..., 0].sum(), self._plain.replicates[..., 0].sum(axis=(1, 2))
+        rows = []
+        for site, sums in sorted(self._credit.items()):
+            credit, drawn = sums.total[:, :, 0].sum(axis=(0, 1)), sums.replicates[:, :, :, 0].sum(axis=(1, 2))
+            for head in range(len(credit)):
+                low, high = _interval(drawn[:, head], drawn_count, count)
+                value = float(credit[head] / count)
+                rows.append(Row(site.stack, site.layer, head, "antecedent", value, low, high, int(count)))
+        return rows
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """coreference: a row for each kind of mention that occurs and each set of candidates."""
+        rows = []
+        for kind in ("all", *KINDS):
+            kinds = slice(None) if kind == "all" else slice(KINDS.index(kind), KINDS.index(kind) + 1)
+            counts = self._plain.total[:, kinds, 0].sum(axis=1)
+            for i, among in enumerate(CANDIDATES if counts.sum() else ()):
+                row = {"kind": kind, "candidates": among}
+                rows.append(
+                    row | self._found(kinds, i, counts) | self._baselines(kinds, i) | {"count": int(counts.sum())}
+                )
+        return {"coreference": rows}
+
+    def _found(self, kinds: slice, among: int, counts: NDArray[np.float64]) -> dict[str, Any]:
+        """The head chosen on one half and what it does on the other; the best of all on both. counts [half]"""
+        sites = sorted(self._credit.items())
+        heads = [(site, head) for site, sums in sites for head in range(sums.total.shape[-1])]
+        credit = np.concatenate([sums.total[:, kinds, among].sum(axis=1) for _, sums in sites], axis=-1)
+        found: dict[str, Any] = dict.fromkeys(("stack", "layer", "head", "accuracy", "low", "high"))
+        if counts[0]:  # without a mention in the half to choose on, no head is chosen
+            site, head = heads[best := int(credit[0].argmax())]
+            found |= {"stack": site.stack, "layer": site.layer, "head": head}
+            if counts[1]:
+                drawn = self._credit[site].replicates[:, 1, kinds, among, head].sum(axis=1)
+                low, high = _interval(drawn, self._plain.replicates[:, 1, kinds, 0].sum(axis=1), counts[1])
+                found |= {"accuracy": float(credit[1, best] / counts[1]), "low": low, "high": high}
+        site, head = heads[best := int(credit.sum(axis=0).argmax())]
+        same = {"layer": site.layer, "head": head, "accuracy": float(credit[:, best].sum() / counts.sum())}
+        return found | {f"same_data_best_{name}": value for name, value in same.items()}
+
+    def _baselines(self, kinds: slice, among: int) -> dict[str, float | None]:
+        """What rules and chance get on the half that is reported on."""
+        reported = self._plain.total[1, kinds].sum(axis=0)
+        columns = {rule: rule for rule in RULES} | {"chance": f"chance {CANDIDATES[among]}"}
+        return {
+            name: float(reported[_PLAIN.index(column)] / reported[0]) if reported[0] else None
+            for name, column in columns.items()
+        }
+
+
+def _interval(drawn_credit: NDArray[np.float64], drawn_count: NDArray[np.float64], count: float) -> tuple[float, float]:
+    """The interval of credit / count, from both in every replicate; NaN if all mentions are of one document."""
+    if np.all(drawn_count % count == 0):  # every replicate is that document so many times
+        return np.nan, np.nan
+    with np.errstate(invalid="ignore", divide="ignore"):
+        low, high = interval(np.where(drawn_count > 0, drawn_credit / drawn_count, np.nan))
+    return float(low), float(high)
+
+
+# What is asked of one window
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """The mentions of one window that have an antecedent in it.
+
+    unit        stands for the document
+    words       how many words the window has
+    heads       [mention]: the number of the head word
+    kinds       [mention]: its place in KINDS
+    candidates  [mention, candidates, word]: whether a word may be chosen
+    right       [mention, word]: whether it is the head word of an antecedent
+    plain       [mention, name]: what needs no model, in the order of _PLAIN
+    """
+
+    unit: int
+    words: int
+    heads: Tensor
+    kinds: NDArray[np.int64]
+    candidates: Tensor
+    right: Tensor
+    plain: NDArray[np.float64]
+
+
+@lru_cache(maxsize=256)  # every site of a batch asks for the same windows
+def _questions(window: Window, seed: int) -> _Questions:
+    asked, candidates, right, plain = [], [], [], []
+    for mention in window.mentions:
+        earlier = [one for one in window.mentions if one.end <= mention.start]
+        heads = {one.head for one in earlier if one.entity == mention.entity}
+        if not heads:
+            continue
+        size = len(window.words)
+        among = np.stack([_marked(size, [one.head for one in earlier]), np.ones(size, dtype=bool)])
+        among[:, mention.head] = False
+        asked.append(mention)
+        candidates.append(among)
+        right.append(_marked(size, heads))
+        plain.append([1.0, *(len(heads) / among.sum(axis=1)), *_rules_right(window, mention, earlier, heads)])
+    return _Questions(
+        unit=fingerprint(" ".join(window.document.words), seed),
+        words=len(window.words),
+        heads=torch.tensor([mention.head for mention in asked], dtype=torch.long),
+        kinds=np.array([KINDS.index(mention.kind) for mention in asked], dtype=np.int64),
+        candidates=torch.from_numpy(np.array(candidates, dtype=bool)),
+        right=torch.from_numpy(np.array(right, dtype=bool)),
+        plain=np.array(plain),
+    )
+
+
+def _marked(size: int, places: Iterable[int]) -> NDArray[np.bool_]:
+    marks = np.zeros(size, dtype=bool)
+    marks[list(places)] = True
+    return marks
+
+
+def _rules_right(window: Window, mention: Mention, earlier: list[Mention], heads: set[int]) -> list[float]:
+    chosen = choices_of(window, mention, earlier)
+    return [float(one is not None and one.head in heads) for one in (chosen[rule] for rule in RULES)]
+
+
+# What the heads answer
+
+
+def _words(questions: _Questions, attention: Attention, row: int) -> Tensor:
+    """[token]: the word that each token of this sequence is a piece of."""
+    words = attention.query.words
+    read = 0 if words is None else int(words[row].max()) + 1
+    if words is None or read != questions.words:
+        raise HeadscopeError(
+            f"the model read {read} words of a window of {questions.words}",
+            expected="windows cut for this model and this max_length, given to it as words",
+        )
+    return words[row]
+
+
+def _rows_of_words(weights: Tensor, words: Tensor, looking: Tensor) -> Tensor:
+    """[word, head, key word] from weights [head, token, token]: as `word_attention`, for the words that look only.
+
+    Rows are summed over a word's pieces, not averaged: that changes no order within a row, and keeps ties exact.
+    """
+    pieces = (words[:, None] == torch.arange(int(words.max()) + 1, device=words.device)).to(weights.dtype)
+    return (pieces.T[looking.to(words.device)] @ weights @ pieces).transpose(0, 1)
+
+
+def _credit(questions: _Questions, rows: Tensor) -> Tensor:
+    """[mention, candidates, head]: 1 where the largest weight is on an antecedent's head word; ties share."""
+    candidates = questions.candidates.to(rows.device)[:, :, None]
+    allowed = torch.where(candidates, rows[:, None], -1.0)  # [mention, candidates, head, word]
+    is_largest = allowed == allowed.amax(dim=-1, keepdim=True)
+    is_right = is_largest & questions.right.to(rows.device)[:, None, None]
+    return is_right.sum(dim=-1) / is_largest.sum(dim=-1)

@@ -1,0 +1,266 @@
+"""Which heads look alike?
+
+The Jensen-Shannon divergence between the rows of every two heads of a stack, across layers, in nats (0: the same
+attention; ln 2: never at the same token). It is averaged over a few sampled query rows of each sequence first and
+over sequences second; Clark et al. 2019 say average, but their released code sums over all rows. Which rows are
+sampled follows from the sequence's tokens and the seed alone, so they are the same rows for every head, whatever the
+order and the batch size; `rows=None` takes every row. In a decoder, rows with fewer than 8 keys are left out: there
+all heads must look at the same few tokens.
+
+Heads that leave their attention on [CLS] or [SEP] are alike for that reason alone, so there is a second matrix: special
+keys removed and rows renormalised, without the rows of special tokens, and without the rows in which either of
+the two heads has less than 1 % left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Head
+from headscope.model.attention import Attention
+from headscope.statistics.base import Definition, Statistic
+from headscope.statistics.resampling import fingerprint
+from headscope.tables import Moments, Row
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ROWS = 4  # of a sequence: a few of many texts say more than many of a few, for rows of one text are alike
+FEWEST_KEYS = 8  # of a row in a decoder
+LEAST_MASS = 0.01  # that must be left of a row without its special keys
+BLOCK_CELLS = 400_000  # sums handled at a time: with their logarithms they fit into the processor's cache
+
+
+class HeadDistance(Statistic):
+    definitions = {
+        "twin-distance": Definition(
+            "nats",
+            "Divergence from the most similar head",
+            "The Jensen-Shannon divergence between this head's rows and those of the head nearest to it.",
+        ),
+    }
+
+    def __init__(
+        self, names: tuple[str, ...] | None = None, *, rows: int | None = ROWS, content: bool = True, seed: int = 0
+    ) -> None:
+        """`rows` of each sequence, all if None; `content`: also without special tokens, which doubles the cost."""
+        super().__init__(names)
+        if rows is not None and rows < 1:
+            raise HeadscopeError(f"{rows} is too few", where="rows", expected="1 or more, or None for all")
+        self.rows, self.content, self.seed = rows, content, seed
+        self._sums: dict[str, Distances] = {}
+        self._pending: dict[str, _Sampled] = {}
+
+    def update(self, attention: Attention) -> None:
+        stack = attention.site.stack
+        place = attention.site.layer, attention.rows.start or 0
+        if stack in self._pending and place <= self._pending[stack].place:
+            self._settle(stack)  # the layers come in order, each from its first sequence on: this is another batch
+        sampled = self._pending.setdefault(stack, _Sampled())
+        sampled.add(attention, sampled_rows(attention, self.rows, self.seed))
+        sampled.place = place
+
+    def _settle(self, stack: str) -> None:
+        sampled = self._pending.pop(stack)
+        weights = sampled.weights()
+        values = {"js": _means(weights, torch.ones(weights.shape[:2], dtype=torch.bool), sampled.of_sequences)}
+        if self.content:
+            left, kept = sampled.without_special(weights)
+            values["js-content"] = _means(left, kept, sampled.of_sequences)
+        found = Distances(sampled.widths())
+        for name, of_pairs in values.items():
+            found.moments[name] = Moments(of_pairs.shape[1:])
+            found.moments[name].add(of_pairs)
+        self._sums.setdefault(stack, Distances(found.widths)).merge(found, stack)
+
+    def _settled(self) -> dict[str, Distances]:
+        for stack in list(self._pending):
+            self._settle(stack)
+        return self._sums
+
+    def merge(self, other: Self) -> Self:
+        mine = self._settled()
+        for stack, sums in other._settled().items():
+            mine.setdefault(stack, Distances(sums.widths)).merge(sums, stack)
+        return self
+
+    def table(self) -> list[Row]:
+        if "twin-distance" not in self.names:
+            return []
+        return [row for stack, sums in sorted(self._settled().items()) for row in sums.twins(stack)]
+
+    def maps(self) -> dict[str, NDArray[Any]]:
+        """js/STACK, js-content/STACK: the mean divergence [head, head], heads in the order of layer and head.
+
+        NaN for a pair that has no row to be compared in.
+        """
+        return {
+            f"{name}/{stack}": sums.matrix(name)
+            for stack, sums in sorted(self._settled().items())
+            for name in sums.moments
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._settled()
+        return self.__dict__.copy()
+
+
+class Distances:
+    """Sums over sequences for every pair of heads of one stack: (0, 1), (0, 2) … (1, 2) …; mergeable."""
+
+    def __init__(self, widths: dict[int, int]) -> None:
+        self.widths = widths  # the number of heads in each layer
+        self.moments: dict[str, Moments] = {}
+
+    def merge(self, other: Distances, stack: str) -> None:
+        if other.widths != self.widths:
+            raise HeadscopeError(
+                f"{stack} had {sum(self.widths.values())} heads in {len(self.widths)} layers before, and now "
+                f"{sum(other.widths.values())} in {len(other.widths)}",
+                expected="whole forward passes of one model",
+            )
+        for name, moments in other.moments.items():
+            self.moments.setdefault(name, Moments(moments.total.shape)).merge(moments)
+
+    def matrix(self, name: str) -> NDArray[np.float64]:
+        heads = sum(self.widths.values())
+        result = np.zeros((heads, heads))
+        result[np.triu_indices(heads, 1)] = np.maximum(self.moments[name].mean(), 0.0)  # rounding may give -1e-8
+        return result + result.T
+
+    def twins(self, stack: str) -> list[Row]:
+        heads = [Head(stack, layer, head) for layer, width in self.widths.items() for head in range(width)]
+        matrix = self.matrix("js")
+        np.fill_diagonal(matrix, np.nan)
+        low, high = self.moments["js"].interval()
+        rows = []
+        for i, head in enumerate(heads):
+            if not np.isfinite(matrix[i]).any():
+                continue
+            twin = int(np.nanargmin(matrix[i]))
+            pair = _pair(min(i, twin), max(i, twin), len(heads))
+            count = int(self.moments["js"].count[pair])
+            interval = float(low[pair]), float(high[pair])
+            rows.append(Row(stack, head.layer, head.head, "twin-distance", float(matrix[i, twin]), *interval, count))
+        return rows
+
+
+@dataclass
+class _Sampled:
+    """The sampled rows of one stack over one batch, as far as its layers have come."""
+
+    place: tuple[int, int] = (0, 0)  # layer and first sequence of what came last
+    layers: dict[int, list[Tensor]] = field(default_factory=dict)  # [head, row, key], the rows of all sequences
+    counts: list[int] = field(default_factory=list)  # of rows in each sequence
+    looking: list[Tensor] = field(default_factory=list)  # [row]: whether a content token looks
+    special: list[Tensor] = field(default_factory=list)  # [row, key]: whether a key is special
+
+    def add(self, attention: Attention, rows: Tensor) -> None:
+        """Take these rows [sequence, row] of a chunk."""
+        sequences, count = rows.shape
+        weights = attention.weights[torch.arange(sequences)[:, None], :, rows]  # [sequence, row, head, key]
+        weights = weights.cpu() if weights.dtype.itemsize >= 4 else weights.cpu().float()
+        layer = attention.site.layer
+        self.layers.setdefault(layer, []).append(weights.permute(2, 0, 1, 3).flatten(1, 2))
+        if len(self.layers) == 1:  # the tokens are those of every layer
+            self.counts += [count] * sequences
+            self.looking.append(attention.query.content.take_along_dim(rows, dim=1).flatten().cpu())
+            self.special.append(attention.key.special.repeat_interleave(count, dim=0).cpu())
+
+    def widths(self) -> dict[int, int]:
+        return {layer: pieces[0].shape[0] for layer, pieces in sorted(self.layers.items())}
+
+    def weights(self) -> Tensor:
+        """[head, row, key] of all layers; shorter rows end in zeros, which no divergence sees."""
+        longest = max(special.shape[1] for special in self.special)
+        widths = self.widths()
+        result = next(iter(self.layers.values()))[0].new_zeros(sum(widths.values()), sum(self.counts), longest)
+        first = 0
+        for layer, width in widths.items():
+            start = 0
+            for piece in self.layers[layer]:
+                stop = start + piece.shape[1]
+                result[first : first + width, start:stop, : piece.shape[2]] = piece
+                start = stop
+            first += width
+        return result
+
+    def without_special(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows renormalised over content keys [head, row, key], and which of them count [head, row]."""
+        special = torch.zeros(weights.shape[1:], dtype=torch.bool)
+        start = 0
+        for piece in self.special:
+            special[start : start + len(piece), : piece.shape[1]] = piece
+            start += len(piece)
+        left = weights.masked_fill(special, 0.0)
+        mass = left.sum(dim=-1)
+        kept = (mass >= LEAST_MASS) & torch.cat(self.looking)
+        return left / mass.clamp_min(LEAST_MASS)[..., None], kept
+
+    @property
+    def of_sequences(self) -> Tensor:
+        """[row, sequence]: 1 where a row is of a sequence."""
+        numbers = torch.arange(len(self.counts)).repeat_interleave(torch.tensor(self.counts))
+        return (numbers[:, None] == torch.arange(len(self.counts))).double()
+
+
+def sampled_rows(attention: Attention, rows: int | None, seed: int) -> Tensor:
+    """[sequence, row]: the positions of the query rows that are compared, in order; at most `rows` of a sequence."""
+    first = FEWEST_KEYS - 1 if attention.site.stack == "decoder" else 0
+    sequences, there = attention.weights.shape[0], max(attention.length - first, 0)
+    if rows is None or there <= rows:
+        positions = np.tile(np.arange(there), (sequences, 1))
+    else:
+        ids = attention.query.ids
+        texts = [""] * sequences if ids is None else [str(tokens) for tokens in ids.tolist()]
+        drawn = [np.random.Philox(key=fingerprint(text, seed)).random_raw(there) for text in texts]
+        positions = np.sort(np.argsort(drawn, axis=1, kind="stable")[:, :rows], axis=1)
+    return torch.from_numpy(positions + first).to(attention.weights.device)
+
+
+def divergences(weights: Tensor) -> Iterator[tuple[int, slice, Tensor]]:
+    """The divergence between head i and some later heads in every row: (i, which heads, [head, row] in float64).
+
+    weights [head, row, key]; the dtype is that of the arithmetic. With s = p + q,
+    JS = ln 2 + (sum p ln p + sum q ln q - sum s ln s) / 2: one logarithm for each key and pair, where the two
+    Kullback-Leibler terms of the textbook take four.
+    """
+    heads, rows, keys = weights.shape
+    weights = weights + torch.finfo(weights.dtype).tiny  # 0 ln 0 is 0, and the logarithm stays finite
+    own = torch.linalg.vecdot(weights, weights.log()).double()
+    block = max(BLOCK_CELLS // max(rows * keys, 1), 1)
+    sums, logs = (weights.new_empty(min(block, heads), rows, keys) for _ in range(2))
+    for i in range(heads - 1):
+        for start in range(i + 1, heads, block):
+            later = slice(start, min(start + block, heads))
+            size = later.stop - later.start
+            both = torch.add(weights[later], weights[i], out=sums[:size])
+            mixed = torch.linalg.vecdot(both, torch.log(both, out=logs[:size])).double()
+            yield i, later, math.log(2) + (own[i] + own[later] - mixed) / 2
+
+
+def _means(weights: Tensor, kept: Tensor, of_sequences: Tensor) -> NDArray[np.float64]:
+    """[sequence, pair]: the mean divergence over the rows of a sequence that both heads keep; NaN without any.
+
+    weights [head, row, key]; kept [head, row]; of_sequences [row, sequence].
+    """
+    heads = len(weights)
+    result = np.full((of_sequences.shape[1], heads * (heads - 1) // 2), np.nan)
+    for i, later, of_rows in divergences(weights):
+        both = (kept[later] & kept[i]).double()
+        pairs = slice(_pair(i, later.start, heads), _pair(i, later.stop, heads))
+        result[:, pairs] = ((of_rows * both) @ of_sequences / (both @ of_sequences)).T.numpy()
+    return result
+
+
+def _pair(i: int, j: int, heads: int) -> int:
+    """The number of a pair i < j in the order (0, 1), (0, 2) … (1, 2) …"""
+    return i * heads - i * (i + 1) // 2 + j - i - 1

@@ -1,0 +1,66 @@
+"""What would an eye say a map looks like? A small convolutional network, as a second opinion beside the rule.
+
+It sees a map as a picture of 64 x 64 and which columns are special tokens, and names one of the five patterns. It has
+been trained on planted maps alone (scripts/train_pattern_classifier.py), so it owes nothing to the rule's thresholds.
+Kovaleva et al. 2019 trained theirs, of eight convolutions, on 400 maps labelled by hand, which were not released.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+PATTERNS = ("vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous")
+WEIGHTS = Path(__file__).with_suffix(".safetensors")
+SIDE = 64
+
+
+def pictures(weights: Tensor, special: Tensor) -> Tensor:
+    """[map, 2, 64, 64] from maps [map, query, key] of one length and their special columns [map, key].
+
+    Area-averaged, then scaled so that a row still sums to 1 whatever the length; the root makes faint marks visible.
+    """
+    length = weights.shape[-1]
+    area = interpolate(weights[:, None].float(), size=(SIDE, SIDE), mode="area") * (length / SIDE)
+    columns = interpolate(special[:, None].float(), size=SIDE, mode="area")[:, :, None] > 0
+    return torch.cat([area.clamp_min(0.0).sqrt(), columns.expand_as(area).float()], dim=1)
+
+
+class PatternClassifier(nn.Module):
+    """Pictures [map, 2, 64, 64] to one score a pattern [map, 5]; 47 thousand parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (2, 16, 32, 48, 64)
+        layers: list[nn.Module] = []
+        for i, (before, after) in enumerate(pairwise(widths)):
+            layers += [nn.Conv2d(before, after, 3, stride=2 if i < 3 else 1, padding=1), nn.ReLU()]
+        self.see = nn.Sequential(*layers)
+        self.name = nn.Linear(2 * widths[-1], len(PATTERNS))
+
+    def forward(self, seen: Tensor) -> Tensor:
+        features = self.see(seen)
+        scores: Tensor = self.name(torch.cat([features.mean(dim=(2, 3)), features.amax(dim=(2, 3))], dim=1))
+        return scores
+
+
+@cache
+def trained() -> PatternClassifier:
+    """The network with the weights that come with headscope."""
+    with torch.device("meta"):  # without drawing a start from the caller's random numbers
+        classifier = PatternClassifier()
+    classifier.load_state_dict(load_file(WEIGHTS), assign=True)
+    return classifier.eval().requires_grad_(False)
+
+
+def classify(weights: Tensor, special: Tensor) -> Tensor:
+    """[map]: the number in PATTERNS of each map [map, query, key] of one length, given its special columns."""
+    with torch.no_grad():
+        found: Tensor = trained()(pictures(weights.cpu(), special.cpu())).argmax(dim=-1)
+    return found

@@ -1,0 +1,139 @@
+"""What a study reads: texts, trees, coreference, word frequencies; all read and checked before a model is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from headscope.data.coreference import Document, read_coreference
+from headscope.data.encode import Counts
+from headscope.data.examples import Example, examples_of, read_examples
+from headscope.data.frequency import Frequencies, count_frequencies, read_frequencies, words_in
+from headscope.data.lines import can_be_read_again
+from headscope.data.sentences import Sentence
+from headscope.data.treebank import ROOT, Parsed, read_treebank
+from headscope.errors import HeadscopeError
+from headscope.study.record import describe_files
+
+Files = str | Path | Iterable[str | Path]
+RelationOf = Callable[[Parsed], Iterable[tuple[int, int]]]
+
+
+def listed(files: Files) -> list[str | Path]:
+    return [files] if isinstance(files, str | Path) else list(files)
+
+
+class Corpus:
+    """The texts, read through once beforehand: how many there are, and whether any line is bad."""
+
+    def __init__(
+        self,
+        corpus: Files,
+        texts: Iterable[str | tuple[str, str]],
+        pairs: bool,
+        fields: tuple[str, ...] | None,
+        limit: int | None,
+    ) -> None:
+        self.files, self.pairs, self.fields, self.limit = listed(corpus), pairs, fields, limit
+        given = examples_of(texts)
+        self.name = ", ".join(map(str, self.files)) or "corpus"
+        if self.files and given:
+            raise HeadscopeError("give files or texts, not both", where="corpus, texts")
+        self._given: list[Example] | None = None  # None: in files, to be read as often as needed
+        if not self.files:
+            self._given = given[:limit]
+            self.pairs = any(example.second is not None for example in given)
+            if pairs and given and not self.pairs:
+                raise HeadscopeError(
+                    "single texts", where="texts", expected="pairs: (first, second), as pairs=True says"
+                )
+        elif not all(can_be_read_again(file) for file in self.files):
+            self._given = list(islice(read_examples(self.files, pairs=pairs, fields=fields), limit))
+        self.total = sum(1 for _ in self)
+        if not self.total:
+            raise HeadscopeError(
+                "no text in it" if self.files else "no text was given",
+                where=self.name,
+                expected="lines that are not blank and not comments (# …)" if self.files else "corpus=[…] or texts=[…]",
+            )
+
+    def __iter__(self) -> Iterator[Example]:
+        if self._given is not None:
+            return iter(self._given)
+        return islice(read_examples(self.files, pairs=self.pairs, fields=self.fields), self.limit)
+
+    def describe(self) -> dict[str, Any]:
+        return {"files": describe_files(self.files), "pairs": self.pairs, "fields": self.fields, "limit": self.limit}
+
+    def as_words(self) -> Iterator[tuple[str, ...]]:
+        """Each text (of a pair: both) as its words."""
+        for example in self:
+            for text in (example.first, example.second):
+                if isinstance(text, str):
+                    yield words_in(text)
+
+
+@dataclass
+class Annotations:
+    """Sentences with related words, documents with mentions, and how frequent words are, as far as given."""
+
+    sentences: list[Sentence] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    frequencies: Frequencies | None = None
+    treebanks: list[str | Path] = field(default_factory=list)
+    coreference: list[str | Path] = field(default_factory=list)
+    malformed: dict[str, int] = field(default_factory=dict)
+    documents_read: Counts = field(default_factory=Counts)
+
+    def describe(self) -> dict[str, Any]:
+        """For run.json: files and what was left out of them."""
+        found: dict[str, Any] = {}
+        if self.sentences:
+            found["treebank"] = {"files": describe_files(self.treebanks), "malformed": dict(self.malformed)}
+        if self.documents:
+            skipped = dict(self.documents_read.skipped)
+            found["coreference"] = {
+                "files": describe_files(self.coreference),
+                "documents": len(self.documents),
+                "malformed": skipped,
+            }
+        return found
+
+
+def read_annotations(
+    *,
+    treebank: Files = (),
+    sentences: Sequence[Sentence] = (),
+    relations: Mapping[str, RelationOf] | None = None,
+    coreference: Files = (),
+    frequency: str | Path | None = None,
+    corpus: Corpus | None = None,
+    lenient: bool = False,
+    limit: int | None = None,
+) -> Annotations:
+    """`frequency` is a list's name or file, or "corpus": counted from the texts of the study itself."""
+    found = Annotations(treebanks=listed(treebank), coreference=listed(coreference))
+    parsed = islice(read_treebank(found.treebanks, lenient=lenient, counts=found.malformed), limit)
+    found.sentences = [*sentences, *(sentence_of(one, relations or {}) for one in parsed)]
+    documents = read_coreference(found.coreference, lenient=lenient, counts=found.documents_read)
+    found.documents = list(islice(documents, limit))
+    if frequency == "corpus":
+        texts = corpus.as_words() if corpus is not None else (sentence.words for sentence in found.sentences)
+        found.frequencies = count_frequencies(word for words in texts for word in words)
+    elif frequency is not None:
+        found.frequencies = read_frequencies(frequency)
+    return found
+
+
+def sentence_of(parsed: Parsed, relations: Mapping[str, RelationOf]) -> Sentence:
+    """A parsed sentence with its relations (the root apart), and those that functions find in it."""
+    pairs: dict[str, list[tuple[int, int]]] = {}
+    for word, (governor, relation) in enumerate(zip(parsed.governors, parsed.relations, strict=True)):
+        if governor != ROOT:
+            pairs.setdefault(relation, []).append((word, governor))
+    for name, of in relations.items():
+        pairs[name] = list(of(parsed))
+    return Sentence(parsed.words, pairs, where=parsed.where)
