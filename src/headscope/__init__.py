@@ -28,6 +28,7 @@ _WHERE = {
     "HeadscopeError": "headscope.errors",
     "MaskScores": "headscope.model.edits",
     "Replace": "headscope.model.edits",
+    "Sentence": "headscope.data.sentences",
     "Site": "headscope.heads",
     "Study": "headscope.study.study",
     "analyze": "headscope.study.analyze",
@@ -55,6 +56,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from headscope.data.batches import encode as encode
+    from headscope.data.sentences import Sentence as Sentence
     from headscope.errors import HeadscopeError as HeadscopeError
     from headscope.heads import Head as Head
     from headscope.heads import HeadSet as HeadSet

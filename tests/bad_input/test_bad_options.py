@@ -79,7 +79,7 @@ def test_a_look_into_no_folder_is_refused_before_a_model_is_loaded(run: Run) -> 
     ("words", "message"),
     [
         (("analyse",), "No such command 'analyse'. Did you mean 'analyze'? See headscope --help."),
-        (("analyze", "bert"), "Missing option '--corpus'. See headscope analyze --help."),
+        (("analyze", "bert"), "Missing option '--out'. See headscope analyze --help."),
         (("look", "bert"), "Missing argument 'TEXT'. See headscope look --help."),
         (("look", "bert", ""), "Missing option '--out'. See headscope look --help."),
         (("look", "bert", "", "--out", "p.html"), 'text "": there are no tokens in it. Expected some text.'),

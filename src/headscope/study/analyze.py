@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headscope.data.batches import batches
 from headscope.data.coreference import windows
@@ -29,7 +29,11 @@ from headscope.study.sources import Annotations, Corpus, Files, RelationOf, read
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import to_frame
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Progress = Callable[[int, int], None]
+CONTROL = "control"  # the name of the pass of the random twin
 
 
 @dataclass
@@ -106,8 +110,6 @@ def analyze(
     seed        of the halves to choose and to report on, the resampling and the twin
     progress    told (examples done, examples in all) after every batch
     """
-    import pandas as pd
-
     started = time.perf_counter()
     for name, number in (("--batch-size", batch_size), ("--limit", limit)):
         if number is not None and number < 1:
@@ -132,44 +134,67 @@ def analyze(
     model.canary()
     passes = _passes(model, asked, plain, notes, max_length, long, seed, pool)
     if control and notes.sentences:
-        passes.append(_relations(random_twin(model, seed), notes, max_length, seed, pool, "control"))
-    times = {"load": round(time.perf_counter() - started, 3)}
+        passes.append(_relations(random_twin(model, seed), notes, max_length, seed, pool, CONTROL))
+    durations = {"load": round(time.perf_counter() - started, 3)}
     for number, one in enumerate(passes):
         begun = time.perf_counter()
         one.run(one.encoder.model, batch_size, _placed(progress, passes, number))
-        times[one.name] = round(time.perf_counter() - begun, 3)
-    found = [statistic for one in passes if one.name != "control" for statistic in one.statistics]
-    tables = {name: pd.DataFrame(rows) for one in found for name, rows in one.tables().items() if rows}
-    if control and notes.sentences:
-        _add_control(tables["relations"], pd.DataFrame(passes[-1].statistics[0].tables()["relations"]))
-    heads = to_frame(row for one in found for row in one.table())
-    maps = {name: array for one in found for name, array in one.maps().items()}
-    clusters = clusters_in(heads, maps)
+        durations[one.name] = round(time.perf_counter() - begun, 3)
+    study = _study(passes)
+    clusters = clusters_in(study.heads, study.maps)
     if clusters:
-        tables["clusters"] = pd.DataFrame([row for one in clusters.values() for row in one.rows()])
-    described = notes.describe()
-    of_passes = {one.name: one.describe() for one in passes}
-    for kind in described:
-        described[kind] |= of_passes.get(kind, {})
-    record = {
+        study.tables["clusters"] = _frame([row for one in clusters.values() for row in one.rows()])
+    study.record = {
         "schema": SCHEMA,
         "versions": versions(),
         "model": describe_model(model),
-        "data": plain.describe() | of_passes["corpus"] if plain is not None else next(iter(described.values())),
-        **described,
+        **_described(passes, plain, notes),
+        "relations": sorted({*(relations or {}), *(name for sentence in sentences for name in sentence.pairs)}),
         "options": {
-            "statistics": [name for one in found for name in one.names],
+            "statistics": [name for one in passes for statistic in one.statistics for name in statistic.names],
             "batch_size": batch_size,
             "pool": pool,
         },
         "seed": seed,
         "lens": "raw",
-        "durations": times,
+        "durations": durations,
         "clusters": {stack: one.summary() for stack, one in clusters.items()},
     }
-    study = Study(heads, maps, record, tables)
     study.tables["roles"] = roles_of(study)
     return study
+
+
+def _study(passes: list[Pass]) -> Study:
+    """What the statistics of all passes say; the twin's go beside those of the model."""
+    asked = [statistic for one in passes if one.name != CONTROL for statistic in one.statistics]
+    tables = {name: _frame(rows) for one in asked for name, rows in one.tables().items() if rows}
+    twin = [statistic for one in passes if one.name == CONTROL for statistic in one.statistics]
+    if twin and "relations" in tables:
+        keys = ["relation", "direction", "stack"]
+        found = _frame(twin[0].tables()["relations"]).set_index(keys)["accuracy"].to_dict()
+        relations = tables["relations"]
+        relations["control"] = [found.get(row) for row in relations[keys].itertuples(index=False, name=None)]
+    heads = to_frame(row for one in asked for row in one.table())
+    return Study(heads, {name: array for one in asked for name, array in one.maps().items()}, {}, tables)
+
+
+def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> dict[str, Any]:
+    """`data` is what the surface statistics were measured on; annotated data has keys of its own."""
+    counted = {one.name: one.describe() for one in passes}
+    described = {kind: of_files | counted.get(kind, {}) for kind, of_files in notes.describe().items()}
+    data = plain.describe() | counted["corpus"] if plain is not None else next(iter(described.values()))
+    return {"data": data, **described}
+
+
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Whole numbers stay whole where some are missing."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows)
+    for column in ("layer", "head", "same_data_best_layer", "same_data_best_head", "twin_layer", "twin_head"):
+        if column in frame:
+            frame[column] = frame[column].astype("Int64")
+    return frame
 
 
 def _placed(progress: Progress, passes: list[Pass], number: int) -> Progress:
@@ -222,10 +247,3 @@ def _relations(
     asked = Relations(notes.sentences, seed=seed, pool=pool, whole=bool(notes.treebanks))
     examples = [sentence.example() for sentence in notes.sentences]
     return Pass(name, examples, len(examples), [asked], encoder)
-
-
-def _add_control(relations: Any, twin: Any) -> None:
-    """The twin's best head, chosen and reported in the same way, beside each row."""
-    keys = ["relation", "direction", "stack"]
-    found = twin.set_index(keys)["accuracy"]
-    relations["control"] = [found.get(tuple(row)) for row in relations[keys].itertuples(index=False)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headscope.statistics.relations import ALL, ALL_BUT_PUNCTUATION
 from headscope.tables import Row
 
 if TYPE_CHECKING:
@@ -123,13 +124,14 @@ def _reaches(study: Study, row: Row, also: tuple[str, float] | None) -> bool:
 
 
 def _related(study: Study) -> Iterator[dict[str, Any]]:
-    """Heads that show a relation on both halves, 10 points above the best offset."""
+    """Heads that show a relation on both halves, 10 points above the best offset, in the direction that gains most."""
     table = study.tables.get("relation_heads")
     if table is None:
         return
     own = set(study.record.get("relations", ()))
-    above = table[table["is_above"] & ~table["relation"].str.startswith("all")]
-    for one in above.sort_values("accuracy", ascending=False).to_dict("records"):
+    above = table[table["is_above"] & ~table["relation"].isin([ALL, ALL_BUT_PUNCTUATION])]
+    above = above.assign(gain=above["accuracy"] - above["baseline"]).sort_values("gain", ascending=False)
+    for one in above.drop_duplicates(["stack", "layer", "head", "relation"]).to_dict("records"):
         relation, baseline = one["relation"], one["baseline"]
         role = relation if relation in own else f"syntactic: {relation}"
         place = (one["stack"], one["layer"], one["head"])

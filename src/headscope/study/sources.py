@@ -57,7 +57,7 @@ class Corpus:
             raise HeadscopeError(
                 "no text in it" if self.files else "no text was given",
                 where=self.name,
-                expected="lines that are not blank and not comments (# …)" if self.files else "corpus=[…] or texts=[…]",
+                expected="lines that are not blank and not comments (# …)" if self.files else "a corpus, texts, a treebank or coreference",
             )
 
     def __iter__(self) -> Iterator[Example]:
