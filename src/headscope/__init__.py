@@ -21,6 +21,7 @@ _WHERE = {
     "Attention": "headscope.model.attention",
     "AttentionModel": "headscope.model.attention_model",
     "Batch": "headscope.model.tokens",
+    "Comparison": "headscope.study.compare",
     "Edit": "headscope.model.edits",
     "Gate": "headscope.model.edits",
     "Head": "headscope.heads",
@@ -32,6 +33,7 @@ _WHERE = {
     "Site": "headscope.heads",
     "Study": "headscope.study.study",
     "analyze": "headscope.study.analyze",
+    "compare": "headscope.study.compare",
     "encode": "headscope.data.batches",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
@@ -47,6 +49,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}")
     if name in ("Study", "analyze"):
         import_module("headscope.report.notebook")  # from here on a study draws itself
+    if name in ("Comparison", "compare"):
+        import_module("headscope.report.compare_page")  # and a comparison writes itself
     return getattr(import_module(_WHERE[name]), name)
 
 
@@ -74,4 +78,6 @@ if TYPE_CHECKING:
     from headscope.report.publish import write as write
     from headscope.statistics import stream as stream
     from headscope.study.analyze import analyze as analyze
+    from headscope.study.compare import Comparison as Comparison
+    from headscope.study.compare import compare as compare
     from headscope.study.study import Study as Study

@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-SEVERAL = ("--corpus", "--treebank", "--coreference")  # options that several files may follow
+SEVERAL = ("--corpus", "--treebank", "--coreference", "--models", "--test")  # options that several files may follow
 
 
 def _version(asked: bool) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ORDER = 90  # after the figures that tell a story
 MOST_HEADS_WITH_VALUES = 16
+DRAWN_TOGETHER = ("js-", "pattern-")  # several statistics of one kind have one figure for all
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class HeatMap:
 def drawings(study: Study) -> Iterator[HeatMap]:
     taken: set[str] = set()
     for statistic in statistics_of(study):
+        if statistic.startswith(DRAWN_TOGETHER):
+            continue
         stem = name = f"heat-{slug(statistic)}"
         while name in taken:  # two statistics may differ only in signs that a file name cannot hold
             name = f"{stem}-{len(taken)}"
