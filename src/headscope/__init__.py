@@ -37,6 +37,7 @@ _WHERE = {
     "encode": "headscope.data.batches",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
+    "probe": "headscope.study.probe",
     "stream": "headscope.statistics",
     "write": "headscope.report.publish",
 }
@@ -80,4 +81,5 @@ if TYPE_CHECKING:
     from headscope.study.analyze import analyze as analyze
     from headscope.study.compare import Comparison as Comparison
     from headscope.study.compare import compare as compare
+    from headscope.study.probe import probe as probe
     from headscope.study.study import Study as Study

@@ -17,7 +17,7 @@ headscope probe minilm --treebank train.conllu --test dev.conllu --out probes
 
 headscope probe ./my-model --treebank all.conllu --vectors glove.6B.100d.txt --out probes
 
-In Python: headscope.study.probe.probe
+In Python: headscope.probe
 """
 
 

@@ -112,7 +112,8 @@ def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
                 continue
             role = rule.role
             if role == "positional":
-                role = f"positional {offsets[row.stack, row.layer, row.head]:+.0f}"
+                offset = int(offsets[row.stack, row.layer, row.head])
+                role = f"positional {offset:+d}" if offset else "positional 0"
             yield _row(row, role, threshold, rule.sentence.format(threshold=threshold))
 
 
