@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headscope.report.cards import by_gain
 from headscope.report.grids import plain, stacks_of, stacks_with
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
+BEST_RELATIONS = 3
 MOST_NAMED = 6  # heads named in one sentence; the rest are counted
 
 
@@ -26,7 +28,9 @@ class Measured(NamedTuple):
     high: float
 
     def text(self) -> str:
-        """`0.98 [0.97, 0.99]`, or the value alone where there is no interval."""
+        """`0.98 [0.97, 0.99]`, or the value alone where there is no interval; nothing where the head is only named."""
+        if math.isnan(self.value):
+            return ""
         if math.isfinite(self.low) and math.isfinite(self.high):
             return f"{_short(self.value)} [{_short(self.low)}, {_short(self.high)}]"
         return _short(self.value)
@@ -42,12 +46,15 @@ class Finding:
     more: int = 0
 
     def __str__(self) -> str:
-        named = "; ".join(f"{head.head} {head.text()}" for head in self.heads)
+        named = "; ".join(f"{head.head} {head.text()}".strip() for head in self.heads)
         return f"{self.sentence} {named}{f' and {self.more} more' if self.more else ''}."
 
 
 def findings_of(study: Study) -> list[Finding]:
-    """Positional heads, sinks, the broadest and the surest head, as far as the study has their statistics."""
+    """Positional heads, sinks, the broadest and the surest head, relations, antecedents, rare words and twins.
+
+    As far as the study has their statistics and tables.
+    """
     found = []
     for stack in stacks_of(study):
         where = "" if len(stacks_of(study)) == 1 else f" of the {plain(stack)} stack"
@@ -55,7 +62,7 @@ def findings_of(study: Study) -> list[Finding]:
             finding = rule(study, stack, where)
             if finding is not None:
                 found.append(finding)
-    return found
+    return [*found, *_relations(study), *_coreference(study), *_rare_words(study), *_twins(study)]
 
 
 Rule = Callable[["Study", str, str], Finding | None]
@@ -102,6 +109,78 @@ RULES: tuple[Rule, ...] = (
     _extreme("entropy", "The narrowest head{where}, by entropy in nats, is", least=True),
     _extreme("confidence-content", "The surest head{where}, special tokens left out (mean largest weight), is"),
 )
+
+
+def _relations(study: Study) -> list[Finding]:
+    """The relations with the largest gains over what needs no trained head, of each the best direction."""
+    table = study.tables.get("relations")
+    if table is None:
+        return []
+    best: dict[str, dict[Any, Any]] = {}
+    for row in by_gain(table):
+        if row["gain"] > 0 and not str(row["relation"]).startswith("all"):
+            best.setdefault(row["relation"], row)
+    found = []
+    for row in list(best.values())[:BEST_RELATIONS]:
+        sentence = (
+            f"Relation {plain(row['relation'], 60)}, {plain(row['direction'], 20)}: the best fixed offset is right in "
+            f"{_short(row['baseline'])} of the pairs; the head chosen on other sentences in"
+        )
+        found.append(Finding("", sentence, (_chosen(study, row, "accuracy"),)))
+    return found
+
+
+def _coreference(study: Study) -> list[Finding]:
+    table = study.tables.get("coreference")
+    if table is None:
+        return []
+    rows = table[(table["kind"] == "all") & (table["candidates"] == "mentions") & table["accuracy"].notna()]
+    found = []
+    for row in rows.to_dict("records"):
+        sentence = (
+            f"Antecedents: the nearest mention with the same head word is right for {_short(row['head_match'])} of the "
+            "mentions; the head chosen on other documents for"
+        )
+        found.append(Finding("antecedent", sentence, (_chosen(study, row, "accuracy"),)))
+    return found
+
+
+def _rare_words(study: Study) -> list[Finding]:
+    table = study.tables.get("rare_words")
+    rows = study.heads[(study.heads["statistic"] == "two-rarest") & study.heads["value"].notna()]
+    if table is None or not len(rows) or not (table["kind"] == "two-rarest").any():
+        return []
+    guess = table[table["kind"] == "two-rarest"].nlargest(1, "value").iloc[0]
+    sentence = (
+        f"One of the two rarest words: the best simple guess ({plain(guess['baseline'], 40)}) is right in "
+        f"{_short(guess['value'])} of the sentences; the head that most often points there in"
+    )
+    best = rows.sort_values(["value", "stack", "layer", "head"], ascending=[False, True, True, True]).to_dict("records")
+    return [Finding("two-rarest", sentence, (_chosen(study, best[0], "value"),))]
+
+
+def _twins(study: Study) -> list[Finding]:
+    """The two heads that attend most alike."""
+    table = study.tables.get("clusters")
+    if table is None or not table["twin_distance"].notna().any():
+        return []
+    row = table.nsmallest(1, "twin_distance").to_dict("records")[0]
+    other = row | {"layer": row["twin_layer"], "head": row["twin_head"]}
+    sentence = f"The two heads that attend most alike, {row['twin_distance']:.2g} nats apart, are"
+    return [Finding("", sentence, tuple(Measured(_address(study, one), *[math.nan] * 3) for one in (row, other)))]
+
+
+def _chosen(study: Study, row: dict[Any, Any], value: str) -> Measured:
+    return Measured(_address(study, row), *(_finite(row[name]) for name in (value, "low", "high")))
+
+
+def _finite(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _address(study: Study, row: dict[Any, Any]) -> str:
+    address = f"{int(row['layer'])}.{int(row['head'])}"
+    return address if len(stacks_of(study)) == 1 else f"{plain(row['stack'])}.{address}"
 
 
 def _ranked(study: Study, statistic: str, stack: str) -> list[Measured]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headscope.report.cards import cards_of
 from headscope.report.figures._palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
 from headscope.report.grids import (
     Column,
@@ -45,6 +46,7 @@ def payload(study: Study, taken: int = 0) -> dict[str, Any]:
         "stacks": [dict(zip(("name", "layers", "heads"), (plain(s), *shape_of(study, s)), strict=True)) for s in names],
         "statistics": [_statistic(study, name, names) for name in statistics_of(study)],
         "offsets": _offsets(study, names),
+        "cards": cards_of(study),
         "colours": {"sequential": SEQUENTIAL_STOPS, "diverging": DIVERGING_STOPS},
     }
     left = PAGE_BYTES - taken - len(to_json(numbers))

@@ -19,6 +19,7 @@ import numpy as np
 from headscope.report.findings import findings_of
 from headscope.report.grids import model_name, plain, recorded, shape_of, stacks_of, statistics_of
 from headscope.report.pack import payload, to_json
+from headscope.report.parts import parts_of
 from headscope.report.scale import scale_of, sentence_of, title_of
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_SVG_BYTES = 1_500_000
+BYTES_OF_CELL = 60  # about; of a table, with its tags
 ENOUGH_TEXTS = 30  # below, mean ± 1.96 standard errors is too narrow
 Facts = list[tuple[str, str]]
 
@@ -53,8 +55,13 @@ def render_with(study: Study, plates: list[Plate]) -> str:
     )
     is_heavy = sum(len(plate.inline()) for plate in plates if not plate.is_raster) > MOST_SVG_BYTES
     figures = [_figure(plate, is_heavy) for plate in plates]
+    parts = [
+        (part, [figure for figure in figures if figure["name"].startswith(part.figures)]) for part in parts_of(study)
+    ]
+    placed = {figure["name"] for _, of_part in parts for figure in of_part}
     style = (TEMPLATES / "study.css").read_text("utf-8")
     taken = len(script) + len(style) + sum(len(str(item)) for figure in figures for item in figure.values())
+    taken += sum(BYTES_OF_CELL * len(part.columns) * len(part.rows) for part, _ in parts)
     return environment.get_template("study.html").render(
         model=model_name(study),
         summary=summary(study),
@@ -64,8 +71,9 @@ def render_with(study: Study, plates: list[Plate]) -> str:
         heads=sum(1 for _ in _heads(study)),
         few=_few(study),
         one_stack=len(stacks_of(study)) == 1,
-        stories=[figure for figure in figures if not figure["name"].startswith("heat-")],
-        heat_maps=[figure for figure in figures if figure["name"].startswith("heat-")],
+        parts=parts,
+        stories=[figure for figure in figures if figure["name"] not in placed and not _is_heat_map(figure)],
+        heat_maps=[figure for figure in figures if _is_heat_map(figure)],
         glossary=_glossary(study),
         reproduction=reproduction(study),
         pages=_pages(study),
@@ -149,6 +157,10 @@ def reproduction(study: Study) -> Facts:
     if record.get("schema") is not None:
         facts.append(("study schema", plain(record["schema"])))
     return facts
+
+
+def _is_heat_map(figure: dict[str, Any]) -> bool:
+    return str(figure["name"]).startswith("heat-")
 
 
 def _figure(plate: Plate, is_heavy: bool) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from headscope.statistics.coreference import Coreference
 from headscope.statistics.rare_words import RareWords
 from headscope.statistics.relations import Relations
 from headscope.study.clusters import clusters_in
+from headscope.study.examples import examples_of
 from headscope.study.record import describe_model, versions
 from headscope.study.roles import roles_of
 from headscope.study.sources import Annotations, Corpus, Files, RelationOf, read_annotations
@@ -161,6 +162,17 @@ def analyze(
         "clusters": {stack: one.summary() for stack, one in clusters.items()},
     }
     study.tables["roles"] = roles_of(study)
+    shown = examples_of(
+        model,
+        study,
+        sentences=notes.sentences,
+        texts=plain or (),
+        windows=notes.windows,
+        frequencies=notes.frequencies,
+        max_length=max_length,
+    )
+    if len(shown):
+        study.tables["examples"] = shown
     return study
 
 
@@ -227,10 +239,11 @@ def _passes(
         passes.append(one)
     if notes.documents:
         encoder = Encoder(model, max_length=max_length, long="skip")
-        pieces = list(windows(notes.documents, model, max_length=max_length))
-        ask: list[Statistic] = [Coreference(dict(enumerate(pieces)), seed=seed)]
+        notes.windows = list(windows(notes.documents, model, max_length=max_length))
+        ask: list[Statistic] = [Coreference(dict(enumerate(notes.windows)), seed=seed)]
         ask += asked if not passes else []
-        passes.append(Pass("coreference", [piece.example for piece in pieces], len(pieces), ask, encoder))
+        examples = [window.example for window in notes.windows]
+        passes.append(Pass("coreference", examples, len(examples), ask, encoder))
     if notes.frequencies is not None and rare is None and plain is not None:
         words = [text for text in plain.as_words() if text]
         encoder = Encoder(model, max_length=max_length, long="skip")

@@ -129,11 +129,19 @@ def _related(study: Study) -> Iterator[dict[str, Any]]:
     table = study.tables.get("relation_heads")
     if table is None:
         return
+    control = {
+        (row["stack"], row["relation"], row["direction"]): row["control"]
+        for row in study.tables["relations"].to_dict("records")
+        if np.isfinite(row["control"])
+    }
     own = set(study.record.get("relations", ()))
     above = table[table["is_above"] & ~table["relation"].isin([ALL, ALL_BUT_PUNCTUATION])]
     above = above.assign(gain=above["accuracy"] - above["baseline"]).sort_values("gain", ascending=False)
     for one in above.drop_duplicates(["stack", "layer", "head", "relation"]).to_dict("records"):
-        relation, baseline = one["relation"], one["baseline"]
+        relation = one["relation"]
+        baseline = max(one["baseline"], control.get((one["stack"], relation, one["direction"]), 0.0))
+        if one["accuracy"] < baseline + 0.1:  # a twin that knows nothing does nearly as well
+            continue
         role = relation if relation in own else f"syntactic: {relation}"
         place = (one["stack"], one["layer"], one["head"])
         row = Row(*place, relation, one["accuracy"], one["low"], one["high"], one["count"])

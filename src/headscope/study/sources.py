@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headscope.data.coreference import Document, read_coreference
+from headscope.data.coreference import Document, Window, read_coreference
 from headscope.data.encode import Counts
 from headscope.data.examples import Example, examples_of, read_examples
 from headscope.data.frequency import Frequencies, count_frequencies, read_frequencies, words_in
@@ -57,7 +57,9 @@ class Corpus:
             raise HeadscopeError(
                 "no text in it" if self.files else "no text was given",
                 where=self.name,
-                expected="lines that are not blank and not comments (# …)" if self.files else "a corpus, texts, a treebank or coreference",
+                expected="lines that are not blank and not comments (# …)"
+                if self.files
+                else "a corpus, texts, a treebank or coreference",
             )
 
     def __iter__(self) -> Iterator[Example]:
@@ -82,6 +84,7 @@ class Annotations:
 
     sentences: list[Sentence] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)  # of the documents, once the model is known
     frequencies: Frequencies | None = None
     treebanks: list[str | Path] = field(default_factory=list)
     coreference: list[str | Path] = field(default_factory=list)

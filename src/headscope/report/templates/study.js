@@ -241,11 +241,99 @@ const profile = (head) => {
   });
   return [make("h4", {}, `Attention of ${head.label} by offset (key minus query)`), picture];
 };
+/* ---- what a head does: roles, twin, substitute, relations, examples ---- */
+const between = (row) => (row.low !== null && row.high !== null ? ` [${row.low.toFixed(3)}, ${row.high.toFixed(3)}]` : "");
+const nats = (x) => `${x.toFixed(x < 0.01 ? 4 : 2)} nats`;
+const opener = (head) => {
+  const link = make("a", { href: "#explore" }, head.label);
+  link.addEventListener("click", (event) => { event.preventDefault(); select(head); });
+  return link;
+};
+const sentence = (one) => {
+  const [, , , number, query, key, weight, expected] = one;
+  const line = make("p", { class: "example" });
+  data.cards.sentences[number].forEach((word, i) => {
+    const classes = [i === query && "query", i === key && "key", i === expected && "expected"].filter((name) => name);
+    line.append(classes.length ? make("span", { class: classes.join(" ") }, word) : word, " ");
+  });
+  line.append(make("span", { class: "weight" }, weight.toFixed(2)));
+  return line;
+};
+const examplesOf = (role, card) => ["typical", "counter"].flatMap((kind) => {
+  const found = card.examples.filter((one) => one[0] === role && one[1] === kind);
+  const heading = kind === "typical" ? "where it does" : "where it looks elsewhere";
+  return found.length ? [make("h5", {}, heading), ...found.map(sentence)] : [];
+});
+const roleParts = (card) => {
+  const seen = new Set();
+  return card.roles.map((one, i) => {
+    const rule = `${one.rule}${one.sure ? "" : " (the interval reaches below)"}`;
+    const baseline = one.baseline === null ? "" : `, baseline ${one.baseline.toFixed(3)}`;
+    const shown = seen.has(one.role) ? [] : examplesOf(one.role, card);
+    seen.add(one.role);
+    const line = make("details", { class: "role" }, make("summary", {}, make("b", {}, one.role),
+      ` ${minus(one.value.toFixed(3))}${minus(between(one))}${baseline}`), make("p", { class: "rule" }, rule), ...shown);
+    line.open = i === 0;
+    return line;
+  });
+};
+const hasRoles = data.cards.heads.some((stack) => stack.some((one) => one && one.roles.length));
+const does = (head) => {
+  const card = (data.cards.heads[head.s] || [])[head.index];
+  if (!card) return [];
+  const parts = [make("h3", {}, `What head ${head.label} does`)];
+  if (hasRoles) parts.push(...(card.roles.length ? roleParts(card) : [make("p", { class: "note" }, "No rule for a role holds.")]));
+  if (card.examples.length) {
+    parts.push(make("p", { class: "note" }, make("span", { class: "example" }, make("span", { class: "query" }, "looks"), " at ",
+      make("span", { class: "key" }, "largest weight"), ", ", make("span", { class: "expected" }, "where the rule wants it")),
+      ". The clearest of a few texts, not usual ones."));
+  }
+  const facts = make("ul");
+  if (card.twin) {
+    const twin = heads.find((one) => one.s === head.s && one.layer === card.twin[0] && one.head === card.twin[1]);
+    if (twin) facts.append(make("li", {}, "most like head ", opener(twin), `, ${nats(card.twin[2])} apart`));
+  }
+  if (card.substitute) facts.append(make("li", {}, `nearest fixed pattern: ${card.substitute[0]}, ${nats(card.substitute[1])} away`));
+  card.relations.forEach((one) => facts.append(make("li", {}, make("b", {}, one.relation), `, ${one.direction}: ${one.accuracy.toFixed(3)}${between(one)}, `
+    + `best offset ${one.baseline.toFixed(3)}`)));
+  return facts.children.length ? [...parts, facts] : parts;
+};
+const sheets = () => document.querySelectorAll("table.sheet").forEach((table) => {
+  const body = table.tBodies[0];
+  const first = [...body.rows];
+  [...table.tHead.rows[0].cells].forEach((cell, column) => {
+    const name = cell.textContent;
+    const button = make("button", { type: "button" }, name);
+    cell.replaceChildren(button);
+    const keyOf = (row) => {
+      const key = row.cells[column].dataset.key;
+      return key === undefined ? null : cell.classList.contains("words") ? key : Number(key);
+    };
+    button.addEventListener("click", () => {
+      const was = cell.getAttribute("aria-sort");
+      const falls = was === null ? !cell.classList.contains("words") : was === "ascending";
+      [...table.tHead.rows[0].cells].forEach((other) => {
+        other.removeAttribute("aria-sort");
+        other.firstChild.textContent = other.firstChild.textContent.replace(/ [\u2191\u2193]$/, "");
+      });
+      cell.setAttribute("aria-sort", falls ? "descending" : "ascending");
+      button.textContent = name + (falls ? " \u2193" : " \u2191");
+      const order = new Map(first.map((row, i) => [row, i]));
+      body.replaceChildren(...[...first].sort((a, b) => {
+        const [x, y] = [keyOf(a), keyOf(b)];
+        if (x === y) return order.get(a) - order.get(b);
+        if (x === null || y === null) return x === null ? 1 : -1;
+        return (x < y ? -1 : 1) * (falls ? -1 : 1);
+      }));
+    });
+  });
+});
 const showCard = () => {
   const head = state.head;
   if (!head) { byId("card").replaceChildren(make("p", { class: "note" }, "Choose a head.")); return; }
   const explained = make("p", { class: "note" }, "Grey ticks are all heads, the orange mark is this one with its 95 % interval.");
   byId("card").replaceChildren(make("h3", {}, `Head ${head.label}`), ranges(head), explained);
+  byId("does").replaceChildren(...does(head));
   const pictures = [meanMap(head), profile(head)].filter((parts) => parts.length);
   byId("pictures").replaceChildren(...pictures.map((parts) => make("div", {}, ...parts)));
 };
@@ -361,8 +449,12 @@ document.querySelectorAll("a.head").forEach((link) => link.addEventListener("cli
 }));
 buildGrids();
 buildTable();
+sheets();
 // Under a tall grid the pictures of a head would be out of sight: then they go beside it.
-if (data.stacks.reduce((layers, stack) => layers + stack.layers, 0) > 14) byId("side").append(byId("pictures"));
+if (data.stacks.reduce((layers, stack) => layers + stack.layers, 0) > 14) {
+  byId("side").prepend(byId("does"));
+  byId("side").append(byId("pictures"));
+}
 choose(Math.max(0, data.statistics.findIndex((one) => one.name === "previous")));
 state.head = shownRows().length ? shownRows()[0].head : heads[0];
 select(state.head);

@@ -1,0 +1,220 @@
+"""Roles, relations, coreference and rare words on the page: true to the tables, safe, and absent without them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+from studies import SMALL, THREE, made_up
+
+from headscope.report import cards
+from headscope.report.cards import by_gain, cards_of, roles_by_head
+from headscope.report.figures import makers
+from headscope.report.findings import findings_of
+from headscope.report.page import render
+from headscope.report.parts import parts_of
+from headscope.report.plates import svg_of
+from headscope.study.study import Study
+
+EVIL = "</script><img src=x onerror=alert(2)>\"'&<!--"
+NAN = math.nan
+RELATION: dict[str, Any] = {
+    "relation": "nsubj",
+    "direction": "dependent",
+    "stack": "encoder",
+    "layer": 1.0,
+    "head": 3.0,
+    "accuracy": 0.7,
+    "low": 0.6,
+    "high": 0.8,
+    "same_data_accuracy": 0.71,
+    "same_data_best_layer": 1.0,
+    "same_data_best_head": 2.0,
+    "same_data_best_accuracy": 0.72,
+    "baseline": 0.4,
+    "baseline_offset": -1,
+    "control": 0.1,
+    "count": 1234,
+}
+NOT_RANKED = dict.fromkeys(
+    ("layer", "head", "accuracy", "low", "high", "same_data_best_layer", "same_data_best_accuracy", "control"), NAN
+) | {"relation": "vocative", "count": 12}
+
+
+def full(stacks: dict[str, tuple[int, int]] = SMALL, word: str = "nsubj") -> Study:
+    study = made_up(stacks, ["previous", "entropy", "js-previous", "js-uniform", "two-rarest"])
+    place = {"stack": "encoder", "layer": 1, "head": 3}
+    role = place | {
+        "role": f"syntactic: {word}",
+        "value": 0.7,
+        "low": 0.6,
+        "high": 0.8,
+        "baseline": 0.4,
+        "threshold": 0.5,
+        "is_sure": True,
+        "rule": f"dependent: {word}",
+        "count": 600,
+    }
+    broad = role | {"role": "broad", "value": 0.8, "low": 0.79, "high": 0.81, "baseline": NAN, "threshold": 0.78}
+    none = role | {"head": 0, "role": "undetermined", "value": NAN, "rule": "no rule applies", "is_sure": False}
+    related = place | {"relation": word, "direction": "dependent", "accuracy": 0.7, "low": 0.6, "high": 0.8}
+    example = place | {
+        "role": f"syntactic: {word}",
+        "direction": "dependent",
+        "kind": "typical",
+        "words": json.dumps(["The", word, "sleeps", "here", "."]),
+        "query": 1,
+        "key": 2,
+        "weight": 0.9,
+        "expected": NAN,
+        "arcs": json.dumps([[0, 1, 0.5], [1, 2, 0.9]]),
+    }
+    counter = example | {"kind": "counter", "key": 0, "expected": 2.0}
+    guess = {"kind": "two-rarest", "baseline": word, "value": 0.3, "low": 0.2, "high": 0.4, "count": 9}
+    twin = place | {"x": 0.0, "y": 0.0, "cluster": 0, "twin_layer": 0.0, "twin_head": 1.0, "twin_distance": 0.01}
+    antecedent = place | {
+        "kind": "all",
+        "candidates": "mentions",
+        "accuracy": 0.6,
+        "low": NAN,
+        "high": NAN,
+        "same_data_best_accuracy": 0.65,
+        "nearest": 0.3,
+        "head_match": 0.5,
+        "rules": 0.6,
+        "chance": 0.1,
+        "count": 99,
+    }
+    study.tables |= {
+        "roles": pd.DataFrame([none, broad, role]),
+        "relations": pd.DataFrame([RELATION | {"relation": word}, RELATION | NOT_RANKED]),
+        "relation_heads": pd.DataFrame([related | {"baseline": 0.4, "is_above": True, "count": 600}]),
+        "examples": pd.DataFrame([example, counter]),
+        "rare_words": pd.DataFrame([guess]),
+        "clusters": pd.DataFrame([twin, twin | {"layer": 0, "head": 1, "x": 1.0, "twin_layer": 1.0, "twin_head": 3.0}]),
+        "coreference": pd.DataFrame([antecedent]),
+    }
+    return study
+
+
+def test_without_the_tables_there_is_nothing_to_show() -> None:
+    study = made_up()
+    assert parts_of(study) == []
+    assert cards_of(study) == {"heads": [], "sentences": []}
+    page = render(study)
+    assert 'id="part-' not in page
+    assert 'class="sheet"' not in page
+
+
+def test_a_card_holds_what_the_tables_say() -> None:
+    found = cards_of(full())
+    (stack,) = found["heads"]
+    card = stack[1 * 4 + 3]
+    assert [role["role"] for role in card["roles"]] == ["syntactic: nsubj", "broad"]
+    assert card["roles"][0] == {
+        "role": "syntactic: nsubj",
+        "value": 0.7,
+        "low": 0.6,
+        "high": 0.8,
+        "baseline": 0.4,
+        "sure": True,
+        "rule": "dependent: nsubj",
+    }
+    assert card["twin"] == [0, 1, 0.01]
+    assert card["relations"][0]["relation"] == "nsubj"
+    assert found["sentences"] == [["The", "nsubj", "sleeps", "here", "."]]
+    assert card["examples"] == [
+        ["syntactic: nsubj", "typical", "dependent", 0, 1, 2, 0.9, None],
+        ["syntactic: nsubj", "counter", "dependent", 0, 1, 0, 0.9, 2],
+    ]
+
+
+def test_the_substitute_is_the_nearest_fixed_pattern() -> None:
+    study = full()
+    rows = study.heads[study.heads["statistic"].str.startswith("js-")]
+    for row in rows.loc[rows.groupby(["layer", "head"])["value"].idxmin()].to_dict("records"):
+        name, value = cards_of(study)["heads"][0][row["layer"] * 4 + row["head"]]["substitute"]
+        assert name == {"js-previous": "the previous token", "js-uniform": "uniform attention"}[row["statistic"]]
+        assert value == pytest.approx(row["value"], rel=1e-3)
+
+
+def test_sure_roles_come_before_stronger_ones_that_are_not_sure() -> None:
+    study = full()
+    study.tables["roles"].loc[2, "is_sure"] = False
+    assert [role.name for role in roles_by_head(study)["encoder", 1, 3]] == ["broad", "syntactic: nsubj"]
+
+
+def test_examples_are_left_out_where_the_page_would_grow_too_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cards, "MOST_EXAMPLE_BYTES", 10)
+    found = cards_of(full())
+    assert found["sentences"] == []
+    assert found["heads"][0][7]["examples"] == []
+
+
+def test_relations_are_listed_with_everything_beside_them() -> None:
+    part = next(part for part in parts_of(full()) if part.name == "relations")
+    texts = [[cell.text for cell in row] for row in part.rows]
+    assert texts[0] == [
+        "nsubj",
+        "dependent",
+        "1.3",
+        "0.700 [0.600, 0.800]",
+        "+0.300",
+        "0.400 at −1",
+        "0.720 by 1.2",
+        "0.100",
+        "1\u202f234",
+    ]
+    assert texts[1] == ["vocative", "dependent", "–", "–", "–", "0.400 at −1", "–", "–", "12"]
+    assert part.rows[0][2].head == "1.3"
+
+
+def test_the_gain_is_over_the_control_where_that_is_larger() -> None:
+    lucky = RELATION | {"relation": "list", "accuracy": 0.9, "baseline": 0.1, "control": 0.85}
+    unasked = RELATION | {"relation": "obj", "control": NAN}
+    order = [row["relation"] for row in by_gain(pd.DataFrame([lucky, unasked | {"accuracy": 0.75}, RELATION]))]
+    assert order == ["obj", "nsubj", "list"]
+
+
+def test_findings_tell_relations_antecedents_rare_words_and_twins() -> None:
+    found = [str(finding) for finding in findings_of(full())]
+    assert (
+        "Relation nsubj, dependent: the best fixed offset is right in 0.400 of the pairs; the head chosen on other "
+        "sentences in 1.3 0.700 [0.600, 0.800]." in found
+    )
+    assert (
+        "Antecedents: the nearest mention with the same head word is right for 0.500 of the mentions; the head chosen "
+        "on other documents for 1.3 0.600." in found
+    )
+    assert any(
+        text.startswith("One of the two rarest words: the best simple guess (nsubj) is right in") for text in found
+    )
+    assert "The two heads that attend most alike, 0.01 nats apart, are 1.3; 0.1." in found
+
+
+@pytest.mark.parametrize("stacks", [SMALL, THREE], ids=["one stack", "three stacks"])
+def test_the_page_links_heads_by_their_address(stacks: dict[str, tuple[int, int]]) -> None:
+    page = render(full(stacks))
+    label = "1.3" if stacks is SMALL else "encoder.1.3"
+    for name in ("roles", "relations", "coreference", "rare-words"):
+        assert f'id="part-{name}"' in page
+    assert page.count(f'data-head="{label}"') >= 4
+
+
+def test_markup_in_the_tables_stays_text() -> None:
+    page = render(full(word=EVIL))
+    assert "<img src=x" not in page
+    assert page.count("<script") == 2
+
+
+@pytest.mark.parametrize("name", ["relations", "roles", "rare_words", "arcs"])
+def test_the_figures_draw_and_name_the_head(name: str) -> None:
+    study = full()
+    (drawing,) = [one for one in makers()[name](study) if one.applies(study)]
+    svg = svg_of(drawing.draw(study))
+    told = {"relations": ">1.3<", "roles": ">nsubj<", "rare_words": ">nsubj 0.30<", "arcs": "head 1.3"}
+    assert told[name] in svg
+    assert not [one for one in makers()[name](made_up()) if one.applies(made_up())]

@@ -1,0 +1,135 @@
+"""Typical and counter examples are where the rule holds and where it fails, by a slow search over eager weights."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from headscope.data.examples import Example
+from headscope.data.frequency import Frequencies
+from headscope.data.sentences import Sentence
+from headscope.study.examples import COLUMNS, EACH, examples_of
+from headscope.study.study import Study
+from headscope.tables import to_frame
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "planted"))
+from planted import planted
+from tiny import eager_twin, excited
+
+TEXTS = ["the cat sat on the mat .", "the dog sat , the cat sat", "the mat sat on the dog .", "cat , dog , mat ."]
+
+
+def study_of(*roles: tuple[int, int, str], above: list[dict[str, Any]] | None = None) -> Study:
+    rows = [{"stack": "encoder", "layer": layer, "head": head, "role": role} for layer, head, role in roles]
+    tables = {"roles": pd.DataFrame(rows)}
+    if above is not None:
+        tables["relation_heads"] = pd.DataFrame(above)
+    return Study(to_frame([]), {}, {}, tables)
+
+
+def shows(layer: int, head: int, relation: str, direction: str) -> dict[str, Any]:
+    place = {"stack": "encoder", "layer": layer, "head": head}
+    return place | {"relation": relation, "direction": direction, "accuracy": 0.9, "is_above": True}
+
+
+def test_a_planted_head_has_typical_examples_and_no_counter_example() -> None:
+    study = study_of((0, 1, "previous token"), (1, 0, "next token"), (2, 0, "separators"))
+    found = examples_of(planted(), study, texts=[Example(text) for text in TEXTS])
+    assert tuple(found.columns) == COLUMNS
+    assert set(found["kind"]) == {"typical"}
+    assert len(found) == 3 * EACH
+    for row in found.to_dict("records"):
+        words = json.loads(row["words"])
+        wanted = {"previous token": row["query"] - 1, "next token": row["query"] + 1, "separators": len(words) - 1}
+        assert row["key"] == wanted[row["role"]]
+        assert row["weight"] > 0.99
+        assert np.isnan(row["expected"])
+        assert words[0] == "[CLS]"
+
+
+def test_a_head_that_does_not_do_it_has_only_counter_examples() -> None:
+    found = examples_of(planted(), study_of((2, 0, "previous token")), texts=[Example(text) for text in TEXTS])
+    separators = found["words"].map(lambda text: len(json.loads(text)) - 1)
+    assert set(found["kind"]) == {"counter"}
+    assert (found["key"] == separators).all()
+    assert (found["expected"] == found["query"] - 1).all()
+
+
+def test_relations_agree_with_a_slow_search_in_every_direction() -> None:
+    model = planted()
+    excited(model.model, 3)
+    pairs = [[(1, 2), (5, 2)], [(1, 2), (5, 6)], [(1, 2)], [(0, 4), (2, 4)]]
+    sentences = [Sentence(tuple(text.split()), {"r": of}) for text, of in zip(TEXTS, pairs, strict=True)]
+    for direction in ("dependent", "governor", "received"):
+        study = study_of((0, 1, "syntactic: r"), above=[shows(0, 1, "r", direction)])
+        found = examples_of(model, study, sentences=sentences)
+        for kind in ("typical", "counter"):
+            rows = found[found["kind"] == kind]
+            shown = [[json.loads(row.words), row.query, row.key, row.weight] for row in rows.itertuples()]
+            expected = slow(model, sentences, direction)[kind][:EACH]
+            assert [one[:3] for one in shown] == [one[:3] for one in expected]
+            assert np.allclose([one[3] for one in shown], [one[3] for one in expected], atol=1e-6)
+
+
+def slow(model: Any, sentences: list[Sentence], direction: str) -> dict[str, list[Any]]:
+    """Every pair of every sentence, by loops over the library's own attention; each token is a word here."""
+    found: dict[str, list[Any]] = {"typical": [], "counter": []}
+    for sentence in sentences:
+        inputs = model.tokenizer(" ".join(sentence.words), return_tensors="pt")
+        with torch.no_grad():
+            weights = eager_twin(model)(**inputs, output_attentions=True).attentions[0][0, 1, 1:-1, 1:-1]
+        best: dict[str, Any] = {}
+        for dependent, governor in sentence.pairs["r"]:
+            looks, wanted = (dependent, governor) if direction == "dependent" else (governor, dependent)
+            fixed = dependent if direction == "received" else looks
+            others = [i for i in range(len(sentence.words)) if i != fixed]
+            value = {i: float(weights[i, fixed] if direction == "received" else weights[fixed, i]) for i in others}
+            top = max(others, key=lambda i: value[i])
+            right = governor if direction == "received" else wanted
+            rights = {g for d, g in sentence.pairs["r"] if d == fixed} if direction != "governor" else set()
+            rights |= {d for d, g in sentence.pairs["r"] if g == fixed} if direction == "governor" else {right}
+            kind = "typical" if top in rights else "counter"
+            place = (top, fixed) if direction == "received" else (fixed, top)
+            case = [list(sentence.words), *place, value[top]]
+            if kind not in best or case[3] > best[kind][3]:
+                best[kind] = case
+        for kind, case in best.items():
+            found[kind].append(case)
+    return {kind: sorted(cases, key=lambda one: -one[3]) for kind, cases in found.items()}
+
+
+def test_rare_words_are_pointed_at_by_other_words() -> None:
+    frequencies = Frequencies({"the": 9.0, "sat": 8.0, "on": 7.0} | {f"w{i}": 6.0 - i / 1000 for i in range(600)})
+    texts = [Example(text) for text in TEXTS]
+    found = examples_of(planted(), study_of((0, 1, "rare words")), texts=texts, frequencies=frequencies)
+    typical = found[found["kind"] == "typical"]
+    assert len(typical)
+    for row in typical.to_dict("records"):
+        words = json.loads(row["words"])
+        assert words[row["key"]] in ("cat", "mat", "dog")
+        assert words[row["query"]] in ("the", "sat", "on")
+        assert row["key"] == row["query"] - 1 or words[row["query"] - 1] in (".", ",")
+
+
+def test_long_texts_are_cut_around_the_two_words() -> None:
+    study = study_of((2, 0, "separators"))
+    model = planted()
+    found = examples_of(model, study, texts=[Example("the cat sat on the mat . " * 3)])
+    from headscope.study import examples
+
+    kept = examples._stretch(60, [3, 50])
+    assert kept == [*range(12), -1, *range(42, 59), -1]
+    assert examples._stretch(20, [3, 15]) == list(range(20))
+    assert len(found) == 1
+
+
+def test_nothing_to_ask_gives_an_empty_table() -> None:
+    found = examples_of(planted(), study_of((0, 0, "undetermined")), texts=[Example(TEXTS[0])])
+    assert tuple(found.columns) == COLUMNS
+    assert not len(found)
