@@ -36,6 +36,12 @@ def pairs(count: int) -> list[tuple[str, str]]:
     return [(record["a"], record["b"]) for record in map(json.loads, lines)]
 
 
+SURFACE = [
+    *("self", "previous", "next", "distance", "cls", "sep", "punctuation", "special", "entropy", "cls-entropy"),
+    *("confidence", "confidence-content", "argmax-share", "argmax-offset"),
+]
+
+
 def table_by_hand(folder: Path, texts: list, model_class: str) -> pd.DataFrame:
     """stack, layer, head, statistic, value, from `output_attentions=True` under eager attention, one text at a time."""
     import transformers
@@ -132,8 +138,10 @@ def pointed(a: np.ndarray, ids: list[int], tokenizer) -> dict[int, float]:
 def test_the_table_agrees_with_a_recomputation_by_hand(name, model_class, texts, stacks, zoo_model) -> None:
     folder = zoo_model(name, large=name in ("opus-mt-en-fr", "mpnet"))
     ours = headscope.analyze(name, texts=texts).heads
+    by_hand = table_by_hand(folder, texts, model_class)
+    ours = ours[ours["statistic"].isin(SURFACE)]
     key = ["stack", "layer", "head", "statistic"]
-    both = ours.merge(table_by_hand(folder, texts, model_class), on=key, how="outer", suffixes=("", "_by_hand"))
+    both = ours.merge(by_hand, on=key, how="outer", suffixes=("", "_by_hand"))
     assert list(ours["stack"].unique()) == stacks
     assert not both.isna()[["value", "value_by_hand"]].any().any(), "a row is missing on one side"
     both["difference"] = (both["value"] - both["value_by_hand"]).abs()

@@ -42,6 +42,7 @@ class Pass:
     """One run of the model over one kind of data, and the questions asked on the way."""
 
     name: str
+    where: str  # the files, for messages
     examples: Iterable[Example]
     total: int
     statistics: list[Statistic]
@@ -59,7 +60,7 @@ class Pass:
             why = ", ".join(f"{count} {reason}" for reason, count in counts.skipped.items())
             raise HeadscopeError(
                 f"none of the {counts.read} texts could be used ({why})",
-                where=self.name,
+                where=self.where,
                 expected=f"texts of 1 to {self.encoder.max_length} tokens",
             )
 
@@ -229,7 +230,9 @@ def _passes(
     passes = []
     rare = None
     if plain is not None:
-        passes.append(Pass("corpus", plain, plain.total, asked, Encoder(model, max_length=max_length, long=long)))
+        passes.append(
+            Pass("corpus", plain.name, plain, plain.total, asked, Encoder(model, max_length=max_length, long=long))
+        )
     if notes.sentences:
         one = _relations(model, notes, max_length, seed, pool, "treebank")
         if notes.frequencies is not None:
@@ -243,12 +246,12 @@ def _passes(
         ask: list[Statistic] = [Coreference(dict(enumerate(notes.windows)), seed=seed)]
         ask += asked if not passes else []
         examples = [window.example for window in notes.windows]
-        passes.append(Pass("coreference", examples, len(examples), ask, encoder))
+        passes.append(Pass("coreference", _named(notes.coreference), examples, len(examples), ask, encoder))
     if notes.frequencies is not None and rare is None and plain is not None:
         words = [text for text in plain.as_words() if text]
         encoder = Encoder(model, max_length=max_length, long="skip")
         counted: list[Statistic] = [RareWords(words, notes.frequencies)]
-        passes.append(Pass("frequency", [Example(text) for text in words], len(words), counted, encoder))
+        passes.append(Pass("frequency", plain.name, [Example(text) for text in words], len(words), counted, encoder))
     return passes
 
 
@@ -259,4 +262,8 @@ def _relations(
     encoder = Encoder(model, max_length=max_length, long="skip")
     asked = Relations(notes.sentences, seed=seed, pool=pool, whole=bool(notes.treebanks))
     examples = [sentence.example() for sentence in notes.sentences]
-    return Pass(name, examples, len(examples), [asked], encoder)
+    return Pass(name, _named(notes.treebanks), examples, len(examples), [asked], encoder)
+
+
+def _named(files: list[str | Path]) -> str:
+    return ", ".join(map(str, files)) or "sentences"
