@@ -320,4 +320,6 @@ def test_baselines_are_what_a_guess_without_attention_gets() -> None:
             row = rows[kind, baseline]
             assert (row["value"], row["count"]) == (pytest.approx(expected), len(there)), (kind, baseline)
             assert row["low"] <= row["value"] <= row["high"]
-    assert len(rows) == 6
+        even = rows[kind, "uniform attention"]["value"]  # every word is one piece here: all are as likely
+        assert even == pytest.approx(rows[kind, "chance"]["value"], abs=1e-6)
+    assert len(rows) == 8

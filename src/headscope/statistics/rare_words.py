@@ -11,6 +11,9 @@ Only sentences whose rarest word is outside the 500 most frequent are asked, as 
 words other than the ones in question: where every answer is right, none tells anything. Words of one frequency are
 equally rare: pointing at any of them counts. Ties, of weights and of answers, share their credit. A sentence that was
 cut to the model's length is not asked.
+
+Rare words are long, and long words have many pieces, whose weights are summed: a head that attends to all tokens
+alike points at them. That is the baseline `uniform attention`; heads of models with random weights reach it.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from headscope.data.frequency import Frequencies
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.model.words import word_attention
+from headscope.model.words import pieces_of_words, word_attention
 from headscope.statistics.base import Definition, PerSequence
 from headscope.tables import Moments
 
@@ -35,7 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KINDS = ("rarest", "two-rarest")
-BASELINES = ("chance", "longest word", "last content word")
+GUESSES = ("chance", "longest word", "last content word")  # which need no model
+BASELINES = (*GUESSES, "uniform attention")
 SAME_WEIGHT = 1e-6  # relative: rounding differs by more than nothing from batch to batch, and must not break ties
 SAME_VOTES = 1e-4
 
@@ -83,8 +87,10 @@ class RareWords(PerSequence):
             return None
         words = word_attention(attention)
         posed = self._posed(attention, words.queries)
-        self._add_baselines(attention.site, posed)
         counted, targets, asked = _side_by_side(posed, words.queries)
+        even = pieces_of_words(attention.query).sum(dim=1).to(words.weights.dtype)[:, None, None, :]
+        uniform = _answers(_credit(even.expand_as(words.weights[:, :1]), counted).sum(dim=2), targets)[:, 0]
+        self._add_baselines(attention.site, posed, uniform.where(asked, torch.nan))
         credit = _credit(words.weights, counted)
         by_sentence = _answers(credit.sum(dim=2), targets)
         by_row = _row_shares(credit, counted, targets)
@@ -111,8 +117,9 @@ class RareWords(PerSequence):
             posed.append(question if count == len(question.counted) else question.withdrawn())
         return posed
 
-    def _add_baselines(self, site: Site, posed: list[_Question]) -> None:
-        values = np.stack([question.baselines for question in posed])
+    def _add_baselines(self, site: Site, posed: list[_Question], uniform: Tensor) -> None:
+        guesses = np.stack([question.baselines for question in posed])
+        values = np.concatenate([guesses, uniform.double().cpu().numpy()[..., None]], axis=-1)
         self._baselines.setdefault(site, Moments(values.shape[1:])).add(values)
 
     def merge(self, other: Self) -> Self:
@@ -174,7 +181,7 @@ def _question(words: tuple[str, ...], frequencies: Frequencies, common: int) -> 
         for kind, rank in enumerate(rarest_first[: len(KINDS)]):
             targets[kind] = counted & (ranks >= rank)
     asked = np.array([of_kind.any() and (counted & ~of_kind).any() for of_kind in targets])
-    baselines = np.full((len(KINDS), len(BASELINES)), np.nan)
+    baselines = np.full((len(KINDS), len(GUESSES)), np.nan)
     if asked.any():
         lengths = np.array([len(word) for word in words]) * counted
         last = np.arange(len(words)) == np.flatnonzero(ranks >= common)[-1]

@@ -154,13 +154,17 @@ def _coreferential(study: Study) -> Iterator[dict[str, Any]]:
     if table is None:
         return
     whole = table[(table["kind"] == "all") & (table["candidates"] == "mentions")]
-    if not len(whole) or not np.isfinite(whole["head_match"].iloc[0]):
+    baselines = whole[["head_match", "nearest", "chance"]].to_numpy(dtype=float)
+    if not np.isfinite(baselines).any():
         return
-    baseline = float(whole["head_match"].iloc[0])
+    baseline = float(np.nanmax(baselines))
     for row in _of(study, "antecedent"):
         if row.low > baseline:
             found = _row(
-                row, "coreferential", baseline, "antecedents found more often than by the nearest same head word"
+                row,
+                "coreferential",
+                baseline,
+                "more antecedents than the same head word, the nearest mention or chance find",
             )
             yield found | {"baseline": baseline}
 
@@ -170,10 +174,12 @@ def _rare(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
     rows = _of(study, "two-rarest")
     if table is None or not rows:
         return
-    baseline = float(table.loc[table["kind"] == "two-rarest", "value"].max())
+    best = table.groupby("kind")["value"].max()
+    baseline = float(best["two-rarest"])
+    surely = {(row.stack, row.layer, row.head) for row in _of(study, "rarest") if row.low > best["rarest"]}
     for row in rows:
-        if row.value > limits.rare and row.low > baseline:
-            rule = f"one of the two rarest words in {limits.rare} of the sentences, and more often than simple guesses"
+        if row.value > limits.rare and row.low > baseline and (row.stack, row.layer, row.head) in surely:
+            rule = f"one of the two rarest words in {limits.rare} of the sentences, and above every simple guess"
             yield _row(row, "rare words", limits.rare, rule) | {"baseline": baseline}
 
 
