@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headscope.statistics.relations import ALL, ALL_BUT_PUNCTUATION
+from headscope.statistics.relations import ALL, ALL_BUT_PUNCTUATION, MARGIN
 from headscope.tables import Row
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Where a role begins; shares, but for `gain`, which is points of accuracy over the baseline."""
+    """Where a role begins, as a share. What a relation must gain is `statistics.relations.MARGIN`."""
 
     neighbour: float = 0.5
     positional: float = 0.9
@@ -140,13 +140,13 @@ def _related(study: Study) -> Iterator[dict[str, Any]]:
     for one in above.drop_duplicates(["stack", "layer", "head", "relation"]).to_dict("records"):
         relation = one["relation"]
         baseline = max(one["baseline"], control.get((one["stack"], relation, one["direction"]), 0.0))
-        if one["accuracy"] < baseline + 0.1:  # a twin that knows nothing does nearly as well
+        if one["accuracy"] < baseline + MARGIN:  # a twin that knows nothing does nearly as well
             continue
         role = relation if relation in own else f"syntactic: {relation}"
         place = (one["stack"], one["layer"], one["head"])
         row = Row(*place, relation, one["accuracy"], one["low"], one["high"], one["count"])
         rule = f"{one['direction']}: 10 points above the best offset, on both halves"
-        yield _row(row, role, baseline + 0.1, rule) | {"baseline": baseline}
+        yield _row(row, role, baseline + MARGIN, rule) | {"baseline": baseline}
 
 
 def _coreferential(study: Study) -> Iterator[dict[str, Any]]:
