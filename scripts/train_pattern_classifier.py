@@ -8,6 +8,7 @@ The same seed gives the same maps, and on one kind of machine the same weights.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import torch
@@ -16,7 +17,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from headscope.statistics.pattern_classifier import PATTERNS, WEIGHTS, PatternClassifier, pictures
-from headscope.statistics.planted_maps import planted_maps
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from planted_maps import planted_maps
 
 BATCH = 128
 

@@ -32,6 +32,7 @@ _WHERE = {
     "Sentence": "headscope.data.sentences",
     "Site": "headscope.heads",
     "Study": "headscope.study.study",
+    "Thresholds": "headscope.study.roles",
     "analyze": "headscope.study.analyze",
     "compare": "headscope.study.compare",
     "encode": "headscope.data.batches",
@@ -82,4 +83,5 @@ if TYPE_CHECKING:
     from headscope.study.compare import Comparison as Comparison
     from headscope.study.compare import compare as compare
     from headscope.study.probe import probe as probe
+    from headscope.study.roles import Thresholds as Thresholds
     from headscope.study.study import Study as Study

@@ -69,10 +69,17 @@ def test_simple_mistakes_are_told_before_a_model_is_loaded(run: Run, options: tu
     assert said.error.startswith(f"{where}: ")
 
 
-def test_a_look_into_no_folder_is_refused_before_a_model_is_loaded(run: Run) -> None:
-    said = run("look", "no/such-model", "a text", "--out", "nowhere/look.html")
-    message = 'nowhere/look.html: there is no folder "nowhere". Make it first, or choose another path.'
+def test_a_look_below_a_file_is_refused_before_a_model_is_loaded(run: Run) -> None:
+    said = run("look", "no/such-model", "a text", "--out", "good.txt/deep/look.html")
+    message = 'good.txt/deep/look.html: "good.txt" is a file, not a folder. Choose another path.'
     assert (said.status, said.error) == (2, message)
+
+
+def test_the_folder_of_a_look_is_made_and_none_is_left_by_one_that_fails(run: Run) -> None:
+    assert run("look", "bert", "", "--out", "fails/look.html").status == 2
+    assert not Path("fails").exists()
+    assert run("look", "bert", "the cat", "--out", "new/deep/look.html").status == 0
+    assert [path.name for path in Path("new/deep").iterdir()] == ["look.html"]
 
 
 @pytest.mark.parametrize(
@@ -90,8 +97,8 @@ def test_a_look_into_no_folder_is_refused_before_a_model_is_loaded(run: Run) -> 
         (("look", "bert", "the cat sat", "--max-length", "4", "--out", "p.html"),
          'text "the cat sat": 5 tokens. Expected at most 4 tokens. '
          "Shorten it, or raise --max-length (up to 64)."),
-        (("look", "bert", "the cat", "--out", "no/p.html"),
-         'no/p.html: there is no folder "no". Make it first, or choose another path.'),
+        (("look", "bert", "the cat", "--out", "good.txt/p.html"),
+         'good.txt/p.html: "good.txt" is a file, not a folder. Choose another path.'),
         (("look", "bert", "the cat", "--out", "bert"),
          "bert: this is a folder. Expected the name of a file, such as look.html."),
         (("look", "bert", "\udcff", "--out", "p.html"),

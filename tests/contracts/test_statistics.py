@@ -65,7 +65,8 @@ Table = dict[tuple[Head, str], Row]
 # Helpers: what the fast code says, what the slow twin says
 
 
-SURFACE = {*surface.PER_SEQUENCE, "argmax-share", "argmax-offset"}
+ARGMAX = {"argmax-share", "argmax-offset", "positional-share"}
+SURFACE = {*surface.PER_SEQUENCE, *ARGMAX}
 OWN_TWINS = {
     **dict.fromkeys(["rarest", "two-rarest", "rarest-rows", "two-rarest-rows"], "planted/test_rare_words.py"),
     "antecedent": "planted/test_antecedents.py",
@@ -143,12 +144,15 @@ def assert_agrees(table: Table, library: dict[Head, list[Seen]], names: Iterable
         if not offsets:
             continue
         row = table.get((head, "argmax-offset")) or table.get((head, "argmax-share"))
-        assert row is not None or not names & {"argmax-offset", "argmax-share"}, f"{head} has no argmax rows"
+        assert row is not None or not names & ARGMAX, f"{head} has no argmax rows"
         said = int(table[head, "argmax-offset"].value) if (head, "argmax-offset") in table else offsets[0]
         assert said in offsets, f"{head}: the mode is at {offsets}, not {said}"
         share = surface.argmax_share(sequences, said)
         assert share is not None
         expected[head, "argmax-share"] = share
+        positional = surface.positional_share(sequences, said)
+        assert positional is not None
+        expected[head, "positional-share"] = positional
         expected[head, "argmax-offset"] = surface.Answer(float(said), math.nan, math.nan, share.count)
     expected = {key: answer for key, answer in expected.items() if key[1] in names}
     assert {key for key in table if key[1] in names} == set(expected)
@@ -414,7 +418,7 @@ def test_a_sequence_of_special_tokens_only_has_no_content_rows(case: str) -> Non
     table = table_of(asked(model, alone))
     assert_no_nan(table)
     assert_agrees(table, seen_by_the_library(model, alone), SURFACE)
-    assert not {"confidence-content", "argmax-share", "argmax-offset"} & {name for _, name in table}
+    assert not {"confidence-content", *ARGMAX} & {name for _, name in table}
     assert all(row.value == 0.0 for (_, name), row in table.items() if name == "punctuation")
     assert all(row.value == pytest.approx(1.0) for (_, name), row in table.items() if name == "special")
     mixed = [batch_for(model, odd(case, bare, (*bare, 9, 10), bare, (9, *bare, 11)))]

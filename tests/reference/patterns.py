@@ -11,11 +11,11 @@ import math
 from reference.surface import WITHIN_ONE_TEXT, Answer, Seen, summary
 
 PATTERNS = ("vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous")
-SCORES = ("vertical-score", "diagonal-score", "block-score", "block-beyond-offset")
+SCORES = ("column-score", "band-score", "block-score", "block-beyond-offset", "vertical-score", "diagonal-score")
 FIXED = ("current", "previous", "next", "left", "right", "end", "start", "uniform", "first")
 CAUSAL_STACK = "decoder"
 SLACK = 1e-6
-Scores = tuple[float | None, float, float | None, float | None]
+Scores = tuple[float, float, float | None, float | None, float | None, float]
 
 
 def answers(stack: str, sequences: list[Seen], segments: list[list[int]] | None = None) -> dict[str, Answer]:
@@ -26,10 +26,10 @@ def answers(stack: str, sequences: list[Seen], segments: list[list[int]] | None 
     known = [None] * len(sequences) if segments is None else segments
     found: dict[str, list[float | None]] = {}
     for seen, parts in zip(sequences, known, strict=True):
-        four = scores(seen, parts, is_causal)
-        said = pattern(four)
+        six = scores(seen, parts, is_causal)
+        said = pattern(six)
         numbers: dict[str, float | None] = {f"pattern-{name}": float(name == said) for name in PATTERNS}
-        numbers |= dict(zip(SCORES, four, strict=True))
+        numbers |= dict(zip(SCORES, six, strict=True))
         numbers |= {f"js-{name}": fixed(seen, name, is_causal) for name in FIXED}
         for name, number in numbers.items():
             found.setdefault(name, []).append(number)
@@ -41,7 +41,7 @@ def answers(stack: str, sequences: list[Seen], segments: list[list[int]] | None 
 
 
 def scores(seen: Seen, segments: list[int] | None, is_causal: bool) -> Scores:
-    """Vertical, diagonal, block, block beyond offset; None where there is nothing to score."""
+    """In the order of SCORES; None where there is nothing to score."""
     special = ["special" in token for token in seen.key]
     up = sum(row[j] for row in seen.rows for j in range(len(row)) if special[j]) / len(seen.rows)
     along = 0.0
@@ -50,7 +50,31 @@ def scores(seen: Seen, segments: list[int] | None, is_causal: bool) -> Scores:
             if 0 <= j < len(row) and not special[j]:
                 along += row[j]
     block, beyond = _block(seen, special, segments, is_causal), _beyond_offset(seen, special, segments)
-    return up if any(special) else None, along / len(seen.rows), block, beyond
+    vertical = up if any(special) else None
+    return _column(seen.rows), _band(seen.rows), block, beyond, vertical, along / len(seen.rows)
+
+
+def _column(rows: list[list[float]]) -> float:
+    length = len(rows)
+    score = 0.0
+    for j in range(length):
+        quarters = []
+        for quarter in range(4):
+            cells = [rows[i][j] for i in range(length * quarter // 4, length * (quarter + 1) // 4)]
+            if cells:
+                quarters.append(sum(cells) / len(cells))
+        score += max(min(quarters) - 1 / length, 0.0)
+    return score
+
+
+def _band(rows: list[list[float]]) -> float:
+    length = len(rows)
+    near = min(8, max(length // 8, 1))
+    score = 0.0
+    for offset in range(-near, near + 1):
+        cells = [rows[i][i + offset] for i in range(length) if 0 <= i + offset < length]
+        score += max(sum(cells) - len(cells) * 2 / length, 0.0) / length
+    return score
 
 
 def _block(seen: Seen, special: list[bool], segments: list[int] | None, is_causal: bool) -> float | None:
@@ -88,15 +112,13 @@ def _beyond_offset(seen: Seen, special: list[bool], segments: list[int] | None) 
     return own / total - guessed / everything
 
 
-def pattern(four: Scores) -> str:
-    up, along, block, beyond = ((score or 0.0) + SLACK for score in four)
-    if up >= 0.5 and along < 0.25:
-        return "vertical"
-    if along >= 0.5 and up < 0.25:
-        return "diagonal"
-    if up + along >= 0.6 and up >= 0.2 and along >= 0.2:
-        return "vertical-diagonal"
-    return "block" if block >= 0.3 and beyond >= 0.1 else "heterogeneous"
+def pattern(six: Scores) -> str:
+    column, band, block, beyond = ((score or 0.0) + SLACK for score in six[:4])
+    if block >= 0.3 and beyond >= 0.1 and column < 0.25 and band < 0.1:
+        return "block"
+    if column >= 0.08:
+        return "vertical-diagonal" if band >= 0.1 else "vertical"
+    return "diagonal" if band >= 0.25 else "heterogeneous"
 
 
 # Fixed patterns

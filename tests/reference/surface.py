@@ -167,7 +167,7 @@ PER_SEQUENCE: dict[str, Callable[[Seen], float | None]] = {
     "confidence-content": confidence_content,
     "distance": distance,
 }
-COMPARE_POSITIONS = ("self", "previous", "next", "distance", "argmax-share", "argmax-offset")
+COMPARE_POSITIONS = ("self", "previous", "next", "distance", "argmax-share", "argmax-offset", "positional-share")
 CLASSES = ("cls", "sep", "punctuation", "special")
 
 
@@ -185,7 +185,7 @@ def summary(values: Iterable[float | None]) -> Answer | None:
 
 
 def answers(stack: str, sequences: list[Seen]) -> dict[str, Answer]:
-    """Every statistic of one head but the two of the argmax."""
+    """Every statistic of one head but those of the argmax."""
     found = {}
     for name, measure in PER_SEQUENCE.items():
         if name in COMPARE_POSITIONS and stack not in WITHIN_ONE_TEXT:
@@ -215,6 +215,20 @@ def argmax_share(sequences: list[Seen], offset: int) -> Answer | None:
     for seen in sequences:
         credit, rows = argmax_credit(seen)
         shares.append(credit.get(offset, 0.0) / rows if rows else None)
+    return summary(shares)
+
+
+def positional_share(sequences: list[Seen], offset: int) -> Answer | None:
+    """How often the largest weight is at this offset, of the content rows that have a content token there."""
+    shares = []
+    for seen in sequences:
+        length = len(seen.key)
+        rows = 0
+        for i in range(length):
+            there = 0 <= i + offset < length and "special" not in seen.key[i + offset]
+            if there and "special" not in seen.query[i]:
+                rows += 1
+        shares.append(argmax_credit(seen)[0].get(offset, 0.0) / rows if rows else None)
     return summary(shares)
 
 

@@ -1,4 +1,4 @@
-"""The cluster map names every head, tells layers and clusters apart, and is left out where there is nothing to draw."""
+"""The cluster map names every head, tells layers, roles and clusters apart, and is not drawn without them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from studies import RECORD, SMALL, THREE, made_up
 
 from headscope.heads import Head
 from headscope.report.figures import figures_of
-from headscope.report.figures.clusters import COLOURS, SHAPES
+from headscope.report.figures._palette import MISSING
+from headscope.report.figures.clusters import COLOURS, PANEL, SHAPES, _apart
+from headscope.report.figures.roles import FAMILIES
 from headscope.report.plates import svg_of
 from headscope.study.clusters import MOST_CLUSTERS, clusters_of
 from headscope.study.study import Study
@@ -50,6 +54,87 @@ def test_every_head_is_named_on_both_planes() -> None:
             assert said.count(f"{layer}.{head}") == 2
     assert {"by layer", "by cluster", "layer 0", "1"} <= set(said)
     assert any(re.fullmatch(r"cluster 0 \(\d\)", text) for text in said)
+
+
+ROLE = {"stack": "encoder", "low": 0.7, "high": 0.9, "baseline": np.nan, "threshold": 0.5, "is_sure": True, "count": 9}
+
+
+def with_roles() -> Study:
+    """Two heads have one role, one has two of which the second is the stronger, one is undetermined, four unnamed."""
+    study = with_clusters(SMALL)
+    named = [
+        (0, 0, "previous token", 0.8),
+        (0, 1, "positional -2", 0.8),
+        (1, 0, "broad", 0.6),
+        (1, 0, "separators", 0.9),
+        (1, 1, "undetermined", np.nan),
+    ]
+    rows = [ROLE | {"layer": i, "head": h, "role": role, "value": value, "rule": ""} for i, h, role, value in named]
+    study.tables["roles"] = pd.DataFrame(rows)
+    return study
+
+
+def test_heads_are_coloured_by_layer_and_by_their_strongest_role() -> None:
+    study = with_roles()
+    found = pictures(study)
+    assert list(found) == ["clusters-encoder", "clusters-encoder-found"]
+    said = texts(found["clusters-encoder"])
+    assert {"by layer", "by role", "position (2)", "special tokens (1)", "no rule holds (5)"} <= set(said)
+    assert not any(text.startswith("broad") for text in said)
+    for layer in range(2):
+        for head in range(4):
+            assert said.count(f"{layer}.{head}") == 2
+            assert texts(found["clusters-encoder-found"]).count(f"{layer}.{head}") == 1
+    assert "by cluster" in texts(found["clusters-encoder-found"])
+
+
+def test_a_role_has_the_colour_it_has_in_the_map_of_roles() -> None:
+    study = with_roles()
+    drawing = next(d for d in figures_of(study) if d.name == "clusters-encoder")
+    figure = drawing.draw(study)
+    marks = {one.get_label(): to_hex(one.get_facecolor()[0]) for one in figure.axes[1].collections}
+    expected = {"position (2)": FAMILIES["position"], "special tokens (1)": FAMILIES["special tokens"]}
+    assert marks == expected | {"no rule holds (5)": MISSING}
+
+
+def test_no_mark_covers_another_and_none_goes_far() -> None:
+    points = np.array([[0.0, 0.0], [0.0, 0.0], [0.0, 0.001], [1.0, 1.0], [0.4, 0.0]])
+    mark = 0.165
+    moved = _apart(points, mark)
+    least = mark / PANEL  # the extent is 1
+    between = np.linalg.norm(moved[:, None] - moved, axis=-1) + np.eye(len(points))
+    assert between.min() > 0.95 * least
+    np.testing.assert_allclose(moved[3:], points[3:], atol=1e-3)  # what covers nothing stays
+    assert np.linalg.norm(moved - points, axis=-1).max() < 2 * least
+
+
+@pytest.mark.parametrize("kind", ["roles", "many clusters"])
+def test_no_legend_reaches_beyond_its_panel(kind: str) -> None:
+    study = with_roles()
+    if kind == "roles":
+        roles = [
+            "previous token",
+            "coreferential",
+            "separators",
+            "punctuation",
+            "broad",
+            "block",
+            "confident",
+            "rare words",
+        ]
+        places = [(layer, head) for layer in range(2) for head in range(4)]
+        rows = [ROLE | {"layer": i, "head": h, "value": 0.8, "rule": ""} for i, h in places]
+        study.tables["roles"] = pd.DataFrame([row | {"role": role} for row, role in zip(rows, roles, strict=True)])
+    else:
+        study.tables["clusters"]["cluster"] = range(8)
+    for drawing in [d for d in figures_of(study) if d.name.startswith("clusters-")]:
+        figure = drawing.draw(study)
+        FigureCanvasAgg(figure)
+        renderer = figure.canvas.get_renderer()
+        for ax in figure.axes:
+            legend, panel = ax.get_legend().get_window_extent(renderer), ax.get_window_extent(renderer)
+            assert legend.x1 <= panel.x1 + 1, f"{drawing.name}: {legend.x1} > {panel.x1}"
+            assert legend.y0 >= -1, drawing.name
 
 
 def test_what_the_layers_say_is_written_where_it_is_known() -> None:

@@ -289,12 +289,26 @@ def test_a_full_disk_leaves_the_old_page_and_no_rest(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == [goal]
 
 
-def test_a_missing_folder_and_a_folder_as_goal_are_said(tmp_path: Path) -> None:
+def test_missing_folders_are_made_and_gone_again_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     look = look_at(softmax_maps(1, 1, 5, 5))
-    with pytest.raises(HeadscopeError, match=r'there is no folder ".*nowhere"\. Make it first'):
-        look.save(tmp_path / "nowhere" / "look.html")
+    goal = tmp_path / "new" / "deep" / "look.html"
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", lambda self, target: (_ for _ in ()).throw(OSError(28, "No space left")))
+        with pytest.raises(HeadscopeError, match="cannot be written: No space left"):
+            look.save(goal)
+    assert not list(tmp_path.iterdir())
+    assert look.save(goal).read_text("utf-8") == look.page()
+
+
+def test_a_folder_as_goal_and_a_file_as_folder_are_said(tmp_path: Path) -> None:
+    look = look_at(softmax_maps(1, 1, 5, 5))
     with pytest.raises(HeadscopeError, match=r"this is a folder\. Expected the name of a file"):
         look.save(tmp_path)
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(HeadscopeError, match=r'file" is a file, not a folder\. Choose another path'):
+        look.save(tmp_path / "file" / "look.html")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any folder")

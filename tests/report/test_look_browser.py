@@ -109,9 +109,9 @@ def test_the_overview_of_144_heads_and_128_tokens_is_light_and_soon_there(watche
     assert first_paint < 2000  # wanted: 1000 ms on a laptop; twice that, since test machines are shared
     assert page.evaluate("document.querySelectorAll('*').length") <= 1000
     names = page.locator(".thumb").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
-    assert names == [f"encoder.{layer}.{head}" for layer in range(12) for head in range(12)]
+    assert names == [f"{layer}.{head}" for layer in range(12) for head in range(12)]
     pixels = (
-        page.get_by_label("encoder.3.2", exact=True)
+        page.get_by_label("3.2", exact=True)
         .locator("canvas")
         .evaluate("one => [one.width, ...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]")
     )
@@ -247,11 +247,26 @@ def test_the_address_of_the_page_keeps_the_view(watched: Watched, file: Path) ->
 
 
 @pytest.mark.parametrize(
-    "fragment", ["#head=encoder.99.0", "#head=nothing", "#level=%3Cb%3E&token=-1", "#head=a.0.0&token=99"]
+    "fragment", ["#head=encoder.99.0", "#head=nothing", "#head=1.2", "#level=%3Cb%3E&token=-1", "#head=a.0.0&token=99"]
 )
 def test_a_wrong_address_shows_the_overview(watched: Watched, file: Path, fragment: str) -> None:
     page = drawn(watched.open(file, fragment))
     expect(page.locator("#head")).to_be_hidden()
+
+
+@pytest.mark.parametrize("fragment", ["#head=1.2", "#head=encoder.1.2"])
+def test_a_head_of_the_only_stack_is_written_without_it_and_found_either_way(
+    watched: Watched, look: Look, tmp_path: Path, fragment: str
+) -> None:
+    file = Look("toy", ("text",), look.stacks[:1]).save(tmp_path / "look.html")
+    page = opened(watched.open(file, fragment), "1.2")
+    assert page.inner_text("#name") == "1.2"
+    choose(page, "level", "words")
+    opened(page, "1.2", "words")
+    assert page.url.endswith("#head=1.2&level=words")
+    with page.expect_download() as download:
+        page.click("#csv")
+    assert download.value.suggested_filename == "1.2-words.csv"
 
 
 def test_everything_can_be_reached_by_keyboard(watched: Watched, file: Path) -> None:
@@ -278,8 +293,8 @@ def test_stacks_have_their_own_overview(watched: Watched, file: Path) -> None:
 def test_hovering_answers_at_once_at_128_tokens(watched: Watched, tmp_path: Path) -> None:
     side = plain_side(128)
     stack = StackMaps("decoder", side, side, softmax_maps(1, 1, 128, 128))
-    page = watched.open(Look("m", ("t",), (stack,)).save(tmp_path / "look.html"), "#head=decoder.0.0")
-    opened(page, "decoder.0.0")
+    page = watched.open(Look("m", ("t",), (stack,)).save(tmp_path / "look.html"), "#head=0.0")
+    opened(page, "0.0")
     took = page.locator("#map").evaluate(
         """map => {
             const box = map.getBoundingClientRect(), took = [];

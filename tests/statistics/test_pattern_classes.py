@@ -14,8 +14,8 @@ from headscope.model.attention import Attention
 from headscope.model.tokens import Marks, Tokens
 from headscope.statistics.pattern_classes import PatternClasses, Thresholds
 from headscope.statistics.pattern_classifier import PATTERNS, WEIGHTS, classify, trained
-from headscope.statistics.planted_maps import PlantedMap, planted_maps
 from headscope.tables import Row
+from planted_maps import PlantedMap, planted_maps
 from reference import patterns as twin
 from reference.surface import Seen
 
@@ -69,6 +69,8 @@ def exact(name: str) -> np.ndarray:
         "next": (places == np.minimum(places + 1, LENGTH - 1)[:, None]).astype(float),
         "block": same.astype(float),
         "uniform": np.ones((LENGTH, LENGTH)),
+        "words": np.tile(np.isin(places, [4, 17]), (LENGTH, 1)).astype(float),
+        "stretches": (places == np.where(places < 12, 17, 5)[:, None]).astype(float),
         "far": (np.abs(places - places[:, None]) == 8).astype(float),
     }[name]
     weights /= weights.sum(axis=1, keepdims=True)
@@ -88,6 +90,9 @@ def exact(name: str) -> np.ndarray:
         ({"vertical": 0.35, "self": 0.35, "uniform": 0.3}, "vertical-diagonal"),
         ({"block": 1.0}, "block"),
         ({"block": 0.7, "vertical": 0.3}, "block"),
+        ({"words": 0.4, "uniform": 0.6}, "vertical"),
+        ({"words": 0.2, "next": 0.5, "uniform": 0.3}, "vertical-diagonal"),
+        ({"stretches": 1.0}, "heterogeneous"),
         ({"uniform": 1.0}, "heterogeneous"),
         ({"far": 1.0}, "heterogeneous"),
         ({"block": 0.3, "uniform": 0.7}, "heterogeneous"),
@@ -155,9 +160,19 @@ def test_in_a_causal_stack_uniform_attention_is_no_block() -> None:
     assert rows_of(attention_of(inside[None], SPECIALS, SEGMENTS, "decoder"))[0, "block-score"].value > 0.3
 
 
+def test_column_and_band_of_exact_maps_are_known_in_closed_form() -> None:
+    maps = [exact(name) for name in ("vertical", "self", "next", "stretches", "uniform")]
+    rows = rows_of(attention_of(np.stack(maps), SPECIALS, SEGMENTS))
+    columns, bands = ([rows[head, name].value for head in range(len(maps))] for name in ("column-score", "band-score"))
+    # No column is there in all quarters of the rows, but in the first map, where three have a third each.
+    assert columns == pytest.approx([1 - 3 / 24, 0.0, 0.0, 0.0, 0.0], abs=1e-12)
+    # The last row of "next" looks at itself: 23 cells of 1 on one diagonal, which uniform attention twice would fill.
+    assert bands == pytest.approx([0.0, 1 - 2 / 24, 23 / 24 * (1 - 2 / 24), 0.0, 0.0], abs=1e-12)
+
+
 def test_a_head_that_looks_at_what_is_near_is_no_block() -> None:
     distance = np.abs(np.arange(LENGTH) - np.arange(LENGTH)[:, None])
-    near = np.where((distance > 1) & (distance < 5), 1.0, 0.05) * np.where(SPECIALS, 0.1, 1.0)
+    near = np.where(distance < 6, 1.0, 0.05) * np.where(SPECIALS, 0.1, 1.0)
     near /= near.sum(axis=1, keepdims=True)
     attention = attention_of(np.stack([near, exact("block")]), SPECIALS, SEGMENTS)
     rows = rows_of(attention)
@@ -169,10 +184,19 @@ def test_a_head_that_looks_at_what_is_near_is_no_block() -> None:
     assert lenient[0, "pattern-block"].value == 1.0
 
 
+def test_what_looks_back_to_the_separator_before_it_is_no_block() -> None:
+    """It stays in its segment, by columns that end where the segment does, and has a band."""
+    back = 0.6 * exact("previous") + 0.4 * np.where(SEGMENTS[:, None] == 0, np.eye(LENGTH)[0], np.eye(LENGTH)[12])
+    rows = rows_of(attention_of(back[None], SPECIALS, SEGMENTS))
+    assert rows[0, "block-score"].value > 0.3
+    assert rows[0, "block-beyond-offset"].value > 0.1
+    assert rows[0, "pattern-block"].value == 0.0
+
+
 def test_thresholds_are_arguments() -> None:
-    weights = 0.7 * exact("vertical") + 0.3 * exact("uniform")
-    attention = attention_of(weights[None], SPECIALS, SEGMENTS)
-    assert pattern_of(attention, thresholds=Thresholds(strong=0.8)) == "heterogeneous"
+    attention = attention_of((0.7 * exact("vertical") + 0.3 * exact("uniform"))[None], SPECIALS, SEGMENTS)
+    assert pattern_of(attention) == "vertical"
+    assert pattern_of(attention, thresholds=Thresholds(columns=0.8)) == "heterogeneous"
 
 
 def test_two_texts_are_not_compared() -> None:

@@ -17,7 +17,6 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.tokens import Tokens
-from headscope.model.words import word_attention
 from headscope.statistics import relations as module
 from headscope.statistics.relations import DIRECTIONS, OFFSETS, Relations
 from headscope.statistics.resampling import fingerprint, is_reported
@@ -232,7 +231,7 @@ def test_rows_of_words_and_what_goes_outside_make_one(pool: str) -> None:
     weights = torch.rand(2, 3, 7, 7, generator=noise, dtype=torch.float64).softmax(dim=-1)
     words = torch.tensor([[-1, 0, 0, 1, 2, 2, -1], [-1, 0, 1, 1, 1, 1, -1]])
     tokens = Tokens(torch.ones(2, 7, dtype=torch.bool), words=words)
-    found = word_attention(Attention(SITE, weights, tokens, tokens), pool)  # type: ignore[arg-type]
+    found = Attention(SITE, weights, tokens, tokens).between_words(pool)  # type: ignore[arg-type]
     total = found.weights.sum(dim=-1) + found.outside
     there = found.queries[:, None].expand_as(total)
     torch.testing.assert_close(total[there], torch.ones_like(total[there]))

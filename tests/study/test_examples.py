@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 
 from headscope.data.examples import Example
 from headscope.data.frequency import Frequencies
 from headscope.data.sentences import Sentence
+from headscope.model.tokens import Marks, Tokens
+from headscope.study import examples
 from headscope.study.examples import COLUMNS, EACH, examples_of
+from headscope.study.examples._cases import _stretch
+from headscope.study.examples._reading import question_among_tokens
 from headscope.study.study import Study
 from headscope.tables import to_frame
 
@@ -121,12 +128,67 @@ def test_long_texts_are_cut_around_the_two_words() -> None:
     study = study_of((2, 0, "separators"))
     model = planted()
     found = examples_of(model, study, texts=[Example("the cat sat on the mat . " * 3)])
-    from headscope.study import examples
-
-    kept = examples._stretch(60, [3, 50])
+    kept = _stretch(60, [3, 50])
     assert kept == [*range(12), -1, *range(42, 59), -1]
-    assert examples._stretch(20, [3, 15]) == list(range(20))
+    assert _stretch(20, [3, 15]) == list(range(20))
     assert len(found) == 1
+
+
+# Tokens of two texts: [CLS] a . [SEP] b [SEP]
+MARKS = Marks(frozenset({1, 2}), frozenset({1}), frozenset({2}), frozenset({4}))
+TOKENS = Tokens(
+    torch.ones(1, 6, dtype=torch.bool),
+    ids=torch.tensor([[1, 3, 4, 2, 5, 2]]),
+    segments=torch.tensor([[0, 0, 0, 0, 1, 1]]),
+    marks=MARKS,
+)
+
+
+@pytest.mark.parametrize(
+    ("role", "wanted"),
+    [
+        ("classification token", {1: {0}, 2: {0}, 4: {0}}),
+        ("separators", {1: {3, 5}, 2: {3, 5}, 4: {3, 5}}),
+        ("special tokens", {1: {0, 3, 5}, 2: {0, 3, 5}, 4: {0, 3, 5}}),
+        ("punctuation", {1: {2}, 2: {2}, 4: {2}}),
+        ("confident", {1: {1, 2, 4}, 2: {1, 2, 4}, 4: {1, 2, 4}}),
+        ("broad", {1: set(range(6)), 2: set(range(6)), 4: set(range(6))}),
+        ("previous token", {1: {0}, 2: {1}, 4: {3}}),
+        ("next token", {1: {2}, 2: {3}, 4: {5}}),
+        ("itself", {1: {1}, 2: {2}, 4: {4}}),
+        ("positional +1", {1: {2}}),
+        ("positional +2", {2: {4}}),
+        ("block", {1: {0, 1, 2, 3}, 2: {0, 1, 2, 3}, 4: {4, 5}}),
+    ],
+)
+def test_where_a_role_of_tokens_wants_the_largest_weight_of_content_rows(
+    role: str, wanted: dict[int, set[int]]
+) -> None:
+    question = question_among_tokens(role, TOKENS, TOKENS, 0)
+    assert question is not None
+    found = {query: set(np.flatnonzero(row).tolist()) for query, row in enumerate(question.right) if row.any()}
+    assert found == wanted
+    content = {1, 2, 4}
+    keys = content if role.startswith("positional") else set(range(6))
+    allowed = {(int(query), int(key)) for query, key in zip(*np.nonzero(question.allowed), strict=True)}
+    assert allowed == {(query, key) for query in content for key in keys}
+    assert question.is_broad == (role == "broad")
+
+
+def test_roles_of_words_ask_nothing_among_tokens_and_offsets_nothing_across_texts() -> None:
+    other = Tokens(torch.ones(1, 6, dtype=torch.bool))
+    for role in ("rare words", "coreferential", "syntactic: nsubj", "undetermined"):
+        assert question_among_tokens(role, TOKENS, TOKENS, 0) is None
+    for role in ("previous token", "positional +1", "block"):
+        assert question_among_tokens(role, TOKENS, other, 0) is None
+
+
+def test_every_file_of_examples_asks_among_words_or_among_tokens() -> None:
+    names = [file.name for file in iter_modules(examples.__path__) if not file.name.startswith("_")]
+    assert {"relations", "rare_words", "coreference", "offsets"} <= set(names)
+    for name in names:
+        file = import_module(f"{examples.__name__}.{name}")
+        assert hasattr(file, "among_words") != hasattr(file, "among_tokens"), name
 
 
 def test_nothing_to_ask_gives_an_empty_table() -> None:

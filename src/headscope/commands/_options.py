@@ -7,9 +7,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from headscope.model.attention_model import AttentionModel
 
 Model = Annotated[
     str,
@@ -21,6 +24,10 @@ Revision = Annotated[
     str | None,
     typer.Option(help="A hub model's branch, tag or commit; MODEL@REVISION says the same", show_default="main"),
 ]
+Pairs = Annotated[
+    bool, typer.Option("--pairs", help="The corpus holds pairs of texts; for translation, source and target")
+]
+Fields = Annotated[str | None, typer.Option(help="The fields of jsonl to read", show_default="text; a,b with --pairs")]
 MaxLength = Annotated[
     int | None,
     typer.Option(help="Tokens a sequence may have", show_default="what the model can read, at most 512"),
@@ -38,6 +45,21 @@ def typed() -> str:
 def say(line: str) -> None:
     """A line for a person, on stderr: results alone go to stdout."""
     print(line, file=sys.stderr, flush=True)
+
+
+def separated(names: str | None) -> tuple[str, ...] | None:
+    """The names in a list with commas; None where no list was given."""
+    return None if names is None else tuple(name.strip() for name in names.split(","))
+
+
+def load_aloud(model: str, revision: str | None, device: str, dtype: str) -> AttentionModel:
+    """The model, after saying what its user should know."""
+    from headscope.model.load import load
+
+    loaded = load(model, revision=revision, device=device, dtype=dtype, say=say)
+    for note in loaded.notes:
+        say(f"note: {note}")
+    return loaded
 
 
 @contextmanager

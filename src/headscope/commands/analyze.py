@@ -8,7 +8,21 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, Dtype, MaxLength, Model, Overwrite, Revision, progress, say, typed
+from headscope.commands._options import (
+    Device,
+    Dtype,
+    Fields,
+    MaxLength,
+    Model,
+    Overwrite,
+    Pairs,
+    Revision,
+    load_aloud,
+    progress,
+    say,
+    separated,
+    typed,
+)
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -70,13 +84,8 @@ def analyze(
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Leave malformed sentences and documents out, and count them")
     ] = False,
-    pairs: Annotated[
-        bool,
-        typer.Option("--pairs", help="The corpus holds pairs of texts; for translation, source and target"),
-    ] = False,
-    fields: Annotated[
-        str | None, typer.Option(help="The fields of jsonl to read", show_default="text; a,b with --pairs")
-    ] = None,
+    pairs: Pairs = False,
+    fields: Fields = None,
     statistics: Annotated[
         str | None,
         typer.Option(help="Only these, with commas between, such as entropy,previous", show_default="all"),
@@ -91,6 +100,15 @@ def analyze(
         int | None, typer.Option(help="Read only the first so many texts of the corpus", show_default="all")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the halves to choose and report on, resampling, and the twin")] = 0,
+    threshold: Annotated[
+        list[str],
+        typer.Option(
+            help="Where a role begins: neighbour, positional, token, broad, block, beyond, confident, relation or "
+            "rare, such as positional=0.8; several with commas between, or the option again",
+            metavar="NAME=VALUE",
+            show_default="those of the papers",
+        ),
+    ] = [],  # noqa: B006
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -98,15 +116,15 @@ def analyze(
 ) -> None:
     """What every head attends to over a corpus: tables with intervals, figures, a page."""
     from headscope.model.attention_model import AttentionModel
-    from headscope.model.load import load
     from headscope.report.publish import fill
     from headscope.study.analyze import analyze as run
     from headscope.study.directory import drafted
+    from headscope.study.roles import read_thresholds
+
+    thresholds = read_thresholds(threshold)
 
     def loaded() -> AttentionModel:
-        one = load(model, revision=revision, device=device, dtype=dtype, say=say)
-        for note in one.notes:
-            say(f"note: {note}")
+        one = load_aloud(model, revision, device, dtype)
         if one.is_encoder_decoder and not pairs:
             say("note: without --pairs (source and target) only the encoder runs")
         return one
@@ -122,13 +140,14 @@ def analyze(
                 frequency=frequency,
                 control=control,
                 lenient=lenient,
-                fields=None if fields is None else tuple(name.strip() for name in fields.split(",")),
-                statistics=None if statistics is None else [name.strip() for name in statistics.split(",")],
+                fields=separated(fields),
+                statistics=separated(statistics),
                 max_length=max_length,
                 long=long,  # type: ignore[arg-type]
                 batch_size=batch_size,
                 limit=limit,
                 seed=seed,
+                thresholds=thresholds,
                 progress=update,
             )
         study.record["command"] = typed()

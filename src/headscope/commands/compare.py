@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import MaxLength, Overwrite, progress, say, typed
+from headscope.commands._options import Fields, MaxLength, Overwrite, Pairs, progress, say, separated, typed
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -44,12 +44,8 @@ def compare(
     corpus: Annotated[
         list[str], typer.Option(help="Texts for the models, as for analyze", metavar="FILE…", show_default=False)
     ] = [],  # noqa: B006
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="The corpus holds pairs of texts; for translation, source and target")
-    ] = False,
-    fields: Annotated[
-        str | None, typer.Option(help="The fields of jsonl to read", show_default="text; a,b with --pairs")
-    ] = None,
+    pairs: Pairs = False,
+    fields: Fields = None,
     limit: Annotated[int | None, typer.Option(help="Read only the first so many texts", show_default="all")] = None,
     max_length: MaxLength = None,
     batch_size: Annotated[int, typer.Option(help="Sequences whose maps are held at a time; changes no result")] = 4,
@@ -68,7 +64,7 @@ def compare(
                 models=models,
                 corpus=corpus,
                 pairs=pairs,
-                fields=None if fields is None else tuple(name.strip() for name in fields.split(",")),
+                fields=separated(fields),
                 limit=limit,
                 max_length=max_length,
                 batch_size=batch_size,

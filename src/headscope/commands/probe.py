@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, Dtype, MaxLength, Model, Overwrite, Revision, progress, say, typed
+from headscope.commands._options import (
+    Device,
+    Dtype,
+    MaxLength,
+    Model,
+    Overwrite,
+    Revision,
+    load_aloud,
+    progress,
+    say,
+    typed,
+)
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -63,21 +74,13 @@ def probe(
     overwrite: Overwrite = False,
 ) -> None:
     """Parse with attention weights alone, beside baselines: how much syntax all heads hold together."""
-    from headscope.model.attention_model import AttentionModel
-    from headscope.model.load import load
     from headscope.study.directory import drafted
     from headscope.study.probe import probe as run
-
-    def loaded() -> AttentionModel:
-        one = load(model, revision=revision, device=device, dtype=dtype, say=say)
-        for note in one.notes:
-            say(f"note: {note}")
-        return one
 
     with drafted(out, overwrite=overwrite) as folder:
         with progress(f"{model}") as update:
             found = run(
-                loaded,
+                lambda: load_aloud(model, revision, device, dtype),
                 treebank,
                 test=test,
                 vectors=vectors,

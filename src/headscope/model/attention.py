@@ -14,6 +14,7 @@ from torch import Tensor
 
 from headscope.heads import Site
 from headscope.model.tokens import Tokens
+from headscope.model.words import Pool, WordAttention, word_attention
 
 
 class Scratch:
@@ -78,6 +79,7 @@ class Attention:
         self.rows = rows
         self.site, self.weights, self.query, self.key = site, weights, query, key
         self._scores, self._scratch = scores, scratch or Scratch()
+        self._between_words: dict[Pool, WordAttention] = {}
 
     @property
     def within_one_text(self) -> bool:
@@ -130,6 +132,12 @@ class Attention:
     def class_mass(self) -> Tensor:
         """[sequence, head, class]: mass on each class of key tokens (CLASSES), averaged over the query rows."""
         return torch.bmm(self.column_mass, self.key.classes.to(self.weights.dtype)) / self.length
+
+    def between_words(self, pool: Pool = "mean") -> WordAttention:
+        """The attention between words instead of pieces, computed once for each way to pool them."""
+        if pool not in self._between_words:
+            self._between_words[pool] = word_attention(self.weights, self.query, self.key, pool)
+        return self._between_words[pool]
 
     def row_means(self, values: Tensor, rows: slice) -> Tensor:
         """[sequence, head, name]: values [sequence, head, query] averaged over the rows of `Tokens.averages[rows]`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,9 +65,13 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_weights(
-    folder: Path, config: dict[str, Any], model_class: str | type[PreTrainedModel] | None, dtype: torch.dtype
+    folder: Path,
+    config: dict[str, Any],
+    model_class: str | type[PreTrainedModel] | None,
+    dtype: torch.dtype,
+    labels: Sequence[str] = (),
 ) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
-    """The model, its untrained parameters, and notes for the user."""
+    """The model, its untrained parameters, and notes for the user; `labels` are the classes of a new classifier."""
     import transformers
 
     cls, notes = _class_of(config, model_class)
@@ -74,7 +79,7 @@ def read_weights(
         notes.append(
             "config.json names code of its own (auto_map), which was not run: loaded as transformers' own class"
         )
-    model, missing, unused = _from_pretrained(cls, folder, dtype)
+    model, missing, unused = _from_pretrained(cls, folder, dtype, labels)
     if missing and model_class is None and cls is not transformers.AutoModel:
         # Some files hold the bare encoder although the configuration names a model with a head.
         bare, still_missing, unused_then = _from_pretrained(transformers.AutoModel, folder, dtype)
@@ -124,10 +129,11 @@ def _check_missing(model: PreTrainedModel, missing: tuple[str, ...], folder: Pat
 
 
 def _from_pretrained(
-    cls: Any, folder: Path, dtype: torch.dtype
+    cls: Any, folder: Path, dtype: torch.dtype, labels: Sequence[str] = ()
 ) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
     """The model, its parameters that the file lacks, and the file's that it lacks; nothing in the file is run."""
     weights = _weights_file(folder)
+    classes = {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
     try:
         model, info = cls.from_pretrained(
             folder,
@@ -137,6 +143,7 @@ def _from_pretrained(
             weights_only=True,
             ignore_mismatched_sizes=True,  # refused below, by name
             output_loading_info=True,
+            **(classes if labels else {}),
         )
     except pickle.UnpicklingError as cause:  # its text advises to switch the safety off
         raise HeadscopeError(

@@ -106,6 +106,26 @@ class Replace(Edit):
         return torch.stack(parts, dim=2)
 
 
+class Uniform(Edit):
+    """Let these heads attend alike to every key they may attend to: 1/n each (Kovaleva)."""
+
+    def __init__(self, heads: str | Iterable[Head]) -> None:
+        self.heads = heads if isinstance(heads, str) else tuple(heads)
+        self._at: dict[Site, list[int]] = {}
+
+    def bind(self, heads: tuple[Head, ...]) -> None:
+        self._at = HeadSet(self.heads, among=heads).by_site()
+
+    def changes_scores(self, site: Site) -> bool:
+        return site in self._at
+
+    def scores(self, site: Site, scores: Tensor) -> Tensor:
+        here = torch.zeros(scores.shape[1], dtype=torch.bool, device=scores.device)
+        here[self._at[site]] = True
+        allowed = scores > masked_score(scores.dtype)
+        return torch.where(here[:, None, None] & allowed, torch.zeros_like(scores), scores)
+
+
 class MaskScores(Edit):
     """Forbid attention before the softmax, or add to the scores.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ def load(
     model_class: str | type[PreTrainedModel] | None = None,
     device: str = "auto",
     dtype: str = "float32",
+    labels: Sequence[str] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> AttentionModel:
     """Load a model to watch and edit.
@@ -42,6 +43,7 @@ def load(
     model_class  a transformers class or its name, instead of the one the checkpoint names
     device       auto, cpu, cuda, mps …
     dtype        float32 (whatever the checkpoint has), float64, bfloat16 or float16
+    labels       the classes of a new classifier, with a `model_class` that has one
     say          told what is being fetched
     """
     if dtype not in DTYPES:
@@ -51,7 +53,7 @@ def load(
     config = read_config(folder)
     family = family_of(config["model_type"], where=folder / "config.json")
     with _quiet():
-        model, untrained, notes = read_weights(folder, config, model_class, DTYPES[dtype])
+        model, untrained, notes = read_weights(folder, config, model_class, DTYPES[dtype], labels)
         tokenizer = read_tokenizer(folder, model) if family.takes_text else None
     check_finite(model, folder, dtype)
     model = model.to(place).eval()

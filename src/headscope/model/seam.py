@@ -37,6 +37,7 @@ class Seam:
         self.edits: list[Edit] = []
         self.given_layout: Layout | None = None
         self.recording: list[tuple[str, int]] | None = None  # (module, heads) of each call, in the dry run
+        self.inspecting: Callable[[Site, Call], None] | None = None  # told of every call, when a model is taken apart
         self._layout = Layout()
         self._calls: Counter[str] = Counter()
         self._depth = 0
@@ -115,6 +116,8 @@ class Seam:
     def attend(self, name: str, call: Call, own: Callable[[], Tensor]) -> Tensor:
         """The heads' outputs [batch, query, head, width] of one call; `own` runs the library's kernel."""
         site = self.next_site(name, call.query.shape[1])
+        if self.inspecting is not None and site is not None:
+            self.inspecting(site, call)
         scores_edited = site is not None and any(edit.changes_scores(site) for edit in self.edits)
         watched = self.is_watched(site)
         # Checkpointing computes a layer again outside the forward, and must find the operations it saw the first time.

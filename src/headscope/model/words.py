@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from headscope.errors import HeadscopeError, choices
-from headscope.model.attention import Attention
 from headscope.model.tokens import Tokens
 
 Pool = Literal["mean", "first", "max"]
@@ -42,15 +41,18 @@ def check_pool(pool: str) -> None:
         )
 
 
-def word_attention(attention: Attention, pool: Pool = "mean") -> WordAttention:
-    """`pool` says how the rows of a word's pieces become one: their mean, the first, or the largest, renormalised."""
+def word_attention(weights: Tensor, query_tokens: Tokens, key_tokens: Tokens, pool: Pool = "mean") -> WordAttention:
+    """From weights [sequence, head, query, key] between tokens; what several ask for is `Attention.between_words`.
+
+    `pool` says how the rows of a word's pieces become one: their mean, the first, or the largest, renormalised.
+    """
     check_pool(pool)
-    query = pieces_of_words(attention.query)
-    key = query if attention.within_one_text else pieces_of_words(attention.key)
+    query = pieces_of_words(query_tokens)
+    key = query if key_tokens is query_tokens else pieces_of_words(key_tokens)
     queries, keys = query.any(dim=1), key.any(dim=1)
-    by_key = attention.weights @ key[:, None].to(attention.weights.dtype)  # [sequence, head, query piece, key word]
+    by_key = weights @ key[:, None].to(weights.dtype)  # [sequence, head, query piece, key word]
     inside = by_key.sum(dim=-1, keepdim=True)
-    rows = torch.cat([by_key, attention.weights.sum(dim=-1, keepdim=True) - inside], dim=-1)
+    rows = torch.cat([by_key, weights.sum(dim=-1, keepdim=True) - inside], dim=-1)
     if pool == "max":
         pooled = torch.stack(
             [rows.masked_fill(~query[:, None, :, word, None], 0.0).amax(dim=2) for word in range(query.shape[-1])],

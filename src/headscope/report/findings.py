@@ -104,7 +104,7 @@ RULES: tuple[Rule, ...] = (
     _majority("next", "the next token"),
     _extreme("cls", "The most attention to the classification token among the heads{where} is"),
     _extreme("sep", "The most attention to separators among the heads{where} is"),
-    _extreme("punctuation", "The most attention to full stops and commas among the heads{where} is"),
+    _extreme("punctuation", 'The most attention to "." and "," among the heads{where} is'),
     _extreme("entropy", "The broadest head{where}, by entropy in nats, is"),
     _extreme("entropy", "The narrowest head{where}, by entropy in nats, is", least=True),
     _extreme("confidence-content", "The surest head{where}, special tokens left out (mean largest weight), is"),

@@ -237,23 +237,25 @@ def _json_for_html(data: object) -> str:
 
 
 def check_place(path: Path) -> None:
-    """Refuse a path that no page can have, before work is done for it."""
-    if not path.parent.is_dir():
-        raise HeadscopeError(
-            f'there is no folder "{path.parent}"', where=path, mend="Make it first, or choose another path"
-        )
+    """Refuse a path that no page can have, before work is done for it. Folders that are missing will be made."""
     if path.is_dir():
         raise HeadscopeError("this is a folder", where=path, expected="the name of a file, such as look.html")
+    there = next(folder for folder in path.parents if folder.exists())
+    if not there.is_dir():
+        raise HeadscopeError(f'"{there}" is a file, not a folder', where=path, mend="Choose another path")
 
 
 def _write_whole(path: Path, content: bytes) -> None:
     """Write beside the goal, then rename: a reader sees the old file or the new one, never half."""
     check_place(path)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    made = [folder for folder in path.parents if not folder.exists()]  # the innermost first
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("xb") as file:
             file.write(content)
         partial.replace(path)
+        made = []
     except OSError as error:
         raise HeadscopeError(
             f"the page cannot be written: {error.strerror or error}",
@@ -263,6 +265,9 @@ def _write_whole(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+        for folder in made:
+            with suppress(OSError):  # never made, or somebody else has begun to use it
+                folder.rmdir()
 
 
 # Tokens as people read them

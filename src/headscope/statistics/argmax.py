@@ -2,7 +2,9 @@
 
 For every content row, the offset (key minus query) of its largest weight on a content key. `argmax-offset` is the
 most frequent offset over all content rows of the corpus; `argmax-share` is the mean over sequences of the share of
-rows at that offset (Voita's positional heads: at least 90 %). Equal maxima share their row's credit.
+rows at that offset. `positional-share` asks only the rows that have a content token at that offset (Voita's positional
+heads: at least 90 %): the first token of a text has no previous one, and in a short text that row alone would decide.
+Equal maxima share their row's credit.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from headscope.heads import Head, Site
@@ -35,6 +38,11 @@ class Argmax(Statistic):
             "Commonest offset of the maximum",
             "The most frequent offset (key minus query) of a content row's largest weight on a content key.",
         ),
+        "positional-share": Definition(
+            "share",
+            "Share of tokens whose maximum is at the commonest offset, where the text reaches so far",
+            "The share of content rows that have a content token at the argmax-offset whose largest weight is there.",
+        ),
     }
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
@@ -43,7 +51,10 @@ class Argmax(Statistic):
 
     def update(self, attention: Attention) -> None:
         if attention.within_one_text:
-            self._sums.setdefault(attention.site, ShareSums()).add(attention.content_argmax_offsets)
+            counts = attention.content_argmax_offsets
+            content = torch.nn.functional.pad(attention.query.content, (0, attention.length - 1))
+            values = torch.cat([counts, content[:, None]], dim=1)
+            self._sums.setdefault(attention.site, ShareSums()).add(values)
 
     def merge(self, other: Self) -> Self:
         for site, sums in other._sums.items():
@@ -63,32 +74,62 @@ class Argmax(Statistic):
         offsets = np.arange(width) - width // 2
         near = np.lexsort((offsets, abs(offsets)))
         mode = near[sums.rows.round(6)[:, near].argmax(axis=1)]
-        moments = Moments((heads,))
-        moments.count += sums.count
-        moments.total += sums.total[np.arange(heads), mode]
-        moments.total_of_squares += sums.total_of_squares[np.arange(heads), mode]
         everyone = [Head(site.stack, site.layer, head) for head in range(heads)]
-        shares = rows_of(everyone, "argmax-share", moments)
-        return shares + [
+        shares = rows_of(everyone, "argmax-share", _moments_at(mode, sums, np.full(heads, sums.count)))
+        counts = sums.count_at[0, mode].astype(np.int64)
+        positional = rows_of(everyone, "positional-share", _moments_at(mode, sums.among_targets, counts))
+        modes = [
             replace(row, statistic="argmax-offset", value=float(offsets[mode[row.head]]), low=np.nan, high=np.nan)
             for row in shares
         ]
+        return shares + modes + positional
+
+
+def rows_with_a_target(content: Tensor) -> Tensor:
+    """[sequence, offset]: how many content rows have a content token at each offset -(n-1) … n-1.
+
+    content [sequence, offset]: 1 at the content among the first n places, 0 at the others. It is correlated with
+    itself, by way of its spectrum: special tokens may stand anywhere.
+    """
+    spectrum = torch.fft.rfft(content).abs().square()
+    correlation: Tensor = torch.fft.fftshift(torch.fft.irfft(spectrum, content.shape[-1]), dim=-1)
+    return correlation.round()
+
+
+def _moments_at(offset: NDArray[np.intp], sums: OffsetSums, count: NDArray[np.int64]) -> Moments:
+    """The moments of each head at its own column of the sums."""
+    moments, heads = Moments(count.shape), np.arange(len(count))
+    moments.count, moments.total = count, sums.total[heads, offset]
+    moments.total_of_squares = sums.total_of_squares[heads, offset]
+    return moments
 
 
 class ShareSums(OffsetSums):
-    """Takes in how many rows of each sequence point at each offset; sums the shares, and the rows themselves."""
+    """Takes in how many rows of each sequence point at each offset; sums the shares, and the rows themselves.
+
+    After the heads comes one more row: which tokens are content, as `rows_with_a_target` takes them, once for many
+    sequences and not at every call.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.rows: NDArray[np.float64] = np.zeros((0, 1))
+        self.among_targets = OffsetSums()  # of shares of the rows that have a target
+        self.count_at: NDArray[np.float64] = np.zeros((0, 1))  # [1, offset]: the sequences that have such rows
 
     def _absorb(self, values: Tensor) -> None:
-        self.rows = added(self.rows, values.sum(dim=0).cpu().numpy())
-        rows = values.sum(dim=-1, keepdim=True)
+        counts, targets = values[:, :-1], rows_with_a_target(values[:, -1])[:, None]
+        self.among_targets.add(counts / targets.clamp_min(1.0))  # without a target no row points there
+        self.among_targets.settle()
+        self.count_at = added(self.count_at, (targets > 0).double().sum(dim=0).cpu().numpy())
+        self.rows = added(self.rows, counts.sum(dim=0).cpu().numpy())
+        rows = counts.sum(dim=-1, keepdim=True)
         defined = rows[:, 0, 0] > 0  # a sequence of special tokens alone has no answer
-        super()._absorb((values / rows)[defined])
+        super()._absorb((counts / rows)[defined])
 
     def merge(self, other: OffsetSums) -> None:
         assert isinstance(other, ShareSums)
         super().merge(other)
         self.rows = added(self.rows, other.rows)
+        self.among_targets.merge(other.among_targets)
+        self.count_at = added(self.count_at, other.count_at)

@@ -31,7 +31,7 @@ class ClassMass(PerSequence):
         ),
         "punctuation": Definition(
             "share",
-            "Attention to full stops and commas",
+            'Attention to "." and ","',
             'Mass on the tokens "." and ",", averaged over the query rows.',
         ),
         "special": Definition(

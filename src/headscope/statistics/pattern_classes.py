@@ -1,28 +1,35 @@
 """Which of Kovaleva's five patterns is each map: vertical, diagonal, both, block, or none of these?
 
-Three scores of one map (a head and a sequence), and a rule on them; then, for each head, the share of maps of each
-pattern. A head has a distribution, not a label.
+Six scores of one map (a head and a sequence), and a rule on four of them; then, for each head, the share of maps of
+each pattern. A head has a distribution, not a label.
 
-    vertical-score   mass on special tokens, mean over the rows
-    diagonal-score   mass on content keys at offset -1, 0 and +1, mean over the rows
+    column-score     what the keys' columns have beyond uniform in every quarter of the rows: of each key the mean
+                     weight over the quarter of the rows that looks at it least, less 1/n where that is positive; summed
+    band-score       what the diagonals near the main one have beyond twice uniform: of each, the sum of its weights
+                     less 2/n for each of its cells, where that is positive; summed, over n. Near are offsets of at most
+                     8 tokens and an eighth of the sequence (at least 1)
     block-score      of a content row's mass on content keys, the share on its own segment, less the share that uniform
                      attention would give; mean over the content rows that have 1e-6 or more of such mass
     block-beyond-offset  of all content rows' mass on content keys, the share on the own segment, less the share that
                      the map's own mass by offset would give if it were the same everywhere. A head that looks at what
                      is near stays in its segment without knowing of it: it has a block-score, and 0 here
+    vertical-score   mass on special tokens, mean over the rows
+    diagonal-score   mass on content keys at offset -1, 0 and +1, mean over the rows
 
-    vertical           vertical >= 0.5 and diagonal < 0.25                       (strong, weak)
-    diagonal           diagonal >= 0.5 and vertical < 0.25                       (strong, weak)
-    vertical-diagonal  vertical + diagonal >= 0.6 and each >= 0.2                (together, each)
-    block              none of these, block >= 0.3 and beyond-offset >= 0.1      (excess, beyond)
+    block              block >= 0.3, beyond-offset >= 0.1, column < 0.25, band < 0.1  (excess, beyond, faint, beside)
+    vertical           column >= 0.08 and band < 0.1                                 (columns, beside)
+    vertical-diagonal  column >= 0.08 and band >= 0.1                                (columns, beside)
+    diagonal           column < 0.08 and band >= 0.25                                (columns, band)
     heterogeneous      none of these
 
-The thresholds are this project's: Kovaleva et al. 2019 trained a network on maps labelled by hand, and
-released neither. A score that is below a threshold by 1e-6 or less reaches it: that much is rounding.
+The first that applies. The thresholds are this project's, chosen by looking at maps: Kovaleva et al. 2019 trained a
+network on maps labelled by hand, and released neither. Vertical-score and diagonal-score are not in the rule: an eye
+looks for lines that stand out, and sees a column with a fifth of the mass, on whatever token, and a band of any width.
+A score that is below a threshold by 1e-6 or less reaches it: that much is rounding.
 
-A sequence without special tokens has no vertical-score, one with a single segment no block-score; neither can have the
-pattern. In a causal stack uniform means uniform over the tokens up to the row, so that rows of the first segment have
-an excess of 0 and block-scores are lower; offset +1 has no mass.
+A sequence without special tokens has no vertical-score, one with a single segment no block-score and is never a block.
+In a causal stack uniform means uniform over the tokens up to the row, so that rows of the first segment have
+an excess of 0 and block-scores are lower; offset +1 has no mass. Uniform is 1/n in the first two scores also there.
 
 As a second opinion, the maps of the first examples are shown to a small network (`pattern_classifier`), and the table
 `pattern_agreement` counts what each of the two said.
@@ -33,10 +40,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from headscope.heads import Site
 from headscope.model.attention import Attention
@@ -47,6 +56,8 @@ from headscope.tables import STACKS
 
 ROUNDING = 1e-6
 LEAST_MASS = 1e-6
+QUARTERS = 4
+NEAR_TOKENS, NEAR_PART = 8, 8
 SPECIAL = CLASSES.index("special")
 
 
@@ -54,12 +65,12 @@ SPECIAL = CLASSES.index("special")
 class Thresholds:
     """What the rule compares the scores with; where, is said above."""
 
-    strong: float = 0.5
-    weak: float = 0.25
-    together: float = 0.6
-    each: float = 0.2
+    columns: float = 0.08
+    band: float = 0.25
+    beside: float = 0.1
     excess: float = 0.3
     beyond: float = 0.1
+    faint: float = 0.25
 
 
 class PatternClasses(PerSequence):
@@ -67,10 +78,10 @@ class PatternClasses(PerSequence):
 
     definitions = {
         "pattern-vertical": Definition(
-            "share", "Maps that are vertical", "The share of maps whose attention goes to special tokens."
+            "share", "Maps that are vertical", "The share of maps in which a few columns stand out."
         ),
         "pattern-diagonal": Definition(
-            "share", "Maps that are diagonal", "The share of maps whose attention goes to the token and its neighbours."
+            "share", "Maps that are diagonal", "The share of maps in which a band along the diagonal stands out."
         ),
         "pattern-vertical-diagonal": Definition(
             "share", "Maps that are vertical and diagonal", "The share of maps that are vertical and diagonal at once."
@@ -81,11 +92,11 @@ class PatternClasses(PerSequence):
         "pattern-heterogeneous": Definition(
             "share", "Maps without a simple pattern", "The share of maps that are none of the other four patterns."
         ),
-        "vertical-score": Definition(
-            "share", "Vertical score", "Mass on special tokens, averaged over the query rows of a map."
+        "column-score": Definition(
+            "share", "Column score", "Mass beyond uniform that keys get in every quarter of the query rows."
         ),
-        "diagonal-score": Definition(
-            "share", "Diagonal score", "Mass on content tokens at offset -1, 0 and +1, averaged over the query rows."
+        "band-score": Definition(
+            "share", "Band score", "Mass beyond twice uniform on the diagonals near the main one."
         ),
         "block-score": Definition(
             "share", "Block score", "Share of content mass in the row's own segment beyond that of uniform attention."
@@ -94,6 +105,12 @@ class PatternClasses(PerSequence):
             "share",
             "Block score beyond locality",
             "Share of content mass in the row's own segment beyond that of a head with the same mass by offset.",
+        ),
+        "vertical-score": Definition(
+            "share", "Vertical score", "Mass on special tokens, averaged over the query rows of a map."
+        ),
+        "diagonal-score": Definition(
+            "share", "Diagonal score", "Mass on content tokens at offset -1, 0 and +1, averaged over the query rows."
         ),
     }
 
@@ -105,7 +122,7 @@ class PatternClasses(PerSequence):
         self._agreement: Counter[tuple[str, int, int]] = Counter()  # (stack, rule's pattern, network's pattern)
 
     def measure(self, attention: Attention) -> Tensor | None:
-        """The four scores; their patterns come in when they are settled."""
+        """The six scores; their patterns come in when they are settled."""
         if not attention.within_one_text:
             return None
         scores = scores_of(attention)
@@ -148,22 +165,24 @@ class PatternClasses(PerSequence):
 class _Places:
     """Where to look in the maps of some sequences: worked out once for all layers.
 
-    near_special  (sequence, query, key) of the cells near the diagonal whose key is special, one index tensor each
     unless_special, unless_pair  [sequence, 1]: 0, or NaN for a sequence without special tokens, of one segment
-    own           [sequence, segment, token]: whether a token is content of the first, of the second text
+    content       [sequence, token, 1]: 1 where a token is content
+    own           [sequence, segment, token]: 1 where a token is content of the first, of the second text
     expected      [sequence, 1, token]: the share of its own segment in the content that a row can see
     has_pairs     whether there is any pair among the sequences
-    columns       (sequence, key) of the special keys, and where their cells lie by offset: sequence and offset as one
-    alike         [sequence, offset]: the share of pairs of content tokens at this offset that are of one segment
+    columns       (sequence, key) of the special keys
+    cells         [special key, query, 2]: which cells of its column are near the diagonal; `alike` of their offsets
+    alike         [sequence, offset, 1]: the share of pairs of content tokens at this offset that are of one segment
     """
 
-    near_special: tuple[Tensor, Tensor, Tensor]
     unless_special: Tensor
     unless_pair: Tensor
+    content: Tensor
     own: Tensor
     expected: Tensor
     has_pairs: bool
-    columns: tuple[Tensor, Tensor, Tensor]
+    columns: tuple[Tensor, Tensor]
+    cells: Tensor
     alike: Tensor
 
 
@@ -179,90 +198,105 @@ def _places(tokens: Tokens, is_causal: bool, dtype: torch.dtype) -> _Places:
         torch.zeros(len(own), 1, dtype=dtype, device=own.device).masked_fill(~there, torch.nan)
         for there in (tokens.special.any(dim=-1, keepdim=True), is_pair)
     )
-    near, columns = _near_special(tokens.special), _special_columns(tokens.special)
-    return _Places(near, unless_special, unless_pair, own, expected, bool(is_pair.any()), columns, _alike(own))
-
-
-def _near_special(special: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    sequence, key = (index.repeat(3) for index in special.nonzero(as_tuple=True))
-    query = key + torch.arange(-1, 2, device=key.device).repeat_interleave(len(key) // 3)
-    exists = (query >= 0) & (query < special.shape[1])
-    return sequence[exists], query[exists], key[exists]
-
-
-def _special_columns(special: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    length = special.shape[1]
-    sequence, key = special.nonzero(as_tuple=True)
-    offset = key[:, None] - torch.arange(length, device=key.device) + length - 1
-    return sequence, key, (sequence[:, None] * (2 * length - 1) + offset).flatten()
+    sequence, key = tokens.special.nonzero(as_tuple=True)
+    alike = _alike(own)
+    offset = key[:, None] - torch.arange(tokens.length, device=key.device)
+    cells = torch.stack([(offset.abs() <= 1).to(dtype), alike[sequence[:, None], offset + tokens.length - 1]], dim=-1)
+    content = tokens.content[..., None].to(dtype)
+    pairs = bool(is_pair.any())
+    return _Places(unless_special, unless_pair, content, own, expected, pairs, (sequence, key), cells, alike[..., None])
 
 
 def _alike(own: Tensor) -> Tensor:
-    length = own.shape[-1]
-    places = torch.arange(length, device=own.device)
-    offset = (places - places[:, None] + length - 1).flatten()
-    content = own.sum(dim=1)
-    of_one_segment, of_content = (
-        own.new_zeros(len(own), 2 * length - 1).index_add_(1, offset, pairs.flatten(1))
-        for pairs in (own.transpose(1, 2) @ own, content[:, :, None] * content[:, None])
-    )
-    return of_one_segment / of_content.clamp_min(1.0)
+    """[sequence, offset]: of the pairs of content tokens at an offset, the share within one segment."""
+    return _pairs(own) / _pairs(own.sum(dim=1, keepdim=True)).clamp_min(1.0)
+
+
+def _pairs(marked: Tensor) -> Tensor:
+    """[sequence, offset]: how many pairs of tokens at an offset are marked in one row of [sequence, row, token]."""
+    length = marked.shape[-1]
+    shifted = pad(marked, (length - 1, length - 1)).unfold(-1, length, 1)  # [sequence, row, offset, token]
+    return (shifted @ marked[..., None]).sum(dim=(1, 3))
+
+
+@lru_cache(maxsize=256)
+def _near(length: int, dtype: torch.dtype, device: torch.device) -> tuple[slice, Tensor]:
+    """Which offsets are near, and [offset]: the mass that twice uniform attention would put there."""
+    furthest = min(NEAR_TOKENS, max(length // NEAR_PART, 1), length - 1)
+    cells = length - torch.arange(-furthest, furthest + 1, dtype=dtype, device=device).abs()
+    return slice(length - 1 - furthest, length + furthest), 2 * cells / length
+
+
+@lru_cache(maxsize=256)
+def _quarters(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[quarter, row]: what to multiply rows by for their means over each quarter; no quarter is empty."""
+    cuts = [length * i // QUARTERS for i in range(QUARTERS + 1)]
+    means = torch.zeros(QUARTERS, length, dtype=dtype, device=device)
+    for quarter, (i, j) in enumerate(pairwise(cuts)):
+        means[quarter, i:j] = 1 / max(j - i, 1)
+    return means[means.any(dim=-1)]
 
 
 def scores_of(attention: Attention) -> Tensor:
-    """[sequence, head, 4]: vertical, diagonal, block, block beyond offset.
+    """[sequence, head, 6]: column, band, block, block beyond offset, vertical, diagonal.
 
     NaN where a sequence has no special tokens, or no second segment.
     """
     is_causal = attention.site.stack == "decoder"
     places = _places(attention.key, is_causal, attention.weights.dtype)
     vertical = attention.class_mass[..., SPECIAL] + places.unless_special
-    blocks = _blocks(attention, places) if places.has_pairs else [torch.full_like(vertical, torch.nan)] * 2
-    return torch.stack([vertical, _diagonal(attention, places), *blocks], dim=-1)
+    diagonal, by_offset = _without_special(attention, places)
+    blocks = _blocks(attention, places, by_offset) if places.has_pairs else [torch.full_like(vertical, torch.nan)] * 2
+    return torch.stack([_column(attention), _band(attention), *blocks, vertical, diagonal], dim=-1)
 
 
-def _diagonal(attention: Attention, places: _Places) -> Tensor:
-    """What lies near the diagonal, less what of it is on special tokens, which are few."""
+def _column(attention: Attention) -> Tensor:
+    means = _quarters(attention.length, attention.weights.dtype, attention.weights.device) @ attention.weights
+    return means.amin(dim=2).sub_(1 / attention.length).clamp_min_(0.0).sum(dim=-1)
+
+
+def _band(attention: Attention) -> Tensor:
+    offsets, twice_uniform = _near(attention.length, attention.weights.dtype, attention.weights.device)
+    return (attention.offset_mass[..., offsets] - twice_uniform).clamp_min_(0.0).sum(dim=-1) / attention.length
+
+
+def _without_special(attention: Attention, places: _Places) -> tuple[Tensor, Tensor]:
+    """Two sums over the cells of content keys: the diagonal-score, and the mass that offsets put in the own segment.
+
+    Sums over all cells, less those over the columns of special keys, which are few.
+    """
     middle = attention.length - 1
-    near = attention.offset_mass[..., max(middle - 1, 0) : middle + 2].sum(dim=-1)
-    sequence, query, key = places.near_special
-    cells = attention.weights[sequence, :, query, key]
-    return near.index_add_(0, sequence, cells, alpha=-1) / attention.length
+    near = attention.offset_mass[..., max(middle - 1, 0) : middle + 2].sum(dim=-1, keepdim=True)
+    sums = torch.cat([near, attention.offset_mass @ places.alike], dim=-1)
+    sequence, key = places.columns
+    special = torch.bmm(attention.weights[sequence, :, :, key], places.cells)
+    diagonal, by_offset = sums.index_add_(0, sequence, special, alpha=-1).unbind(dim=-1)
+    return diagonal / attention.length, by_offset
 
 
-def _blocks(attention: Attention, places: _Places) -> list[Tensor]:
+def _blocks(attention: Attention, places: _Places, by_offset: Tensor) -> list[Tensor]:
     """Block, and block beyond offset."""
     own = places.own[:, None]
     # The thin matrix on the left: the other way round takes five times as long.
     mass = own @ attention.weights.transpose(-1, -2)  # [sequence, head, segment, query]
     content = mass.sum(dim=2)
     within = (mass * own).sum(dim=2)
-    is_content = places.own.sum(dim=1, keepdim=True)
+    is_content = places.content.transpose(1, 2)
     counted = (content >= LEAST_MASS) * is_content
     excess = ((within / content.clamp_min(LEAST_MASS) - places.expected) * counted).sum(dim=-1)
     block = excess / counted.sum(dim=-1)
-    share = within.sum(dim=-1) / (content * is_content).sum(dim=-1)
-    return [block + places.unless_pair, share - _share_by_offset(attention, places) + places.unless_pair]
-
-
-def _share_by_offset(attention: Attention, places: _Places) -> Tensor:
-    """[sequence, head]: what of the mass on content keys would be in the own segment, going by offsets alone."""
-    sequence, key, where = places.columns
-    heads = attention.weights.shape[1]
-    special = attention.weights[sequence, :, :, key].transpose(1, 2).reshape(-1, heads)
-    by_offset = attention.offset_mass.transpose(1, 2).flatten(0, 1)  # [sequence and offset, head]
-    by_offset = by_offset.index_add(0, where, special, alpha=-1).view(len(places.own), -1, heads)
-    return (by_offset * places.alike[..., None]).sum(dim=1) / by_offset.sum(dim=1)
+    share = within.sum(dim=-1) / (content @ places.content)[..., 0]
+    elsewhere = by_offset / (attention.column_mass @ places.content)[..., 0]
+    return [block + places.unless_pair, share - elsewhere + places.unless_pair]
 
 
 def patterns_by_rule(scores: Tensor, thresholds: Thresholds) -> Tensor:
-    """[…, 5]: 1 at the pattern of a map, in the order of PATTERNS, else 0; of scores […, 4], NaN where undefined."""
-    upward, sideways, excess, beyond = scores.nan_to_num(nan=0.0).add(ROUNDING).unbind(dim=-1)
-    vertical = (upward >= thresholds.strong) & (sideways < thresholds.weak)
-    diagonal = (sideways >= thresholds.strong) & (upward < thresholds.weak)
-    both = (upward + sideways >= thresholds.together) & (upward.minimum(sideways) >= thresholds.each)
-    stays = (excess >= thresholds.excess) & (beyond >= thresholds.beyond)
-    block = stays & ~(vertical | diagonal | both)
-    both = both & ~(vertical | diagonal)
-    none = ~(vertical | diagonal | both | block)
+    """[…, 5]: 1 at the pattern of a map, in the order of PATTERNS, else 0; of scores […, 6], NaN where undefined."""
+    columns, band, excess, beyond = scores[..., :4].nan_to_num(nan=0.0).add(ROUNDING).unbind(dim=-1)
+    is_beside = band >= thresholds.beside
+    block = (excess >= thresholds.excess) & (beyond >= thresholds.beyond) & (columns < thresholds.faint) & ~is_beside
+    has_columns = (columns >= thresholds.columns) & ~block
+    both, vertical = has_columns & is_beside, has_columns & ~is_beside
+    diagonal = (band >= thresholds.band) & ~has_columns & ~block
+    none = ~(has_columns | diagonal | block)
     return torch.stack([vertical, diagonal, both, block, none], dim=-1).to(scores.dtype)

@@ -30,7 +30,7 @@ from headscope.data.frequency import Frequencies
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.model.words import pieces_of_words, word_attention
+from headscope.model.words import pieces_of_words
 from headscope.statistics.base import Definition, PerSequence
 from headscope.tables import Moments
 
@@ -85,7 +85,7 @@ class RareWords(PerSequence):
     def measure(self, attention: Attention) -> Tensor | None:
         if not attention.within_one_text or self._reads_another_text(attention.site):
             return None
-        words = word_attention(attention)
+        words = attention.between_words()
         posed = self._posed(attention, words.queries)
         counted, targets, asked = _side_by_side(posed, words.queries)
         even = pieces_of_words(attention.query).sum(dim=1).to(words.weights.dtype)[:, None, None, :]

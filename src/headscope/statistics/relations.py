@@ -27,7 +27,7 @@ from torch import Tensor
 from headscope.data.sentences import Sentence
 from headscope.heads import Head, Site
 from headscope.model.attention import Attention
-from headscope.model.words import Pool, word_attention
+from headscope.model.words import Pool
 from headscope.statistics.base import Statistic
 from headscope.statistics.resampling import ResampledSums, fingerprint, interval, is_reported, weights_of
 from headscope.tables import STACKS, Row
@@ -71,7 +71,7 @@ class Relations(Statistic):
             return
         examples = [attention.examples[i] for i in asked]
         seen[examples] = True
-        weights = word_attention(attention, self.pool).weights[asked]
+        weights = attention.between_words(self.pool).weights[asked]
         pairs = np.concatenate([_numbered(self._pairs[example], i) for i, example in enumerate(examples)])
         where = torch.from_numpy(pairs).to(weights.device)
         credit = _credits(weights, *where.T[:3], within=attention.within_one_text)  # [pair, direction, head]
@@ -324,6 +324,8 @@ class _Answers:
                 "low": low[h],
                 "high": high[h],
                 "baseline": baseline,
+                "chosen_gain": chosen[h] - chosen_baseline,
+                "least_gain": least_gain[h],
                 "is_above": bool(above[h]),
                 "count": int(self.reported_offsets[r, -1]),
             }

@@ -25,7 +25,7 @@ from headscope.statistics.relations import Relations
 from headscope.study.clusters import clusters_in
 from headscope.study.examples import examples_of
 from headscope.study.record import describe_model, versions
-from headscope.study.roles import roles_of
+from headscope.study.roles import Thresholds, roles_of
 from headscope.study.sources import Annotations, Corpus, Files, RelationOf, read_annotations
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import to_frame
@@ -89,6 +89,7 @@ def analyze(
     batch_size: int = 32,
     limit: int | None = None,
     seed: int = 0,
+    thresholds: Thresholds | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Study:
     """What every head does: every statistic whose data is given, with intervals.
@@ -110,6 +111,7 @@ def analyze(
     long        what to do with longer texts of the corpus: truncate, window, skip or error
     limit       only the first so many texts of the corpus; without a corpus, so many sentences and documents
     seed        of the halves to choose and to report on, the resampling and the twin
+    thresholds  where each role begins: see `Thresholds`
     progress    told (examples done, examples in all) after every batch
     """
     started = time.perf_counter()
@@ -118,6 +120,7 @@ def analyze(
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
     check_long(long)
     check_pool(pool)
+    thresholds = thresholds or Thresholds()
     asked = chosen([statistics] if isinstance(statistics, str) else None if statistics is None else list(statistics))
     annotated = bool(treebank or sentences or coreference)
     plain = Corpus(corpus, texts, pairs, fields, limit) if corpus or texts or not annotated else None
@@ -156,13 +159,14 @@ def analyze(
             "statistics": [name for one in passes for statistic in one.statistics for name in statistic.names],
             "batch_size": batch_size,
             "pool": pool,
+            "thresholds": asdict(thresholds),
         },
         "seed": seed,
         "lens": "raw",
         "durations": durations,
         "clusters": {stack: one.summary() for stack, one in clusters.items()},
     }
-    study.tables["roles"] = roles_of(study)
+    study.tables["roles"] = roles_of(study, thresholds)
     shown = examples_of(
         model,
         study,

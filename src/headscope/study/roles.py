@@ -2,18 +2,19 @@
 
 A head may have several roles, or none. The rules are those of the papers where these state one (Clark: mass above
 0.5 at the next or previous token, above 0.6 on one kind of token, entropy above 3.8 nats of the 4.85 that 128 tokens
-allow, here 0.78 of what the lengths allow; Voita: 90 % of maxima at one offset, 10 points over the best offset for a
-relation, most maxima at a rare word). Every threshold is an argument.
+allow, here 0.78 of what the lengths allow; Voita: 90 % of maxima at one offset, of the rows that have a token there,
+10 points over the best offset for a relation, most maxima at a rare word). Every threshold is an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headscope.errors import HeadscopeError, choices
 from headscope.statistics.relations import ALL, ALL_BUT_PUNCTUATION, MARGIN
 from headscope.tables import Row
 
@@ -38,17 +39,61 @@ COLUMNS = (
 )
 
 
+ROUNDING = 1e-12  # of a difference of two shares
+
+
 @dataclass(frozen=True)
 class Thresholds:
-    """Where a role begins, as a share. What a relation must gain is `statistics.relations.MARGIN`."""
+    """Where a role begins, as a share.
+
+    neighbour   mass on the previous or next token, or the token itself
+    positional  of the rows that have a token at the commonest offset: those with their maximum there
+    token       mass on a kind of token
+    broad       entropy, of what the lengths allow
+    block       mass within one's own text above what chance gives; beyond: above what nearness gives
+    confident   largest weight on content
+    relation    gain over the best offset, on both halves
+    rare        sentences in which a head points at one of the two rarest words
+    """
 
     neighbour: float = 0.5
     positional: float = 0.9
     token: float = 0.6
     broad: float = 0.78
     block: float = 0.3
+    beyond: float = 0.1
     confident: float = 0.8
+    relation: float = MARGIN
     rare: float = 0.5
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if not 0 <= value <= 1:  # nor is NaN
+                raise HeadscopeError(f"{one.name} is {value}", where="--threshold", expected="a number from 0 to 1")
+
+
+def read_thresholds(given: Iterable[str]) -> Thresholds:
+    """Thresholds as they are typed, `NAME=VALUE`, several with commas between; those not named are as they were."""
+    values: dict[str, float] = {}
+    for word in (word.strip() for words in given for word in words.split(",")):
+        name, equals, value = (part.strip() for part in word.partition("="))
+        known = [one.name for one in fields(Thresholds)]
+        if name not in known:
+            raise _wrong(f'"{name}" is not a threshold', choices(name, known))
+        if not equals:
+            raise _wrong(f'"{name}" has no value', f"NAME=VALUE, such as {name}={getattr(Thresholds, name)}")
+        if name in values:
+            raise _wrong(f'"{name}" is given twice', "each name once")
+        try:
+            values[name] = float(value)
+        except ValueError as error:
+            raise _wrong(f'{name} is "{value}"', "a number from 0 to 1") from error
+    return Thresholds(**values)
+
+
+def _wrong(what: str, expected: str) -> HeadscopeError:
+    return HeadscopeError(what, where="--threshold", expected=expected)
 
 
 @dataclass(frozen=True)
@@ -59,25 +104,30 @@ class Rule:
     statistic: str
     threshold: str
     sentence: str
-    also: tuple[str, float] | None = None  # another statistic that must reach so much
+    also: tuple[str, str] | None = None  # another statistic, and the threshold that it must reach
 
 
 RULES = (
     Rule("previous token", "previous", "neighbour", "mass on the previous token above {threshold}"),
     Rule("next token", "next", "neighbour", "mass on the next token above {threshold}"),
     Rule("itself", "self", "neighbour", "mass on the token itself above {threshold}"),
-    Rule("positional", "argmax-share", "positional", "{threshold} of the maxima at one offset"),
+    Rule(
+        "positional",
+        "positional-share",
+        "positional",
+        "{threshold} of the maxima at one offset, of the tokens that have another there",
+    ),
     Rule("classification token", "cls", "token", "mass on the classification token above {threshold}"),
     Rule("separators", "sep", "token", "mass on separators above {threshold}"),
     Rule("special tokens", "special", "token", "mass on all special tokens above {threshold}: much of it a no-op"),
-    Rule("punctuation", "punctuation", "token", "mass on full stops and commas above {threshold}"),
+    Rule("punctuation", "punctuation", "token", 'mass on "." and "," above {threshold}'),
     Rule("broad", "entropy-share", "broad", "entropy above {threshold} of what the lengths allow"),
     Rule(
         "block",
         "block-score",
         "block",
-        "mass within one's own text {threshold} above what chance gives, and 0.1 above what nearness gives",
-        also=("block-beyond-offset", 0.1),
+        "mass within one's own text {threshold} above what chance gives, and {also} above what nearness gives",
+        also=("block-beyond-offset", "beyond"),
     ),
     Rule("confident", "confidence-content", "confident", "largest weight on content above {threshold}"),
 )
@@ -88,7 +138,7 @@ def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame
     import pandas as pd
 
     limits = thresholds or Thresholds()
-    rows = [*_by_rules(study, limits), *_related(study), *_coreferential(study), *_rare(study, limits)]
+    rows = [*_by_rules(study, limits), *_related(study, limits.relation), *_coreferential(study), *_rare(study, limits)]
     found = pd.DataFrame(rows, columns=list(COLUMNS))
     heads = study.heads[["stack", "layer", "head"]].drop_duplicates()
     known = set(found[["stack", "layer", "head"]].itertuples(index=False, name=None))
@@ -106,26 +156,29 @@ def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
     offsets = {(row.stack, row.layer, row.head): row.value for row in _of(study, "argmax-offset")}
     for rule in RULES:
         threshold = getattr(limits, rule.threshold)
+        also = getattr(limits, rule.also[1]) if rule.also else 0.0
+        sentence = rule.sentence.format(threshold=threshold, also=also)
         for row in _of(study, rule.statistic):
+            place = (row.stack, row.layer, row.head)
             reached = row.value >= threshold if rule.role == "positional" else row.value > threshold
-            if not reached or not _reaches(study, row, rule.also):
+            if not reached or (rule.also and not _reaches(study, place, rule.also[0], also)):
                 continue
             role = rule.role
             if role == "positional":
-                offset = int(offsets[row.stack, row.layer, row.head])
+                if place not in offsets:  # not asked for: then it is not known which position
+                    continue
+                offset = int(offsets[place])
                 role = f"positional {offset:+d}" if offset else "positional 0"
-            yield _row(row, role, threshold, rule.sentence.format(threshold=threshold))
+            yield _row(row, role, threshold, sentence)
 
 
-def _reaches(study: Study, row: Row, also: tuple[str, float] | None) -> bool:
-    if also is None:
-        return True
-    place = (row.stack, row.layer, row.head)
-    return any((r.stack, r.layer, r.head) == place and r.value >= also[1] for r in _of(study, also[0]))
+def _reaches(study: Study, place: tuple[str, int, int], statistic: str, threshold: float) -> bool:
+    rows = _of(study, statistic)
+    return any((row.stack, row.layer, row.head) == place and row.value >= threshold for row in rows)
 
 
-def _related(study: Study) -> Iterator[dict[str, Any]]:
-    """Heads that show a relation on both halves, 10 points above the best offset, in the direction that gains most."""
+def _related(study: Study, margin: float) -> Iterator[dict[str, Any]]:
+    """Heads that show a relation on both halves, so far above the best offset, in the direction that gains most."""
     table = study.tables.get("relation_heads")
     if table is None:
         return
@@ -135,18 +188,22 @@ def _related(study: Study) -> Iterator[dict[str, Any]]:
         if np.isfinite(row["control"])
     }
     own = set(study.record.get("relations", ()))
-    above = table[table["is_above"] & ~table["relation"].isin([ALL, ALL_BUT_PUNCTUATION])]
-    above = above.assign(gain=above["accuracy"] - above["baseline"]).sort_values("gain", ascending=False)
+    gained = f"{margin * 100:g} points above the best offset, on both halves"
+    table = table.assign(gain=table["accuracy"] - table["baseline"])
+    above = table[
+        (table[["gain", "chosen_gain"]].min(axis=1) >= margin - ROUNDING)
+        & (table["least_gain"] > 0)
+        & ~table["relation"].isin([ALL, ALL_BUT_PUNCTUATION])
+    ].sort_values("gain", ascending=False)
     for one in above.drop_duplicates(["stack", "layer", "head", "relation"]).to_dict("records"):
         relation = one["relation"]
         baseline = max(one["baseline"], control.get((one["stack"], relation, one["direction"]), 0.0))
-        if one["accuracy"] < baseline + MARGIN:  # a twin that knows nothing does nearly as well
+        if one["accuracy"] < baseline + margin - ROUNDING:  # a twin that knows nothing does nearly as well
             continue
         role = relation if relation in own else f"syntactic: {relation}"
         place = (one["stack"], one["layer"], one["head"])
         row = Row(*place, relation, one["accuracy"], one["low"], one["high"], one["count"])
-        rule = f"{one['direction']}: 10 points above the best offset, on both halves"
-        yield _row(row, role, baseline + MARGIN, rule) | {"baseline": baseline}
+        yield _row(row, role, baseline + margin, f"{one['direction']}: {gained}") | {"baseline": baseline}
 
 
 def _coreferential(study: Study) -> Iterator[dict[str, Any]]:

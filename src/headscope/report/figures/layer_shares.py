@@ -18,7 +18,7 @@ ORDER = 10
 HEADINGS = {
     "cls": "classification token",
     "sep": "separators",
-    "punctuation": "full stops and commas",
+    "punctuation": '"." and ","',
     "special": "all special tokens",
 }
 

@@ -39,7 +39,7 @@ class Patterns:
     title: str = "What the attention maps look like"
     caption: str = (
         "A bar is all maps (one for each head and text) of a layer, or of the whole stack at the top, divided by "
-        "pattern: vertical maps look at special tokens, diagonal ones at neighbours, blocks at one of two texts."
+        "pattern: vertical maps have columns that stand out, diagonal ones a band, blocks stay within one of two texts."
     )
     is_raster: bool = False
 

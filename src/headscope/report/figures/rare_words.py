@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ORDER = 43
 STATISTIC = "two-rarest"
-HALF = 0.5  # Voita's rule
+HALF = 0.5  # Voita's rule, where the study does not say otherwise
 NAMED = 6  # heads whose address is written
 LEFT, RIGHT, BOTTOM, PANEL_HIGH = 0.62, 1.45, 0.52, 2.9
 LINES = {"chance": (0, (1, 1.5)), "longest word": (0, (4, 2)), "last content word": (0, (4, 1.5, 1, 1.5))}
@@ -34,7 +34,7 @@ class RareWords:
     caption: str = (
         "Each dot is a head: in what share of the sentences most words point at one of the two rarest words, with the "
         "95 % intervals of the heads that are named. The broken lines are guesses without any attention; "
-        "a head above all of them and above one half is called a rare-word head."
+        "a head above all of them and above the unbroken line is called a rare-word head."
     )
     is_raster: bool = False
 
@@ -54,7 +54,7 @@ class RareWords:
             bounds = (LEFT / width, BOTTOM / height, (width - LEFT - RIGHT) / width, PANEL_HIGH / height)
             ax = fig.add_axes(bounds)
             _draw_heads(ax, rows)
-            _draw_guesses(ax, study.tables.get("rare_words"), layers)
+            _draw_guesses(ax, study.tables.get("rare_words"), layers, _limit(study))
             ax.set(xlim=(-0.5, layers - 0.5), ylim=(-0.02, 1.02), xlabel="layer", ylabel="share of sentences")
             whole_numbers(ax.xaxis, 12)
             ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
@@ -91,9 +91,14 @@ def _draw_heads(ax: Axes, rows: pd.DataFrame) -> None:
         )
 
 
-def _draw_guesses(ax: Axes, table: pd.DataFrame | None, layers: int) -> None:
-    """A line for each guess, and one at a half, named at the right without overlapping."""
-    named: list[tuple[float, str, Any, str]] = [(HALF, "one half", "solid", RULE)]
+def _limit(study: Study) -> float:
+    """Where the role begins in this study."""
+    return float(study.record.get("options", {}).get("thresholds", {}).get("rare", HALF))
+
+
+def _draw_guesses(ax: Axes, table: pd.DataFrame | None, layers: int, limit: float) -> None:
+    """A line for each guess, and one where the role begins, named at the right without overlapping."""
+    named: list[tuple[float, str, Any, str]] = [(limit, "the rule's", "solid", RULE)]
     if table is not None:
         for row in table[table["kind"] == STATISTIC].to_dict("records"):
             pattern = LINES.get(str(row["baseline"]), "dashed")

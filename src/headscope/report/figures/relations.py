@@ -11,6 +11,7 @@ import pandas as pd
 from headscope.report.figures._palette import MUTED, RULE, SERIES
 from headscope.report.figures._style import headed, heading_height, slug, style
 from headscope.report.grids import model_name, plain
+from headscope.statistics.relations import MARGIN
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
@@ -21,14 +22,13 @@ if TYPE_CHECKING:
 
 ORDER = 41
 TABLE = "relations"
-MARGIN = 0.10  # Voita's rule
 MOST_RELATIONS = 28
 HEADINGS = {
     "dependent": "dependent looks at governor",
     "governor": "governor looks at dependent",
     "received": "of all words, governor looks most",
 }
-ABOVE, BELOW = "10 points above the offset", "less than that"
+BELOW = "less than that"
 LEFT, RIGHT, BOTTOM = 1.75, 0.3, 0.85
 PANEL, GAP, ROW = 2.5, 0.3, 0.245
 BESIDE = 0.14  # of the axis: what an address takes
@@ -43,8 +43,9 @@ class BestHeads:
     title: str = "The best head for each relation"
     caption: str = (
         "A dot is the head that was best on one half of the sentences, as it does on the other half, with its 95 % "
-        "interval and its LAYER.HEAD; filled where it is 10 points above the best fixed offset (the bar), and a cross "
-        "is the best head of a twin with random weights, where one was asked. The number of pairs is in brackets."
+        "interval and its LAYER.HEAD; filled where it is above the best fixed offset (the bar) by what a role "
+        "asks for. A cross is the best head of a twin with random weights, where one was asked. The number of pairs is "
+        "in brackets."
     )
     is_raster: bool = False
 
@@ -69,11 +70,11 @@ class BestHeads:
             for column, direction in enumerate(panels):
                 left = LEFT + column * (PANEL + GAP)
                 ax = fig.add_axes((left / width, BOTTOM / height, PANEL / width, body / height))
-                _draw_panel(ax, table[table["direction"] == direction].set_index("relation"), relations)
+                _draw_panel(ax, table[table["direction"] == direction].set_index("relation"), relations, _margin(study))
                 ax.set_title(HEADINGS[direction], fontweight="bold")
                 labels = [f"{plain(name, 22)} ({counts[name]:,})" for name in relations]
                 ax.set_yticks(range(len(relations)), labels if not column else [""] * len(relations))
-            _draw_legend(fig)
+            _draw_legend(fig, _above(_margin(study)))
             return fig
 
 
@@ -90,10 +91,19 @@ def _ranked(study: Study, stack: str) -> pd.DataFrame:
     return table[(table["stack"] == stack) & table["accuracy"].notna()]
 
 
-def _draw_panel(ax: Axes, rows: pd.DataFrame, relations: list[str]) -> None:
+def _margin(study: Study) -> float:
+    """What a relation must gain to be a role in this study."""
+    return float(study.record.get("options", {}).get("thresholds", {}).get("relation", MARGIN))
+
+
+def _above(margin: float) -> str:
+    return f"{margin * 100:g} points above the offset"
+
+
+def _draw_panel(ax: Axes, rows: pd.DataFrame, relations: list[str], margin: float) -> None:
     for place, relation in enumerate(relations):
         if relation in rows.index:
-            _draw_row(ax, rows.loc[relation], place)
+            _draw_row(ax, rows.loc[relation], place, margin)
     ax.set(xlim=(-0.02, 1.02), ylim=(len(relations) - 0.5, -0.5), xlabel="share of pairs")
     ax.grid(axis="x", color=RULE, linewidth=0.5, alpha=0.7)
     ax.set_axisbelow(True)
@@ -101,15 +111,15 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, relations: list[str]) -> None:
     ax.tick_params(axis="y", length=0)
 
 
-def _draw_row(ax: Axes, row: Any, place: int) -> None:
-    is_above = row["accuracy"] >= row["baseline"] + MARGIN
+def _draw_row(ax: Axes, row: Any, place: int, margin: float) -> None:
+    is_above = row["accuracy"] >= row["baseline"] + margin
     ax.plot([row["baseline"]] * 2, [place - 0.36, place + 0.36], color=SERIES[1], linewidth=1.8, label="best offset")
     if pd.notna(row["control"]):
         ax.plot(row["control"], place, "x", color=MUTED, markersize=4, label="random twin", zorder=2)
     if pd.notna(row["low"]):
         ax.plot([row["low"], row["high"]], [place] * 2, color=SERIES[0], linewidth=2, alpha=0.45, zorder=3)
     fill = SERIES[0] if is_above else "none"
-    label = ABOVE if is_above else BELOW
+    label = _above(margin) if is_above else BELOW
     dot: dict[str, Any] = {
         "markerfacecolor": fill,
         "markeredgecolor": SERIES[0],
@@ -134,9 +144,9 @@ def _draw_row(ax: Axes, row: Any, place: int) -> None:
     )
 
 
-def _draw_legend(fig: Figure) -> None:
+def _draw_legend(fig: Figure, above: str) -> None:
     drawn = [ax.get_legend_handles_labels() for ax in fig.axes]
     named = {label: handle for handles, labels in drawn for handle, label in zip(handles, labels, strict=True)}
-    order = [label for label in (ABOVE, BELOW, "best offset", "random twin") if label in named]
-    texts = [f"best head, {label}" if label in (ABOVE, BELOW) else label for label in order]
+    order = [label for label in (above, BELOW, "best offset", "random twin") if label in named]
+    texts = [f"best head, {label}" if label in (above, BELOW) else label for label in order]
     fig.legend([named[label] for label in order], texts, loc="lower center", ncols=4, frameon=False, fontsize=7.5)

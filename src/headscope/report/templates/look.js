@@ -27,15 +27,17 @@ const CHOICES = {
 const state = { stack: 0, head: null, token: null, zoom: null };  // head: {layer, head}; token: a token's index
 for (const [option, values] of Object.entries(CHOICES)) state[option] = values[0];
 
-const address = (stack, layer, head) => `${data.stacks[stack].stack}.${layer}.${head}`;
+// encoder.3.2, or 3.2 where there is one stack: as the study writes it
+const isOneStack = data.stacks.length === 1;
+const address = (stack, layer, head) => `${isOneStack ? "" : `${data.stacks[stack].stack}.`}${layer}.${head}`;
 
 function readHash() {
   const given = new URLSearchParams(location.hash.slice(1));
   for (const [option, values] of Object.entries(CHOICES)) {
     state[option] = values.includes(given.get(option)) ? given.get(option) : values[0];
   }
-  const match = /^(.+)\.(\d+)\.(\d+)$/.exec(given.get("head") ?? "");
-  const name = match ? match[1] : given.get("stack");
+  const match = /^(?:(.+)\.)?(\d+)\.(\d+)$/.exec(given.get("head") ?? "");
+  const name = match ? match[1] ?? (isOneStack ? data.stacks[0].stack : null) : given.get("stack");
   state.stack = Math.max(0, data.stacks.findIndex((stack) => stack.stack === name));
   const known = match && data.stacks[state.stack].stack === name && data.stacks[state.stack].maps[+match[2]]?.[+match[3]];
   state.head = known ? { layer: +match[2], head: +match[3] } : null;

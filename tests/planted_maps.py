@@ -1,15 +1,16 @@
 """What would a head's map look like, if it did one known thing? Made-up maps of the five patterns, with their labels.
 
 A map is a mixture of a vertical, a diagonal, a block and a shapeless part; its label follows from the shares that were
-mixed, never from measuring the result. Between the labels there are gaps, so that no map is a matter of taste:
+mixed, never from measuring the result. Between the labels there are gaps, so that few maps are a matter of taste:
 
-    vertical           vertical part 0.6 or more, diagonal at most 0.1
-    diagonal           diagonal part 0.6 or more, vertical at most 0.1
-    vertical-diagonal  both at least 0.24 and together 0.7 or more
-    block              of what is not vertical (at most 0.3) or diagonal (at most 0.1), 0.8 or more stays in its segment
-    heterogeneous      vertical at most 0.3, diagonal at most 0.15, the rest without shape
+    vertical           vertical part 0.25 or more, diagonal at most 0.03
+    diagonal           diagonal part 0.4 or more, vertical at most 0.05
+    vertical-diagonal  vertical part 0.2 or more, diagonal 0.2 or more
+    block              of what is not vertical (at most 0.1) or diagonal (at most 0.1), 0.8 or more stays in its segment
+    heterogeneous      vertical at most 0.05, diagonal at most 0.03, the rest without shape
 
-Lengths, widths, noise, where the special tokens stand and whether the map is causal are drawn by chance.
+Vertical are columns over all rows, of special tokens or of a few words; columns over some of the rows are without
+shape. Lengths, widths, noise, where the special tokens stand and whether the map is causal are drawn by chance.
 """
 
 from __future__ import annotations
@@ -54,8 +55,11 @@ def planted_map(label: str, chance: np.random.Generator) -> PlantedMap:
     special, segments = _tokens(length, chance, is_pair=label == "block" or chance.random() < 0.6)
     is_causal = bool(chance.random() < CAUSAL_SHARE)
     vertical, diagonal, block = _shares(label, chance)
+    looked_at = np.flatnonzero(special)
+    if not is_causal and chance.random() < 0.3:
+        looked_at = chance.choice(length, size=int(chance.integers(1, 7)), replace=False)
     parts = [
-        (vertical, _columns(length, np.flatnonzero(special), chance)),
+        (vertical, _columns(length, looked_at, chance)),
         (diagonal, _near(length, special, chance, is_causal)),
         (block, _within(length, special, segments, chance)),
         (1.0 - vertical - diagonal - block, _shapeless(length, special, chance)),
@@ -70,18 +74,20 @@ def planted_map(label: str, chance: np.random.Generator) -> PlantedMap:
 
 def _shares(label: str, chance: np.random.Generator) -> tuple[float, float, float]:
     """How much of the map is vertical, diagonal, block."""
-    much, little = chance.uniform(0.6, 1.0), chance.uniform(0.0, 0.1)
+    faint, little = chance.uniform(0.0, 0.05), chance.uniform(0.0, 0.03)
     if label == "vertical":
+        much = chance.uniform(0.25, 1.0)
         return much, min(little, 1 - much), 0.0
     if label == "diagonal":
-        return min(little, 1 - much), much, 0.0
+        much = chance.uniform(0.4, 1.0)
+        return min(faint, 1 - much), much, 0.0
     if label == "vertical-diagonal":
-        total, part = chance.uniform(0.7, 1.0), chance.uniform(0.35, 0.65)
-        return total * part, total * (1 - part), 0.0
-    vertical = chance.uniform(0.0, 0.3)
+        vertical = chance.uniform(0.2, 0.75)
+        return vertical, chance.uniform(0.2, 1 - vertical), 0.0
     if label == "block":
-        return vertical, little, (1 - vertical - little) * chance.uniform(0.8, 1.0)
-    return vertical, chance.uniform(0.0, 0.15), 0.0
+        vertical, diagonal = chance.uniform(0.0, 0.1), chance.uniform(0.0, 0.1)
+        return vertical, diagonal, (1 - vertical - diagonal) * chance.uniform(0.8, 1.0)
+    return faint, little, 0.0
 
 
 def _tokens(length: int, chance: np.random.Generator, *, is_pair: bool) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -106,10 +112,11 @@ def _columns(length: int, chosen: NDArray[np.int64], chance: np.random.Generator
 
 
 def _near(length: int, special: NDArray[np.bool_], chance: np.random.Generator, is_causal: bool) -> Map:
-    """Every row looks at the token before it, itself or the token after it; sharp, or blurred by a token or so."""
-    centre = int(chance.choice([-1, 0] if is_causal else [-1, 0, 1]))
+    """Every row looks at a token near it; sharp, or blurred over a few."""
+    furthest = 1 if chance.random() < 0.6 else max(min(length // 12, 6), 1)
+    centre = int(chance.integers(-furthest, 1 if is_causal else furthest + 1))
     two_sided = chance.random() < 0.2
-    width = chance.uniform(0.1, 0.8)
+    width = chance.uniform(0.1, 0.8) if chance.random() < 0.6 else chance.uniform(0.8, max(length / 40, 1.0))
     distance = _distance(length)
     weights = np.exp(-(((distance - centre) / width) ** 2) / 2)
     if two_sided:
@@ -126,7 +133,7 @@ def _within(length: int, special: NDArray[np.bool_], segments: NDArray[np.int64]
 
 
 def _shapeless(length: int, special: NDArray[np.bool_], chance: np.random.Generator) -> Map:
-    kind = chance.choice(["even", "noise", "noise", "columns", "decay", "likeness", "far"])
+    kind = chance.choice(["even", "noise", "noise", "stretches", "decay", "likeness", "far"])
     return _texture(kind, length, special, chance)
 
 
@@ -136,6 +143,13 @@ def _texture(kind: str, length: int, special: NDArray[np.bool_], chance: np.rand
     if kind == "columns":  # the same few words for all, a full stop perhaps
         few = chance.choice(content, size=min(int(chance.integers(2, 8)), len(content)), replace=False)
         return _columns(length, few, chance) + chance.uniform(0.0, 2.0) / length
+    if kind == "stretches":  # stretches of rows, each with columns of its own
+        cuts = np.sort(chance.integers(1, length, size=int(chance.integers(2, 6))))
+        weights = np.full((length, length), 1e-3)
+        for rows in np.split(np.arange(length), cuts):
+            few = chance.choice(length, size=int(chance.integers(1, max(length // 5, 2))), replace=False)
+            weights[np.ix_(rows, few)] += chance.gamma(4.0, size=(len(rows), len(few)))
+        return weights
     if kind == "decay":  # the nearer the better, but far wider than a neighbour
         return np.exp(-np.abs(_distance(length)) / chance.uniform(length / 6, length / 2) + 0.3 * noise)
     if kind == "likeness":  # words of one kind look at each other

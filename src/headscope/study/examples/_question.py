@@ -1,0 +1,105 @@
+"""What is asked of which heads: the roles of a study, and where a row's largest weight should then be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headscope.data.coreference import Window
+from headscope.data.examples import Example
+from headscope.data.frequency import Frequencies
+from headscope.data.sentences import Sentence
+from headscope.heads import Head, Site
+from headscope.model.tokens import Tokens
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headscope.study.study import Study
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role of some heads; a relation has a name and a direction."""
+
+    name: str
+    relation: str = ""
+    direction: str = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """right, allowed [query, key]: where the rule wants the maximum, and among what it is taken.
+
+    by_column  the maximum is over the words that look, not over those looked at
+    is_broad   the rule holds where no weight is large
+    """
+
+    right: NDArray[np.bool_]
+    allowed: NDArray[np.bool_]
+    by_column: bool = False
+    is_broad: bool = False
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text whose words are looked at, and what is known of it; None where it is not.
+
+    reader       the stack that reads it: encoder, or the decoder of a model without one
+    sentence     its related words
+    window       its mentions
+    frequencies  how common words are, where its own may be asked about
+    """
+
+    example: Example
+    reader: str
+    sentence: Sentence | None = None
+    window: Window | None = None
+    frequencies: Frequencies | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        assert not isinstance(self.example.first, str)
+        return self.example.first
+
+
+Asked = dict[Site, dict[Role, list[int]]]  # the heads of each site that have a role
+Questions = dict[Role, Question]
+
+
+def asked_of(study: Study) -> Asked:
+    asked: Asked = {}
+    for role, head in _roles(study):
+        heads = asked.setdefault(head.site, {}).setdefault(role, [])
+        if head.head not in heads:
+            heads.append(head.head)
+    return asked
+
+
+def _roles(study: Study) -> Iterator[tuple[Role, Head]]:
+    directions = _directions(study)
+    for one in study.tables["roles"].to_dict("records"):
+        head = Head(str(one["stack"]), int(one["layer"]), int(one["head"]))
+        relation = str(one["role"]).removeprefix("syntactic: ")
+        yield Role(str(one["role"]), *directions.get((head, relation), ("", ""))), head
+
+
+def _directions(study: Study) -> dict[tuple[Head, str], tuple[str, str]]:
+    """The relation and its direction that a head shows best."""
+    table = study.tables.get("relation_heads")
+    if table is None:
+        return {}
+    above = table[table["is_above"]].sort_values("accuracy")
+    return {
+        (Head(row["stack"], int(row["layer"]), int(row["head"])), row["relation"]): (row["relation"], row["direction"])
+        for row in above.to_dict("records")
+    }
+
+
+def content_rows(query: Tokens, key: Tokens, row: int) -> NDArray[np.bool_]:
+    """[query, key] of the sequence `row`: everything that content tokens can look at."""
+    looking = query.content[row].cpu().numpy()
+    return np.broadcast_to(looking[:, None], (len(looking), key.content.shape[1]))

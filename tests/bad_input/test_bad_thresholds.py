@@ -1,0 +1,59 @@
+"""Every bad threshold and the whole message it must give, and what good ones leave in run.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pytest
+from said import Run
+
+from headscope.errors import HeadscopeError
+from headscope.study.roles import Thresholds
+
+NAMES = "beyond, block, broad, confident, neighbour, positional, rare, relation or token"
+BAD: list[tuple[str, str]] = [
+    ("positionl=0.8", f'"positionl" is not a threshold. Expected {NAMES}; did you mean "positional"?'),
+    ("zzz=0.8", f'"zzz" is not a threshold. Expected {NAMES}.'),
+    ("", f'"" is not a threshold. Expected {NAMES}.'),
+    ("token=0.5,", f'"" is not a threshold. Expected {NAMES}.'),
+    ("positional", '"positional" has no value. Expected NAME=VALUE, such as positional=0.9.'),
+    ("positional=much", 'positional is "much". Expected a number from 0 to 1.'),
+    ("positional=", 'positional is "". Expected a number from 0 to 1.'),
+    ("positional=0.9=1", 'positional is "0.9=1". Expected a number from 0 to 1.'),
+    ("broad=0.5,positional=90", "positional is 90.0. Expected a number from 0 to 1."),
+    ("token=-0.1", "token is -0.1. Expected a number from 0 to 1."),
+    ("token=nan", "token is nan. Expected a number from 0 to 1."),
+    ("relation=-0.05", "relation is -0.05. Expected a number from 0 to 1."),
+    ("token=0.5,rare=0.6,token=0.7", '"token" is given twice. Expected each name once.'),
+]
+
+
+@pytest.mark.parametrize(("typed", "message"), BAD, ids=[typed for typed, _ in BAD])
+def test_a_bad_threshold_is_refused_before_a_model_is_loaded(run: Run, typed: str, message: str) -> None:
+    said = run("analyze", "no/such-model", "--corpus", "good.txt", "--out", "study", "--threshold", typed)
+    assert (said.status, said.error) == (2, f"--threshold: {message}")
+    assert len(said.err.splitlines()) == 1
+
+
+def test_a_bad_threshold_is_refused_from_python_too() -> None:
+    with pytest.raises(HeadscopeError, match=r"^--threshold: rare is 2\. Expected a number from 0 to 1\.$"):
+        Thresholds(rare=2)
+
+
+def test_every_threshold_is_named_in_the_help(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = run("analyze", "--help").out
+    listed = shown.split("Where a role begins: ")[1].split(", such as")[0]
+    assert set(listed.replace(" or ", ", ").split(", ")) == {one.name for one in fields(Thresholds)}
+
+
+def test_the_thresholds_used_are_in_the_record(here: Path, analyze: Run) -> None:
+    options = ("--threshold", "token=0.1, broad=0.2", "--threshold", "rare=0.7")
+    assert analyze("bert", "good.txt", *options).status == 0
+    recorded = json.loads((here / "study" / "run.json").read_text())["options"]["thresholds"]
+    assert recorded == asdict(Thresholds(token=0.1, broad=0.2, rare=0.7))
+    assert analyze("bert", "good.txt", "--overwrite").status == 0
+    recorded = json.loads((here / "study" / "run.json").read_text())["options"]["thresholds"]
+    assert recorded == asdict(Thresholds())

@@ -1,0 +1,85 @@
+"""The scripts under examples/ build the relations that they say they do."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TREE = "# text = Il voit du blé\n" + "".join(
+    "\t".join([*row, "_", "_"]) + "\n"
+    for row in (
+        ("1", "Il", "_", "PRON", "_", "_", "2", "nsubj"),
+        ("2", "voit", "_", "VERB", "_", "_", "0", "root"),
+        ("3-4", "du", "_", "_", "_", "_", "_", "_"),
+        ("3", "de", "_", "ADP", "_", "_", "5", "case"),
+        ("4", "le", "_", "DET", "_", "_", "5", "det"),
+        ("5", "blé", "_", "NOUN", "_", "_", "2", "obj"),
+    )
+)
+
+
+def script(name: str) -> ModuleType:
+    path = Path(__file__).parent.parent / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def treebank(tmp_path: Path) -> Path:
+    path = tmp_path / "trees.conllu"
+    path.write_text(TREE + "\n", "utf-8")
+    return path
+
+
+def test_a_relation_of_the_decoder_is_parted_by_where_the_governor_stands(treebank: Path) -> None:
+    example = script("decoder_relations")
+    [parsed] = example.read_treebank(treebank)
+    sentence = example.sentence_of(parsed, "He sees wheat .")
+    assert sentence.pairs == {
+        "nsubj, governor after": [(0, 1)],
+        "case, governor after": [(2, 4)],
+        "det, governor after": [(3, 4)],
+        "obj, governor before": [(4, 1)],
+    }
+    assert (sentence.words, sentence.target) == (("He", "sees", "wheat", "."), parsed.words)
+    assert sentence.between == "target"
+
+
+def test_the_written_sentence_is_what_is_translated(treebank: Path) -> None:
+    assert list(script("decoder_relations").read_written(treebank)) == ["Il voit du blé"]
+
+
+def test_a_form_has_the_tag_it_has_most_often_whatever_its_case(tmp_path: Path) -> None:
+    path = tmp_path / "trees.conllu"
+    as_verb, in_capitals = TREE.replace("blé\t_\tNOUN", "blé\t_\tVERB"), TREE.replace("\tblé\t", "\tBLÉ\t")
+    path.write_text(f"{as_verb}\n{in_capitals}\n{in_capitals}\n", "utf-8")
+    assert script("word_alignment").usual_tags([path])["blé"] == "NOUN"
+
+
+def test_a_link_is_one_of_nouns_only_if_both_its_words_are(tmp_path: Path) -> None:
+    path = tmp_path / "links.tsv"
+    path.write_text("en\tfr\tsure\tpossible\nthe Run begins\tcourir commence la\t0-2 1-0 2-1\t1-1\n", "utf-8")
+    english = {"the": "DET", "run": "NOUN", "begins": "NOUN"}
+    french = {"courir": "NOUN", "commence": "VERB", "la": "DET"}
+    [sentence] = script("word_alignment").sentences_of(path, english, french)
+    assert sentence.pairs == {
+        "aligned": [(2, 0), (0, 1), (1, 2)],
+        "aligned nouns": [(0, 1)],
+        "aligned others": [(2, 0), (1, 2)],
+        "aligned others of one tag": [(2, 0)],
+    }
+    assert sentence.between == "across"
+
+
+def test_two_words_without_a_tag_are_not_of_one_tag(tmp_path: Path) -> None:
+    path = tmp_path / "links.tsv"
+    path.write_text("en\tfr\tsure\tpossible\nParis\tParis\t0-0\t\n", "utf-8")
+    [sentence] = script("word_alignment").sentences_of(path, {}, {})
+    assert sentence.pairs["aligned others of one tag"] == []
