@@ -30,12 +30,17 @@ _WHERE = {
     "MaskScores": "headscope.model.edits",
     "Replace": "headscope.model.edits",
     "Sentence": "headscope.data.sentences",
+    "Settings": "headscope.training.loop",
     "Site": "headscope.heads",
     "Study": "headscope.study.study",
     "Thresholds": "headscope.study.roles",
+    "Uniform": "headscope.model.edits",
     "analyze": "headscope.study.analyze",
     "compare": "headscope.study.compare",
     "encode": "headscope.data.batches",
+    "evaluate": "headscope.study.evaluate",
+    "finetune": "headscope.study.finetune",
+    "importance": "headscope.study.importance",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
     "probe": "headscope.study.probe",
@@ -49,7 +54,7 @@ __all__ = ["__version__", *_WHERE]
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}")
-    if name in ("Study", "analyze"):
+    if name in ("Study", "analyze", "importance"):
         import_module("headscope.report.notebook")  # from here on a study draws itself
     if name in ("Comparison", "compare"):
         import_module("headscope.report.compare_page")  # and a comparison writes itself
@@ -74,6 +79,7 @@ if TYPE_CHECKING:
     from headscope.model.edits import Gate as Gate
     from headscope.model.edits import MaskScores as MaskScores
     from headscope.model.edits import Replace as Replace
+    from headscope.model.edits import Uniform as Uniform
     from headscope.model.load import load as load
     from headscope.model.tokens import Batch as Batch
     from headscope.report.looking import look as look
@@ -82,6 +88,10 @@ if TYPE_CHECKING:
     from headscope.study.analyze import analyze as analyze
     from headscope.study.compare import Comparison as Comparison
     from headscope.study.compare import compare as compare
+    from headscope.study.evaluate import evaluate as evaluate
+    from headscope.study.finetune import finetune as finetune
+    from headscope.study.importance import importance as importance
     from headscope.study.probe import probe as probe
     from headscope.study.roles import Thresholds as Thresholds
     from headscope.study.study import Study as Study
+    from headscope.training.loop import Settings as Settings

@@ -52,11 +52,13 @@ def separated(names: str | None) -> tuple[str, ...] | None:
     return None if names is None else tuple(name.strip() for name in names.split(","))
 
 
-def load_aloud(model: str, revision: str | None, device: str, dtype: str) -> AttentionModel:
+def load_aloud(
+    model: str, revision: str | None, device: str, dtype: str, model_class: str | None = None
+) -> AttentionModel:
     """The model, after saying what its user should know."""
     from headscope.model.load import load
 
-    loaded = load(model, revision=revision, device=device, dtype=dtype, say=say)
+    loaded = load(model, revision=revision, device=device, dtype=dtype, model_class=model_class, say=say)
     for note in loaded.notes:
         say(f"note: {note}")
     return loaded

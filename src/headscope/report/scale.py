@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from headscope.importance.glossary import DEFINITIONS
 from headscope.statistics import glossary
+from headscope.statistics.base import Definition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Kind = Literal["share", "nats", "tokens", "offset", "other"]
+Kind = Literal["share", "nats", "tokens", "offset", "points", "length", "other"]
 
 UNITS: dict[Kind, str] = {
     "share": "share, 0 to 1",
     "nats": "nats",
     "tokens": "tokens",
     "offset": "tokens, negative is to the left",
+    "points": "change of the metric",
+    "length": "norm",
     "other": "",
 }
+SIGNED = ("ablation-loss", "ablation-metric", "gradient", "gradient-second")  # 0 in the middle, whatever the values
 
 
 @dataclass(frozen=True)
@@ -49,15 +54,21 @@ class Scale:
         if self.kind == "offset":
             return signed(value)
         span = max(abs(self.low), abs(self.high))
-        decimals = 1 if self.kind in ("nats", "tokens") else min(max(1 - math.floor(math.log10(span) + 1e-9), 0), 9)
+        is_coarse = self.kind in ("nats", "tokens") and not self.is_diverging
+        decimals = 1 if is_coarse else min(max(1 - math.floor(math.log10(span) + 1e-9), 0), 9)
         text = f"{abs(value):.{2 if self.kind == 'share' else decimals}f}"
-        bare = text.removeprefix("0") if span <= 1 and self.kind in ("share", "other") and "." in text else text
+        bare = text.removeprefix("0") if span <= 1 and not is_coarse and "." in text else text
         return f"−{bare}" if value < 0 and float(text) != 0 else bare
+
+
+def definition_of(statistic: str) -> Definition | None:
+    """What a name in heads.csv means; None for a name that is not ours."""
+    return glossary().get(statistic) or DEFINITIONS.get(statistic)
 
 
 def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
     """The scale for a statistic, given all its values (NaN allowed) over all stacks that are compared."""
-    known = glossary().get(statistic)
+    known = definition_of(statistic)
     kind: Kind = known.unit if known else "other"
     finite = values[np.isfinite(values)]
     least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
@@ -67,8 +78,8 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
         # One head that looks 20 tokens away must not wash out the difference between -1 and +1.
         reach = max(abs(least), abs(most), 1.0)
         return Scale(kind, -min(reach, 5.0), min(reach, 5.0), is_diverging=True, clips=reach > 5)
-    if least < 0 < most:
-        reach = max(-least, most)
+    if least < 0 < most or statistic in SIGNED:
+        reach = max(-least, most) or 1.0
         return Scale(kind, -reach, reach, is_diverging=True)
     if kind != "other" or 0 <= least < most / 2:
         return Scale(kind, min(0.0, least), _rounded_up(most))
@@ -77,12 +88,12 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
 
 def title_of(statistic: str) -> str:
     """What to call it in figures; a statistic that is not in the glossary has only its name."""
-    known = glossary().get(statistic)
+    known = definition_of(statistic)
     return known.title if known else statistic
 
 
 def sentence_of(statistic: str) -> str:
-    known = glossary().get(statistic)
+    known = definition_of(statistic)
     return known.sentence if known else ""
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Definition:
     """What a name in the `statistic` column means: its unit, its title in figures, and a sentence."""
 
-    unit: Literal["share", "nats", "tokens", "offset"]
+    unit: Literal["share", "nats", "tokens", "offset", "points", "length"]
     title: str
     sentence: str
 

@@ -24,23 +24,34 @@ OWNER = ".owner"  # in OUT.partial: locked by the process that is writing it
 
 
 @contextmanager
-def drafted(out: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A folder to write a study into; becomes `out` on leaving, and is gone after an exception."""
+def drafted(
+    out: str | Path, *, overwrite: bool = False, resume: bool | None = None, record: str = "run.json"
+) -> Iterator[Path]:
+    """A folder to write a study into; becomes `out` on leaving, and is gone after an exception.
+
+    resume  given for long work: what there is so far outlives an exception, and True goes on with it
+    record  the file by which a directory of the same kind is known, which may be overwritten
+    """
     final = Path(os.path.abspath(out))  # noqa: PTH100 - resolve() would follow a link that is to be replaced
     partial = final.with_name(f"{final.name}.partial") if final.name else final
     made = [folder for folder in final.parents if not folder.exists()]  # the innermost first
     try:
-        _check(final, out, overwrite)
+        _check(final, out, overwrite, record)
         partial.mkdir(parents=True, exist_ok=True)
         with _owned(partial, out):
             try:
-                _empty(partial)
+                if not resume:
+                    _empty(partial)
                 yield partial
                 _take_place(partial, final)
                 (final / OWNER).unlink()  # last: until the rename it keeps others out
                 made = []
-            finally:
+            except BaseException:
+                if resume is not None:
+                    made = []
+                    raise
                 shutil.rmtree(partial, ignore_errors=True)
+                raise
     except OSError as cause:
         raise HeadscopeError(
             f"cannot be written: {os.strerror(cause.errno) if cause.errno else cause}",
@@ -54,15 +65,16 @@ def drafted(out: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
                 folder.rmdir()
 
 
-def _check(final: Path, out: str | Path, overwrite: bool) -> None:
+def _check(final: Path, out: str | Path, overwrite: bool, record: str) -> None:
     if final.exists() and not final.is_dir():
         raise HeadscopeError(
             "this is a file", where=out, expected="the name of a new directory", mend="Choose another --out"
         )
-    if read_record(final):
+    if read_record(final, record):
         if not overwrite:
             mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
-            raise HeadscopeError("a study is already there", where=out, mend=mend)
+            what = "a study" if record == "run.json" else "a trained model"
+            raise HeadscopeError(f"{what} is already there", where=out, mend=mend)
     elif not final.name or (final.exists() and any(final.iterdir())):
         raise HeadscopeError(
             "the directory is neither a study nor empty",
@@ -72,10 +84,10 @@ def _check(final: Path, out: str | Path, overwrite: bool) -> None:
         )
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path, name: str = "run.json") -> dict[str, Any]:
     """The run record of a study; empty where there is none, or the `run.json` of another program."""
     try:
-        record = json.loads((folder / "run.json").read_text("utf-8"))
+        record = json.loads((folder / name).read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) and "schema" in record else {}
@@ -116,6 +128,20 @@ def _take_place(partial: Path, final: Path) -> None:
         except BaseException:
             old.rename(final)
             raise
+
+
+def to_add_to(out: str | Path, part: str, *, overwrite: bool = False) -> Study | None:
+    """The study that is already there, to which another command adds its `part`; None where there is none.
+
+    A part that it has already is only replaced when asked for.
+    """
+    record = read_record(Path(out))
+    if not record:
+        return None
+    if part in record and not overwrite:
+        mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
+        raise HeadscopeError(f"the study there has its {part} already", where=out, mend=mend)
+    return Study(out)
 
 
 def write_tables(study: Study, folder: Path) -> None:

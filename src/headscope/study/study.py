@@ -45,6 +45,21 @@ class Study:
         self.heads: pd.DataFrame = source
         self.maps, self.record, self.tables = maps or {}, record or {}, tables or {}
 
+    def joined(self, more: Study) -> Study:
+        """This study with what another command found of the same model; what has the same name is replaced."""
+        import pandas as pd
+
+        news = set(more.heads["statistic"])
+        kept = self.heads[~self.heads["statistic"].isin(news)]
+        heads = pd.concat([kept, more.heads], ignore_index=True) if len(kept) else more.heads
+        commands = [one for one in (self.record.get("command"), more.record.get("command")) if one]
+        durations = {**self.record.get("durations", {}), **more.record.get("durations", {})}
+        record = {**more.record, **self.record, "durations": durations}
+        for part in set(more.record) - {"schema", "versions", "model", "data", "options", "seed", "lens", "durations"}:
+            record[part] = more.record[part]
+        record["command"] = "\n".join(commands)
+        return Study(heads, {**self.maps, **more.maps}, record, {**self.tables, **more.tables})
+
     def __repr__(self) -> str:
         model = self.record.get("model", {}).get("name")
         count = self.heads["statistic"].nunique()

@@ -1,0 +1,152 @@
+"""The ablation sweep against the plain masked loop: one JSON line.
+
+    python benchmarks/sweep.py [MODEL] [--data DIR] [--examples 512] [--race 0.05]
+
+MODEL is minilm fine-tuned on MNLI (headscope finetune minilm --task mnli ...); without one, minilm with a random
+classifier. Both ways run over the same batches, a site's heads at a time, one way after the other in turns, so that a
+machine that gets slower meanwhile slows both. The plain loop is one forward pass for each head and batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import headscope
+from headscope.importance.sweep import Group, Sweep
+from headscope.importance.variants import variants_of
+from headscope.tasks import task_named
+from headscope.tasks.base import Item
+
+LABELS = ("entailment", "neutral", "contradiction")
+
+
+def main() -> None:
+    options = _options()
+    torch.set_num_threads(options.threads)
+    task = task_named("mnli")
+    if options.model is None:
+        torch.manual_seed(0)
+        model = headscope.load("minilm", model_class=task.model_class, labels=LABELS)
+        model.untrained = ()
+    else:
+        model = headscope.load(options.model, model_class=task.model_class)
+    items = (
+        _pairs(options.examples) if options.data is None else task.items(options.data, "dev", limit=options.examples)
+    )
+    prepared = task.prepare(model, items, max_length=options.max_length)
+    fast = Sweep(model, task, prepared, batch_size=options.batch_size)
+    plain = Sweep(model, task, prepared, batch_size=options.batch_size, plainly=True)
+    groups = fast.groups(variants_of(model, "head"))
+    (block,) = fast.blocks([len(prepared.items)])
+    seconds = {"fast": 0.0, "plain": 0.0}
+    by_site: dict[str, list[float]] = {}
+    largest = 0.0
+    shared = time.perf_counter()
+    batches = fast._batches(block)
+    with torch.inference_mode():
+        replays = [fast._replay(batch) for batch in batches]
+    seconds["fast"] += time.perf_counter() - shared
+    for group in groups[1:]:
+        spent = {}
+        for name in ("fast", "plain", "plain", "fast")[:: 1 if len(by_site) % 2 else -1][:2]:
+            begun = time.perf_counter()
+            with torch.inference_mode():
+                sweep = fast if name == "fast" else plain
+                answers = [_answers(sweep, b, group, r) for b, r in zip(batches, replays, strict=True)]
+            spent[name] = time.perf_counter() - begun
+            seconds[name] += spent[name]
+            if name == "fast":
+                mine = answers
+            else:
+                theirs = answers
+        largest = max(largest, *(float((a - b).abs().max()) for a, b in zip(mine, theirs, strict=True)))
+        by_site[group.name] = [round(spent["fast"], 2), round(spent["plain"], 2)]
+    result: dict[str, Any] = {
+        "benchmark": "sweep",
+        "model": options.model or "minilm, random classifier",
+        "way": fast.way,
+        "examples": len(prepared.items),
+        "tokens": prepared.counts.tokens,
+        "threads": options.threads,
+        "ratio": round(seconds["plain"] / seconds["fast"], 2),
+        "seconds": {name: round(value, 1) for name, value in seconds.items()},
+        "seconds_by_site": by_site,
+        "largest_logit_difference": largest,
+    }
+    if options.race is not None:
+        result |= _raced(options, model, task, items, seconds)
+    print(json.dumps(result))
+
+
+def _answers(sweep: Sweep, batch: Any, group: Group, replay: Any) -> torch.Tensor:
+    return torch.stack(list(sweep._answers(batch, group, replay)))
+
+
+def _raced(options: argparse.Namespace, model: Any, task: Any, items: list[Item], seconds: dict[str, float]) -> Any:
+    """The whole race, its gradient pass included, and whether it says what the exact sweep says."""
+    from headscope.study.importance import importance
+
+    class Given(type(task)):  # type: ignore[misc]
+        def items(self, data: Any, split: str = "dev", *, limit: int | None = None) -> list[Item]:
+            return items
+
+    given = Given("mnli")
+    file = Path(__file__)  # what is read is given; the record wants a file
+    common = {"task": given, "data": file, "max_length": options.max_length, "batch_size": options.batch_size}
+    exact = importance(model, **common)
+    begun = time.perf_counter()
+    raced = importance(model, race=options.race, **common)
+    spent = raced.record["durations"]["gradient"] + raced.record["durations"]["ablation"]
+    of_loss = [study.tables["significance"].query("statistic == 'ablation-loss'") for study in (exact, raced)]
+    same = (of_loss[0]["is_significant"].to_numpy() == of_loss[1]["is_significant"].to_numpy()).all()
+    values, guesses = (table["value"].to_numpy() for table in of_loss)
+    width = (of_loss[0]["high"] - of_loss[0]["low"]).to_numpy() / 2
+    bottom = np.argsort(values)[:10]
+    theirs = np.argsort(guesses)[:10]
+    border = values[bottom].max()
+    tied = all(values[i] - border <= width[i] for i in theirs)
+    ours = exact.record["durations"]["ablation"]
+    return {
+        "race": options.race,
+        "race_seconds": round(spent, 1),
+        "race_whole_seconds": round(time.perf_counter() - begun, 1),
+        "race_to_exact": round(ours / spent, 2),
+        "race_ratio": round(ours / spent * seconds["plain"] / seconds["fast"], 2),
+        "mean_examples_a_head": round(float(of_loss[1]["count"].mean()), 1),
+        "same_significant": bool(same),
+        "significant": int(of_loss[0]["is_significant"].sum()),
+        "same_bottom_ten": len(set(bottom.tolist()) & set(theirs.tolist())),
+        "bottom_ten_within_intervals": bool(tied),
+    }
+
+
+def _pairs(count: int) -> list[Item]:
+    """Without MNLI: pairs of the bundled corpus with labels by turns; times and equality do not depend on them."""
+    from headscope.data.bundled import BUNDLED
+    from headscope.data.examples import read_examples
+
+    found = list(read_examples([next(iter(BUNDLED))], pairs=True))[:count]
+    return [Item((str(one.first), str(one.second)), LABELS[i % 3], one.where) for i, one in enumerate(found)]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--data")
+    parser.add_argument("--examples", type=int, default=512)
+    parser.add_argument("--max-length", type=int, default=128)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--race", type=float)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

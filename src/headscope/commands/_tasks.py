@@ -1,0 +1,51 @@
+"""Options of the commands that work on a task."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headscope.errors import HeadscopeError
+
+TaskName = Annotated[
+    str,
+    typer.Option(
+        "--task",
+        help="mnli, sst2, cola, mrpc, qnli, rte, snli, qqp, classification, pairs, stsb (similarity), retrieval, "
+        "masked, squad, swag (choice) or translation",
+        show_default=False,
+    ),
+]
+Data = Annotated[
+    str,
+    typer.Option(
+        help="A file (tsv, csv, jsonl, SQuAD json, text), or a directory with train, dev and test files; for "
+        "translation also two files with a comma between",
+        show_default=False,
+    ),
+]
+Split = Annotated[str, typer.Option(help="Which file of a directory: train, dev or test")]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="What the data calls our columns, as in premise=sentence_a,label=gold", show_default=False),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(help="What we call the data's labels, as in entails=entailment,0=neutral", show_default=False),
+]
+Limit = Annotated[
+    int | None, typer.Option(help="Only so many examples, evenly spread over the file", show_default="all")
+]
+BatchSize = Annotated[int, typer.Option(help="Sequences at a time")]
+
+
+def pairs_of(given: str | None, where: str) -> dict[str, str]:
+    """a=b,c=d as a dictionary."""
+    found: dict[str, str] = {}
+    for word in [] if given is None else given.split(","):
+        name, equals, value = (part.strip() for part in word.partition("="))
+        if not (name and equals and value):
+            raise HeadscopeError(f'"{word}" is not NAME=NAME', where=where, expected="such as a=b,c=d")
+        found[name] = value
+    return found

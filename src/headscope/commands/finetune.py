@@ -1,0 +1,83 @@
+"""headscope finetune: train a model on a task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.commands import app
+from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, progress, say, typed
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, pairs_of
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+headscope finetune minilm --task mnli --data glue --out minilm-mnli
+
+headscope finetune minilm --task cola --data cola --epochs 5 --learning-rate 5e-5 --out minilm-cola
+
+torchrun --nproc-per-node 2 -m headscope finetune minilm --task mnli --data glue --out minilm-mnli
+
+In Python: headscope.finetune
+"""
+
+
+@app.command(epilog=EXAMPLES, no_args_is_help=True)
+def finetune(
+    model: Model,
+    task: TaskName,
+    data: Data,
+    out: Annotated[
+        Path, typer.Option(help="The directory to write the model into; must not exist yet", show_default=False)
+    ],
+    epochs: Annotated[int, typer.Option(help="How often every example is seen")] = 3,
+    batch_size: BatchSize = 32,
+    learning_rate: Annotated[float, typer.Option(help="Highest rate, after the warm-up")] = 1e-4,
+    warmup: Annotated[float, typer.Option(help="Share of the steps in which the rate rises")] = 0.1,
+    weight_decay: Annotated[float, typer.Option(help="AdamW's decay of weights; not of biases and norms")] = 0.01,
+    clip: Annotated[float, typer.Option(help="Largest norm of the gradients")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of new weights, dropout and the order of examples")] = 0,
+    columns: Columns = None,
+    labels: Labels = None,
+    limit: Limit = None,
+    max_length: MaxLength = None,
+    revision: Revision = None,
+    device: Device = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same result")
+    ] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Train a model on a task and keep the best of its epochs, in a directory that loads anywhere."""
+    from headscope.study.finetune import finetune as run
+    from headscope.training.loop import Settings, Step
+
+    settings = Settings(epochs, batch_size, learning_rate, warmup, weight_decay, clip, seed)
+    with progress(f"{model} on {task}") as update:
+
+        def watch(step: Step) -> None:
+            update(step.number, step.total)
+
+        record = run(
+            model,
+            task=task,
+            data=data,
+            out=out,
+            settings=settings,
+            columns=pairs_of(columns, "--columns"),
+            labels=pairs_of(labels, "--labels"),
+            max_length=max_length,
+            limit=limit,
+            resume=resume,
+            overwrite=overwrite,
+            device=device,
+            revision=revision,
+            command=typed(),
+            watch=watch,
+            say=say,
+        )
+    best = record["best"]
+    say(f"kept epoch {best['epoch']}: {best['metric']} {best['value']}, {record['seconds']:.0f} s")
+    typer.echo(out)

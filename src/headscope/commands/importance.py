@@ -1,0 +1,136 @@
+"""headscope importance: which heads matter for a task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.commands import app
+from headscope.commands._options import (
+    Device,
+    Dtype,
+    MaxLength,
+    Model,
+    Overwrite,
+    Revision,
+    load_aloud,
+    progress,
+    say,
+    typed,
+)
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, Split, TaskName, pairs_of
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+headscope importance ./minilm-mnli --task mnli --data glue --by all --out study
+
+headscope importance minilm --task stsb --data stsb_dev.tsv --by ablation,gradient --race 0.05 --out study
+
+headscope importance rxnmapper --task masked --data reactions.txt --kind head,only,shared --out study
+
+In Python: headscope.importance, headscope.write
+"""
+
+
+@app.command(epilog=EXAMPLES, no_args_is_help=True)
+def importance(
+    model: Model,
+    task: TaskName,
+    data: Data,
+    out: Annotated[
+        Path,
+        typer.Option(help="The study to write, or to add to if it is one of the same model", show_default=False),
+    ],
+    by: Annotated[
+        str,
+        typer.Option(help="ablation (exact), gradient, confidence, entropy, norm, random, with commas between; or all"),
+    ] = "ablation",
+    split: Split = "dev",
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="What to take away: head, only (all but one of a site), site, layer, pair (of --heads) or shared"
+        ),
+    ] = "head",
+    mode: Annotated[
+        str, typer.Option(help="What stands in its place: zero, mean (its average), uniform (attention 1/n)")
+    ] = "zero",
+    heads: Annotated[
+        str | None, typer.Option(help="The heads that pairs are made of, as in 3.2,4.*", show_default=False)
+    ] = None,
+    race: Annotated[
+        float | None,
+        typer.Option(help="Settle clear heads early, at this error rate, as in 0.05", show_default="all run on all"),
+    ] = None,
+    labels_free: Annotated[
+        bool, typer.Option("--labels-free", help="Gradients of the loss against what the model itself says")
+    ] = False,
+    normalized: Annotated[
+        bool, typer.Option("--normalized", help="Gradients divided by the norm of their layer's")
+    ] = False,
+    columns: Columns = None,
+    labels: Labels = None,
+    limit: Limit = None,
+    max_length: MaxLength = None,
+    batch_size: BatchSize = 32,
+    seed: Annotated[int, typer.Option(help="Of the order of examples and of resampling")] = 0,
+    revision: Revision = None,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same bytes")
+    ] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """What every head does for a task: exact removal, cheaper guesses, and how good these are."""
+    from headscope.model.attention_model import AttentionModel
+    from headscope.report.publish import fill
+    from headscope.study.directory import drafted, to_add_to
+    from headscope.study.importance import check_same_model
+    from headscope.study.importance import importance as run
+    from headscope.study.journal import NAME, Journal
+
+    there = to_add_to(out, "importance", overwrite=overwrite)
+
+    def loaded(wanted: str) -> AttentionModel:
+        one = load_aloud(model, revision=revision, device=device, dtype=dtype, model_class=wanted)
+        if there is not None:
+            check_same_model(one, there, out)
+        return one
+
+    with drafted(out, overwrite=overwrite or there is not None, resume=resume) as folder:
+        with progress(model) as update:
+            study = run(
+                loaded,
+                task=task,
+                data=data,
+                by=by,
+                split=split,
+                kinds=kind,
+                mode=mode,  # type: ignore[arg-type]
+                heads=heads,
+                race=race,
+                labels_free=labels_free,
+                normalized=normalized,
+                columns=pairs_of(columns, "--columns"),
+                labels=pairs_of(labels, "--labels"),
+                max_length=max_length,
+                limit=limit,
+                batch_size=batch_size,
+                seed=seed,
+                journal=lambda header: Journal(folder, header, resume=resume),
+                progress=update,
+                say=say,
+            )
+        study.record["command"] = typed()
+        study = study if there is None else there.joined(study)
+        say("drawing figures")
+        (folder / NAME).unlink(missing_ok=True)
+        fill(study, folder)
+    told = study.record["importance"]
+    intact = told["intact"][told["metric"]]["value"]
+    say(f"{told['examples']} examples, {told['metric']} {intact:.4f} intact; way: {told['way'] or 'none'}")
+    typer.echo(out / "index.html")

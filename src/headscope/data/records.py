@@ -1,0 +1,142 @@
+"""Rows with named columns from tsv, csv and jsonl files, and the files of a data set: train, dev, test."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headscope.data.examples import ONE_A_LINE
+from headscope.data.lines import read_lines
+from headscope.errors import HeadscopeError, choices, reason
+
+SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+_KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".txt")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row: its cells by column, and its file and line."""
+
+    cells: dict[str, object]
+    where: str
+
+    def text(self, names: Sequence[str]) -> str:
+        """The first of these columns that there is, which must hold a text."""
+        value = self.value(names)
+        if not isinstance(value, str) or not value.strip():
+            said = "is empty" if value is None or value == "" else f"is {json.dumps(value)[:40]}"
+            raise HeadscopeError(f'column "{self.name(names)}" {said}', where=self.where, expected="a text")
+        return value
+
+    def value(self, names: Sequence[str]) -> object:
+        return self.cells[self.name(names)]
+
+    def name(self, names: Sequence[str]) -> str:
+        for name in names:
+            if name in self.cells:
+                return name
+        wanted = " or ".join(f'"{name}"' for name in names)
+        raise HeadscopeError(
+            f"no column {wanted} among {choices(names[0], self.cells)}",
+            where=self.where,
+            mend=f"Name the column that holds it: --columns {names[0].replace(' ', '_')}=NAME",
+        )
+
+
+def read_records(path: str | Path) -> Iterator[Record]:
+    """The rows of a file: tsv and csv have a line of names first, jsonl one object a line."""
+    kind = Path(str(path).removesuffix(".gz")).suffix
+    if kind in (".jsonl", ".ndjson", ".json"):
+        yield from _read_jsonl(path)
+    elif kind in (".tsv", ".csv", ".txt"):
+        yield from _read_table(path, "," if kind == ".csv" else "\t")
+    else:
+        raise HeadscopeError(f'"{kind}" is no kind of table', where=path, expected=", ".join(_KINDS[:4]))
+
+
+def _read_table(path: str | Path, separator: str) -> Iterator[Record]:
+    """Cells of a tsv are as they are written; those of a csv may be in quotes, over several lines."""
+    names: list[str] | None = None
+    for number, cells in _rows(path, separator):
+        if names is None:
+            names = [name.strip() for name in cells]
+            twice = {name for name in names if names.count(name) > 1}
+            if twice:
+                raise HeadscopeError(f'two columns are called "{min(twice)}"', where=f"{path}:{number}")
+            continue
+        if len(cells) != len(names):
+            raise HeadscopeError(
+                f"{len(cells)} {'column' if len(cells) == 1 else 'columns'}",
+                where=f"{path}:{number}",
+                expected=f"{len(names)}, as in line 1 ({', '.join(names[:6])}{' …' if len(names) > 6 else ''})",
+            )
+        yield Record(dict(zip(names, cells, strict=True)), f"{path}:{number}")
+
+
+def _rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+    if separator == "\t":
+        for number, line in read_lines(path):
+            if line.strip():
+                yield number, line.split("\t")
+        return
+    reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
+    try:
+        for cells in reader:
+            if cells:
+                yield reader.line_num, cells
+    except csv.Error as cause:
+        where = f"{path}:{reader.line_num}"
+        raise HeadscopeError(f"not a csv line ({reason(cause)})", where=where, expected="quotes that close") from cause
+
+
+def _read_jsonl(path: str | Path) -> Iterator[Record]:
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            cells = json.loads(line)
+        except (ValueError, RecursionError) as cause:
+            raise HeadscopeError(f"not JSON: {reason(cause)}", where=where, expected=ONE_A_LINE) from cause
+        if not isinstance(cells, dict):
+            raise HeadscopeError("not a JSON object", where=where, expected=ONE_A_LINE)
+        yield Record(cells, where)
+
+
+def find_split(data: str | Path, split: str, *, task: str = "", suffixes: Sequence[str] = _KINDS) -> Path:
+    """The file of a split: `data` itself if it is a file, else the one in the directory that is called so.
+
+    In a directory for several tasks (mnli_dev.tsv, rte_dev.tsv) the one that has the task's name too.
+    """
+    place = Path(data)
+    if not place.exists():
+        raise HeadscopeError("not there", where=data, expected="a file, or a directory with train, dev and test files")
+    if place.is_file():
+        return place
+    words = SPLITS[split]
+    files = [file for file in sorted(place.iterdir()) if file.is_file() and _kind(file) in suffixes]
+    named = [file for file in files if any(word in _words(file) for word in words)]
+    if len(named) > 1 and task:
+        named = [file for file in named if task in _words(file)] or named
+    if len(named) == 1:
+        return named[0]
+    if not named:
+        listed = ", ".join(file.name for file in files[:8]) or "no table at all"
+        raise HeadscopeError(f"no file for {split} here, only {listed}", where=data, expected=f"{words[0]}.tsv, say")
+    raise HeadscopeError(
+        f"several files for {split}: {', '.join(file.name for file in named[:8])}",
+        where=data,
+        mend="Name one of them",
+    )
+
+
+def _kind(file: Path) -> str:
+    return Path(file.name.removesuffix(".gz")).suffix
+
+
+def _words(file: Path) -> list[str]:
+    stem = file.name.split(".")[0].lower()
+    return stem.replace("-", "_").split("_")

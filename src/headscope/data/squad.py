@@ -1,0 +1,56 @@
+"""Questions about paragraphs, with the answers' places: SQuAD 1.1 and 2.0 files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headscope.data.lines import read_lines
+from headscope.errors import HeadscopeError, reason
+
+LAYOUT = "SQuAD's layout: data[].paragraphs[].{context, qas[].{id, question, answers}}"
+
+
+@dataclass(frozen=True)
+class Question:
+    """answers: every annotator's (text, where it begins in the context); none where there is no answer (2.0)."""
+
+    id: str
+    text: str
+    context: str
+    answers: tuple[tuple[str, int], ...]
+    where: str
+
+
+def read_squad(path: str | Path) -> Iterator[Question]:
+    """The questions of one file in order."""
+    text = "\n".join(line for _, line in read_lines(path))
+    try:
+        articles = json.loads(text)["data"]
+        for article in articles:
+            for paragraph in article["paragraphs"]:
+                for asked in paragraph["qas"]:
+                    yield _question(asked, paragraph["context"], path)
+    except json.JSONDecodeError as cause:
+        where = f"{path}:{cause.lineno}:{cause.colno}"
+        raise HeadscopeError(f"not JSON: {cause.msg}", where=where, expected=LAYOUT) from cause
+    except (KeyError, TypeError, AttributeError, RecursionError) as cause:
+        raise HeadscopeError(f"not laid out as SQuAD ({reason(cause)})", where=path, expected=LAYOUT) from cause
+
+
+def _question(asked: dict[str, Any], context: str, path: str | Path) -> Question:
+    name = str(asked["id"])
+    where = f"{path}: question {name}"
+    given = [] if asked.get("is_impossible") else asked["answers"]
+    answers = tuple((str(one["text"]), int(one["answer_start"])) for one in given)
+    for said, start in answers:
+        if context[start : start + len(said)] != said:
+            raise HeadscopeError(
+                f'the answer "{said[:40]}" does not stand at character {start} of its paragraph',
+                where=where,
+                expected="answer_start to count characters from 0",
+            )
+    return Question(name, str(asked["question"]), context, answers, where)

@@ -1,0 +1,1 @@
+"""Which heads matter: exact removal, fast; cheap guesses of it; and how good they are."""

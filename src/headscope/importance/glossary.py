@@ -1,0 +1,32 @@
+"""What the importances in heads.csv mean."""
+
+from __future__ import annotations
+
+from headscope.statistics.base import Definition
+
+DEFINITIONS = {
+    "ablation-loss": Definition(
+        "nats", "Change of loss without the head", "Mean change of the task's loss when the head is removed."
+    ),
+    "ablation-metric": Definition(
+        "points", "Change of the metric without the head", "Change of the task's metric when the head is removed."
+    ),
+    "gradient": Definition(
+        "nats", "Change of loss predicted by the gradient", "First-order prediction of the change of loss."
+    ),
+    "gradient-absolute": Definition(
+        "nats", "Sensitivity an example", "Mean over examples of the gradient's absolute term (Michel's paper)."
+    ),
+    "gradient-tokens": Definition(
+        "nats", "Sensitivity a token", "Mean over tokens of the gradient's absolute term (Michel's code)."
+    ),
+    "gradient-fisher": Definition("nats", "Fisher information", "Half the mean square of the gradient's term."),
+    "gradient-second": Definition(
+        "nats", "Change of loss predicted to second order", "The gradient's prediction plus the Fisher term."
+    ),
+    "gradient-batch": Definition(
+        "nats", "Sensitivity a batch", "Mean over batches of 32 of the absolute mean term (TextPruner)."
+    ),
+    "output-norm": Definition("length", "Length of what the head adds", "Mean norm after the output projection."),
+    "random": Definition("share", "Random", "A number from 0 to 1 by chance: the control."),
+}

@@ -1,0 +1,92 @@
+"""Is it more than chance? Paired tests for every head, corrected for how many were asked.
+
+Losses: a paired t-test. Metrics that are a share of right answers: McNemar's exact test on the examples that changed.
+Other metrics: the normal test with the standard error of a paired bootstrap. p-values are adjusted by Holm's rule,
+which holds whatever the dependence between heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from headscope.tasks.base import Task
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ALPHA = 0.05
+REPLICATES = 500
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A change with its interval and p-value; `test` says by which test."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    test: str
+    count: int
+
+
+def delta_of_losses(intact: NDArray[np.float64], changed: NDArray[np.float64]) -> Delta:
+    """The mean change of the loss: mean ± 1.96·s/√n, and a paired t-test."""
+    return _mean_delta(changed - intact, "paired t")
+
+
+def delta_of_metric(
+    task: Task, intact: NDArray[np.float64], changed: NDArray[np.float64], draws: NDArray[np.int64] | None = None
+) -> Delta:
+    """The change of the task's metric from scores [item, column]; `draws`: see `resamples`."""
+    name, column = task.metrics[0], task.mean_column
+    value = task.measure(changed)[name] - task.measure(intact)[name]
+    if column is not None:
+        difference = changed[:, column] - intact[:, column]
+        if set(np.unique(intact[:, column])) | set(np.unique(changed[:, column])) <= {0.0, 1.0}:
+            worse, better = int((difference < 0).sum()), int((difference > 0).sum())
+            p = float(stats.binomtest(worse, worse + better).pvalue) if worse + better else 1.0
+            found = _mean_delta(difference, "McNemar")
+            return Delta(found.value, found.low, found.high, p, "McNemar", found.count)
+        return _mean_delta(difference, "paired t")
+    if draws is None or not np.isfinite(value) or np.array_equal(intact, changed):
+        same = np.array_equal(intact, changed)
+        return Delta(
+            value, value if same else np.nan, value if same else np.nan, 1.0 if same else np.nan, "-", len(intact)
+        )
+    sampled = np.array([task.measure(changed[draw])[name] - task.measure(intact[draw])[name] for draw in draws])
+    sampled = sampled[np.isfinite(sampled)]
+    error = float(sampled.std(ddof=1)) if len(sampled) > 1 else np.nan
+    p = float(2 * stats.norm.sf(abs(value) / error)) if error > 0 else 1.0
+    return Delta(value, value - 1.96 * error, value + 1.96 * error, p, "bootstrap", len(intact))
+
+
+def resamples(count: int, seed: int, replicates: int = REPLICATES) -> NDArray[np.int64]:
+    """[replicate, item]: the same resamples for all heads, so that they can be compared."""
+    return np.random.default_rng(seed).integers(0, count, size=(replicates, count))
+
+
+def _mean_delta(difference: NDArray[np.float64], test: str) -> Delta:
+    count = len(difference)
+    mean = float(difference.mean())
+    if count < 2:
+        return Delta(mean, np.nan, np.nan, np.nan, test, count)
+    error = float(difference.std(ddof=1)) / np.sqrt(count)
+    if error == 0:
+        return Delta(mean, mean, mean, 1.0 if mean == 0 else 0.0, test, count)
+    p = float(2 * stats.t.sf(abs(mean) / error, count - 1))
+    return Delta(mean, mean - 1.96 * error, mean + 1.96 * error, p, test, count)
+
+
+def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Holm's adjusted p-values; NaN stays NaN and is not counted."""
+    adjusted = np.full(len(p_values), np.nan)
+    known = np.flatnonzero(np.isfinite(p_values))
+    order = known[np.argsort(p_values[known], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0)
+    return adjusted

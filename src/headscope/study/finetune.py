@@ -1,0 +1,195 @@
+"""finetune, the verb: train a model on a task and keep the best of its epochs, in a directory that loads anywhere."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headscope.data.records import find_split
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.model.load import load
+from headscope.study.directory import drafted
+from headscope.study.evaluate import metrics_of
+from headscope.study.record import describe_files, describe_model, versions
+from headscope.study.study import SCHEMA
+from headscope.tasks import Task, task_named
+from headscope.tasks.base import Prepared
+from headscope.tasks.running import evaluate
+from headscope.training.loop import Settings, Step, Training
+
+STATE, BEST, RECORD = "state.pt", "best.pt", "training.json"
+EVERY = 120.0  # seconds between saved states: what a kill can cost
+
+Watcher = Callable[[Step], None]
+
+
+def finetune(
+    model: str | Path,
+    *,
+    task: str | Task,
+    data: str | Path,
+    out: str | Path,
+    settings: Settings | None = None,
+    columns: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    max_length: int | None = None,
+    limit: int | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str = "auto",
+    revision: str | None = None,
+    command: str = "",
+    watch: Watcher = lambda step: None,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Train `model` on a task; returns the record that is written as training.json.
+
+    task      a name, or a `Task`
+    data      a directory with train and dev files
+    settings  epochs, batch size, learning rate and the rest
+    limit     only so many training examples
+    resume    go on from the state that a killed run of the same options left in OUT.partial
+    """
+    started = time.perf_counter()
+    settings = settings or Settings()
+    chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
+    files = [find_split(data, split, task=chosen.name) for split in ("train", "dev")]
+    if files[0] == files[1]:
+        raise HeadscopeError(
+            "one file cannot be both train and dev",
+            where=data,
+            expected="a directory with a train file and a dev file",
+        )
+    train_items = chosen.items(files[0], "train", limit=limit)
+    dev_items = chosen.items(files[1], "dev")
+    torch.manual_seed(settings.seed)  # a new classifier's weights follow from it
+    loaded = load(
+        model,
+        model_class=chosen.model_class,
+        labels=chosen.labels(train_items),
+        device=device,
+        revision=revision,
+        say=say,
+    )
+    loaded.untrained = ()  # what is new is about to be trained
+    train = chosen.prepare(loaded, train_items, max_length=max_length)
+    dev = chosen.prepare(loaded, dev_items, max_length=max_length)
+    header = {
+        "model": describe_model(loaded),
+        "task": chosen.name,
+        "data": describe_files(files),
+        "settings": asdict(settings),
+        "max_length": max_length,
+        "limit": limit,
+        "versions": versions(),
+    }
+    with drafted(out, overwrite=overwrite, resume=resume, record=RECORD) as folder:
+        training = Training(loaded, chosen, train, settings)
+        epochs = _restored(training, folder, header) if resume else []
+        for step in _saving(training, folder, header, epochs):
+            watch(step)
+            if step.ends_epoch:
+                epochs.append(_measured(loaded, chosen, dev, step))
+                say(_told(epochs[-1]))
+                if _is_best(epochs):
+                    _save(loaded.model.state_dict(), folder / BEST)
+                _save_state(training, folder, header, epochs)
+        loaded.model.load_state_dict(torch.load(folder / BEST, weights_only=True))
+        record = {
+            "schema": SCHEMA,
+            "command": command,
+            **header,
+            "epochs": epochs,
+            "best": max(epochs, key=_goodness),
+            "seconds": round(time.perf_counter() - started, 1),
+        }
+        _write(loaded, record, folder)
+    return record
+
+
+def _saving(training: Training, folder: Path, header: dict[str, Any], epochs: list[dict[str, Any]]) -> Any:
+    """The steps, with the state saved every two minutes."""
+    last = time.monotonic()
+    for step in training:
+        yield step
+        if time.monotonic() - last > EVERY and not step.ends_epoch:
+            _save_state(training, folder, header, epochs)
+            last = time.monotonic()
+
+
+def _measured(model: AttentionModel, task: Task, dev: Prepared, step: Step) -> dict[str, Any]:
+    judged = evaluate(model, task, dev)
+    metrics = metrics_of(task, judged)
+    name = task.metrics[0]
+    return {
+        "epoch": step.epoch + 1,
+        "train_loss": step.loss,
+        "dev_loss": float(judged.losses.mean()),
+        "metric": name,
+        "value": metrics[name]["value"],
+        "metrics": metrics,
+    }
+
+
+def _told(epoch: dict[str, Any]) -> str:
+    value = epoch["value"]
+    said = "undefined (one answer to all)" if value is None else f"{value:.4f}"
+    return f"epoch {epoch['epoch']}: dev loss {epoch['dev_loss']:.4f}, {epoch['metric']} {said}"
+
+
+def _goodness(epoch: dict[str, Any]) -> tuple[float, float]:
+    """The metric, and of epochs as good the lower loss; an undefined metric is below all."""
+    return -math.inf if epoch["value"] is None else epoch["value"], -epoch["dev_loss"]
+
+
+def _is_best(epochs: list[dict[str, Any]]) -> bool:
+    return all(_goodness(epochs[-1]) > _goodness(one) for one in epochs[:-1])
+
+
+def _save(content: Any, path: Path) -> None:
+    """Whole or not there: a kill while it is written leaves the one before."""
+    beside = path.with_suffix(".tmp")
+    torch.save(content, beside)
+    beside.replace(path)
+
+
+def _save_state(training: Training, folder: Path, header: dict[str, Any], epochs: list[dict[str, Any]]) -> None:
+    if training.accelerator.is_main_process:
+        told = json.dumps({"header": header, "epochs": epochs})
+        _save(training.state() | {"told": told}, folder / STATE)
+
+
+def _restored(training: Training, folder: Path, header: dict[str, Any]) -> list[dict[str, Any]]:
+    """Take up the state that is there; returns the epochs that are done. None there: from the beginning."""
+    if not (folder / STATE).exists():
+        return []
+    state = torch.load(folder / STATE, weights_only=True)
+    told = json.loads(state.pop("told"))
+    for name, now in json.loads(json.dumps(header)).items():
+        if told["header"].get(name) != now:
+            raise HeadscopeError(
+                f"begun with another {name}",
+                where=folder / STATE,
+                expected="a resumed run to be the same run",
+                mend="Give the same options again, or leave --resume out to begin anew",
+            )
+    training.restore(state)
+    epochs: list[dict[str, Any]] = told["epochs"]
+    return epochs
+
+
+def _write(model: AttentionModel, record: dict[str, Any], folder: Path) -> None:
+    model.model.save_pretrained(folder)
+    assert model.tokenizer is not None
+    model.tokenizer.save_pretrained(folder)
+    (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    for name in (STATE, BEST):
+        (folder / name).unlink()

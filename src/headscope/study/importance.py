@@ -1,0 +1,459 @@
+"""importance, the verb: what every head does for a task, by exact removal and by cheaper guesses of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headscope.data.records import find_split
+from headscope.errors import HeadscopeError, choices
+from headscope.heads import Head, HeadSet
+from headscope.importance.agreement import agreement, rank_rows
+from headscope.importance.deltas import LOSS, Deltas
+from headscope.importance.gradients import Terms, terms
+from headscope.importance.norms import output_norms
+from headscope.importance.racing import guess, looks, settled
+from headscope.importance.sweep import INTACT, Group, Mode, Sweep, Unit
+from headscope.importance.variants import KINDS, Variant, variants_of
+from headscope.model.attention_model import AttentionModel
+from headscope.statistics import chosen as statistics_named
+from headscope.statistics import stream
+from headscope.study.evaluate import loaded_for, metrics_of
+from headscope.study.journal import Journal, packed, unpacked
+from headscope.study.record import describe_files, describe_model, versions, weights_sha256
+from headscope.study.study import SCHEMA, Study
+from headscope.tables import Row, to_frame
+from headscope.tasks import Judged, Prepared, Task, task_named
+from headscope.tasks.base import batch_of, plan
+from headscope.tasks.running import evaluate, sites_in_use
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BY = ("ablation", "gradient", "confidence", "entropy", "norm", "random")
+Progress = Callable[[int, int], None]
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be found out, and how."""
+
+    by: tuple[str, ...]
+    kinds: tuple[str, ...]
+    mode: Mode
+    pairs_of: str | None
+    race: float | None
+    labels_free: bool
+    normalized: bool
+    batch_size: int
+    seed: int
+
+
+def importance(
+    model: AttentionModel | str | Path | Callable[[str], AttentionModel],
+    *,
+    task: str | Task,
+    data: str | Path,
+    by: str | Iterable[str] = "ablation",
+    split: str = "dev",
+    kinds: str | Iterable[str] = "head",
+    mode: Mode = "zero",
+    heads: str | None = None,
+    race: float | None = None,
+    labels_free: bool = False,
+    normalized: bool = False,
+    columns: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    max_length: int | None = None,
+    limit: int | None = None,
+    batch_size: int = 32,
+    seed: int = 0,
+    journal: Callable[[dict[str, Any]], Journal] | None = None,
+    progress: Progress = lambda done, total: None,
+    say: Told = lambda line: None,
+) -> Study:
+    """What every head does for a task, with intervals and tests; a study with the rows and tables of docs/study.md.
+
+    by           ablation (exact), gradient, confidence, entropy, norm, random; several, or "all"
+    kinds        what is taken away: head, only (all but one of a site), site, layer, pair, shared (ALBERT)
+    mode         zero, mean (its average result over the data) or uniform (attention 1/n)
+    heads        the heads that pairs are made of
+    race         settle clear heads early, at this error rate; None runs all heads on all examples
+    labels_free  the gradient of the loss against what the model itself says
+    normalized   gradients divided by the norm of their layer's (Michel's option)
+    journal      makes the journal of finished units from what the run depends on
+    """
+    started = time.perf_counter()
+    asked = Asked(
+        _named(by, BY, "--by", "importance"),
+        _named(kinds, KINDS, "--kind", "kind of ablation"),
+        mode,
+        heads,
+        _rate(race),
+        labels_free,
+        normalized,
+        batch_size,
+        seed,
+    )
+    the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
+    items = the_task.items(data, split, limit=limit)
+    loaded = loaded_for(model, the_task)
+    loaded.canary()
+    prepared = the_task.prepare(loaded, items, max_length=max_length)
+    files = [Path(part.strip()) for part in str(data).split(",")] if "," in str(data) else None
+    described = describe_files(files or [find_split(data, split, task=the_task.name)])
+    header = {
+        "model": describe_model(loaded)["sha256"],
+        "code": _code(),
+        "task": the_task.name,
+        "data": described,
+        "split": split,
+        "examples": len(prepared.items),
+        "kinds": list(asked.kinds),
+        "options": {
+            "mode": mode,
+            "heads": heads,
+            "race": race,
+            "max_length": max_length,
+            "limit": limit,
+            "batch_size": batch_size,
+            "seed": seed,
+        },
+        "versions": {name: version for name, version in versions().items() if name != "python"},
+    }
+    run = _Run(loaded, the_task, prepared, asked, progress, say)
+    _refuse_undefined(the_task, run.intact)
+    run.journal = None if journal is None or "ablation" not in asked.by else journal(header)
+    study = run.study()
+    study.record = {
+        "schema": SCHEMA,
+        "versions": versions(),
+        "model": describe_model(loaded),
+        "importance": {
+            "task": the_task.name,
+            "data": described,
+            "split": split,
+            "examples": len(prepared.items),
+            "truncated": prepared.counts.truncated,
+            "skipped": prepared.counts.skipped,
+            "by": list(asked.by),
+            "kinds": list(asked.kinds),
+            **header["options"],
+            "labels_free": labels_free,
+            "normalized": normalized,
+            "intact": metrics_of(the_task, run.intact),
+            "metric": the_task.metrics[0],
+            "way": run.way,
+            "notes": run.notes,
+        },
+        "seed": seed,
+        "lens": "raw",
+    }
+    run.durations["all"] = round(time.perf_counter() - started, 3)
+    study.record["durations"] = run.durations
+    return study
+
+
+def check_same_model(model: AttentionModel, study: Study, where: str | Path) -> None:
+    """Refuse to add to the study of another model."""
+    there, here = recorded_weights(study), weights_sha256(model)
+    if there != here:
+        raise HeadscopeError(
+            f"this is the study of another model (sha256 {there[:8]}… there, {here[:8]}… here)",
+            where=where,
+            expected="a study of the same weights",
+            mend="Choose another --out",
+        )
+
+
+def recorded_weights(study: Study) -> str:
+    return str(study.record.get("model", {}).get("sha256", "none"))
+
+
+class _Run:
+    """One call of `importance`."""
+
+    def __init__(
+        self, model: AttentionModel, task: Task, prepared: Prepared, asked: Asked, progress: Progress, say: Told
+    ) -> None:
+        self.model, self.task, self.prepared, self.asked = model, task, prepared, asked
+        self.progress, self.say = progress, say
+        self.sites = sites_in_use(model, task, prepared)
+        self.heads = tuple(head for head in model.heads if head.site in self.sites)
+        self.journal: Journal | None = None
+        self.way, self.notes = "", list[str]()
+        self.durations: dict[str, float] = {}
+        self.deltas = Deltas(task, len(prepared.items), asked.seed)
+        self.estimates: dict[Head, tuple[float, float, float, int]] = {}
+        self._terms: Terms | None = None
+        self.intact = evaluate(model, task, prepared, batch_size=asked.batch_size)
+
+    def study(self) -> Study:
+        rows: list[Row] = []
+        tables: dict[str, list[dict[str, Any]]] = {}
+        importances: dict[str, NDArray[np.float64]] = {}
+        if "gradient" in self.asked.by or self.asked.race is not None:
+            self._timed("gradient", self._find_terms)
+        if "ablation" in self.asked.by:
+            self._timed("ablation", self._sweep)
+            if "head" in self.asked.kinds:
+                rows += self._settled_rows(self.deltas.rows())
+                tables["significance"] = self._settled_tests(self.deltas.significance())
+            others = [kind for kind in self.asked.kinds if kind != "head"]
+            if others:
+                tables["ablations"] = self.deltas.ablations(others)
+            if "only" in others:
+                tables["all_but_one"] = self.deltas.all_but_one()
+        if "gradient" in self.asked.by:
+            assert self._terms is not None
+            rows += self._terms.rows(normalized=self.asked.normalized)
+            importances |= self._terms.importances(normalized=self.asked.normalized)
+        rows += self._timed("others", lambda: self._others(importances))
+        exact = self._exact()
+        if exact is not None and importances:
+            tables["agreement"] = agreement(importances, exact, seed=self.asked.seed)
+            tables["ranks"] = rank_rows({LOSS: exact} | importances, self.heads, seed=self.asked.seed)
+        import pandas as pd
+
+        return Study(to_frame(rows), {}, {}, {name: pd.DataFrame(table) for name, table in tables.items()})
+
+    def _timed(self, name: str, work: Callable[[], Any]) -> Any:
+        begun = time.perf_counter()
+        found = work()
+        self.durations[name] = round(time.perf_counter() - begun, 3)
+        return found
+
+    def _find_terms(self) -> None:
+        self._terms = terms(
+            self.model,
+            self.task,
+            self.prepared,
+            batch_size=self.asked.batch_size,
+            labels_free=self.asked.labels_free and self.asked.race is None,
+        )
+
+    # The sweep
+
+    def _sweep(self) -> None:
+        sweep = Sweep(
+            self.model,
+            self.task,
+            self.prepared,
+            mode=self.asked.mode,
+            batch_size=self.asked.batch_size,
+            seed=self.asked.seed,
+        )
+        self.way, self.notes = sweep.way, sweep.notes
+        for note in sweep.notes:
+            self.say(f"note: {note}")
+        variants = self._variants()
+        groups = sweep.groups(variants)
+        racing = self.asked.race is not None
+        if racing and self.task.is_coupled:
+            raise HeadscopeError(
+                f"the examples of {self.task.name} hang together, so none can be left out",
+                where="--race",
+                mend="Leave --race out",
+            )
+        planned = looks(len(self.prepared.items)) if racing else None
+        sizes = None if planned is None else np.diff([0, *planned]).tolist()
+        blocks = sweep.blocks(sizes)
+        total = len(blocks) * sum(len(group.variants) for group in groups)
+        done = 0
+        live = {variant.heads[0] for variant in variants if variant.kind == "head"}
+        for number, items in enumerate(blocks):
+            here = [_kept(group, live) for group in groups] if racing else groups
+            here = [group for group in here if group.variants]
+            for unit in self._units(sweep, number, items, here):
+                self.deltas.add(unit)
+                done += len(unit.variants)
+                self.progress(min(done, total), total)
+            if racing and planned is not None and number + 1 < len(blocks):
+                live -= self._race(live, planned[number], len(planned))
+
+    def _variants(self) -> list[Variant]:
+        among = None
+        if self.asked.pairs_of is not None:
+            among = list(HeadSet(self.asked.pairs_of, among=self.model.heads))
+        elif "pair" in self.asked.kinds:
+            raise HeadscopeError(
+                "pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*"
+            )
+        return [
+            variant
+            for kind in self.asked.kinds
+            for variant in variants_of(self.model, kind, among if kind == "pair" else None, sites=self.sites)  # type: ignore[arg-type]
+        ]
+
+    def _units(self, sweep: Sweep, block: int, items: Sequence[int], groups: list[Group]) -> Iterator[Unit]:
+        """Those of the journal, then the rest, each written down as it comes."""
+        known = {} if self.journal is None else {(unit["block"], unit["group"]): unit for unit in self.journal.units}
+        for group in groups:
+            stored = known.get((block, group.name))
+            if stored is not None:
+                losses, scores = unpacked(stored["losses"]), unpacked(stored["scores"])
+                yield Unit(block, group.name, group.variants, tuple(items), losses, scores)
+        done = {group.name for group in groups if (block, group.name) in known}
+        for unit in sweep.run(block, items, groups, done):
+            if self.journal is not None:
+                stored = {"losses": packed(unit.losses), "scores": packed(unit.scores)}
+                self.journal.add({"block": block, "group": unit.group, **stored})
+            yield unit
+
+    def _race(self, live: set[Head], size: int, planned: int) -> set[Head]:
+        """The heads that are settled after `size` examples."""
+        assert self._terms is not None
+        heads = sorted(live)
+        if not heads:
+            return set()
+        items = np.array(self.deltas.order[:size])
+        place = [self._terms.heads.index(head) for head in heads]
+        signed = self._terms.signed[:, place]
+        predictors = np.stack([-signed, signed**2], axis=2)
+        by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
+        changes = np.stack([self.deltas.changes(by_head[head])[items] for head in heads], axis=1)
+        found = guess(changes, predictors[items], predictors.mean(axis=0), len(self.prepared.items))
+        assert self.asked.race is not None
+        is_settled = settled(
+            found,
+            len(self.prepared.items),
+            error_rate=self.asked.race,
+            looks_planned=planned,
+            heads=len(self.heads),
+        )
+        out = set()
+        for i, head in enumerate(heads):
+            if is_settled[i]:
+                out.add(head)
+                error = float(np.hypot(found.error[i], found.spread[i] / np.sqrt(len(self.prepared.items))))
+                self.estimates[head] = (float(found.value[i]), float(found.error[i]), error, size)
+        return out
+
+    def _settled_rows(self, rows: list[Row]) -> list[Row]:
+        """Settled heads' estimates of the change over all examples in the place of that over those that were run."""
+        from dataclasses import replace
+
+        found = []
+        for row in rows:
+            head = Head(row.stack, row.layer, row.head)
+            if row.statistic == LOSS and head in self.estimates:
+                value, _, error, _ = self.estimates[head]
+                row = replace(row, value=value, low=value - 1.96 * error, high=value + 1.96 * error)
+            found.append(row)
+        return found
+
+    def _settled_tests(self, table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """p-values of settled heads from their estimates; all adjusted anew."""
+        if not self.estimates:
+            return table
+        from scipy import stats
+
+        from headscope.importance.significance import ALPHA, holm
+
+        for row in table:
+            estimate = self.estimates.get(Head(row["stack"], row["layer"], row["head"]))
+            if estimate is not None and row["statistic"] == LOSS:
+                value, _, error, size = estimate
+                row |= {"value": value, "low": value - 1.96 * error, "high": value + 1.96 * error}
+                row |= {"p": float(2 * stats.norm.sf(abs(value) / error)) if error else 1.0, "test": "race"}
+                row |= {"settled_at": size}
+        of_loss = [row for row in table if row["statistic"] == LOSS]
+        for row, p in zip(of_loss, holm(np.array([row["p"] for row in of_loss])), strict=True):
+            row |= {"p_adjusted": float(p), "is_significant": bool(p < ALPHA)}
+        return table
+
+    # The others
+
+    def _others(self, importances: dict[str, NDArray[np.float64]]) -> list[Row]:
+        rows: list[Row] = []
+        heads = self.heads
+        wanted = [name for name in self.asked.by if name in ("confidence", "entropy")]
+        if wanted:
+            asked = statistics_named(wanted)
+            batches = (
+                batch_of(self.model, self.prepared, numbers) for numbers in plan(self.prepared, self.asked.batch_size)
+            )
+            for _ in stream(self.model, batches, asked):
+                pass
+            found = [row for statistic in asked for row in statistic.table() if row.statistic in wanted]
+            rows += found
+            for name in wanted:
+                by_head = {Head(row.stack, row.layer, row.head): row.value for row in found if row.statistic == name}
+                sign = -1 if name == "entropy" else 1  # a head that spreads its attention is held for less important
+                importances[name] = sign * np.array([by_head.get(head, np.nan) for head in heads])
+        if "norm" in self.asked.by:
+            norms = output_norms(self.model, self.task, self.prepared, self.asked.batch_size)
+            if norms:
+                rows += _rows("output-norm", norms)
+                importances["output-norm"] = np.array([norms.get(head, np.nan) for head in heads])
+            else:
+                self.say("note: this family's heads have no output projection that is a module, so no norms")
+        if "random" in self.asked.by:
+            chance = np.random.default_rng(self.asked.seed).random(len(heads))
+            rows += _rows("random", dict(zip(heads, chance.tolist(), strict=True)))
+            importances["random"] = chance
+        return rows
+
+    def _exact(self) -> NDArray[np.float64] | None:
+        """[item, head]: the change of loss by each head, where all heads were run on all examples."""
+        by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
+        if set(by_head) != set(self.heads) or self.estimates:
+            return None
+        return np.stack([self.deltas.changes(by_head[head]) for head in self.heads], axis=1)
+
+
+def _refuse_undefined(task: Task, intact: Judged) -> None:
+    """A metric that the intact model has no value of cannot change."""
+    name = task.metrics[0]
+    if not np.isfinite(task.measure(intact.scores)[name]):
+        raise HeadscopeError(
+            f"{name} is undefined on these {len(intact.losses)} examples: the model gives one answer to all of them",
+            where=f"--task {task.name}",
+            mend="Take more examples, or a model that was trained for longer",
+        )
+
+
+def _kept(group: Group, live: set[Head]) -> Group:
+    kept = tuple(one for one in group.variants if one == INTACT or one.kind != "head" or one.heads[0] in live)
+    return Group(group.name, group.site, kept)
+
+
+def _rows(name: str, values: dict[Head, float]) -> list[Row]:
+    nothing = float("nan")
+    return [Row(h.stack, h.layer, h.head, name, value, nothing, nothing, 1) for h, value in values.items()]
+
+
+def _named(given: str | Iterable[str], known: Sequence[str], where: str, what: str) -> tuple[str, ...]:
+    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    if "all" in names:
+        names = [*known] if where == "--by" else names
+    for name in names:
+        if name not in known:
+            raise HeadscopeError(f'"{name}" is no {what}', where=where, expected=choices(name, [*known, "all"]))
+    return tuple(dict.fromkeys(names))
+
+
+def _rate(race: float | None) -> float | None:
+    if race is not None and not 0 < race < 1:
+        raise HeadscopeError(f"{race} is no error rate", where="--race", expected="a number between 0 and 1")
+    return race
+
+
+@cache
+def _code() -> str:
+    """Of the source that the numbers follow from."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for room in ("model", "data", "tasks", "importance"):
+        for file in sorted((package / room).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()

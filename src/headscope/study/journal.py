@@ -1,0 +1,111 @@
+"""A journal of finished units, so that work that was killed goes on where it was, to the same bytes.
+
+One line of JSON a unit, with a checksum: a line that was being written when the process died is not whole, and is
+dropped. The first line says what run this is; the journal of another run is refused by what differs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headscope.errors import HeadscopeError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NAME = "journal.jsonl"
+
+
+class Journal:
+    """Units of one run in a file. `header`: everything that the run's numbers depend on, by name."""
+
+    def __init__(self, folder: Path, header: dict[str, Any], *, resume: bool) -> None:
+        self.path = folder / NAME
+        self.units: list[dict[str, Any]] = []
+        self._header = json.loads(json.dumps(header))
+        if resume and self.path.exists():
+            self._read()
+        else:
+            self.path.write_bytes(b"")
+            self._write(self._header)
+
+    def add(self, unit: dict[str, Any]) -> None:
+        """Write a finished unit through to the disk."""
+        self._write(unit)
+        self.units.append(json.loads(json.dumps(unit)))
+
+    def _write(self, content: dict[str, Any]) -> None:
+        text = json.dumps(content, sort_keys=True)
+        line = json.dumps({"sum": _sum(text), "unit": content}, sort_keys=True) + "\n"
+        with self.path.open("ab") as file:
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _read(self) -> None:
+        whole = list(_whole_lines(self.path.read_bytes()))
+        if whole:
+            self._check(whole[0][1])
+            self.units = [unit for _, unit in whole[1:]]
+        end = whole[-1][0] if whole else 0
+        with self.path.open("rb+") as file:  # what a kill left of the last line is cut off
+            file.truncate(end)
+        if not whole:
+            self._write(self._header)
+
+    def _check(self, then: dict[str, Any]) -> None:
+        for name in sorted(set(then) | set(self._header)):
+            before, now = then.get(name), self._header.get(name)
+            if before != now:
+                raise HeadscopeError(
+                    f"begun with another {name} ({_short(before)} then, {_short(now)} now)",
+                    where=f"{self.path}:1",
+                    expected="a resumed run to be the same run",
+                    mend="Give the same options again, or leave --resume out to begin anew",
+                )
+
+
+def _whole_lines(raw: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(where the line ends, its unit) up to the first line that is not whole."""
+    end = 0
+    for line in raw.splitlines(keepends=True):
+        try:
+            content = json.loads(line)
+            unit = content["unit"]
+        except (ValueError, KeyError, TypeError):
+            return
+        if not line.endswith(b"\n") or content["sum"] != _sum(json.dumps(unit, sort_keys=True)):
+            return
+        end += len(line)
+        yield end, unit
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return f"{text[:36]}…" if len(text) > 40 else text
+
+
+def packed(array: NDArray[Any]) -> dict[str, Any]:
+    """An array as JSON, to the last bit."""
+    return {
+        "shape": list(array.shape),
+        "dtype": array.dtype.str,
+        "data": base64.b64encode(np.ascontiguousarray(array).tobytes()).decode(),
+    }
+
+
+def unpacked(content: dict[str, Any]) -> NDArray[Any]:
+    flat: NDArray[Any] = np.frombuffer(base64.b64decode(content["data"]), dtype=np.dtype(content["dtype"]))
+    return flat.reshape(content["shape"])

@@ -1,0 +1,32 @@
+"""The tasks that headscope knows: one file each, found by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+from headscope.errors import HeadscopeError, choices
+from headscope.tasks.base import Item, Judged, Prepared, Task
+
+__all__ = ["Item", "Judged", "Prepared", "Task", "task_named", "tasks"]
+
+
+@cache
+def tasks() -> dict[str, type[Task]]:
+    """Every task by name."""
+    found: dict[str, type[Task]] = {}
+    for module in iter_modules(__path__):
+        for value in vars(import_module(f"{__name__}.{module.name}")).values():
+            if isinstance(value, type) and issubclass(value, Task) and value is not Task:
+                found |= dict.fromkeys(value.names, value)
+    return dict(sorted(found.items()))
+
+
+def task_named(name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None) -> Task:
+    """A task; `columns` are the data's own names of columns by ours, `labels` our names of labels by the data's."""
+    known = tasks()
+    if name not in known:
+        raise HeadscopeError(f'"{name}" is no task', where="--task", expected=choices(name, known))
+    return known[name](name, columns=columns, labels=labels)

@@ -1,0 +1,240 @@
+"""What a model is for: examples with what is right, a loss for each of them, and a metric over all.
+
+A task knows nothing of heads. It turns examples into sequences, says what it reads from the model's output for each
+sequence (an *answer*), and judges answers: one loss an example, so that every comparison is paired, and scores of
+which the metric is made. Whoever runs the model, plainly, edited or by shortcuts, hands the answers back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.data.batches import collate
+from headscope.data.encode import Counts, Encoder
+from headscope.data.encode import Sequence as Encoded
+from headscope.data.examples import Example
+from headscope.data.records import find_split
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.model.tokens import Batch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Item:
+    """One example of a task: its texts, and what is right (a label, a score, an answer …)."""
+
+    texts: tuple[str, ...]
+    target: Any
+    where: str = ""
+
+
+@dataclass
+class Prepared:
+    """A task's examples as sequences for one model.
+
+    sequences  what the model reads, `index` being their own number
+    parts      for each item the numbers of its sequences
+    targets    what is right, one an item, as the task's `losses` wants it
+    labels     for tasks that judge single tokens: what is right at each token of each sequence, -100 for no matter
+    extras     what else the task wants to find again
+    """
+
+    items: list[Item]
+    sequences: list[Encoded]
+    parts: list[tuple[int, ...]]
+    targets: Any
+    counts: Counts
+    labels: list[list[int]] | None = None
+    extras: Any = None
+
+    @property
+    def is_one_to_one(self) -> bool:
+        """Whether every item is one sequence, so that a batch's losses follow from its own answers."""
+        return all(part == (i,) for i, part in enumerate(self.parts))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a task says of the answers: losses [item] in nats, scores [item, column], of which the metric is made."""
+
+    losses: NDArray[np.float64]
+    scores: NDArray[np.float64]
+
+
+class Task(ABC):
+    """A task by name; one file a task.
+
+    names        what it can be called by: `--task mnli`
+    metrics      names of what `measure` gives, the first being the one
+    model_class  the transformers class with the right head, as `load` takes it
+    is_coupled   whether an example's loss depends on other examples' sequences (retrieval)
+    reads_first  whether the head may be one that reads the first token alone; a sweep tries it
+    """
+
+    names: ClassVar[tuple[str, ...]]
+    metrics: tuple[str, ...]
+    model_class: ClassVar[str]
+    is_coupled: ClassVar[bool] = False
+    reads_first: ClassVar[bool] = False
+
+    def __init__(
+        self, name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
+    ) -> None:
+        """columns: the data's own names of columns, by ours; labels: our names of labels, by the data's."""
+        self.name, self.columns, self.renamed = name, dict(columns or {}), dict(labels or {})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    # Data
+
+    def column(self, names: Sequence[str]) -> tuple[str, ...]:
+        """What a column may be called: as the user says, else any of these."""
+        return next(((self.columns[name],) for name in names if name in self.columns), tuple(names))
+
+    @abstractmethod
+    def read(self, path: Path) -> Iterator[Item]:
+        """The examples of one file."""
+
+    def items(self, data: str | Path, split: str = "dev", *, limit: int | None = None) -> list[Item]:
+        """The examples of a split, `limit` of them evenly spread over the file."""
+        path = find_split(data, split, task=self.name)
+        found = list(self.read(path))
+        if not found:
+            raise HeadscopeError("no example in it", where=path, expected="one or more")
+        if limit is not None and limit < len(found):
+            found = [found[i * len(found) // limit] for i in range(limit)]
+        return found
+
+    def labels(self, items: Sequence[Item]) -> tuple[str, ...]:
+        """The classes of a classifier for these examples, in order; none for a task without classes."""
+        return ()
+
+    # Model
+
+    def check(self, model: AttentionModel) -> None:
+        """Refuse a model that cannot do this task, or whose head for it was never trained."""
+        new = [name for name in model.untrained if "pooler" not in name]
+        if new:
+            raise HeadscopeError(
+                f"this model's head was never trained ({new[0]} is not in its files)",
+                where=model.name,
+                mend=f"Train it first: headscope finetune MODEL --task {self.name} --data DATA --out DIR",
+            )
+
+    @abstractmethod
+    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+        """The examples as sequences; examples that cannot be read by the model are left out and counted."""
+
+    def call(self, model: AttentionModel, batch: Batch) -> Any:
+        return model(batch)
+
+    @abstractmethod
+    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+        """The answers [sequence, …] in the model's output, on its graph."""
+
+    # Judgement
+
+    @abstractmethod
+    def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
+        """The loss of each of these items, in nats, on the graph; `answers` are those of `sequences_of` them."""
+
+    @abstractmethod
+    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+        """[item, column]: what the metric is made of."""
+
+    @abstractmethod
+    def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
+        """Every metric of these examples; NaN where it is undefined on them."""
+
+    @property
+    def mean_column(self) -> int | None:
+        """The column of `scores` whose mean is the first metric; None where it is no mean."""
+        return None
+
+    def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
+        """The examples with what the model says, by its answers to all sequences, in the place of what is right."""
+        raise HeadscopeError(
+            f"{self.name} has no labels but its texts", where="--labels-free", expected="a task with labels"
+        )
+
+    def judge(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Judged:
+        """Losses and scores of these items from the answers of their sequences, item by item."""
+        with torch.inference_mode():
+            losses = self.losses(answers, prepared, items).double().cpu().numpy()
+        return Judged(losses, self.scores(answers, prepared, items))
+
+
+def sequences_of(prepared: Prepared, items: Sequence[int]) -> list[int]:
+    """The numbers of these items' sequences, item by item."""
+    return [number for item in items for number in prepared.parts[item]]
+
+
+def rows(prepared: Prepared, items: Sequence[int]) -> Tensor:
+    """For items of equally many parts: where in the answers of their own sequences each part stands [item, part]."""
+    width = len(prepared.parts[items[0]])
+    return torch.arange(len(items) * width).view(len(items), width)
+
+
+def plan(prepared: Prepared, batch_size: int) -> list[list[int]]:
+    """All sequences' numbers in batches, the longest first, so that little padding is computed."""
+    order = sorted(range(len(prepared.sequences)), key=lambda i: (*_lengths(prepared.sequences[i]), -i), reverse=True)
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+
+def _lengths(sequence: Encoded) -> tuple[int, int]:
+    return len(sequence.source.ids), 0 if sequence.target is None else len(sequence.target.ids)
+
+
+def batch_of(model: AttentionModel, prepared: Prepared, numbers: Sequence[int]) -> Batch:
+    """One padded batch; its `indices` are the sequences' numbers."""
+    return collate(model, [prepared.sequences[i] for i in numbers])
+
+
+def labels_of(prepared: Prepared, batch: Batch, length: int) -> Tensor:
+    """[sequence, token]: what is right at each token of a batch, -100 where nothing is asked."""
+    assert prepared.labels is not None
+    padded = [(prepared.labels[i] + [-100] * length)[:length] for i in batch.indices]
+    return torch.tensor(padded)
+
+
+def encoded(
+    model: AttentionModel, examples: Sequence[Example], max_length: int | None
+) -> tuple[list[Encoded | None], Counts]:
+    """Each example's sequence, None where it has none, and what became of them."""
+    encoder = Encoder(model, max_length=max_length)
+    found: list[Encoded | None] = [None] * len(examples)
+    for sequence in encoder.encode(list(examples), 0):
+        found[sequence.index] = sequence
+    return found, encoder.counts
+
+
+def keep_whole(
+    items: list[Item], groups: list[list[Encoded | None]], counts: Counts
+) -> tuple[list[Item], list[Encoded], list[tuple[int, ...]]]:
+    """Items all of whose parts have a sequence, the sequences numbered anew, and each item's numbers."""
+    kept: list[Item] = []
+    sequences: list[Encoded] = []
+    parts: list[tuple[int, ...]] = []
+    for item, group in zip(items, groups, strict=True):
+        if any(part is None for part in group):
+            continue
+        first = len(sequences)
+        sequences += [Encoded(first + i, part.source, part.target) for i, part in enumerate(group) if part is not None]
+        kept.append(item)
+        parts.append(tuple(range(first, len(sequences))))
+    if not kept:
+        why = ", ".join(f"{count} {reason}" for reason, count in counts.skipped.items())
+        raise HeadscopeError(f"no example could be read by the model ({why})", expected="texts that become tokens")
+    return kept, sequences, parts

@@ -1,0 +1,165 @@
+"""Texts and pairs of texts with a label: GLUE's sentence tasks, or a table of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.data.examples import Example
+from headscope.data.records import read_records
+from headscope.errors import HeadscopeError, choices
+from headscope.model.attention_model import AttentionModel
+from headscope.model.tokens import Batch
+from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole
+from headscope.tasks.metrics import accuracy, f1, matthews
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a data set is laid out: the columns of its texts and label (any of several names), its labels, its metric.
+
+    labels  in the order of the classes; empty: as they occur in the data, sorted
+    """
+
+    first: tuple[str, ...]
+    second: tuple[str, ...] = ()
+    label: tuple[str, ...] = ("label",)
+    labels: tuple[str, ...] = ()
+    metric: str = "accuracy"
+
+
+_NLI = ("entailment", "neutral", "contradiction")
+_TWO = ("entailment", "not_entailment")
+FORMS = {
+    "classification": Form(("text", "sentence"), label=("label", "class")),
+    "pairs": Form(("sentence1", "text1", "premise", "a"), ("sentence2", "text2", "hypothesis", "b")),
+    "mnli": Form(("premise", "sentence1", "prem"), ("hypothesis", "sentence2", "hyp"), ("label", "gold_label"), _NLI),
+    "snli": Form(("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label"), _NLI),
+    "qnli": Form(("question",), ("sentence",), labels=_TWO),
+    "rte": Form(("sentence1", "premise"), ("sentence2", "hypothesis"), labels=_TWO),
+    "sst2": Form(("sentence",), labels=("0", "1")),
+    "cola": Form(("sentence",), labels=("0", "1"), metric="matthews"),
+    "mrpc": Form(("#1 String", "sentence1"), ("#2 String", "sentence2"), ("Quality", "label"), ("0", "1"), "f1"),
+    "qqp": Form(("question1",), ("question2",), ("is_duplicate", "label"), ("0", "1"), "f1"),
+}
+METRICS = {"accuracy": accuracy, "f1": f1, "matthews": matthews}
+
+
+class Classification(Task):
+    """Which of a few classes. The loss is the cross-entropy of the model's own classifier."""
+
+    names: ClassVar[tuple[str, ...]] = tuple(FORMS)
+    model_class = "AutoModelForSequenceClassification"
+    reads_first = True
+
+    def __init__(
+        self,
+        name: str = "classification",
+        *,
+        columns: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(name, columns=columns, labels=labels)
+        self.form = FORMS[name]
+        others = [metric for metric in METRICS if metric != self.form.metric]
+        self.metrics = (self.form.metric, *others)
+
+    def read(self, path: Path) -> Iterator[Item]:
+        for record in read_records(path):
+            texts = [record.text(self.column(names)) for names in (self.form.first, self.form.second) if names]
+            label = str(record.value(self.column(self.form.label))).strip()
+            label = self.renamed.get(label, label)
+            if self.form.labels and label not in self.form.labels:
+                raise HeadscopeError(
+                    f'label "{label}" is unknown',
+                    where=record.where,
+                    expected=choices(label, self.form.labels),
+                    mend="If the names differ on purpose, map them: --labels THEIRS=OURS",
+                )
+            yield Item(tuple(texts), label, record.where)
+
+    def labels(self, items: Sequence[Item]) -> tuple[str, ...]:
+        """The classes in order: the data set's, or those that occur."""
+        found = self.form.labels or tuple(sorted({item.target for item in items}))
+        if len({item.target for item in items}) < 2:
+            raise HeadscopeError(
+                f'all {len(items)} examples have the label "{items[0].target}"',
+                where=items[0].where.rpartition(":")[0] or None,
+                expected="two or more classes",
+            )
+        return found
+
+    def check(self, model: AttentionModel) -> None:
+        super().check(model)
+        if not hasattr(model.model, "num_labels") or "SequenceClassification" not in type(model.model).__name__:
+            raise HeadscopeError(
+                f"{type(model.model).__name__} has no classifier",
+                where=model.name,
+                mend=f"Train one: headscope finetune MODEL --task {self.name} --data DATA --out DIR",
+            )
+
+    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+        classes = _classes(model, self.labels(items))
+        unknown = next((item for item in items if item.target not in classes), None)
+        if unknown is not None:
+            raise HeadscopeError(
+                f'label "{unknown.target}" is unknown to the model',
+                where=unknown.where or model.name,
+                expected=choices(unknown.target, classes),
+                mend="If the names differ on purpose, map them: --labels THEIRS=OURS",
+            )
+        examples = [Example(*item.texts, where=item.where) for item in items]  # type: ignore[misc]
+        found, counts = encoded(model, examples, max_length)
+        kept, sequences, parts = keep_whole(items, [[one] for one in found], counts)
+        targets = torch.tensor([classes[item.target] for item in kept])
+        return Prepared(kept, sequences, parts, targets, counts)
+
+    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+        logits: Tensor = output.logits
+        return logits
+
+    def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
+        targets = prepared.targets[list(items)].to(answers.device)
+        return torch.nn.functional.cross_entropy(answers.float(), targets, reduction="none")
+
+    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+        """Columns: whether it is right, the predicted class, the right class."""
+        predicted = answers.argmax(dim=-1).cpu().numpy()
+        right = prepared.targets[list(items)].numpy()
+        return np.stack([predicted == right, predicted, right], axis=1).astype(np.float64)
+
+    def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
+        return {name: METRICS[name](scores[:, 1], scores[:, 2]) for name in self.metrics}
+
+    def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
+        return replace(prepared, targets=answers.argmax(dim=-1).cpu())
+
+    @property
+    def mean_column(self) -> int | None:
+        return 0 if self.form.metric == "accuracy" else None
+
+
+def _classes(model: AttentionModel, labels: tuple[str, ...]) -> dict[str, int]:
+    """The number of each label in the model's output: by its own names, else by the data set's order."""
+    known = {str(name): int(i) for name, i in (model.model.config.label2id or {}).items()}
+    if all(name.upper().startswith("LABEL_") for name in known):
+        if len(known) != len(labels):
+            raise HeadscopeError(
+                f"the model has {len(known)} classes without names, the data {len(labels)}: {', '.join(labels)}",
+                where=model.name,
+                expected="as many of one as of the other",
+            )
+        return {label: i for i, label in enumerate(labels)}
+    if set(known) & set(labels):
+        return known
+    lower = {name.lower(): i for name, i in known.items()}
+    return {label: lower[label.lower()] for label in labels if label.lower() in lower} or known

@@ -1,0 +1,129 @@
+"""Masked language modelling: which token was here? Every text is masked the same way each time.
+
+A share of a text's content tokens is replaced by the mask token; which ones follows from the token ids and the seed
+alone. The loss of a text is the mean over its masked tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headscope.data.encode import Sequence as Encoded
+from headscope.data.examples import Example, read_examples
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.model.tokens import Batch
+from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole, labels_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SHARE = 0.15
+IGNORED = -100
+
+
+class Masked(Task):
+    """The share of masked tokens that are guessed right, over all texts; the loss in nats a masked token."""
+
+    names: ClassVar[tuple[str, ...]] = ("masked", "mlm")
+    metrics = ("accuracy", "perplexity")
+    model_class = "AutoModelForMaskedLM"
+
+    def __init__(
+        self,
+        name: str = "masked",
+        *,
+        columns: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(name, columns=columns, labels=labels)
+        self.seed = seed
+
+    def read(self, path: Path) -> Iterator[Item]:
+        field = self.columns.get("text")
+        for example in read_examples([path], fields=None if field is None else (field,)):
+            assert isinstance(example.first, str)
+            yield Item((example.first,), None, example.where)
+
+    def check(self, model: AttentionModel) -> None:
+        super().check(model)
+        if "MaskedLM" not in type(model.model).__name__ or model.tokenizer is None:
+            raise HeadscopeError(
+                f"{type(model.model).__name__} does not guess masked tokens",
+                where=model.name,
+                expected="a model with a head for masked language modelling",
+            )
+        if model.tokenizer.mask_token_id is None:
+            raise HeadscopeError("the tokenizer has no mask token", where=model.name)
+
+    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+        self.check(model)
+        assert model.tokenizer is not None
+        found, counts = encoded(model, [Example(item.texts[0], where=item.where) for item in items], max_length)
+        kept, whole, parts = keep_whole(items, [[one] for one in found], counts)
+        mask = int(model.tokenizer.mask_token_id)
+        sequences, labels = [], []
+        for sequence in whole:
+            chosen = self._chosen(sequence, model.marks.special)
+            ids = [mask if i in chosen else token for i, token in enumerate(sequence.source.ids)]
+            labels.append([token if i in chosen else IGNORED for i, token in enumerate(sequence.source.ids)])
+            sequences.append(replace(sequence, source=replace(sequence.source, ids=ids)))
+        return Prepared(kept, sequences, parts, None, counts, labels)
+
+    def _chosen(self, sequence: Encoded, special: frozenset[int]) -> set[int]:
+        """The places of the masked tokens: 15 % of the content, one at least."""
+        ids = sequence.source.ids
+        content = [i for i, token in enumerate(ids) if token not in special]
+        if not content:
+            return {len(ids) // 2}
+        text = f"{self.seed}:{','.join(map(str, ids))}".encode()
+        chance = np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest()[:8], "little"))
+        count = max(1, round(SHARE * len(content)))
+        return set(chance.choice(content, size=count, replace=False).tolist())
+
+    def call(self, model: AttentionModel, batch: Batch) -> Any:
+        """The head guesses at masked places alone: it is as large as the vocabulary, and they are few."""
+        places = (batch.inputs["input_ids"] == model.tokenizer.mask_token_id).to(model.device)  # type: ignore[union-attr]
+
+        def pick(module: nn.Module, args: Any, output: Any) -> Any:
+            output.last_hidden_state = output.last_hidden_state[places][None]
+            return output
+
+        handle = model.model.base_model.register_forward_hook(pick)
+        try:
+            return model(batch)
+        finally:
+            handle.remove()
+
+    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+        """[sequence, 3]: sum of losses, masked tokens, right ones."""
+        logits: Tensor = output.logits[0]
+        labels = labels_of(prepared, batch, batch.inputs["input_ids"].shape[1]).to(logits.device)
+        asked = labels != IGNORED
+        right = labels[asked]
+        losses = nn.functional.cross_entropy(logits.float(), right, reduction="none")
+        hits = (logits.argmax(dim=-1) == right).to(losses)
+        owner = asked.nonzero()[:, 0]
+        sums = losses.new_zeros(len(labels), 3)
+        return sums.index_add(0, owner, torch.stack([losses, torch.ones_like(losses), hits], dim=1))
+
+    def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
+        return answers[:, 0] / answers[:, 1]
+
+    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+        """Columns: right tokens, masked tokens, sum of losses."""
+        table: NDArray[np.float64] = answers.double().cpu().numpy()[:, [2, 1, 0]]
+        return table
+
+    def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
+        right, asked, losses = scores.sum(axis=0)
+        return {"accuracy": float(right / asked), "perplexity": float(np.exp(losses / asked))}

@@ -1,0 +1,31 @@
+"""One vector for a text: the mean of its tokens' last states, as sentence encoders are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.model.tokens import Batch
+
+
+def check_bare(model: AttentionModel, task: str) -> None:
+    """Refuse a model whose output is not its tokens' states."""
+    if model.model.base_model is not model.model or model.is_encoder_decoder:
+        raise HeadscopeError(
+            f"{type(model.model).__name__} does not give its tokens' states",
+            where=model.name,
+            expected=f"a bare encoder for {task}",
+            mend='Load it with model_class="AutoModel"',
+        )
+
+
+def pooled(output: Any, batch: Batch) -> Tensor:
+    """[sequence, width]: the mean state of the real tokens, of length 1."""
+    states: Tensor = output[0]
+    real = batch.inputs["attention_mask"].to(states.device, states.dtype)[..., None]
+    mean = (states * real).sum(dim=1) / real.sum(dim=1)
+    return torch.nn.functional.normalize(mean.float(), dim=-1)

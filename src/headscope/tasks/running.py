@@ -1,0 +1,88 @@
+"""A model's answers to a task: batches in, one answer for each sequence out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Site
+from headscope.model.attention_model import AttentionModel
+from headscope.model.edits import Edit
+from headscope.tasks.base import Judged, Prepared, Task, batch_of, plan, sequences_of
+
+Progress = Callable[[int, int], None]
+
+
+def answers(
+    model: AttentionModel,
+    task: Task,
+    prepared: Prepared,
+    *,
+    batch_size: int = 32,
+    progress: Progress = lambda done, total: None,
+) -> Tensor:
+    """The answers of all sequences, in their order."""
+    model.check_evaluating()
+    found: list[Tensor | None] = [None] * len(prepared.sequences)
+    done = 0
+    for numbers in plan(prepared, batch_size):
+        batch = batch_of(model, prepared, numbers)
+        with torch.inference_mode(), memory_named(batch_size):
+            answer = task.read_out(task.call(model, batch), batch, prepared)
+        for number, row in zip(numbers, answer, strict=True):
+            found[number] = row
+        done += len(numbers)
+        progress(done, len(prepared.sequences))
+    return torch.stack([row for row in found if row is not None])
+
+
+def evaluate(
+    model: AttentionModel,
+    task: Task,
+    prepared: Prepared,
+    *,
+    batch_size: int = 32,
+    progress: Progress = lambda done, total: None,
+) -> Judged:
+    """The model's losses and scores on a task."""
+    found = answers(model, task, prepared, batch_size=batch_size, progress=progress)
+    everyone = range(len(prepared.items))
+    return task.judge(found[sequences_of(prepared, everyone)], prepared, everyone)
+
+
+def sites_in_use(model: AttentionModel, task: Task, prepared: Prepared) -> tuple[Site, ...]:
+    """The sites that the task's forward pass calls: not XLNet's second stream, which only pre-training needs."""
+    seen = _Seen()
+    with torch.inference_mode(), model.edited(seen):
+        task.call(model, batch_of(model, prepared, [0]))
+    return tuple(site for site in model.sites if site in seen.sites)
+
+
+class _Seen(Edit):
+    """Changes nothing; notes which sites are called."""
+
+    def __init__(self) -> None:
+        self.sites: set[Site] = set()
+
+    def changes_output(self, site: Site) -> bool:
+        self.sites.add(site)
+        return False
+
+
+@contextmanager
+def memory_named(batch_size: int) -> Iterator[None]:
+    """Say the batch size where memory runs out."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as cause:
+        if not isinstance(cause, MemoryError) and "memory" not in str(cause).lower():
+            raise
+        raise HeadscopeError(
+            f"out of memory with {batch_size} sequences at a time",
+            where="--batch-size",
+            mend=f"Try --batch-size {max(1, batch_size // 2)}, or a smaller --max-length",
+        ) from cause

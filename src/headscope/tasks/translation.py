@@ -1,0 +1,147 @@
+"""Translation: how surprised is the model by a given translation, and how good is its own?
+
+The loss of a pair is the mean over the target's tokens, each given the ones before it. BLEU and chrF are of the
+model's own translations by beam search (`translate`), and take sacrebleu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headscope.data.examples import Example, read_examples
+from headscope.data.lines import read_lines
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.model.tokens import Batch
+from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole, labels_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+IGNORED = -100
+BEAMS = 4
+
+
+class Translation(Task):
+    """The share of target tokens that are guessed right when taught; the loss in nats a target token."""
+
+    names: ClassVar[tuple[str, ...]] = ("translation",)
+    metrics = ("accuracy", "perplexity")
+    model_class = "AutoModelForSeq2SeqLM"
+
+    def items(self, data: str | Path, split: str = "dev", *, limit: int | None = None) -> list[Item]:
+        """A tab-separated file, or two files with a comma between them whose lines belong together."""
+        if "," not in str(data):
+            return super().items(data, split, limit=limit)
+        source, target = (part.strip() for part in str(data).split(",", 1))
+        sides = [[(number, line) for number, line in read_lines(path)] for path in (source, target)]
+        if len(sides[0]) != len(sides[1]):
+            raise HeadscopeError(
+                f"{len(sides[0])} lines and {len(sides[1])} lines", where=data, expected="as many in both files"
+            )
+        found = [
+            Item((one, other), None, f"{source}:{number}")
+            for (number, one), (_, other) in zip(*sides, strict=True)
+            if one.strip() and other.strip()
+        ]
+        if limit is not None and limit < len(found):
+            found = [found[i * len(found) // limit] for i in range(limit)]
+        return found
+
+    def read(self, path: Path) -> Iterator[Item]:
+        fields = tuple(self.columns[name] for name in ("source", "target") if name in self.columns) or None
+        for example in read_examples([path], pairs=True, fields=fields):
+            assert isinstance(example.first, str)
+            assert isinstance(example.second, str)
+            yield Item((example.first, example.second), None, example.where)
+
+    def check(self, model: AttentionModel) -> None:
+        super().check(model)
+        if not model.is_encoder_decoder or model.model.get_output_embeddings() is None:
+            raise HeadscopeError(
+                f"{type(model.model).__name__} does not translate",
+                where=model.name,
+                expected="an encoder-decoder with a language model's head, such as opus-mt-en-fr",
+            )
+
+    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+        self.check(model)
+        assert model.tokenizer is not None
+        pairs = [Example(item.texts[0], item.texts[1], item.where) for item in items]
+        found, counts = encoded(model, pairs, max_length)
+        kept, sequences, parts = keep_whole(items, [[one] for one in found], counts)
+        end = int(model.tokenizer.eos_token_id)
+        labels = []
+        for sequence in sequences:
+            assert sequence.target is not None
+            labels.append([*sequence.target.ids[1:], end])
+        return Prepared(kept, sequences, parts, None, counts, labels)
+
+    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+        """[sequence, 3]: sum of losses, target tokens, right ones."""
+        logits: Tensor = output.logits
+        labels = labels_of(prepared, batch, logits.shape[1]).to(logits.device)
+        losses = nn.functional.cross_entropy(
+            logits.float().transpose(1, 2), labels, reduction="none", ignore_index=IGNORED
+        )
+        asked = labels != IGNORED
+        right = (logits.argmax(dim=-1) == labels) & asked
+        return torch.stack([losses.sum(dim=1), asked.sum(dim=1).to(losses), right.sum(dim=1).to(losses)], dim=1)
+
+    def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
+        return answers[:, 0] / answers[:, 1]
+
+    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+        """Columns: right tokens, target tokens, sum of losses."""
+        table: NDArray[np.float64] = answers.double().cpu().numpy()[:, [2, 1, 0]]
+        return table
+
+    def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
+        right, asked, losses = scores.sum(axis=0)
+        return {"accuracy": float(right / asked), "perplexity": float(np.exp(losses / asked))}
+
+
+def translate(
+    model: AttentionModel, texts: Sequence[str], *, batch_size: int = 32, beams: int = BEAMS, max_length: int = 128
+) -> list[str]:
+    """The model's own translations by beam search, under whatever edits are open."""
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
+    found = [""] * len(texts)
+    for start in range(0, len(order), batch_size):
+        numbers = order[start : start + batch_size]
+        inputs = tokenizer(
+            [texts[i] for i in numbers], padding=True, truncation=True, max_length=max_length, return_tensors="pt"
+        ).to(model.device)
+        with torch.inference_mode():
+            made = model.model.generate(**inputs, num_beams=beams, max_new_tokens=max_length)
+        for number, ids in zip(numbers, made, strict=True):
+            found[number] = tokenizer.decode(ids, skip_special_tokens=True)
+    return found
+
+
+def bleu_counts(translations: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
+    """[item, 10]: what corpus BLEU is made of, so that it can be resampled: right and all n-grams, lengths."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return np.array(BLEU()._extract_corpus_statistics(list(translations), [list(references)]), dtype=np.float64)
+
+
+def bleu(counts: NDArray[np.float64]) -> float:
+    """Corpus BLEU from the items' counts."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return float(BLEU()._compute_score_from_stats([int(number) for number in counts.sum(axis=0)]).score)
+
+
+def chrf(translations: Sequence[str], references: Sequence[str]) -> float:
+    from sacrebleu.metrics.chrf import CHRF
+
+    return float(CHRF().corpus_score(list(translations), [list(references)]).score)

@@ -1,0 +1,162 @@
+"""The loop: AdamW, warm-up and linear decay, clipped gradients, batches of like length.
+
+Every step follows from the seed and the step's number alone, and from the state that can be saved after any of them: a
+run that was killed and goes on from its last state ends with the same weights, to the bit, on the same machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.tasks.base import Prepared, Task, batch_of, sequences_of
+from headscope.tasks.running import memory_named
+
+POOL = 50  # batches' worth of examples that are sorted by length together: little padding, still a good shuffle
+_UNDECAYED = ("bias", "norm", "LayerNorm")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train. warmup: share of the steps in which the rate rises; clip: largest norm of the gradients."""
+
+    epochs: int = 3
+    batch_size: int = 32
+    learning_rate: float = 1e-4
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"epochs": 1, "batch_size": 1, "learning_rate": 1e-12, "warmup": 0, "weight_decay": 0, "clip": 1e-12}
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if not (value >= lowest and math.isfinite(value)) or (name == "warmup" and value > 1):
+                option = f"--{name.replace('_', '-')}"
+                expected = "0 to 1" if name == "warmup" else f"{lowest:g} or more" if lowest >= 1 else "more than 0"
+                raise HeadscopeError(f"{value} is not possible", where=option, expected=expected)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happened: which step of how many, in which epoch, and the mean loss of its examples in nats."""
+
+    number: int
+    total: int
+    epoch: int
+    loss: float
+
+    @property
+    def ends_epoch(self) -> bool:
+        return self.number % self.in_epoch == 0
+
+    in_epoch: int = 1
+
+
+class Training:
+    """A model being trained on a task's examples."""
+
+    def __init__(self, model: AttentionModel, task: Task, train: Prepared, settings: Settings) -> None:
+        self.model, self.task, self.train, self.settings = model, task, train, settings
+        self.accelerator = Accelerator(cpu=model.device.type == "cpu")
+        self.in_epoch = -(-len(train.items) // settings.batch_size)
+        self.total = self.in_epoch * settings.epochs
+        self.number = 0
+        decayed = [p for name, p in model.model.named_parameters() if not any(mark in name for mark in _UNDECAYED)]
+        others = [p for name, p in model.model.named_parameters() if any(mark in name for mark in _UNDECAYED)]
+        groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate)
+        torch.manual_seed(settings.seed)
+
+    def __iter__(self) -> Iterator[Step]:
+        """Step by step to the end, from wherever the state is."""
+        while self.number < self.total:
+            epoch, place = divmod(self.number, self.in_epoch)
+            items = self._epoch(epoch)[place]
+            loss = self._step(items)
+            self.number += 1
+            yield Step(self.number, self.total, epoch, loss, self.in_epoch)
+
+    def _step(self, items: list[int]) -> float:
+        """One update from these examples; with several processes each takes its share."""
+        many = self.accelerator.num_processes
+        mine = items[self.accelerator.process_index :: many]
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.learning_rate * self._rate()
+        self.model.model.train()
+        try:
+            with torch.enable_grad(), memory_named(self.settings.batch_size):
+                loss = self._loss(mine) * (len(mine) * many / len(items))
+                self.optimizer.zero_grad(set_to_none=True)
+                self.accelerator.backward(loss)
+        finally:
+            self.model.model.eval()
+        parameters = [p for p in self.model.model.parameters() if p.grad is not None]
+        if many > 1:
+            for parameter in parameters:
+                parameter.grad = self.accelerator.reduce(parameter.grad, reduction="mean")
+        torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+        self.optimizer.step()
+        value = float(self.accelerator.reduce(loss.detach(), reduction="mean"))
+        if not math.isfinite(value):
+            raise HeadscopeError(
+                f"the loss is {value} at step {self.number + 1}",
+                where=self.model.name,
+                mend=f"Try a smaller --learning-rate than {self.settings.learning_rate:g}",
+            )
+        return value
+
+    def _loss(self, items: list[int]) -> Tensor:
+        numbers = sequences_of(self.train, items)
+        batch = batch_of(self.model, self.train, numbers)
+        answers = self.task.read_out(self.task.call(self.model, batch), batch, self.train)
+        return self.task.losses(answers, self.train, items).mean()
+
+    def _rate(self) -> float:
+        """1 at the end of the warm-up, 0 at the end."""
+        rising = self.settings.warmup * self.total
+        return min((self.number + 1) / max(rising, 1), (self.total - self.number) / max(self.total - rising, 1))
+
+    def _epoch(self, epoch: int) -> list[list[int]]:
+        """The batches of an epoch: examples shuffled, sorted by length in pools, the batches shuffled again."""
+        if getattr(self, "_cached", (None,))[0] == epoch:
+            return self._cached[1]
+        chance = np.random.default_rng([self.settings.seed, epoch])
+        size, order = self.settings.batch_size, chance.permutation(len(self.train.items)).tolist()
+        batches: list[list[int]] = []
+        for start in range(0, len(order), size * POOL):
+            pool = sorted(order[start : start + size * POOL], key=self._length)
+            batches += [pool[i : i + size] for i in range(0, len(pool), size)]
+        shuffled = [batches[i] for i in chance.permutation(len(batches))]
+        self._cached: tuple[int, list[list[int]]] = (epoch, shuffled)
+        return shuffled
+
+    def _length(self, item: int) -> int:
+        return max(len(self.train.sequences[number].source.ids) for number in self.train.parts[item])
+
+    # State
+
+    def state(self) -> dict[str, Any]:
+        """All that the next steps depend on."""
+        return {
+            "number": self.number,
+            "model": self.model.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "chance": torch.get_rng_state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.number = state["number"]
+        self.model.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["chance"])
