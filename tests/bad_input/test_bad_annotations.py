@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from said import Run
 
+import headscope
+from headscope.errors import HeadscopeError
+from headscope.statistics import glossary
+
 GOOD = "1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n2\tcat\tcat\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
 MEND = "Mend the line, or pass --lenient to leave such sentences out; run.json will count them."
-DOCUMENT = "#begin document (a); part 000\na\t0\t0\tthe\t-\na\t0\t1\tcat\t(1)\n\n#end document\n"
+DOCUMENT = "#begin document (a); part 000\na\t0\t0\tmat\t(1)\na\t0\t1\tcat\t(2)\na\t0\t2\tsat\t(1)\n\n#end document\n"
 
 
 def treebank(run: Run, name: str, *options: str):  # type: ignore[no-untyped-def]
@@ -79,3 +84,63 @@ def test_without_any_data_the_command_says_what_it_wants(run: Run) -> None:
     said = run("analyze", "bert", "--out", "study")
     assert said.status == 2
     assert said.error == "corpus: no text was given. Expected a corpus, texts, a treebank or coreference."
+
+
+def test_a_twin_without_relations_to_be_asked_is_refused(run: Run) -> None:
+    said = run("analyze", "bert", "--corpus", "good.txt", "--control", "--out", "study")
+    assert (said.status, said.error) == (
+        2,
+        "--control: a twin is asked for relations, and there are none. Add --treebank FILE.",
+    )
+
+
+def test_sentences_of_one_word_each_are_said_to_hold_no_relation(here: Path, run: Run) -> None:
+    (here / "t.conllu").write_text("1\tcat\tcat\tNOUN\t_\t_\t0\troot\t_\t_\n\n" * 3)
+    said = treebank(run, "t.conllu")
+    assert (said.status, said.error) == (
+        2,
+        "t.conllu: none of 3 sentences has two related words. Expected a relation between two words somewhere.",
+    )
+
+
+def test_documents_without_an_antecedent_are_said_to_have_none(here: Path, run: Run) -> None:
+    (here / "c.conll").write_text(DOCUMENT.replace("sat\t(1)", "sat\t(3)"))
+    said = run("analyze", "bert", "--coreference", "c.conll", "--out", "study")
+    assert (said.status, said.error) == (
+        2,
+        "c.conll: no mention in 1 documents has an antecedent. Expected an entity that is mentioned twice.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("relations", "given", "message"),
+    [
+        ({"mine": lambda sentence: []}, True, 'relations: the relation "mine" never occurs in 1 sentences.'),
+        (
+            {"det": lambda sentence: [(0, 1)]},
+            True,
+            'relations: "det" is a relation of the treebank already. Give yours another name.',
+        ),
+        (
+            {"mine": lambda sentence: [(0, 1)]},
+            False,
+            "relations: relations are found in parsed sentences. Give a treebank too.",
+        ),
+    ],
+)
+def test_relations_of_one_s_own_that_cannot_be_asked_are_refused(
+    here: Path, relations: dict[str, Any], given: bool, message: str
+) -> None:
+    (here / "t.conllu").write_text(GOOD)
+    with pytest.raises(HeadscopeError) as error:
+        headscope.analyze("bert", texts=["the cat"], treebank=["t.conllu"] if given else (), relations=relations)
+    assert str(error.value) == message
+
+
+def test_the_list_of_words_is_recorded(here: Path, run: Run) -> None:
+    (here / "words.txt").write_text("the 5\ncat 2\n")
+    assert run("analyze", "bert", "--corpus", "good.txt", "--frequency", "words.txt", "--out", "study").status == 0
+    record = json.loads((here / "study" / "run.json").read_text())
+    assert record["frequency"]["path"] == "words.txt"
+    assert len(record["frequency"]["sha256"]) == 64
+    assert set(record["options"]["statistics"]) <= set(glossary())

@@ -363,7 +363,7 @@ def test_the_one_document_that_is_reported_on_gives_no_interval(tmp_path: Path) 
 def test_documents_without_two_mentions_of_an_entity_have_no_rows(tmp_path: Path) -> None:
     model = reader()
     nothing = asked(model, cut_of(tmp_path, model, [conll("a/(0) b")]))
-    assert nothing.tables() == {"coreference": []}
+    assert nothing.tables() == {"coreference": [], "coreference_heads": []}
     assert nothing.table() == []
 
 

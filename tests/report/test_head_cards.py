@@ -183,11 +183,11 @@ def test_findings_tell_relations_antecedents_rare_words_and_twins() -> None:
     found = [str(finding) for finding in findings_of(full())]
     assert (
         "Relation nsubj, dependent: the best fixed offset is right in 0.400 of the pairs; the head chosen on other "
-        "sentences in 1.3 0.700 [0.600, 0.800]." in found
+        "sentences is 1.3: 0.700 [0.600, 0.800]." in found
     )
     assert (
         "Antecedents: the nearest mention with the same head word is right for 0.500 of the mentions; the head chosen "
-        "on other documents for 1.3 0.600." in found
+        "on other documents is 1.3: 0.600." in found
     )
     assert any(
         text.startswith("One of the two rarest words: the best simple guess (nsubj) is right in") for text in found

@@ -212,7 +212,7 @@ def test_findings_name_heads_above_a_half_with_their_intervals() -> None:
     (finding,) = findings_of(study)
     assert str(finding) == (
         "2 heads give more than half of their attention to the previous token: "
-        "0.1 0.900 [0.890, 0.910]; 0.2 0.600 [0.590, 0.610]."
+        "0.1: 0.900 [0.890, 0.910]; 0.2: 0.600 [0.590, 0.610]."
     )
 
 
@@ -222,7 +222,10 @@ def test_findings_say_so_when_no_head_does() -> None:
         Row("decoder", 1, 1, "next", 0.1, 0.0, 0.2, 9),
     ]
     (finding,) = findings_of(Study(to_frame(rows)))
-    assert str(finding) == "No head gives more than half of its attention to the next token; the most is 1.0 0.300."
+    assert (
+        str(finding)
+        == "No head gives more than half of its attention to the next token; the most is that of 1.0: 0.300."
+    )
 
 
 def test_findings_count_what_they_do_not_name_and_say_which_stack() -> None:

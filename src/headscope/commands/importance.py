@@ -101,7 +101,7 @@ def importance(
             check_same_model(one, there, out)
         return one
 
-    with drafted(out, overwrite=overwrite or there is not None, resume=resume) as folder:
+    with drafted(out, overwrite=overwrite or there is not None, resume=resume, kept=[NAME]) as folder:
         with progress(model) as update:
             study = run(
                 loaded,
@@ -128,8 +128,8 @@ def importance(
         study.record["command"] = typed()
         study = study if there is None else there.joined(study)
         say("drawing figures")
-        (folder / NAME).unlink(missing_ok=True)
         fill(study, folder)
+        (folder / NAME).unlink(missing_ok=True)  # last: a run that is killed while it draws need not be swept again
     told = study.record["importance"]
     intact = told["intact"][told["metric"]]["value"]
     say(f"{told['examples']} examples, {told['metric']} {intact:.4f} intact; way: {told['way'] or 'none'}")

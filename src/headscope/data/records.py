@@ -111,6 +111,8 @@ def find_split(data: str | Path, split: str, *, task: str = "", suffixes: Sequen
 
     In a directory for several tasks (mnli_dev.tsv, rte_dev.tsv) the one that has the task's name too.
     """
+    if split not in SPLITS:
+        raise HeadscopeError(f'"{split}" is no split', where="--split", expected=choices(split, SPLITS))
     place = Path(data)
     if not place.exists():
         raise HeadscopeError("not there", where=data, expected="a file, or a directory with train, dev and test files")

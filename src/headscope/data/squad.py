@@ -37,7 +37,7 @@ def read_squad(path: str | Path) -> Iterator[Question]:
     except json.JSONDecodeError as cause:
         where = f"{path}:{cause.lineno}:{cause.colno}"
         raise HeadscopeError(f"not JSON: {cause.msg}", where=where, expected=LAYOUT) from cause
-    except (KeyError, TypeError, AttributeError, RecursionError) as cause:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as cause:
         raise HeadscopeError(f"not laid out as SQuAD ({reason(cause)})", where=path, expected=LAYOUT) from cause
 
 

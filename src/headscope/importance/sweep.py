@@ -35,6 +35,11 @@ MEMORY = 1_000_000_000  # bytes that the remembered passes of one block may take
 INTACT = Variant("site", "intact", ())
 
 
+def check_mode(mode: str) -> None:
+    if mode not in get_args(Mode):
+        raise HeadscopeError(f'"{mode}" is no way to ablate', where="--mode", expected=choices(mode, get_args(Mode)))
+
+
 @dataclass(frozen=True)
 class Group:
     """Variants that are run together: those of one site, or one that concerns several sites."""
@@ -77,9 +82,7 @@ class Sweep:
     means: dict[Head, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode):
-            known = choices(self.mode, get_args(Mode))
-            raise HeadscopeError(f'"{self.mode}" is no way to ablate', where="--mode", expected=known)
+        check_mode(self.mode)
         self.model.check_evaluating()
         if self.mode == "mean":
             self.means = mean_results(self.model, self.task, self.prepared, self.batch_size)

@@ -26,6 +26,15 @@ MOST_EXAMPLE_BYTES = 400_000
 ROLES_WITH_EXAMPLES = (12, 6, 3, 1)  # of one head; fewer where the page would grow too heavy
 
 
+# Roles by how much they say, after those that name a relation, an antecedent or rare words.
+VAGUER = (
+    ("previous token", "next token", "itself"),
+    ("punctuation", "separators", "classification token", "block"),
+    ("special tokens", "confident"),
+    ("broad",),
+)
+
+
 @dataclass(frozen=True)
 class Role:
     """One role of a head, with what it was read off."""
@@ -47,7 +56,12 @@ class Role:
 
 
 def roles_by_head(study: Study) -> dict[Place, list[Role]]:
-    """The roles of each head that has one, the strongest first; those whose interval reaches below come last."""
+    """The roles of each head that has one, the main one first.
+
+    What says most about a head comes first: relations, antecedents and rare words, then positions, then kinds of
+    tokens, and how broad or sure attention is last; of several alike the strongest. Roles whose interval reaches
+    below the threshold come after all others.
+    """
     table = study.tables.get("roles")
     evidence = [one.name for one in fields(Role)][1:]
     found: dict[Place, list[Role]] = {}
@@ -55,7 +69,17 @@ def roles_by_head(study: Study) -> dict[Place, list[Role]]:
         if row["role"] != UNDETERMINED:
             role = Role(plain(row["role"], 60), *(row[name] for name in evidence))
             found.setdefault(_place(row), []).append(role)
-    return {place: sorted(roles, key=lambda one: (not one.is_sure, -one.strength)) for place, roles in found.items()}
+    return {
+        place: sorted(roles, key=lambda one: (not one.is_sure, _vagueness(one.name), -one.strength))
+        for place, roles in found.items()
+    }
+
+
+def _vagueness(role: str) -> int:
+    """0 for what needs annotated data to be known; relations of one's own have names of their own."""
+    if role.startswith("positional "):
+        return 1
+    return next((rank for rank, names in enumerate(VAGUER, start=1) if role in names), 0)
 
 
 def is_relation(role: str, study: Study) -> bool:

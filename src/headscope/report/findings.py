@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headscope.importance.deltas import LOSS
 from headscope.report.cards import by_gain
-from headscope.report.grids import plain, stacks_of, stacks_with
+from headscope.report.grids import plain, recorded, stacks_of, stacks_with
+from headscope.report.parts import DECIMALS, decimals_for
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,19 +28,21 @@ class Measured(NamedTuple):
     value: float
     low: float
     high: float
+    decimals: int = DECIMALS
 
     def text(self) -> str:
         """`0.98 [0.97, 0.99]`, or the value alone where there is no interval; nothing where the head is only named."""
         if math.isnan(self.value):
             return ""
         if math.isfinite(self.low) and math.isfinite(self.high):
-            return f"{_short(self.value)} [{_short(self.low)}, {_short(self.high)}]"
-        return _short(self.value)
+            low, high = (_short(end, self.decimals) for end in (self.low, self.high))
+            return f"{_short(self.value, self.decimals)} [{low}, {high}]"
+        return _short(self.value, self.decimals)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence, then the heads it is about with their numbers, then how many more there are."""
+    """A sentence, then the heads it is about with their numbers, if any, then how many more there are."""
 
     statistic: str
     sentence: str
@@ -46,12 +50,12 @@ class Finding:
     more: int = 0
 
     def __str__(self) -> str:
-        named = "; ".join(f"{head.head} {head.text()}".strip() for head in self.heads)
-        return f"{self.sentence} {named}{f' and {self.more} more' if self.more else ''}."
+        named = "; ".join(f"{head.head}: {head.text()}" if head.text() else head.head for head in self.heads)
+        return f"{self.sentence} {named}".rstrip() + f"{f' and {self.more} more' if self.more else ''}."
 
 
 def findings_of(study: Study) -> list[Finding]:
-    """Positional heads, sinks, the broadest and the surest head, relations, antecedents, rare words and twins.
+    """Positional heads, sinks, the broadest and the surest head, removals, relations, antecedents, rare words, twins.
 
     As far as the study has their statistics and tables.
     """
@@ -62,7 +66,15 @@ def findings_of(study: Study) -> list[Finding]:
             finding = rule(study, stack, where)
             if finding is not None:
                 found.append(finding)
-    return [*found, *_relations(study), *_coreference(study), *_rare_words(study), *_twins(study)]
+    return [
+        *found,
+        *_removals(study),
+        *_cheap(study),
+        *_relations(study),
+        *_coreference(study),
+        *_rare_words(study),
+        *_twins(study),
+    ]
 
 
 Rule = Callable[["Study", str, str], Finding | None]
@@ -81,7 +93,7 @@ def _majority(statistic: str, target: str) -> Rule:
             verb = "gives more than half of its" if len(above) == 1 else "give more than half of their"
             sentence = f"{many}{where} {verb} attention to {target}:"
             return Finding(statistic, sentence, tuple(above[:MOST_NAMED]), max(len(above) - MOST_NAMED, 0))
-        sentence = f"No head{where} gives more than half of its attention to {target}; the most is"
+        sentence = f"No head{where} gives more than half of its attention to {target}; the most is that of"
         return Finding(statistic, sentence, tuple(rows[:1]))
 
     return rule
@@ -102,13 +114,50 @@ def _extreme(statistic: str, words: str, *, least: bool = False) -> Rule:
 RULES: tuple[Rule, ...] = (
     _majority("previous", "the previous token"),
     _majority("next", "the next token"),
-    _extreme("cls", "The most attention to the classification token among the heads{where} is"),
-    _extreme("sep", "The most attention to separators among the heads{where} is"),
+    _extreme("cls", "The most attention to the classification token among the heads{where} is that of"),
+    _extreme("sep", "The most attention to separators among the heads{where} is that of"),
     _extreme("punctuation", 'The most attention to "." and "," among the heads{where} is'),
-    _extreme("entropy", "The broadest head{where}, by entropy in nats, is"),
-    _extreme("entropy", "The narrowest head{where}, by entropy in nats, is", least=True),
-    _extreme("confidence-content", "The surest head{where}, special tokens left out (mean largest weight), is"),
+    _extreme("entropy", "The broadest head{where}, by entropy in nats, is head"),
+    _extreme("entropy", "The narrowest head{where}, by entropy in nats, is head", least=True),
+    _extreme("confidence-content", "The surest head{where}, special tokens left out (mean largest weight), is head"),
 )
+
+
+def _removals(study: Study) -> list[Finding]:
+    """The heads whose removal changes the loss significantly, the largest change first; or the largest change."""
+    table = study.tables.get("significance")
+    if table is None:
+        return []
+    rows = table[(table["statistic"] == LOSS) & table["value"].notna()]
+    if not len(rows):
+        return []
+    task = plain(recorded(study.record, "importance", "task") or "the task", 40)
+    decimals = decimals_for(rows["value"])
+    rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
+    sure = rows[rows["is_significant"].astype(bool)]
+    named = [_chosen(study, row, "value", decimals) for row in (sure if len(sure) else rows[:1]).to_dict("records")]
+    sentence = f"No head's removal alone changes the loss of {task} significantly; the largest change is that of"
+    if len(sure):
+        sentence = (
+            f"Removing one head alone changes the loss of {task} significantly for {len(sure)} of {len(rows)} heads "
+            "(above 0: worse without it), most of all for"
+        )
+    return [Finding(LOSS, sentence, tuple(named[:MOST_NAMED]), max(len(named) - MOST_NAMED, 0))]
+
+
+def _cheap(study: Study) -> list[Finding]:
+    """The cheap importance that ranks heads most like exact removal."""
+    table = study.tables.get("agreement")
+    rows = table[(table["importance"] != "random") & table["correlation"].notna()] if table is not None else None
+    if rows is None or not len(rows):
+        return []
+    best = rows.nlargest(1, "correlation").to_dict("records")[0]
+    found = Measured("", _finite(best["correlation"]), _finite(best["low"]), _finite(best["high"]))
+    sentence = (
+        f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
+        f"Spearman's correlation {found.text()}; the ceiling by split halves is {_short(best['ceiling'])}"
+    )
+    return [Finding("", sentence, ())]
 
 
 def _relations(study: Study) -> list[Finding]:
@@ -124,7 +173,7 @@ def _relations(study: Study) -> list[Finding]:
     for row in list(best.values())[:BEST_RELATIONS]:
         sentence = (
             f"Relation {plain(row['relation'], 60)}, {plain(row['direction'], 20)}: the best fixed offset is right in "
-            f"{_short(row['baseline'])} of the pairs; the head chosen on other sentences in"
+            f"{_short(row['baseline'])} of the pairs; the head chosen on other sentences is"
         )
         found.append(Finding("", sentence, (_chosen(study, row, "accuracy"),)))
     return found
@@ -139,7 +188,7 @@ def _coreference(study: Study) -> list[Finding]:
     for row in rows.to_dict("records"):
         sentence = (
             f"Antecedents: the nearest mention with the same head word is right for {_short(row['head_match'])} of the "
-            "mentions; the head chosen on other documents for"
+            "mentions; the head chosen on other documents is"
         )
         found.append(Finding("antecedent", sentence, (_chosen(study, row, "accuracy"),)))
     return found
@@ -153,7 +202,7 @@ def _rare_words(study: Study) -> list[Finding]:
     guess = table[table["kind"] == "two-rarest"].nlargest(1, "value").iloc[0]
     sentence = (
         f"One of the two rarest words: the best simple guess ({plain(guess['baseline'], 40)}) is right in "
-        f"{_short(guess['value'])} of the sentences; the head that most often points there in"
+        f"{_short(guess['value'])} of the sentences; the head that most often points there is"
     )
     best = rows.sort_values(["value", "stack", "layer", "head"], ascending=[False, True, True, True]).to_dict("records")
     return [Finding("two-rarest", sentence, (_chosen(study, best[0], "value"),))]
@@ -167,11 +216,16 @@ def _twins(study: Study) -> list[Finding]:
     row = table.nsmallest(1, "twin_distance").to_dict("records")[0]
     other = row | {"layer": row["twin_layer"], "head": row["twin_head"]}
     sentence = f"The two heads that attend most alike, {row['twin_distance']:.2g} nats apart, are"
-    return [Finding("", sentence, tuple(Measured(_address(study, one), *[math.nan] * 3) for one in (row, other)))]
+    return [
+        Finding(
+            "", sentence, tuple(Measured(_address(study, one), math.nan, math.nan, math.nan) for one in (row, other))
+        )
+    ]
 
 
-def _chosen(study: Study, row: dict[Any, Any], value: str) -> Measured:
-    return Measured(_address(study, row), *(_finite(row[name]) for name in (value, "low", "high")))
+def _chosen(study: Study, row: dict[Any, Any], value: str, decimals: int = DECIMALS) -> Measured:
+    measured = _finite(row[value]), _finite(row["low"]), _finite(row["high"])
+    return Measured(_address(study, row), *measured, decimals)
 
 
 def _finite(value: Any) -> float:
@@ -199,6 +253,6 @@ def _measured(row: pd.Series, *, one_stack: bool) -> Measured:
     return Measured(head, float(row["value"]), float(row["low"]), float(row["high"]))
 
 
-def _short(value: float) -> str:
-    """Three decimals, as everywhere on the page."""
-    return f"{value:.3f}".replace("-", "−")
+def _short(value: float, decimals: int = DECIMALS) -> str:
+    """Three decimals, as everywhere on the page, unless all that is compared is small."""
+    return f"{value:.{decimals}f}".replace("-", "−")

@@ -114,6 +114,12 @@ def corpus_facts(study: Study) -> Facts:
     for key in ("read", "used", "truncated"):
         if recorded(record, "data", key) is not None:
             facts.append((f"texts {key}", _grouped(recorded(record, "data", key))))
+    for kind, what in (("treebank", "sentences"), ("coreference", "documents")):
+        known = recorded(record, kind, "documents" if kind == "coreference" else "used")
+        if known is not None:
+            facts.append((f"{kind} {what}", _grouped(known)))
+    if recorded(record, "frequency", "list") is not None:
+        facts.append(("word frequencies", plain(recorded(record, "frequency", "list"), 60)))
     skipped = recorded(record, "data", "skipped")
     if isinstance(skipped, Mapping):
         reasons = [f"{_grouped(count)} {plain(reason, 60)}" for reason, count in skipped.items() if count]
@@ -202,8 +208,14 @@ def _heads(study: Study) -> set[tuple[object, ...]]:
 
 
 def _files(record: Mapping[str, Any]) -> list[Any]:
-    files = recorded(record, "data", "files")
-    return files if isinstance(files, list) else []
+    """The files that were read: texts, treebanks, documents, the list of words, the data of a task."""
+    kinds = [recorded(record, kind, "files") for kind in ("data", "treebank", "coreference")]
+    found = [file for files in kinds if isinstance(files, list) for file in files]
+    if recorded(record, "frequency", "path"):
+        found.append(record["frequency"])
+    of_task = recorded(record, "importance", "data")
+    found += of_task if isinstance(of_task, list) else []
+    return list({json.dumps(file, sort_keys=True, default=str): file for file in found}.values())
 
 
 def _items(value: object) -> list[tuple[str, Any]]:

@@ -1,19 +1,28 @@
-"""The parts of the page that a study with annotated data has: roles, relations, coreference, rare words, as tables."""
+"""The parts of the page that are tables: roles, which heads matter, relations, coreference, rare words."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headscope.importance.deltas import LOSS, METRIC
+from headscope.importance.significance import ALPHA
 from headscope.report.cards import Place, roles_by_head
-from headscope.report.grids import plain, stacks_of
+from headscope.report.grids import plain, recorded, stacks_of
 from headscope.report.scale import signed
+from headscope.tables import STACKS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from headscope.study.study import Study
 
 NONE = "–"
+ENOUGH_DOCUMENTS = 20  # below, intervals from resampled documents are too narrow
+DECIMALS = 3
+MATTER = "Which heads matter"
 
 
 class Cell(NamedTuple):
@@ -40,7 +49,7 @@ class Part:
 
 def parts_of(study: Study) -> list[Part]:
     """Those whose tables are there and not empty."""
-    makers = (_roles, _relations, _coreference, _rare_words)
+    makers = (_roles, _significance, _all_but_one, _agreement, _relations, _coreference, _rare_words)
     return [part for part in (make(study) for make in makers) if part is not None and part.rows]
 
 
@@ -64,6 +73,147 @@ def _roles(study: Study) -> Part | None:
     return Part("roles", "What each head does", note, columns, rows, "roles.csv", ("roles",), frozenset({1, 4}))
 
 
+def _significance(study: Study) -> Part | None:
+    """A row a head: what its removal changes, the largest change of loss first."""
+    table = study.tables.get("significance")
+    if table is None or not len(table):
+        return None
+    records = table.to_dict("records")
+    of_metric = {_place(row): row for row in records if row["statistic"] == METRIC}
+    of_loss = sorted((row for row in records if row["statistic"] == LOSS), key=lambda row: _size(row["value"]))
+    loss, metric = (decimals_for(table[table["statistic"] == name]["value"]) for name in (LOSS, METRIC))
+    rows = [
+        [
+            _head(study, _place(row)),
+            _measured(row["value"], row["low"], row["high"], loss),
+            *_tested(row),
+            *_metric_cells(of_metric.get(_place(row)), metric),
+            _count(row["count"]),
+            _count(row["settled_at"]),
+        ]
+        for row in of_loss
+    ]
+    tests = {
+        name: sorted({plain(row["test"], 20) for row in records if row["statistic"] == name}) for name in (LOSS, METRIC)
+    }
+    note = (
+        f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Ablated minus intact when "
+        "the head is removed alone, the largest change of loss first. p is after Holm's correction over all heads "
+        f"(loss: {' and '.join(tests[LOSS])}; metric: {' and '.join(tests[METRIC])}); a star means that it is below "
+        f"{ALPHA:g}, nothing else. Settled: after so many examples the verdict on the loss never changed again."
+    )
+    columns = (
+        "head",
+        "change of loss",
+        "p",
+        "loss ★",
+        "change of metric",
+        "p (metric)",
+        "metric ★",
+        "examples",
+        "settled",
+    )
+    figures = ("ablation", "masking", *(() if "agreement" in study.tables else ("agreement",)))
+    return Part("significance", MATTER, note, columns, rows, "significance.csv", figures)
+
+
+def _metric_cells(row: dict[Any, Any] | None, decimals: int) -> tuple[Cell, Cell, Cell]:
+    if row is None:
+        return Cell(NONE), Cell(NONE), Cell(NONE)
+    return _measured(row["value"], row["low"], row["high"], decimals), *_tested(row)
+
+
+def _tested(row: dict[Any, Any]) -> tuple[Cell, Cell]:
+    """The adjusted p-value, and a star where it is significant."""
+    is_significant = row["is_significant"] in (True, "True")
+    return _p(row["p_adjusted"]), Cell("★" if is_significant else "", float(is_significant))
+
+
+def _all_but_one(study: Study) -> Part | None:
+    table = study.tables.get("all_but_one")
+    if table is None or not len(table):
+        return None
+    loss, metric = decimals_for(table["loss"]), decimals_for(table["metric"])
+    rows = [
+        [
+            Cell(plain(row["site"], 30), place),
+            _named(study, row["left"]),
+            _measured(row["loss"], row["loss_low"], row["loss_high"], loss),
+            _measured(row["metric"], row["metric_low"], row["metric_high"], metric),
+            _p(row["p_adjusted"]),
+            _named(study, row["same_data_left"]),
+            _number(row["same_data_metric"], decimals=metric),
+            _count(row["count"]),
+        ]
+        for place, row in enumerate(by_site(table).to_dict("records"))
+    ]
+    note = (
+        "All heads of a layer but one are removed. The head that is left was chosen by loss on one half of the "
+        f"examples; its changes of loss and of {_of_importance(study, 'metric')} are those on the other half, and p is "
+        "that of the metric, after Holm's correction over layers. Michel's tables choose and report on the same "
+        "examples: that is in the columns named for it, and part of it is luck."
+    )
+    columns = (
+        "layer",
+        "left",
+        "change of loss",
+        "change of metric",
+        "p",
+        "left, same data",
+        "metric, same data",
+        "examples",
+    )
+    return Part(
+        "all-but-one",
+        f"{MATTER}: all but one",
+        note,
+        columns,
+        rows,
+        "all_but_one.csv",
+        ("all-but-one",),
+        frozenset({0}),
+    )
+
+
+def by_site(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a `site` such as `encoder.3`, by stack and layer."""
+
+    def order(site: str) -> tuple[int, str, int]:
+        stack, _, layer = str(site).rpartition(".")
+        return STACKS.index(stack) if stack in STACKS else len(STACKS), stack, int(layer)
+
+    return table.sort_values("site", key=lambda sites: sites.map(order), kind="stable")
+
+
+def _agreement(study: Study) -> Part | None:
+    table = study.tables.get("agreement")
+    if table is None or not len(table):
+        return None
+    rows = [
+        [
+            Cell(plain(row["importance"], 30), plain(row["importance"], 30)),
+            _measured(row["correlation"], row["low"], row["high"]),
+            _number(row["ceiling"]),
+            Cell(f"{int(row['overlap'])} of {int(row['bottom'])}", float(row["overlap"])),
+            _number(row["by_chance"], decimals=1),
+            _number(row["rank_spread"], decimals=1),
+        ]
+        for row in table.sort_values("correlation", ascending=False, kind="stable").to_dict("records")
+    ]
+    note = (
+        "How each cheap importance ranks heads against exact removal: Spearman's correlation over heads, with its "
+        "interval over resamples of the examples. The ceiling is what the true importances would reach, given how "
+        "noisy the exact ones are; an importance of the same examples shares their noise and can lie above it. "
+        "Overlap: how many of the least important heads are the same ones, and what chance would give. Rank spread: "
+        "the mean width of the 95 % interval of a head's rank (0 where an importance is one number a head)."
+    )
+    columns = ("importance", "correlation", "ceiling", "overlap", "by chance", "rank spread")
+    figures = ("agreement",)
+    return Part(
+        "agreement", f"{MATTER}: cheap importances", note, columns, rows, "agreement.csv", figures, frozenset({0})
+    )
+
+
 def _relations(study: Study) -> Part | None:
     table = study.tables.get("relations")
     if table is None:
@@ -75,7 +225,9 @@ def _relations(study: Study) -> Part | None:
             _head(study, _place(row)),
             _measured(row["accuracy"], row["low"], row["high"]),
             _number(row["accuracy"] - row["baseline"], sign=True),
-            _number(row["baseline"], f" at {signed(row['baseline_offset'])}"),
+            _number(
+                row["baseline"], "" if _is_missing(row["baseline_offset"]) else f" at {signed(row['baseline_offset'])}"
+            ),
             _number(row["same_data_best_accuracy"], _papers_head(row)),
             _number(row["control"]),
             _count(row["count"]),
@@ -93,6 +245,10 @@ def _relations(study: Study) -> Part | None:
     figures = ("relations", "arcs")
     words = frozenset({0, 1})
     return Part("relations", "Relations between words", note, columns, rows, "relations.csv", figures, words)
+
+
+def _offset(value: Any) -> str:
+    return "" if _is_missing(value) else f" at {signed(value)}"
 
 
 def _papers_head(row: dict[Any, Any]) -> str:
@@ -118,8 +274,12 @@ def _coreference(study: Study) -> Part | None:
     ]
     note = (
         "How often a mention's head word looks most at the head word of an antecedent, among the head words of earlier "
-        "mentions or among all words. Heads were chosen on one half of the documents and measured on the other."
+        "mentions or among all words. Heads were chosen on one half of the documents and measured on the other; count "
+        "is over both halves."
     )
+    documents = recorded(study.record, "coreference", "documents")
+    if isinstance(documents, int) and documents < ENOUGH_DOCUMENTS:
+        note += f" These are only {documents} documents: intervals from so few are too narrow."
     rules = ("blind guess", "nearest mention", "same head word", "four sieves")
     columns = ("mentions", "candidates", "head", "accuracy", *rules, "papers' way", "count")
     return Part(
@@ -173,17 +333,45 @@ def _head(study: Study, place: Place | None) -> Cell:
     return Cell(label, layer + head / 1000, label)
 
 
-def _measured(value: Any, low: Any, high: Any) -> Cell:
-    if _is_missing(value):
-        return Cell(NONE)
-    interval = "" if _is_missing(low) or _is_missing(high) else f" [{low:.3f}, {high:.3f}]"
-    return Cell(f"{value:.3f}{interval}".replace("-", "−"), float(value))
+def _named(study: Study, name: Any) -> Cell:
+    """The head of a name as in `encoder.3.2` or `3.2`."""
+    stack, layer, head = ["", *str(name).split(".")][-3:]
+    return _head(study, (stack or stacks_of(study)[0], int(layer), int(head)))
 
 
-def _number(value: Any, after: str = "", *, sign: bool = False) -> Cell:
+def _measured(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:
     if _is_missing(value):
         return Cell(NONE)
-    return Cell(f"{value:{'+' if sign else ''}.3f}".replace("-", "−") + after, float(value))
+    interval = "" if _is_missing(low) or _is_missing(high) else f" [{low:.{decimals}f}, {high:.{decimals}f}]"
+    return Cell(f"{value:.{decimals}f}{interval}".replace("-", "−"), float(value))
+
+
+def _number(value: Any, after: str = "", *, sign: bool = False, decimals: int = DECIMALS) -> Cell:
+    if _is_missing(value):
+        return Cell(NONE)
+    return Cell(f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−") + after, float(value))
+
+
+def _p(value: Any) -> Cell:
+    """Three decimals, or a power of ten where that would be 0."""
+    if _is_missing(value):
+        return Cell(NONE)
+    return Cell(f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.0e}".replace("-", "−"), float(value))
+
+
+def decimals_for(values: Iterable[float]) -> int:
+    """How many decimals show two digits of the largest of these: three, more where all are small."""
+    most = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return DECIMALS if most == 0 else min(max(DECIMALS, 2 - math.floor(math.log10(most))), 9)
+
+
+def _size(value: Any) -> float:
+    """To sort the largest first, whatever their sign, and what is missing last."""
+    return math.inf if _is_missing(value) else -abs(value)
+
+
+def _of_importance(study: Study, key: str) -> str:
+    return plain(recorded(study.record, "importance", key) or f"the {key}", 40)
 
 
 def _count(value: Any) -> Cell:

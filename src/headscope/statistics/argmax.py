@@ -40,7 +40,7 @@ class Argmax(Statistic):
         ),
         "positional-share": Definition(
             "share",
-            "Share of tokens whose maximum is at the commonest offset, where the text reaches so far",
+            "Share at the commonest offset, where there is one",
             "The share of content rows that have a content token at the argmax-offset whose largest weight is there.",
         ),
     }

@@ -116,7 +116,41 @@ class Coreference(Statistic):
                 rows.append(
                     row | self._found(kinds, i, counts) | self._baselines(kinds, i) | {"count": int(counts.sum())}
                 )
-        return {"coreference": rows}
+        return {"coreference": rows, "coreference_heads": self._each()}
+
+    def _each(self) -> list[dict[str, Any]]:
+        """coreference_heads: every head over all mentions, against the best of what needs no model, on both halves."""
+        chosen, reported = (self._plain.total[half].sum(axis=0) for half in (0, 1))
+        if not chosen[0] or not reported[0]:
+            return []
+        rivals = [_PLAIN.index(name) for name in ("head_match", "nearest", f"chance {CANDIDATES[0]}")]
+        drawn = self._plain.replicates[:, 1].sum(axis=1)
+        baseline = float(reported[rivals].max() / reported[0])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            drawn_baseline = (drawn[:, rivals] / drawn[:, :1]).max(axis=1)
+        rows = []
+        for site, sums in sorted(self._credit.items()):
+            on_chosen, on_reported = (sums.total[half, :, 0].sum(axis=0) for half in (0, 1))
+            credit = sums.replicates[:, 1, :, 0].sum(axis=1)  # [replicate, head]
+            for head in range(len(on_chosen)):
+                low, high = _interval(credit[:, head], drawn[:, 0], reported[0])
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    least, _ = interval(credit[:, head] / drawn[:, 0] - drawn_baseline)
+                rows.append(
+                    {
+                        "stack": site.stack,
+                        "layer": site.layer,
+                        "head": head,
+                        "accuracy": float(on_reported[head] / reported[0]),
+                        "low": low,
+                        "high": high,
+                        "baseline": baseline,
+                        "chosen_gain": float((on_chosen[head] - chosen[rivals].max()) / chosen[0]),
+                        "least_gain": float(least) if np.isfinite(low) else np.nan,
+                        "count": int(reported[0]),
+                    }
+                )
+        return rows
 
     def _found(self, kinds: slice, among: int, counts: NDArray[np.float64]) -> dict[str, Any]:
         """The head chosen on one half and what it does on the other; the best of all on both. counts [half]"""

@@ -245,6 +245,7 @@ class _Answers:
         mirrored = self.directions[d] == "governor"  # there the governor's partner is the dependent
         with np.errstate(invalid="ignore", divide="ignore"):
             value = self.reported_offsets[r, o] / self.reported_offsets[r, -1]
+            value = value if self.chosen_offsets[r, -1] else np.nan
             values = self.offset_replicates[:, r, o] / self.offset_replicates[:, r, -1]
         return (-OFFSETS[o] if mirrored else OFFSETS[o]), float(value), values
 
@@ -269,7 +270,8 @@ class _Answers:
             "same_data_best_head": None,
             "same_data_best_accuracy": np.nan,
             "baseline": baseline,
-            "baseline_offset": offset,
+            # Without a pair to learn it from there is no best offset.
+            "baseline_offset": offset if self.chosen_offsets[r, -1] else None,
             "control": np.nan,
             "count": self.count(r),
         }

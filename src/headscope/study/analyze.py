@@ -134,11 +134,15 @@ def analyze(
         lenient=lenient,
         limit=limit if plain is None else None,
     )
+    if control and not notes.sentences:
+        raise HeadscopeError(
+            "a twin is asked for relations, and there are none", where="--control", mend="Add --treebank FILE"
+        )
     if not isinstance(model, AttentionModel):
         model = load(model) if isinstance(model, str | Path) else model()
     model.canary()
     passes = _passes(model, asked, plain, notes, max_length, long, seed, pool)
-    if control and notes.sentences:
+    if control:
         passes.append(_relations(random_twin(model, seed), notes, max_length, seed, pool, CONTROL))
     durations = {"load": round(time.perf_counter() - started, 3)}
     for number, one in enumerate(passes):
@@ -156,7 +160,7 @@ def analyze(
         **_described(passes, plain, notes),
         "relations": sorted({*(relations or {}), *(name for sentence in sentences for name in sentence.pairs)}),
         "options": {
-            "statistics": [name for one in passes for statistic in one.statistics for name in statistic.names],
+            "statistics": sorted(set(study.heads["statistic"])),
             "batch_size": batch_size,
             "pool": pool,
             "thresholds": asdict(thresholds),
@@ -199,7 +203,7 @@ def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> 
     """`data` is what the surface statistics were measured on; annotated data has keys of its own."""
     counted = {one.name: one.describe() for one in passes}
     described = {kind: of_files | counted.get(kind, {}) for kind, of_files in notes.describe().items()}
-    data = plain.describe() | counted["corpus"] if plain is not None else next(iter(described.values()))
+    data = plain.describe() | counted["corpus"] if plain is not None else described[passes[0].name]
     return {"data": data, **described}
 
 
@@ -208,7 +212,15 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
     frame = pd.DataFrame(rows)
-    for column in ("layer", "head", "same_data_best_layer", "same_data_best_head", "twin_layer", "twin_head"):
+    for column in (
+        "layer",
+        "head",
+        "baseline_offset",
+        "same_data_best_layer",
+        "same_data_best_head",
+        "twin_layer",
+        "twin_head",
+    ):
         if column in frame:
             frame[column] = frame[column].astype("Int64")
     return frame

@@ -9,7 +9,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,11 +25,17 @@ OWNER = ".owner"  # in OUT.partial: locked by the process that is writing it
 
 @contextmanager
 def drafted(
-    out: str | Path, *, overwrite: bool = False, resume: bool | None = None, record: str = "run.json"
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    kept: Sequence[str] = (),
+    record: str = "run.json",
 ) -> Iterator[Path]:
     """A folder to write a study into; becomes `out` on leaving, and is gone after an exception.
 
-    resume  given for long work: what there is so far outlives an exception, and True goes on with it
+    kept    files of long work that outlive an exception, so that it can be taken up again
+    resume  go on with what an earlier run left of these
     record  the file by which a directory of the same kind is known, which may be overwritten
     """
     final = Path(os.path.abspath(out))  # noqa: PTH100 - resolve() would follow a link that is to be replaced
@@ -40,14 +46,13 @@ def drafted(
         partial.mkdir(parents=True, exist_ok=True)
         with _owned(partial, out):
             try:
-                if not resume:
-                    _empty(partial)
+                _empty(partial, kept if resume else ())
                 yield partial
                 _take_place(partial, final)
                 (final / OWNER).unlink()  # last: until the rename it keeps others out
                 made = []
             except BaseException:
-                if resume is not None:
+                if any((partial / name).exists() for name in kept):
                     made = []
                     raise
                 shutil.rmtree(partial, ignore_errors=True)
@@ -107,9 +112,11 @@ def _owned(partial: Path, out: str | Path) -> Iterator[None]:
         yield
 
 
-def _empty(partial: Path) -> None:
-    """Throw away what a killed run left."""
+def _empty(partial: Path, kept: Sequence[str]) -> None:
+    """Throw away what a killed run left, but for these files."""
     for left in partial.iterdir():
+        if left.name in kept:
+            continue
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
         elif left.name != OWNER:

@@ -18,6 +18,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.study.directory import drafted
 from headscope.study.evaluate import metrics_of
+from headscope.study.journal import check_same_run
 from headscope.study.record import describe_files, describe_model, versions
 from headscope.study.study import SCHEMA
 from headscope.tasks import Task, task_named
@@ -87,11 +88,13 @@ def finetune(
         "task": chosen.name,
         "data": describe_files(files),
         "settings": asdict(settings),
+        "columns": chosen.columns,
+        "labels": chosen.renamed,
         "max_length": max_length,
         "limit": limit,
         "versions": versions(),
     }
-    with drafted(out, overwrite=overwrite, resume=resume, record=RECORD) as folder:
+    with drafted(out, overwrite=overwrite, resume=resume, kept=(STATE, BEST), record=RECORD) as folder:
         training = Training(loaded, chosen, train, settings)
         epochs = _restored(training, folder, header) if resume else []
         for step in _saving(training, folder, header, epochs):
@@ -173,14 +176,7 @@ def _restored(training: Training, folder: Path, header: dict[str, Any]) -> list[
         return []
     state = torch.load(folder / STATE, weights_only=True)
     told = json.loads(state.pop("told"))
-    for name, now in json.loads(json.dumps(header)).items():
-        if told["header"].get(name) != now:
-            raise HeadscopeError(
-                f"begun with another {name}",
-                where=folder / STATE,
-                expected="a resumed run to be the same run",
-                mend="Give the same options again, or leave --resume out to begin anew",
-            )
+    check_same_run(told["header"], json.loads(json.dumps(header)), folder / STATE)
     training.restore(state)
     epochs: list[dict[str, Any]] = told["epochs"]
     return epochs

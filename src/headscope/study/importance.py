@@ -19,7 +19,7 @@ from headscope.importance.deltas import LOSS, Deltas
 from headscope.importance.gradients import Terms, terms
 from headscope.importance.norms import output_norms
 from headscope.importance.racing import guess, looks, settled
-from headscope.importance.sweep import INTACT, Group, Mode, Sweep, Unit
+from headscope.importance.sweep import INTACT, Group, Mode, Sweep, Unit, check_mode
 from headscope.importance.variants import KINDS, Variant, variants_of
 from headscope.model.attention_model import AttentionModel
 from headscope.statistics import chosen as statistics_named
@@ -30,7 +30,7 @@ from headscope.study.record import describe_files, describe_model, versions, wei
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_named
-from headscope.tasks.base import batch_of, plan
+from headscope.tasks.base import batch_of, plan, two_files
 from headscope.tasks.running import evaluate, sites_in_use
 
 if TYPE_CHECKING:
@@ -103,14 +103,17 @@ def importance(
         seed,
     )
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
+    _check(asked, the_task)
     items = the_task.items(data, split, limit=limit)
     loaded = loaded_for(model, the_task)
     loaded.canary()
     prepared = the_task.prepare(loaded, items, max_length=max_length)
-    files = [Path(part.strip()) for part in str(data).split(",")] if "," in str(data) else None
-    described = describe_files(files or [find_split(data, split, task=the_task.name)])
+    described = describe_files(two_files(data) or [find_split(data, split, task=the_task.name)])
+    model_now = describe_model(loaded)
     header = {
-        "model": describe_model(loaded)["sha256"],
+        "model": model_now["sha256"],
+        "dtype": model_now["dtype"],
+        "device": model_now["device"],
         "code": _code(),
         "task": the_task.name,
         "data": described,
@@ -121,6 +124,8 @@ def importance(
             "mode": mode,
             "heads": heads,
             "race": race,
+            "columns": the_task.columns,
+            "labels": the_task.renamed,
             "max_length": max_length,
             "limit": limit,
             "batch_size": batch_size,
@@ -135,7 +140,7 @@ def importance(
     study.record = {
         "schema": SCHEMA,
         "versions": versions(),
-        "model": describe_model(loaded),
+        "model": model_now,
         "importance": {
             "task": the_task.name,
             "data": described,
@@ -159,6 +164,21 @@ def importance(
     run.durations["all"] = round(time.perf_counter() - started, 3)
     study.record["durations"] = run.durations
     return study
+
+
+def _check(asked: Asked, task: Task) -> None:
+    """Refuse what cannot be found out, before anything is read."""
+    check_mode(asked.mode)
+    if "pair" in asked.kinds and asked.pairs_of is None:
+        raise HeadscopeError("pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*")
+    if "pair" not in asked.kinds and asked.pairs_of is not None:
+        raise HeadscopeError("only pairs are made of named heads", where="--heads", mend="Add --kind pair")
+    if asked.race is not None and task.is_coupled:
+        raise HeadscopeError(
+            f"the examples of {task.name} hang together, so none can be left out",
+            where="--race",
+            mend="Leave --race out",
+        )
 
 
 def check_same_model(model: AttentionModel, study: Study, where: str | Path) -> None:
@@ -193,14 +213,18 @@ class _Run:
         self.deltas = Deltas(task, len(prepared.items), asked.seed)
         self.estimates: dict[Head, tuple[float, float, float, int]] = {}
         self._terms: Terms | None = None
+        self._guides: Terms | None = None  # the race's: of the loss that is raced on
+        self.variants = self._variants()
         self.intact = evaluate(model, task, prepared, batch_size=asked.batch_size)
 
     def study(self) -> Study:
         rows: list[Row] = []
         tables: dict[str, list[dict[str, Any]]] = {}
         importances: dict[str, NDArray[np.float64]] = {}
-        if "gradient" in self.asked.by or self.asked.race is not None:
-            self._timed("gradient", self._find_terms)
+        if self.asked.race is not None:
+            self._guides = self._timed("race", lambda: self._found_terms(labels_free=False))
+        if "gradient" in self.asked.by:
+            self._terms = self._timed("gradient", lambda: self._found_terms(labels_free=self.asked.labels_free))
         if "ablation" in self.asked.by:
             self._timed("ablation", self._sweep)
             if "head" in self.asked.kinds:
@@ -230,14 +254,10 @@ class _Run:
         self.durations[name] = round(time.perf_counter() - begun, 3)
         return found
 
-    def _find_terms(self) -> None:
-        self._terms = terms(
-            self.model,
-            self.task,
-            self.prepared,
-            batch_size=self.asked.batch_size,
-            labels_free=self.asked.labels_free and self.asked.race is None,
-        )
+    def _found_terms(self, *, labels_free: bool) -> Terms:
+        if self._guides is not None and not labels_free:
+            return self._guides
+        return terms(self.model, self.task, self.prepared, batch_size=self.asked.batch_size, labels_free=labels_free)
 
     # The sweep
 
@@ -253,21 +273,14 @@ class _Run:
         self.way, self.notes = sweep.way, sweep.notes
         for note in sweep.notes:
             self.say(f"note: {note}")
-        variants = self._variants()
-        groups = sweep.groups(variants)
+        groups = sweep.groups(self.variants)
         racing = self.asked.race is not None
-        if racing and self.task.is_coupled:
-            raise HeadscopeError(
-                f"the examples of {self.task.name} hang together, so none can be left out",
-                where="--race",
-                mend="Leave --race out",
-            )
         planned = looks(len(self.prepared.items)) if racing else None
         sizes = None if planned is None else np.diff([0, *planned]).tolist()
         blocks = sweep.blocks(sizes)
         total = len(blocks) * sum(len(group.variants) for group in groups)
         done = 0
-        live = {variant.heads[0] for variant in variants if variant.kind == "head"}
+        live = {variant.heads[0] for variant in self.variants if variant.kind == "head"}
         for number, items in enumerate(blocks):
             here = [_kept(group, live) for group in groups] if racing else groups
             here = [group for group in here if group.variants]
@@ -282,10 +295,6 @@ class _Run:
         among = None
         if self.asked.pairs_of is not None:
             among = list(HeadSet(self.asked.pairs_of, among=self.model.heads))
-        elif "pair" in self.asked.kinds:
-            raise HeadscopeError(
-                "pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*"
-            )
         return [
             variant
             for kind in self.asked.kinds
@@ -309,13 +318,13 @@ class _Run:
 
     def _race(self, live: set[Head], size: int, planned: int) -> set[Head]:
         """The heads that are settled after `size` examples."""
-        assert self._terms is not None
+        assert self._guides is not None
         heads = sorted(live)
         if not heads:
             return set()
         items = np.array(self.deltas.order[:size])
-        place = [self._terms.heads.index(head) for head in heads]
-        signed = self._terms.signed[:, place]
+        place = [self._guides.heads.index(head) for head in heads]
+        signed = self._guides.signed[:, place]
         predictors = np.stack([-signed, signed**2], axis=2)
         by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
         changes = np.stack([self.deltas.changes(by_head[head])[items] for head in heads], axis=1)
@@ -432,11 +441,12 @@ def _rows(name: str, values: dict[Head, float]) -> list[Row]:
 
 def _named(given: str | Iterable[str], known: Sequence[str], where: str, what: str) -> tuple[str, ...]:
     names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
-    if "all" in names:
-        names = [*known] if where == "--by" else names
+    if "all" in names and where == "--by":
+        names = [*known]
     for name in names:
         if name not in known:
-            raise HeadscopeError(f'"{name}" is no {what}', where=where, expected=choices(name, [*known, "all"]))
+            words = [*known, "all"] if where == "--by" else known
+            raise HeadscopeError(f'"{name}" is no {what}', where=where, expected=choices(name, words))
     return tuple(dict.fromkeys(names))
 
 

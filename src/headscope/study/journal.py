@@ -62,15 +62,22 @@ class Journal:
             self._write(self._header)
 
     def _check(self, then: dict[str, Any]) -> None:
-        for name in sorted(set(then) | set(self._header)):
-            before, now = then.get(name), self._header.get(name)
-            if before != now:
-                raise HeadscopeError(
-                    f"begun with another {name} ({_short(before)} then, {_short(now)} now)",
-                    where=f"{self.path}:1",
-                    expected="a resumed run to be the same run",
-                    mend="Give the same options again, or leave --resume out to begin anew",
-                )
+        check_same_run(then, self._header, f"{self.path}:1")
+
+
+def check_same_run(then: dict[str, Any], now: dict[str, Any], where: str | Path) -> None:
+    """Refuse to go on with a run that was begun otherwise, by the name of what differs; options may be nested."""
+    for name in sorted(set(then) | set(now)):
+        before, after = then.get(name), now.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            check_same_run(before, after, where)
+        elif before != after:
+            raise HeadscopeError(
+                f"begun with another {name} ({_short(before)} then, {_short(after)} now)",
+                where=where,
+                expected="a resumed run to be the same run",
+                mend="Give the same options again, or leave --resume out to begin anew",
+            )
 
 
 def _whole_lines(raw: bytes) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -207,23 +207,16 @@ def _related(study: Study, margin: float) -> Iterator[dict[str, Any]]:
 
 
 def _coreferential(study: Study) -> Iterator[dict[str, Any]]:
-    table = study.tables.get("coreference")
+    """Heads that find more antecedents than the best simple guess on both halves of the documents."""
+    table = study.tables.get("coreference_heads")
     if table is None:
         return
-    whole = table[(table["kind"] == "all") & (table["candidates"] == "mentions")]
-    baselines = whole[["head_match", "nearest", "chance"]].to_numpy(dtype=float)
-    if not np.isfinite(baselines).any():
-        return
-    baseline = float(np.nanmax(baselines))
-    for row in _of(study, "antecedent"):
-        if row.low > baseline:
-            found = _row(
-                row,
-                "coreferential",
-                baseline,
-                "more antecedents than the same head word, the nearest mention or chance find",
-            )
-            yield found | {"baseline": baseline}
+    above = table[(table["chosen_gain"] > 0) & (table["least_gain"] > 0)]
+    for one in above.to_dict("records"):
+        place = (one["stack"], one["layer"], one["head"])
+        row = Row(*place, "antecedent", one["accuracy"], one["low"], one["high"], one["count"])
+        rule = "more antecedents than the same head word, the nearest mention or chance find, on both halves"
+        yield _row(row, "coreferential", one["baseline"], rule) | {"baseline": one["baseline"]}
 
 
 def _rare(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
@@ -236,7 +229,8 @@ def _rare(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
     surely = {(row.stack, row.layer, row.head) for row in _of(study, "rarest") if row.low > best["rarest"]}
     for row in rows:
         if row.value > limits.rare and row.low > baseline and (row.stack, row.layer, row.head) in surely:
-            rule = f"one of the two rarest words in {limits.rare} of the sentences, and above every simple guess"
+            rule = f"one of the two rarest words in {limits.rare} of the sentences; above every simple guess, "
+            rule += "and so for the rarest alone"
             yield _row(row, "rare words", limits.rare, rule) | {"baseline": baseline}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -86,6 +87,7 @@ class Annotations:
     documents: list[Document] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)  # of the documents, once the model is known
     frequencies: Frequencies | None = None
+    frequency: str = ""  # where they are from
     treebanks: list[str | Path] = field(default_factory=list)
     coreference: list[str | Path] = field(default_factory=list)
     malformed: dict[str, int] = field(default_factory=dict)
@@ -94,6 +96,9 @@ class Annotations:
     def describe(self) -> dict[str, Any]:
         """For run.json: files and what was left out of them."""
         found: dict[str, Any] = {}
+        if self.frequency:
+            is_file = self.frequency not in ("corpus", "english")
+            found["frequency"] = describe_files([self.frequency])[0] if is_file else {"list": self.frequency}
         if self.sentences:
             found["treebank"] = {"files": describe_files(self.treebanks), "malformed": dict(self.malformed)}
         if self.documents:
@@ -118,17 +123,47 @@ def read_annotations(
     limit: int | None = None,
 ) -> Annotations:
     """`frequency` is a list's name or file, or "corpus": counted from the texts of the study itself."""
+    if relations and not listed(treebank):
+        raise HeadscopeError("relations are found in parsed sentences", where="relations", mend="Give a treebank too")
     found = Annotations(treebanks=listed(treebank), coreference=listed(coreference))
+    found.frequency = "" if frequency is None else str(frequency)
     parsed = islice(read_treebank(found.treebanks, lenient=lenient, counts=found.malformed), limit)
     found.sentences = [*sentences, *(sentence_of(one, relations or {}) for one in parsed)]
     documents = read_coreference(found.coreference, lenient=lenient, counts=found.documents_read)
+    _check_pairs(found, relations or {})
     found.documents = list(islice(documents, limit))
+    _check_mentions(found)
     if frequency == "corpus":
         texts = corpus.as_words() if corpus is not None else (sentence.words for sentence in found.sentences)
         found.frequencies = count_frequencies(word for words in texts for word in words)
     elif frequency is not None:
         found.frequencies = read_frequencies(frequency)
     return found
+
+
+def _check_pairs(found: Annotations, relations: Mapping[str, RelationOf]) -> None:
+    """Say where nothing can be asked, instead of leaving a table out."""
+    if found.sentences and not any(pairs for one in found.sentences for pairs in one.pairs.values()):
+        raise HeadscopeError(
+            f"none of {len(found.sentences)} sentences has two related words",
+            where=", ".join(map(str, found.treebanks)) or "sentences",
+            expected="a relation between two words somewhere",
+        )
+    for name in relations:
+        if not any(one.pairs.get(name) for one in found.sentences):
+            raise HeadscopeError(
+                f'the relation "{name}" never occurs in {len(found.sentences)} sentences', where="relations"
+            )
+
+
+def _check_mentions(found: Annotations) -> None:
+    entities = (Counter(mention.entity for mention in one.mentions) for one in found.documents)
+    if found.documents and not any(count > 1 for one in entities for count in one.values()):
+        raise HeadscopeError(
+            f"no mention in {len(found.documents)} documents has an antecedent",
+            where=", ".join(map(str, found.coreference)),
+            expected="an entity that is mentioned twice",
+        )
 
 
 def sentence_of(parsed: Parsed, relations: Mapping[str, RelationOf]) -> Sentence:
@@ -138,5 +173,9 @@ def sentence_of(parsed: Parsed, relations: Mapping[str, RelationOf]) -> Sentence
         if governor != ROOT:
             pairs.setdefault(relation, []).append((word, governor))
     for name, of in relations.items():
+        if name in pairs:
+            raise HeadscopeError(
+                f'"{name}" is a relation of the treebank already', where="relations", mend="Give yours another name"
+            )
         pairs[name] = list(of(parsed))
     return Sentence(parsed.words, pairs, where=parsed.where)

@@ -110,12 +110,7 @@ class Task(ABC):
     def items(self, data: str | Path, split: str = "dev", *, limit: int | None = None) -> list[Item]:
         """The examples of a split, `limit` of them evenly spread over the file."""
         path = find_split(data, split, task=self.name)
-        found = list(self.read(path))
-        if not found:
-            raise HeadscopeError("no example in it", where=path, expected="one or more")
-        if limit is not None and limit < len(found):
-            found = [found[i * len(found) // limit] for i in range(limit)]
-        return found
+        return spread(list(self.read(path)), limit, path)
 
     def labels(self, items: Sequence[Item]) -> tuple[str, ...]:
         """The classes of a classifier for these examples, in order; none for a task without classes."""
@@ -176,6 +171,29 @@ class Task(ABC):
         return Judged(losses, self.scores(answers, prepared, items))
 
 
+def spread(items: list[Item], limit: int | None, where: str | Path) -> list[Item]:
+    """`limit` of the examples, evenly spread; all where there is no limit. None at all is refused."""
+    if not items:
+        raise HeadscopeError("no example in it", where=where, expected="one or more")
+    if limit is None or limit >= len(items):
+        return items
+    check_count(limit, "--limit")
+    return [items[i * len(items) // limit] for i in range(limit)]
+
+
+def check_count(count: int, where: str) -> None:
+    if count < 1:
+        raise HeadscopeError(f"{count} is too few", where=where, expected="1 or more")
+
+
+def two_files(data: str | Path) -> tuple[str, str] | None:
+    """Source and target where `data` names two files with a comma between; None where it is one path."""
+    if "," not in str(data) or Path(data).exists():
+        return None
+    source, target = (part.strip() for part in str(data).split(",", 1))
+    return source, target
+
+
 def sequences_of(prepared: Prepared, items: Sequence[int]) -> list[int]:
     """The numbers of these items' sequences, item by item."""
     return [number for item in items for number in prepared.parts[item]]
@@ -189,6 +207,7 @@ def rows(prepared: Prepared, items: Sequence[int]) -> Tensor:
 
 def plan(prepared: Prepared, batch_size: int) -> list[list[int]]:
     """All sequences' numbers in batches, the longest first, so that little padding is computed."""
+    check_count(batch_size, "--batch-size")
     order = sorted(range(len(prepared.sequences)), key=lambda i: (*_lengths(prepared.sequences[i]), -i), reverse=True)
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 

@@ -71,6 +71,8 @@ class Classification(Task):
         super().__init__(name, columns=columns, labels=labels)
         self.form = FORMS[name]
         others = [metric for metric in METRICS if metric != self.form.metric]
+        if len(self.form.labels) > 2:
+            others.remove("f1")  # of one class among several it would not be that of the task
         self.metrics = (self.form.metric, *others)
 
     def read(self, path: Path) -> Iterator[Item]:
@@ -108,7 +110,8 @@ class Classification(Task):
             )
 
     def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
-        classes = _classes(model, self.labels(items))
+        labels = self.labels(items)
+        classes = _classes(model, labels)
         unknown = next((item for item in items if item.target not in classes), None)
         if unknown is not None:
             raise HeadscopeError(
@@ -121,7 +124,7 @@ class Classification(Task):
         found, counts = encoded(model, examples, max_length)
         kept, sequences, parts = keep_whole(items, [[one] for one in found], counts)
         targets = torch.tensor([classes[item.target] for item in kept])
-        return Prepared(kept, sequences, parts, targets, counts)
+        return Prepared(kept, sequences, parts, targets, counts, extras=_places(model, classes, labels))
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         logits: Tensor = output.logits
@@ -132,9 +135,11 @@ class Classification(Task):
         return torch.nn.functional.cross_entropy(answers.float(), targets, reduction="none")
 
     def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
-        """Columns: whether it is right, the predicted class, the right class."""
+        """Columns: whether it is right, the predicted class, the right class, by their places among the labels."""
         predicted = answers.argmax(dim=-1).cpu().numpy()
         right = prepared.targets[list(items)].numpy()
+        if prepared.extras is not None:
+            predicted, right = prepared.extras[predicted], prepared.extras[right]
         return np.stack([predicted == right, predicted, right], axis=1).astype(np.float64)
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
@@ -163,3 +168,11 @@ def _classes(model: AttentionModel, labels: tuple[str, ...]) -> dict[str, int]:
         return known
     lower = {name.lower(): i for name, i in known.items()}
     return {label: lower[label.lower()] for label in labels if label.lower() in lower} or known
+
+
+def _places(model: AttentionModel, classes: dict[str, int], labels: tuple[str, ...]) -> NDArray[np.int64]:
+    """[class of the model]: its place among the data set's labels; classes that those do not name come after them."""
+    places = len(labels) + np.arange(int(model.model.config.num_labels))
+    for label in set(labels) & set(classes):
+        places[classes[label]] = labels.index(label)
+    return places

@@ -77,7 +77,7 @@ class Masked(Task):
             ids = [mask if i in chosen else token for i, token in enumerate(sequence.source.ids)]
             labels.append([token if i in chosen else IGNORED for i, token in enumerate(sequence.source.ids)])
             sequences.append(replace(sequence, source=replace(sequence.source, ids=ids)))
-        return Prepared(kept, sequences, parts, None, counts, labels)
+        return Prepared(kept, sequences, parts, None, counts, labels, extras=mask)
 
     def _chosen(self, sequence: Encoded, special: frozenset[int]) -> set[int]:
         """The places of the masked tokens: 15 % of the content, one at least."""
@@ -106,9 +106,10 @@ class Masked(Task):
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3]: sum of losses, masked tokens, right ones."""
-        logits: Tensor = output.logits[0]
-        labels = labels_of(prepared, batch, batch.inputs["input_ids"].shape[1]).to(logits.device)
+        labels = labels_of(prepared, batch, batch.inputs["input_ids"].shape[1]).to(output.logits.device)
         asked = labels != IGNORED
+        guessed = (batch.inputs["input_ids"] == prepared.extras).to(asked.device)
+        logits: Tensor = output.logits[0][asked[guessed]]  # a text may hold a mask of its own
         right = labels[asked]
         losses = nn.functional.cross_entropy(logits.float(), right, reduction="none")
         hits = (logits.argmax(dim=-1) == right).to(losses)

@@ -16,7 +16,9 @@ def accuracy(predicted: NDArray[np.float64], right: NDArray[np.float64]) -> floa
 
 
 def f1(predicted: NDArray[np.float64], right: NDArray[np.float64]) -> float:
-    """Of class 1 among two: undefined where it is neither predicted nor there."""
+    """Of class 1 among two: undefined where it is neither predicted nor there, and where there are more classes."""
+    if max(predicted.max(), right.max()) > 1:
+        return float("nan")
     hits = float(np.sum((predicted == 1) & (right == 1)))
     named = float(np.sum(predicted == 1) + np.sum(right == 1))
     return 2 * hits / named if named else float("nan")

@@ -60,7 +60,7 @@ class Questions(Task):
     def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
         tokenizer = model.tokenizer
         assert tokenizer is not None
-        length = max_length or min(LENGTH, longest(model))
+        length = _length(model, max_length)
         counts = Counts()
         sequences: list[Encoded] = []
         parts: list[tuple[int, ...]] = []
@@ -68,6 +68,13 @@ class Questions(Task):
         places: list[list[tuple[int, int]]] = []  # of each token: where it stands in the context; (0, 0) elsewhere
         for item in items:
             counts.read += 1
+            asked = len(tokenizer(item.texts[0].strip(), add_special_tokens=False)["input_ids"])
+            if asked + tokenizer.num_special_tokens_to_add(pair=True) >= length:
+                raise HeadscopeError(
+                    f"the question has {asked} tokens, which leaves no room for its paragraph",
+                    where=item.where,
+                    expected=f"a question that fits into a window of {length} tokens",
+                )
             encoding = tokenizer(
                 item.texts[0].strip(),
                 item.texts[1],
@@ -150,6 +157,18 @@ class Questions(Task):
             if together[i, j] > best:
                 best, said = float(together[i, j]), question.context[places[i][0] : places[j][1]]
         return said if best > empty else ""
+
+
+def _length(model: AttentionModel, max_length: int | None) -> int:
+    """The tokens of a window."""
+    limit = longest(model)
+    if max_length is not None and max_length > limit:
+        raise HeadscopeError(
+            f"{max_length} tokens are more than {model.name} can read",
+            where="--max-length",
+            expected=f"at most {limit}",
+        )
+    return min(LENGTH, limit) if max_length is None else max_length
 
 
 @cache

@@ -19,7 +19,7 @@ from headscope.data.lines import read_lines
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole, labels_of
+from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole, labels_of, spread, two_files
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,9 +37,10 @@ class Translation(Task):
 
     def items(self, data: str | Path, split: str = "dev", *, limit: int | None = None) -> list[Item]:
         """A tab-separated file, or two files with a comma between them whose lines belong together."""
-        if "," not in str(data):
+        files = two_files(data)
+        if files is None:
             return super().items(data, split, limit=limit)
-        source, target = (part.strip() for part in str(data).split(",", 1))
+        source, target = files
         sides = [[(number, line) for number, line in read_lines(path)] for path in (source, target)]
         if len(sides[0]) != len(sides[1]):
             raise HeadscopeError(
@@ -50,9 +51,7 @@ class Translation(Task):
             for (number, one), (_, other) in zip(*sides, strict=True)
             if one.strip() and other.strip()
         ]
-        if limit is not None and limit < len(found):
-            found = [found[i * len(found) // limit] for i in range(limit)]
-        return found
+        return spread(found, limit, data)
 
     def read(self, path: Path) -> Iterator[Item]:
         fields = tuple(self.columns[name] for name in ("source", "target") if name in self.columns) or None

@@ -43,7 +43,8 @@ class Settings:
             value = getattr(self, name)
             if not (value >= lowest and math.isfinite(value)) or (name == "warmup" and value > 1):
                 option = f"--{name.replace('_', '-')}"
-                expected = "0 to 1" if name == "warmup" else f"{lowest:g} or more" if lowest >= 1 else "more than 0"
+                open_below = 0 < lowest < 1
+                expected = "0 to 1" if name == "warmup" else "more than 0" if open_below else f"{lowest:g} or more"
                 raise HeadscopeError(f"{value} is not possible", where=option, expected=expected)
 
 

@@ -35,6 +35,12 @@ MARGIN = 0.06  # of the extent, around the marks
 Panel = Literal["layer", "role", "cluster"]
 
 
+FOUND = (
+    "The same plane, coloured by hierarchical clusters of the distances between heads themselves (average linkage; as "
+    "many clusters as give the largest silhouette, which is in the heading: near 0 there are no sharp clusters)."
+)
+
+
 @dataclass(frozen=True)
 class ClusterMap:
     stack: str
@@ -59,6 +65,7 @@ class ClusterMap:
         subtitle = f"{model_name(study)}, {self.stack} · a mark is a head (layer.head), near means alike"
         subtitle += "; a grey line leads to the head most like it"
         subtitle += _said_of_layers(study, self.stack) if "layer" in self.panels else ""
+        subtitle += _said_of_clusters(study, self.stack) if "cluster" in self.panels else ""
         with style():
             width = len(painted) * (PANEL + GAP) - GAP + 2 * SIDE
             top = heading_height(width, subtitle) + 0.3
@@ -83,7 +90,7 @@ def drawings(study: Study) -> Iterator[ClusterMap]:
         name = f"clusters-{slug(stack)}"
         if "roles" in study.tables:
             yield ClusterMap(stack, name, ("layer", "role"))
-            yield ClusterMap(stack, f"{name}-found", ("cluster",), "Clusters of heads that attend alike")
+            yield ClusterMap(stack, f"{name}-found", ("cluster",), "Clusters of heads that attend alike", FOUND)
         else:
             yield ClusterMap(stack, name, ("layer", "cluster"))
 
@@ -96,6 +103,11 @@ def _stacks(study: Study) -> list[str]:
     sizes = table.dropna(subset=["x", "y"])["stack"].value_counts()
     found = [str(stack) for stack, count in sizes.items() if count > 1]
     return sorted(found, key=lambda stack: (STACKS.index(stack) if stack in STACKS else len(STACKS), stack))
+
+
+def _said_of_clusters(study: Study, stack: str) -> str:
+    silhouette = recorded(study.record, "clusters", stack, "silhouette")
+    return f" · silhouette {silhouette:.2f}" if isinstance(silhouette, float) else ""
 
 
 def _said_of_layers(study: Study, stack: str) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headscope.importance.deltas import LOSS, METRIC
+from headscope.importance.glossary import DEFINITIONS
 from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, slug, style
 from headscope.report.grids import grid_of, model_name, plain, stacks_with, statistics_of
 from headscope.report.scale import Scale, scale_of, sentence_of, title_of
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 ORDER = 90  # after the figures that tell a story
 MOST_HEADS_WITH_VALUES = 16
 DRAWN_TOGETHER = ("js-", "pattern-")  # several statistics of one kind have one figure for all
+DRAWN_WITH_STARS = (LOSS, METRIC)
+GRADIENTS = tuple(name for name in DEFINITIONS if name.startswith("gradient"))  # drawn against exact removal
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,9 @@ class HeatMap:
 
 def drawings(study: Study) -> Iterator[HeatMap]:
     taken: set[str] = set()
+    elsewhere = (*DRAWN_WITH_STARS, *(GRADIENTS if stacks_with(study, LOSS) else ()))
     for statistic in statistics_of(study):
-        if statistic.startswith(DRAWN_TOGETHER):
+        if statistic.startswith(DRAWN_TOGETHER) or statistic in elsewhere:
             continue
         stem = name = f"heat-{slug(statistic)}"
         while name in taken:  # two statistics may differ only in signs that a file name cannot hold
@@ -76,14 +81,17 @@ def drawings(study: Study) -> Iterator[HeatMap]:
         yield HeatMap(statistic, name, sentence_of(statistic))
 
 
-def draw_panels(panels: list[Panel], scale: Scale, title: str, subtitle: str) -> Figure:
-    """Grids side by side on one scale with one colour bar; the size follows the number of cells."""
+def draw_panels(panels: list[Panel], scale: Scale, title: str, subtitle: str, unit: str | None = None) -> Figure:
+    """Grids side by side on one scale with one colour bar; the size follows the number of cells.
+
+    unit  beside the colour bar, where it is not the scale's own
+    """
     with style():
         heads = [panel.grid.shape[1] for panel in panels]
         layers = max(panel.grid.shape[0] for panel in panels)
         prints_values = max(heads) <= MOST_HEADS_WITH_VALUES
         cell = 0.30 if prints_values else 0.17 if max(heads) <= 40 else 0.11
-        left, gap, right, bottom = 0.55, 0.62, 0.85, 0.48
+        left, gap, right, bottom = 0.55, 0.62, 0.85 if unit is None else 1.1, 0.48
         body = sum(heads) * cell + gap * (len(panels) - 1)
         width = max(left + body + right, 4.2)
         top = heading_height(width, subtitle) + 0.28
@@ -107,5 +115,5 @@ def draw_panels(panels: list[Panel], scale: Scale, title: str, subtitle: str) ->
             x += columns * cell + gap
         tall = max(min(layers * cell, 2.6), 0.9)
         bounds = ((left + body + 0.2) / width, 1 - (top + tall) / height, 0.11 / width, tall / height)
-        draw_bar(fig, bounds, scale, scale.unit)
+        draw_bar(fig, bounds, scale, scale.unit if unit is None else unit)
         return fig

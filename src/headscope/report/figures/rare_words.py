@@ -34,7 +34,8 @@ class RareWords:
     caption: str = (
         "Each dot is a head: in what share of the sentences most words point at one of the two rarest words, with the "
         "95 % intervals of the heads that are named. The broken lines are guesses without any attention; "
-        "a head above all of them and above the unbroken line is called a rare-word head."
+        "a head above all of them and above the unbroken line is called a rare-word head if it also points at the "
+        "rarest word itself more often than every guess does (not drawn here)."
     )
     is_raster: bool = False
 

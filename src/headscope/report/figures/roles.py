@@ -1,4 +1,4 @@
-"""What does each head do? Layers x heads, coloured by the strongest role."""
+"""What does each head do? Layers x heads, coloured by the main role."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ LEGEND_ROW, LEGEND_WIDE = 0.2, 1.25
 class RoleMap:
     stack: str
     name: str
-    title: str = "The strongest role of each head"
+    title: str = "The main role of each head"
     caption: str = (
-        "Each cell is a head with the strongest of its roles: the one whose value is furthest from its threshold "
-        "towards all there can be. A dot marks heads with several roles, grey those for which no rule holds."
+        "Each cell is a head with the one of its roles that says most: relations, antecedents and rare words before "
+        "positions, these before kinds of tokens, how broad or sure attention is last; of several alike the strongest. "
+        "A dot marks heads with several roles, grey those for which no rule holds."
     )
     is_raster: bool = False
 

@@ -1,0 +1,340 @@
+"""Every way to ask a task for what it cannot give, and the whole message: importance, evaluate and finetune."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from said import Run, Said, save_tokenizer
+from transformers import BertConfig, BertForQuestionAnswering, BertForSequenceClassification
+
+from headscope.data.squad import LAYOUT
+from headscope.errors import choices
+from headscope.model.attention_model import AttentionModel
+from headscope.tasks import tasks
+
+TEXTS = ("the cat sat.", "the mat", "a, b", "cat cat", "sat on a mat", "b a b a")
+TASKS = choices("mnly", tasks())
+MAP = "If the names differ on purpose, map them: --labels THEIRS=OURS."
+
+
+def table(path: str, *rows: tuple[object, ...]) -> None:
+    separator = "," if path.endswith(".csv") else "\t"
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text("".join(separator.join(map(str, row)) + "\n" for row in rows), "utf-8")
+
+
+def sst2(path: str, labels: str = "010101") -> None:
+    table(path, ("sentence", "label"), *zip(TEXTS, labels, strict=True))
+
+
+def squad(path: str, answer: str = "cat", start: int = 4, question: str = "who sat") -> None:
+    asked = {"id": "q1", "question": question, "answers": [{"text": answer, "answer_start": start}]}
+    others = [{"context": text, "qas": [asked | {"answers": []}]} for text in TEXTS[1:3]]
+    paragraphs = [{"context": TEXTS[0], "qas": [asked]}, *others]
+    Path(path).write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), "utf-8")
+
+
+@pytest.fixture
+def files(here: Path) -> Path:
+    """A classifier, a model that answers questions, and good data for them."""
+    size = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = BertConfig(**size, intermediate_size=32, max_position_embeddings=64)
+    for name, kind in (("classifier", BertForSequenceClassification), ("answerer", BertForQuestionAnswering)):
+        kind(config).save_pretrained(here / name)
+        save_tokenizer(here / name)
+    sst2("dev.tsv")
+    squad("squad.json")
+    return here
+
+
+@pytest.fixture
+def importance(files: Path, run: Run) -> Run:
+    """`importance(*words)` on the classifier and dev.tsv unless they say otherwise, into `study`."""
+
+    def call(*words: str) -> Said:
+        usual = {"--task": "sst2", "--data": "dev.tsv", "--out": "study"}
+        model = () if words and not words[0].startswith("--") else ("classifier",)
+        rest = [word for name, value in usual.items() if name not in words for word in (name, value)]
+        return run("importance", *model, *words, *rest)
+
+    return call
+
+
+def one_line(said: Said, message: str) -> None:
+    assert (said.status, said.error) == (2, message)
+    notes = [line for line in said.err.splitlines() if line.startswith("note: ")]  # on how the model was loaded
+    assert len(said.err.splitlines()) == len(notes) + 1
+    assert not said.out
+
+
+OPTIONS: list[tuple[tuple[str, ...], str]] = [
+    (("--task", "mnly"), f'--task: "mnly" is no task. Expected {TASKS}'),
+    (("--by", "gradiant"), '--by: "gradiant" is no importance. Expected ablation, all, confidence, entropy, gradient, '
+     'norm or random; did you mean "gradient"?'),
+    (("--kind", "heads"), '--kind: "heads" is no kind of ablation. Expected head, layer, only, pair, shared or site; '
+     'did you mean "head"?'),
+    (("--kind", "all"), '--kind: "all" is no kind of ablation. Expected head, layer, only, pair, shared or site.'),
+    (("--mode", "nought"), '--mode: "nought" is no way to ablate. Expected mean, uniform or zero.'),
+    (("--mode", "means", "--by", "gradient"), '--mode: "means" is no way to ablate. Expected mean, uniform or zero; '
+     'did you mean "mean"?'),
+    (("--kind", "pair"), "--kind pair: pairs of all heads are too many. Name some: --heads 3.2,4.*."),
+    (("--heads", "0.1"), "--heads: only pairs are made of named heads. Add --kind pair."),
+    (("--kind", "shared"), "--kind shared: no two layers of classifier share their heads. Expected ALBERT, say."),
+    (("--race", "0"), "--race: 0.0 is no error rate. Expected a number between 0 and 1."),
+    (("--race", "1"), "--race: 1.0 is no error rate. Expected a number between 0 and 1."),
+    (("--race", "nan"), "--race: nan is no error rate. Expected a number between 0 and 1."),
+    (("bert", "--task", "retrieval", "--data", "squad.json", "--race", "0.05"), "--race: the examples of retrieval hang "
+     "together, so none can be left out. Leave --race out."),
+    (("--limit", "0"), "--limit: 0 is too few. Expected 1 or more."),
+    (("--batch-size", "0"), "--batch-size: 0 is too few. Expected 1 or more."),
+    (("--max-length", "65"), "--max-length: 65 tokens are more than classifier can read. Expected at most 64."),
+    (("--columns", "label"), '--columns: "label" is not NAME=NAME. Expected such as a=b,c=d.'),
+    (("--labels", "a=b,=c"), '--labels: "=c" is not NAME=NAME. Expected such as a=b,c=d.'),
+    (("--data", "nowhere"), "nowhere: not there. Expected a file, or a directory with train, dev and test files."),
+    (("--data", "bert", "--split", "devel"), '--split: "devel" is no split. Expected dev, test or train; '
+     'did you mean "dev"?'),
+    (("--columns", "sentence=text"), 'dev.tsv:2: no column "text" among label or sentence. '
+     "Name the column that holds it: --columns text=NAME."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "message"), OPTIONS, ids=[" ".join(words) for words, _ in OPTIONS])
+def test_a_bad_option_is_refused_as_typed(importance: Run, words: tuple[str, ...], message: str) -> None:
+    one_line(importance(*words), message)
+
+
+def test_a_head_that_is_not_there_is_refused(importance: Run) -> None:
+    said = importance("--kind", "pair", "--heads", "0.1,0.9")
+    assert said.status == 2
+    assert "0.9" in said.error
+
+
+# Tables
+
+
+def test_an_unknown_label_is_named_by_its_line(importance: Run) -> None:
+    sst2("dev.tsv", "0101x1")
+    one_line(importance(), f'dev.tsv:6: label "x" is unknown. Expected 0 or 1. {MAP}')
+
+
+def test_a_label_that_the_model_does_not_know_is_named_by_its_line(importance: Run, files: Path) -> None:
+    config = json.loads((files / "classifier/config.json").read_text("utf-8"))
+    config |= {"label2id": {"cat": 0, "dog": 1}, "id2label": {"0": "cat", "1": "dog"}}
+    (files / "classifier/config.json").write_text(json.dumps(config), "utf-8")
+    table("own.tsv", ("text", "label"), ("the cat", "cat"), ("a mat", "mat"))
+    said = importance("--task", "classification", "--data", "own.tsv")
+    one_line(said, f'own.tsv:3: label "mat" is unknown to the model. Expected cat or dog; did you mean "cat"? {MAP}')
+
+
+def test_more_labels_than_the_model_has_classes(importance: Run) -> None:
+    table("own.tsv", ("text", "label"), ("the cat", "x"), ("a mat", "y"), ("b", "z"))
+    one_line(
+        importance("--task", "classification", "--data", "own.tsv"),
+        "classifier: the model has 2 classes without names, the data 3: x, y, z. Expected as many of one as of the other.",
+    )
+
+
+def test_one_class_only_is_refused(importance: Run) -> None:
+    sst2("dev.tsv", "000000")
+    one_line(importance(), 'dev.tsv: all 6 examples have the label "0". Expected two or more classes.')
+
+
+def test_a_missing_column_is_named_with_those_that_are_there(importance: Run) -> None:
+    table("dev.tsv", ("words", "label"), ("the cat", 0), ("a mat", 1))
+    one_line(
+        importance(),
+        'dev.tsv:2: no column "sentence" among label or words. Name the column that holds it: --columns sentence=NAME.',
+    )
+
+
+def test_an_empty_cell_is_named(importance: Run) -> None:
+    table("dev.tsv", ("sentence", "label"), ("the cat", 0), ("", 1))
+    one_line(importance(), 'dev.tsv:3: column "sentence" is empty. Expected a text.')
+
+
+@pytest.mark.parametrize("text", ["", "sentence\tlabel\n", "\n\n"])
+def test_an_empty_split_is_refused(importance: Run, text: str) -> None:
+    Path("dev.tsv").write_text(text, "utf-8")
+    one_line(importance(), "dev.tsv: no example in it. Expected one or more.")
+
+
+def test_a_directory_without_a_dev_file_is_refused(importance: Run) -> None:
+    sst2("glue/train.tsv")
+    one_line(importance("--data", "glue"), "glue: no file for dev here, only train.tsv. Expected dev.tsv, say.")
+
+
+def test_a_quote_that_does_not_close_is_named_by_its_line(importance: Run) -> None:
+    table("dev.csv", ("sentence", "label"), ("the cat", 0), ('"a mat', 1), ("b", 0))
+    one_line(
+        importance("--data", "dev.csv"),
+        "dev.csv:4: not a csv line (unexpected end of data). Expected quotes that close.",
+    )
+
+
+@pytest.mark.parametrize("score", ["6", "high", "nan", "-1"])
+def test_a_score_that_is_none_is_named(importance: Run, score: str) -> None:
+    table("sts.tsv", ("sentence1", "sentence2", "score"), ("a", "b", 1), ("the cat", "a cat", score))
+    one_line(
+        importance("bert", "--task", "stsb", "--data", "sts.tsv"),
+        f'sts.tsv:3: score "{score}". Expected a number from 0 to 5.',
+    )
+
+
+def test_scores_that_are_all_one_are_refused(importance: Run) -> None:
+    table("sts.tsv", ("sentence1", "sentence2", "score"), ("a", "b", 2.5), ("the cat", "a cat", 2.5))
+    one_line(
+        importance("bert", "--task", "stsb", "--data", "sts.tsv"),
+        "all 2 examples have the score 2.5, so no correlation is defined. Expected different scores.",
+    )
+
+
+# Questions and translations
+
+
+def test_a_broken_squad_file_is_named_by_its_place(importance: Run) -> None:
+    Path("squad.json").write_text('{"data": [\n{"paragraphs": }]}', "utf-8")
+    one_line(
+        importance("answerer", "--task", "squad", "--data", "squad.json"),
+        f"squad.json:2:16: not JSON: Expecting value. Expected {LAYOUT}.",
+    )
+
+
+def test_an_answer_that_does_not_stand_where_it_should_is_named(importance: Run) -> None:
+    squad("squad.json", start=3)
+    one_line(
+        importance("answerer", "--task", "squad", "--data", "squad.json"),
+        'squad.json: question q1: the answer "cat" does not stand at character 3 of its paragraph. '
+        "Expected answer_start to count characters from 0.",
+    )
+
+
+def test_a_question_that_fills_the_window_is_refused(importance: Run) -> None:
+    squad("squad.json", question="a " * 61)
+    one_line(
+        importance("answerer", "--task", "squad", "--data", "squad.json"),
+        "squad.json: question q1: the question has 61 tokens, which leaves no room for its paragraph. "
+        "Expected a question that fits into a window of 64 tokens.",
+    )
+
+
+def test_a_window_longer_than_the_model_reads_is_refused(importance: Run) -> None:
+    one_line(
+        importance("answerer", "--task", "squad", "--data", "squad.json", "--max-length", "65"),
+        "--max-length: 65 tokens are more than answerer can read. Expected at most 64.",
+    )
+
+
+def test_one_paragraph_is_nothing_to_choose_from(importance: Run) -> None:
+    content = json.loads(Path("squad.json").read_text("utf-8"))
+    content["data"][0]["paragraphs"] = content["data"][0]["paragraphs"][:1]
+    Path("squad.json").write_text(json.dumps(content), "utf-8")
+    one_line(
+        importance("bert", "--task", "retrieval", "--data", "squad.json"),
+        "all questions are about one paragraph. Expected two paragraphs or more.",
+    )
+
+
+def test_parallel_files_of_different_length_are_refused(importance: Run) -> None:
+    Path("a.en").write_text("the cat\na mat\n", "utf-8")
+    Path("a.fr").write_text("the cat\n", "utf-8")
+    one_line(
+        importance("--task", "translation", "--data", "a.en,a.fr"),
+        "a.en,a.fr: 2 lines and 1 lines. Expected as many in both files.",
+    )
+
+
+def test_parallel_files_without_a_text_are_refused(importance: Run) -> None:
+    for name in ("a.en", "a.fr"):
+        Path(name).write_text("\n\n", "utf-8")
+    one_line(
+        importance("--task", "translation", "--data", "a.en,a.fr"),
+        "a.en,a.fr: no example in it. Expected one or more.",
+    )
+
+
+def test_a_choice_that_is_none_is_named(importance: Run) -> None:
+    names = ("sent1", "sent2", "ending0", "ending1", "label")
+    table("swag.tsv", names, ("the cat", "a", "sat", "mat", 1), ("the cat", "a", "sat", "mat", 2))
+    one_line(
+        importance("bert", "--task", "swag", "--data", "swag.tsv"),
+        'swag.tsv:3: the right choice is "2". Expected a number from 0 to 1.',
+    )
+
+
+# Models
+
+
+@pytest.mark.parametrize("verb", ["importance", "evaluate"])
+def test_a_classifier_that_was_never_trained_is_refused(files: Path, run: Run, verb: str) -> None:
+    out = ("--out", "study") if verb == "importance" else ()
+    said = run(verb, "bert", "--task", "sst2", "--data", "dev.tsv", *out)
+    assert (said.status, said.error) == (
+        2,
+        "bert: this model's head was never trained (classifier.bias is not in its files). "
+        "Train it first: headscope finetune MODEL --task sst2 --data DATA --out DIR.",
+    )
+    assert not said.out
+
+
+def test_a_model_that_cannot_do_the_task_is_refused(files: Path, run: Run) -> None:
+    said = run("evaluate", "bert", "--task", "translation", "--data", "dev.tsv")
+    assert said.status == 2
+    assert "Traceback" not in said.err
+
+
+def test_a_metric_that_is_undefined_on_the_sample_is_refused(importance: Run, files: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(files / "classifier/model.safetensors")
+    weights["classifier.weight"].zero_()
+    weights["classifier.bias"].copy_(weights["classifier.bias"].new_tensor([0.0, 1.0]))
+    save_file(weights, files / "classifier/model.safetensors", metadata={"format": "pt"})
+    one_line(
+        importance("--task", "cola"),
+        "--task cola: matthews is undefined on these 6 examples: the model gives one answer to all of them. "
+        "Take more examples, or a model that was trained for longer.",
+    )
+
+
+@pytest.mark.parametrize("size", [4, 1])
+@pytest.mark.parametrize("cause", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_out_of_memory_names_the_batch_size(
+    importance: Run, monkeypatch: pytest.MonkeyPatch, size: int, cause: Exception
+) -> None:
+    def full(self: AttentionModel, *given: object, **inputs: object) -> object:
+        raise cause
+
+    monkeypatch.setattr(AttentionModel, "__call__", full)
+    smaller = "--batch-size 2, or " if size == 4 else ""
+    counted = "4 sequences" if size == 4 else "1 sequence"
+    monkeypatch.setattr("headscope.study.importance.sites_in_use", lambda model, *_: model.sites)
+    one_line(
+        importance("--batch-size", str(size)),
+        f"--batch-size: out of memory with {counted} at a time. Try {smaller}a smaller --max-length.",
+    )
+
+
+# Training
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--data", "dev.tsv"), "dev.tsv: one file cannot be both train and dev. Expected a directory with a train file "
+         "and a dev file."),
+        (("--data", "glue"), "glue: no file for dev here, only train.tsv. Expected dev.tsv, say."),
+        (("--data", "good", "--epochs", "0"), "--epochs: 0 is not possible. Expected 1 or more."),
+        (("--data", "good", "--limit", "0"), "--limit: 0 is too few. Expected 1 or more."),
+        (("--data", "one"), 'one/train.tsv: all 6 examples have the label "0". Expected two or more classes.'),
+    ],
+)  # fmt: skip
+def test_training_is_refused_before_anything_is_written(
+    files: Path, run: Run, words: tuple[str, ...], message: str
+) -> None:
+    sst2("glue/train.tsv")
+    for folder, labels in (("good", "010101"), ("one", "000000")):
+        sst2(f"{folder}/train.tsv", labels)
+        sst2(f"{folder}/dev.tsv")
+    one_line(run("finetune", "bert", *words, "--task", "sst2", "--out", "made"), message)

@@ -1,0 +1,160 @@
+"""A classifier whose label is carried by one head, built by hand: every importance must find that head, and only it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import BertForSequenceClassification
+
+from headscope.heads import Head
+from headscope.model.attention_model import AttentionModel
+from headscope.study.importance import importance
+from headscope.study.study import Study
+from worded import DISLIKED, LIKED, PLAIN, WORDS, random_bert, sentiments, table, tokenizer
+
+WIDTH, HEADS = 48, 4
+FREE = len(
+    WORDS
+)  # a place in the state that no word uses: heads write what they found into it, the classifier reads it
+CARRIER = "1.2"
+GRADIENTS = (
+    "gradient",
+    "gradient-absolute",
+    "gradient-tokens",
+    "gradient-fisher",
+    "gradient-second",
+    "gradient-batch",
+)
+
+
+def classifier(*, noise: float = 0.02, twin: str | None = None) -> AttentionModel:
+    """Every head attends to all words alike. The carrier adds up what is liked and disliked; the others a little chance.
+
+    A token's state is its word, one-hot. twin: this head does the same as the carrier, each by half.
+    """
+    sizes = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": HEADS, "intermediate_size": 8}
+    model = random_bert(BertForSequenceClassification, **sizes, num_labels=2)
+    chance = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.fill_(1.0 if "LayerNorm.weight" in name else 0.0)
+        model.bert.embeddings.word_embeddings.weight[:, : len(WORDS)] = torch.eye(len(WORDS))
+        model.bert.pooler.dense.weight[0, FREE] = 1.0
+        model.classifier.weight[:, 0] = torch.tensor([-1.5, 1.5])
+        for layer in range(2):
+            for head in range(HEADS):
+                weights = torch.randn(len(PLAIN), generator=chance)
+                write(model, f"{layer}.{head}", PLAIN, weights - weights.mean(), noise)
+        likes = torch.tensor([1.0] * len(LIKED) + [-1.0] * len(DISLIKED))
+        for head in [CARRIER] if twin is None else [CARRIER, twin]:
+            write(model, head, (*LIKED, *DISLIKED), likes, 1.0 if twin is None else 0.5)
+    return AttentionModel(model, tokenizer(), name="planted")
+
+
+def write(
+    model: BertForSequenceClassification, address: str, words: tuple[str, ...], weights: torch.Tensor, size: float
+) -> None:
+    """Let a head add up these words' weights, and write `size` times their mean into the free place."""
+    layer, head = map(int, address.split("."))
+    attention = model.bert.encoder.layer[layer].attention
+    row = head * (WIDTH // HEADS)
+    attention.self.value.weight[row] = 0.0
+    attention.self.value.weight[row, [WORDS.index(word) for word in words]] = weights
+    attention.output.dense.weight[FREE, row] = size
+
+
+def examples(folder: Path, count: int = 200) -> Path:
+    return table(folder / "dev.tsv", ("sentence", "label"), sentiments(count))
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    data = examples(tmp_path_factory.mktemp("planted"))
+    return importance(classifier(), task="sst2", data=data, by="ablation,gradient")
+
+
+def values(heads: pd.DataFrame, statistic: str) -> dict[str, float]:
+    rows = heads[heads["statistic"] == statistic]
+    return {f"{row.layer}.{row.head}": row.value for row in rows.itertuples()}
+
+
+def test_the_planted_classifier_is_good_at_its_task(study: Study) -> None:
+    assert study.record["importance"]["intact"]["accuracy"]["value"] > 0.95
+
+
+@pytest.mark.parametrize("statistic", ["ablation-loss", "ablation-metric", *GRADIENTS])
+def test_the_carrier_is_found_first_by_every_importance(study: Study, statistic: str) -> None:
+    found = values(study.heads, statistic)
+    assert len(found) == 2 * HEADS
+    sign = -1 if statistic == "ablation-metric" else 1
+    carrier = sign * found.pop(CARRIER)
+    others = [sign * value for value in found.values()]
+    assert carrier > 5 * max(abs(value) for value in others)
+    if statistic != "ablation-metric":
+        assert min(abs(value) for value in others) > 0  # they do something, only not for the task
+
+
+def test_without_the_carrier_the_model_guesses(study: Study) -> None:
+    intact = study.record["importance"]["intact"]["accuracy"]["value"]
+    assert values(study.heads, "ablation-metric")[CARRIER] == pytest.approx(0.5 - intact, abs=0.2)
+
+
+@pytest.mark.parametrize("statistic", ["ablation-loss", "ablation-metric"])
+def test_the_carrier_alone_is_significant(study: Study, statistic: str) -> None:
+    tests = study.tables["significance"]
+    tests = tests[tests["statistic"] == statistic]
+    starred = {f"{row.layer}.{row.head}" for row in tests[tests["is_significant"]].itertuples()}
+    assert starred == {CARRIER}
+    assert (tests["count"] == 200).all()
+
+
+def test_a_silent_head_changes_exactly_nothing_and_has_no_gradient(tmp_path: Path) -> None:
+    model = classifier()
+    with torch.no_grad():
+        model.model.bert.encoder.layer[0].attention.output.dense.weight[:, 12:24] = 0.0
+    found = importance(model, task="sst2", data=examples(tmp_path, 40), by="ablation,gradient")
+    for statistic in ("ablation-loss", "ablation-metric", *GRADIENTS):
+        assert values(found.heads, statistic)["0.1"] == 0.0, statistic
+    tests = found.tables["significance"]
+    silent = tests[(tests["layer"] == 0) & (tests["head"] == 1)]
+    assert (silent["p"] == 1.0).all()
+    assert not silent["is_significant"].any()
+
+
+def test_a_head_that_is_split_into_twins_has_two_halves_of_its_terms(tmp_path: Path) -> None:
+    """To the last bit: halving is exact, and nothing else in the planted layer is."""
+    from headscope.importance.gradients import terms
+    from headscope.tasks import task_named
+
+    task = task_named("sst2")
+    items = task.items(examples(tmp_path, 40))
+    found = []
+    for model in (classifier(noise=0.0), classifier(noise=0.0, twin="1.0")):
+        found.append(terms(model, task, task.prepare(model, items)))
+    one, other = Head("encoder", 1, 2), Head("encoder", 1, 0)
+    whole = found[0].signed[:, found[0].heads.index(one)]
+    assert np.abs(whole).min() > 1e-4
+    for head in (one, other):
+        assert np.array_equal(found[1].signed[:, found[1].heads.index(head)], whole / 2)
+    halves = (
+        found[0].importances()["gradient-fisher"].mean(axis=0),
+        found[1].importances()["gradient-fisher"].mean(axis=0),
+    )
+    assert halves[1][found[1].heads.index(one)] == halves[0][found[0].heads.index(one)] / 4
+
+
+def test_of_twins_each_alone_costs_less_than_both(tmp_path: Path) -> None:
+    """Exact removal sees what a first look cannot: one of them does for both."""
+    model = classifier(noise=0.0, twin="1.0")
+    found = importance(
+        model, task="sst2", data=examples(tmp_path, 80), by="ablation", kinds="head,pair", heads="1.0,1.2"
+    )
+    single = values(found.heads, "ablation-loss")
+    pair = found.tables["ablations"].iloc[0]
+    assert single["1.0"] == pytest.approx(single["1.2"], abs=1e-6)
+    assert pair["named"] == "encoder.1.0+encoder.1.2"
+    assert pair["loss_value"] > 2.2 * single["1.0"] > 0

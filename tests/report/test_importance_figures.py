@@ -1,0 +1,341 @@
+"""The figures and tables of `importance` show the numbers of the study: values, stars, halves and correlations."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from scipy.stats import spearmanr
+from studies import RECORD
+
+from headscope.report.figures import agreement, all_but_one, figures_of, masking
+from headscope.report.figures._palette import SERIES
+from headscope.report.figures.ablation import Ablation, stars_of
+from headscope.report.findings import findings_of
+from headscope.report.page import render
+from headscope.report.parts import decimals_for, parts_of
+from headscope.report.plates import svg_of
+from headscope.study.study import Study
+from headscope.tables import Row, to_frame
+
+STACKS = ("encoder", "decoder", "cross")
+SURE = {("encoder", 0, 1), ("cross", 1, 2)}  # by loss
+CHEAP = ("gradient", "gradient-absolute", "entropy", "output-norm", "random")
+INTACT = 0.8
+
+
+def study_of(stacks: tuple[str, ...] = ("encoder",), *, shrink: float = 1.0, has_agreement: bool = True) -> Study:
+    """Two layers of three heads a stack, exact changes from -2 to 3 tenths, one metric unchanged."""
+    random = np.random.default_rng(3)
+    places = [(stack, layer, head) for stack in stacks for layer in range(2) for head in range(3)]
+    rows, tests = [], []
+    for number, place in enumerate(places):
+        loss, metric = shrink * (number % 6 - 2) / 10, shrink * (2 - number % 6) / 50
+        for name, value, count in (("ablation-loss", loss, 50), ("ablation-metric", metric, 40)):
+            half = shrink * 0.01
+            is_sure = place in SURE and name == "ablation-loss"
+            p = 1e-5 if is_sure else 0.6
+            rows.append(Row(*place, name, value, value - half, value + half, count))
+            tests.append(
+                dict(zip(("stack", "layer", "head"), place, strict=True))
+                | {"statistic": name, "value": value, "low": value - half, "high": value + half, "test": "paired t"}
+                | {"p": p, "p_adjusted": p, "is_significant": is_sure, "count": count, "settled_at": 32}
+            )
+        rows += [Row(*place, name, float(random.random()), math.nan, math.nan, 1) for name in CHEAP]
+    tables = {"significance": pd.DataFrame(tests)}
+    if has_agreement:
+        tables["agreement"] = pd.DataFrame([agreed(name, 0.9 - 0.3 * i) for i, name in enumerate(CHEAP)])
+    intact = {"accuracy": {"value": INTACT, "low": 0.7, "high": 0.9}}
+    record = RECORD | {"importance": {"task": "mnli", "metric": "accuracy", "intact": intact}}
+    return Study(to_frame(rows), {}, record, tables)
+
+
+def agreed(name: str, correlation: float) -> dict[str, Any]:
+    interval = {"correlation": correlation, "low": correlation - 0.1, "high": correlation + 0.05, "ceiling": 0.75}
+    counted = {"overlap": 4, "bottom": 10, "by_chance": 1.4, "rank_spread": 3.25, "count": 50}
+    return {"importance": name} | interval | counted
+
+
+def left_alone(site: str, head: int, p: float, *, metric: float = -0.05) -> dict[str, Any]:
+    chosen = {"site": site, "left": f"{site}.{head}", "loss": 0.2, "loss_low": 0.1, "loss_high": 0.3}
+    reported = {"metric": metric, "metric_low": metric - 0.02, "metric_high": metric + 0.02, "p": p}
+    same = {"same_data_left": f"{site}.0", "same_data_metric": 0.01, "count": 25}
+    return chosen | reported | same | {"p_adjusted": p}
+
+
+def said(figure: Figure) -> str:
+    """Everything written in a figure."""
+    return " ".join(" ".join(text.get_text() for text in figure.findobj(Text)).split())
+
+
+def starred(figure: Figure) -> list[list[tuple[int, int]]]:
+    """The (layer, head) cells of the stars of each panel."""
+    marks = [one for ax in figure.axes for one in ax.collections if one.get_label() == "significant"]
+    return [[(int(y), int(x)) for x, y in mark.get_offsets()] for mark in marks]
+
+
+# Heat maps with stars
+
+
+def test_stars_stand_on_the_significant_heads_and_nowhere_else() -> None:
+    study = study_of(STACKS)
+    figure = Ablation("ablation-loss", "ablation-loss").draw(study)
+    assert [ax.get_title(loc="left") for ax in figure.axes[:3]] == list(STACKS)
+    assert starred(figure) == [[(0, 1)], [], [(1, 2)]]
+    assert "★ significant (0.05, Holm over all heads), nothing else: 2 of 18 heads" in said(figure)
+    assert starred(Ablation("ablation-metric", "ablation-metric").draw(study)) == [[], [], []]
+
+
+def test_significance_is_read_back_from_a_file_as_it_was_written(tmp_path: Any) -> None:
+    study = study_of()
+    study.tables["significance"].to_csv(tmp_path / "significance.csv", index=False)
+    study.tables["significance"] = pd.read_csv(tmp_path / "significance.csv")
+    np.testing.assert_array_equal(stars_of(study, "ablation-loss", "encoder"), [[0, 1, 0], [0, 0, 0]])
+
+
+def test_no_change_is_in_the_middle_of_the_colours() -> None:
+    mesh = Ablation("ablation-loss", "ablation-loss").draw(study_of()).axes[0].collections[0]
+    assert (mesh.norm.vmin, mesh.norm.vmax) == pytest.approx((-0.3, 0.3))
+    np.testing.assert_allclose(np.asarray(mesh.get_array()).ravel(), [-0.2, -0.1, 0, 0.1, 0.2, 0.3], atol=1e-12)
+
+
+@pytest.mark.parametrize(("shrink", "unit"), [(1.0, "change of loss"), (0.01, "change of loss, in thousandths")])
+def test_small_changes_are_printed_in_thousandths_and_say_so(shrink: float, unit: str) -> None:
+    figure = Ablation("ablation-loss", "ablation-loss").draw(study_of(shrink=shrink))
+    assert figure.axes[-1].get_ylabel() == unit
+    printed = [float(text.get_text().replace("−", "-")) for text in figure.axes[0].texts]
+    np.testing.assert_allclose(printed, np.array([-0.2, -0.1, 0, 0.1, 0.2, 0.3]) * (1 if shrink == 1 else 10))
+
+
+def test_a_study_without_tests_speaks_of_no_stars() -> None:
+    study = study_of()
+    del study.tables["significance"]
+    assert "★" not in said(Ablation("ablation-loss", "ablation-loss").draw(study))
+
+
+def test_what_has_a_figure_of_its_own_has_no_heat_map() -> None:
+    names = [drawing.name for drawing in figures_of(study_of())]
+    expected = ["ablation-loss", "ablation-metric", "masking", "agreement", "agreement-heads"]
+    assert [name for name in names if not name.startswith(("heat-", "layer-"))] == expected
+    assert [name for name in names if name.startswith("heat-")] == ["heat-entropy", "heat-output-norm", "heat-random"]
+
+
+def test_gradients_without_exact_removal_keep_their_heat_maps() -> None:
+    study = study_of()
+    study.heads = study.heads[study.heads["statistic"].str.startswith("gradient")]
+    study.tables = {}
+    assert [drawing.name for drawing in figures_of(study)] == ["heat-gradient", "heat-gradient-absolute"]
+
+
+# The model without one head
+
+
+def test_the_histogram_counts_every_head_once_beside_the_intact_model() -> None:
+    study = study_of(("encoder", "cross"))
+    figure = masking.Masking().draw(study)
+    assert "with each of 12 heads removed alone: worse for 6, the same for 2, better for 4" in said(figure)
+    assert f"intact {INTACT}" in said(figure)
+    for ax in figure.axes:
+        bars = [bar for container in ax.containers for bar in container if bar.get_height() > 0]
+        inside = [
+            sum(bar.get_height() for bar in bars if bar.get_x() <= INTACT + change < bar.get_x() + bar.get_width())
+            for change in (0.04, 0.02, 0.0, -0.02, -0.04, -0.06)
+        ]
+        assert inside == [1] * 6
+        assert sum(bar.get_height() for bar in bars) == 6
+        (line,) = ax.lines
+        np.testing.assert_allclose(line.get_xdata(), INTACT)
+
+
+def test_full_colour_means_a_significant_change_of_the_metric() -> None:
+    study = study_of()
+    table = study.tables["significance"]
+    table.loc[(table["statistic"] == "ablation-metric") & (table["head"] == 2), "is_significant"] = True
+    sure, unsure = masking.Masking().draw(study).axes[0].containers
+    assert (sum(bar.get_height() for bar in sure), sum(bar.get_height() for bar in unsure)) == (2, 4)
+
+
+@pytest.mark.parametrize("changes", [[0.0, 0.0], [-0.5, 0.1], [0.25, 0.75], [-0.0226, 0.0075]])
+def test_no_change_is_in_the_middle_of_a_bin_and_all_are_inside(changes: list[float]) -> None:
+    edges = masking.bins_of(np.array(changes))
+    nearest = np.sort(np.abs(edges))[:2]
+    np.testing.assert_allclose(nearest[0], nearest[1])
+    assert edges[1] < min(changes)
+    assert max(changes) < edges[-2]
+
+
+@pytest.mark.parametrize("told", [{}, {"metric": "accuracy"}, {"metric": "accuracy", "intact": {"accuracy": None}}])
+def test_without_the_intact_models_metric_there_is_no_histogram(told: dict[str, Any]) -> None:
+    study = study_of()
+    study.record = RECORD | {"importance": told}
+    assert not masking.Masking().applies(study)
+
+
+# All but one
+
+
+def with_one_left() -> Study:
+    study = study_of(STACKS)
+    sites = [left_alone("cross.1", 2, 0.01), left_alone("encoder.10", 1, 0.5), left_alone("encoder.2", 0, 0.04)]
+    study.tables["all_but_one"] = pd.DataFrame(sites)
+    return study
+
+
+def test_each_layer_has_the_head_that_is_left_as_it_does_on_the_other_half() -> None:
+    figure = all_but_one.AllButOne().draw(with_one_left())
+    (ax,) = figure.axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "encoder, layer 2",
+        "encoder, layer 10",
+        "cross, layer 1",
+    ]
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    assert [(float(dot.get_xdata()[0]), int(dot.get_ydata()[0])) for dot in dots] == [
+        (-0.05, 0),
+        (-0.05, 1),
+        (-0.05, 2),
+    ]
+    filled = [dot.get_markerfacecolor() != "none" for dot in dots]
+    assert filled == [True, False, True]
+    assert [float(line.get_xdata()[0]) for line in ax.lines if line.get_marker() == "x"] == [0.01] * 3
+    assert [text.get_text() for text in ax.texts] == ["2.0", "10.1", "1.2", "all heads"]
+
+
+def test_the_table_of_all_but_one_keeps_the_halves_apart() -> None:
+    part = next(part for part in parts_of(with_one_left()) if part.name == "all-but-one")
+    assert [row[0].text for row in part.rows] == ["encoder.2", "encoder.10", "cross.1"]
+    first = dict(zip(part.columns, (cell.text for cell in part.rows[0]), strict=True))
+    assert first["left"] == "encoder.2.0"
+    assert first["change of metric"] == "−0.0500 [−0.0700, −0.0300]"
+    assert (first["left, same data"], first["metric, same data"]) == ("encoder.2.0", "0.0100")
+
+
+# Cheap importances
+
+
+def test_every_dot_is_a_head_exact_across_and_cheap_up() -> None:
+    study = study_of(("encoder", "cross"))
+    figure = agreement.Scatter(is_raster=False).draw(study)
+    for ax, name in zip(figure.axes, CHEAP, strict=False):
+        assert ax.get_title(loc="left") == name
+        assert ax.yaxis_inverted() == (name == "entropy")
+        for mark, stack in zip(ax.collections, ("encoder", "cross"), strict=True):
+            here = study.heads[study.heads["stack"] == stack].set_index("statistic")["value"]
+            np.testing.assert_allclose(mark.get_offsets()[:, 0], here["ablation-loss"], atol=1e-12)
+            np.testing.assert_allclose(mark.get_offsets()[:, 1], here[name])
+    assert [ax.texts[0].get_text() for ax in figure.axes[:5]] == ["ρ 0.90", "ρ 0.60", "ρ 0.30", "ρ 0.00", "ρ −0.30"]
+
+
+def test_without_agreement_only_what_importance_made_is_compared() -> None:
+    study = study_of(has_agreement=False)
+    assert agreement.cheap_ones(study) == ["gradient", "gradient-absolute", "output-norm", "random"]
+    values = study.heads.set_index("statistic")["value"]
+    expected = spearmanr(values["gradient"], values["ablation-loss"]).statistic
+    assert agreement.correlation_of(study, "gradient") == pytest.approx(expected)
+    assert not agreement.Correlations().applies(study)
+    assert "agreement" in next(part for part in parts_of(study) if part.name == "significance").figures
+
+
+def test_correlations_stand_in_order_with_ceiling_and_overlap() -> None:
+    study = study_of()
+    study.tables["agreement"] = study.tables["agreement"][::-1].reset_index(drop=True)
+    figure = agreement.Correlations().draw(study)
+    (ax,) = figure.axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == list(CHEAP)
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    found = {int(dot.get_ydata()[0]): float(dot.get_xdata()[0]) for dot in dots}
+    assert found == pytest.approx({0: 0.9, 1: 0.6, 2: 0.3, 3: 0.0, 4: -0.3})
+    dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
+    assert [line.get_xdata()[0] for line in dashed] == [0.75]
+    assert "ceiling 0.75" in said(figure)
+    assert "of the 10 least (chance 1.4)" in said(figure)
+    assert [to_rgba(dot.get_color()) == to_rgba(SERIES[0]) for dot in dots] == [True] * 4 + [False]  # random is grey
+
+
+# The page
+
+
+def test_the_page_shows_all_of_it_under_which_heads_matter() -> None:
+    page = render(with_one_left())
+    headings = re.findall(r"<h2>(Which heads matter[^<]*)</h2>", page)
+    assert headings == [
+        "Which heads matter",
+        "Which heads matter: all but one",
+        "Which heads matter: cheap importances",
+    ]
+    begin, end = page.index('id="part-significance"'), page.index('id="table"')
+    for name in ("ablation-loss", "ablation-metric", "masking", "all-but-one", "agreement", "agreement-heads"):
+        assert page.count(f'id="figure-{name}"') == 1
+        assert begin < page.index(f'id="figure-{name}"') < end, name
+
+
+def test_the_table_of_tests_has_the_largest_change_first_and_stars_where_they_belong() -> None:
+    part = next(part for part in parts_of(study_of()) if part.name == "significance")
+    shown = [(row[0].text, row[1].text, row[3].text, row[6].text) for row in part.rows]
+    assert shown == [
+        ("1.2", "0.300 [0.290, 0.310]", "", ""),
+        ("0.0", "−0.200 [−0.210, −0.190]", "", ""),
+        ("1.1", "0.200 [0.190, 0.210]", "", ""),
+        ("0.1", "−0.100 [−0.110, −0.090]", "★", ""),
+        ("1.0", "0.100 [0.090, 0.110]", "", ""),
+        ("0.2", "0.000 [−0.010, 0.010]", "", ""),
+    ]
+    assert (part.rows[3][2].text, part.rows[0][2].text) == ("1e−05", "0.600")
+    assert part.rows[0][4].text == "−0.0600 [−0.0700, −0.0500]"
+    assert "Task: mnli; metric: accuracy." in part.note
+
+
+@pytest.mark.parametrize(
+    ("most", "decimals"), [(0.0, 3), (12.0, 3), (0.5, 3), (0.0325, 4), (0.00325, 5), (math.nan, 3)]
+)
+def test_small_numbers_get_the_decimals_they_need(most: float, decimals: int) -> None:
+    assert decimals_for([most, -most / 3, math.nan]) == decimals
+
+
+def test_findings_name_the_heads_that_matter_and_the_best_cheap_importance() -> None:
+    found = [str(finding) for finding in findings_of(study_of(STACKS))]
+    assert (
+        "Removing one head alone changes the loss of mnli significantly for 2 of 18 heads (above 0: worse without it), "
+        "most of all for cross.1.2: 0.300 [0.290, 0.310]; encoder.0.1: −0.100 [−0.110, −0.090]."
+    ) in found
+    assert (
+        "Of the 4 cheap importances, gradient ranks heads most like exact removal: Spearman's correlation 0.900 "
+        "[0.800, 0.950]; the ceiling by split halves is 0.750."
+    ) in found
+
+
+def test_where_nothing_is_significant_that_is_the_finding() -> None:
+    study = study_of()
+    study.tables["significance"]["is_significant"] = False
+    expected = (
+        "No head's removal alone changes the loss of mnli significantly; the largest change is that of 1.2: 0.300"
+    )
+    assert f"{expected} [0.290, 0.310]." in [str(finding) for finding in findings_of(study)]
+
+
+@pytest.mark.parametrize("gone", ["significance", "agreement", "record", "empty tables", "missing values"])
+def test_half_a_study_still_draws(gone: str) -> None:
+    study = with_one_left()
+    if gone == "record":
+        study.record = {}
+    elif gone == "empty tables":
+        study.tables = {name: table[:0] for name, table in study.tables.items()}
+    elif gone == "missing values":
+        study.heads.loc[::7, ["value", "low", "high"]] = math.nan
+        for name, column in (("significance", "value"), ("all_but_one", "metric"), ("agreement", "correlation")):
+            study.tables[name].loc[0, [column, "low", "high"] if name != "all_but_one" else [column]] = math.nan
+    else:
+        del study.tables[gone]
+    drawings = [drawing for drawing in figures_of(study) if not drawing.name.startswith(("heat-", "layer-"))]
+    assert "ablation-loss" in [drawing.name for drawing in drawings]
+    written = {drawing.name: re.findall(r">([^<>]+)</text>", svg_of(drawing.draw(study))) for drawing in drawings}
+    written["page"] = [cell.text for part in parts_of(study) for row in part.rows for cell in row]
+    written["findings"] = [str(finding) for finding in findings_of(study)]
+    assert not [name for name, texts in written.items() if re.search(r"\bnan\b", " ".join(texts))]

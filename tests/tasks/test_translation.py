@@ -1,0 +1,97 @@
+"""How surprised is the model by a given translation?"""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from by_hand import judged
+from sacrebleu import corpus_bleu
+from transformers import BertForMaskedLM
+
+from headscope import Ablate
+from headscope.errors import HeadscopeError
+from headscope.tasks import task_named
+from headscope.tasks.translation import bleu, bleu_counts, translate
+from worded import sentence, translator, worded
+
+CHANCE = random.Random(9)
+PAIRS = [(sentence(CHANCE), sentence(CHANCE)) for _ in range(12)]
+
+
+def written(folder: Path) -> Path:
+    (folder / "dev.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), "utf-8")
+    return folder / "dev.tsv"
+
+
+def test_a_table_and_two_files_are_read_alike(tmp_path: Path) -> None:
+    for i, name in enumerate(("dev.en", "dev.fr")):
+        (tmp_path / name).write_text("".join(f"{pair[i]}\n" for pair in PAIRS) + "\n", "utf-8")
+    task = task_named("translation")
+    one = task.items(written(tmp_path))
+    two = task.items(f"{tmp_path / 'dev.en'},{tmp_path / 'dev.fr'}")
+    assert [item.texts for item in one] == [item.texts for item in two] == PAIRS
+    three = task.items(f"{tmp_path / 'dev.en'}, {tmp_path / 'dev.fr'}", limit=3)
+    assert [item.texts for item in three] == [PAIRS[0], PAIRS[4], PAIRS[8]]
+
+
+def test_a_comma_in_the_name_of_a_table_makes_it_no_two_files(tmp_path: Path) -> None:
+    folder = tmp_path / "a,b"
+    folder.mkdir()
+    assert [item.texts for item in task_named("translation").items(written(folder))] == PAIRS
+
+
+def test_losses_are_the_library_s_own(tmp_path: Path) -> None:
+    model, task = translator(), task_named("translation")
+    _, found = judged(model, task, task.items(written(tmp_path)))
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    total, count, hits = 0.0, 0, 0
+    for i, (source, target) in enumerate(PAIRS):
+        inputs = tokenizer(source, return_tensors="pt")
+        labels = tokenizer(text_target=target, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            output = model.model(**inputs, labels=labels)
+        right = int((output.logits.argmax(dim=-1) == labels).sum())
+        size = labels.shape[1]
+        assert size == len(target.split()) + 1  # the end mark is asked for too
+        assert found.losses[i] == pytest.approx(output.loss.item(), abs=1e-4)
+        assert found.scores[i] == pytest.approx([right, size, output.loss.item() * size], abs=1e-3)
+        total, count, hits = total + output.loss.item() * size, count + size, hits + right
+    metrics = task.measure(found.scores)
+    assert metrics["accuracy"] == pytest.approx(hits / count)
+    assert metrics["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
+
+
+def test_batches_change_nothing(tmp_path: Path) -> None:
+    model, task = translator(), task_named("translation")
+    items = task.items(written(tmp_path))
+    one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
+    assert np.abs(one.losses - many.losses).max() < 1e-4
+    assert np.abs(one.scores - many.scores).max() < 1e-3
+
+
+def test_its_own_translations_follow_open_edits_and_not_the_batches() -> None:
+    model = translator()
+    texts = [source for source, _ in PAIRS[:6]]
+    one, many = (translate(model, texts, batch_size=size, max_length=8) for size in (1, 6))
+    assert one == many
+    with model.edited(Ablate("cross.0.*,cross.1.*")):
+        assert translate(model, texts, max_length=8) != one
+    assert translate(model, texts, max_length=8) == one
+
+
+def test_bleu_from_counts_is_corpus_bleu() -> None:
+    said, right = [" ".join(sentence(CHANCE).split()) for _ in range(9)], [target for _, target in PAIRS[:9]]
+    said[:4] = right[:4]
+    assert bleu(bleu_counts(said, right)) == pytest.approx(corpus_bleu(said, [right]).score)
+    assert bleu(bleu_counts(said, right)) > 1
+
+
+def test_an_encoder_is_refused() -> None:
+    with pytest.raises(HeadscopeError, match="BertForMaskedLM does not translate"):
+        task_named("translation").check(worded(BertForMaskedLM))
