@@ -144,3 +144,17 @@ def test_the_list_of_words_is_recorded(here: Path, run: Run) -> None:
     assert record["frequency"]["path"] == "words.txt"
     assert len(record["frequency"]["sha256"]) == 64
     assert set(record["options"]["statistics"]) <= set(glossary())
+
+
+def test_documents_that_are_all_malformed_leave_nothing_to_ask(here: Path, run: Run) -> None:
+    (here / "c.conll").write_text(DOCUMENT.replace("mat\t(1)", "mat\t(1"))
+    said = run("analyze", "bert", "--coreference", "c.conll", "--lenient", "--out", "study")
+    assert (said.status, said.error) == (
+        2,
+        "c.conll: no document could be used, 1 were malformed. Expected documents in CoNLL-2012 columns.",
+    )
+
+
+def test_an_unknown_way_to_join_pieces_is_refused(run: Run) -> None:
+    said = run("analyze", "bert", "--corpus", "good.txt", "--pool", "last", "--out", "study")
+    assert (said.status, said.error) == (2, 'pool: "last" is not a way to join pieces. Expected first, max or mean.')

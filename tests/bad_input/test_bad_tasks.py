@@ -85,8 +85,8 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--race", "0"), "--race: 0.0 is no error rate. Expected a number between 0 and 1."),
     (("--race", "1"), "--race: 1.0 is no error rate. Expected a number between 0 and 1."),
     (("--race", "nan"), "--race: nan is no error rate. Expected a number between 0 and 1."),
-    (("bert", "--task", "retrieval", "--data", "squad.json", "--race", "0.05"), "--race: the examples of retrieval hang "
-     "together, so none can be left out. Leave --race out."),
+    (("bert", "--task", "retrieval", "--data", "squad.json", "--race", "0.05"), "--race: the examples of retrieval "
+     "hang together, so none can be left out. Leave --race out."),
     (("--limit", "0"), "--limit: 0 is too few. Expected 1 or more."),
     (("--batch-size", "0"), "--batch-size: 0 is too few. Expected 1 or more."),
     (("--max-length", "65"), "--max-length: 65 tokens are more than classifier can read. Expected at most 64."),
@@ -106,9 +106,11 @@ def test_a_bad_option_is_refused_as_typed(importance: Run, words: tuple[str, ...
 
 
 def test_a_head_that_is_not_there_is_refused(importance: Run) -> None:
-    said = importance("--kind", "pair", "--heads", "0.1,0.9")
-    assert said.status == 2
-    assert "0.9" in said.error
+    one_line(
+        importance("--kind", "pair", "--heads", "0.1,0.9"),
+        'heads "0.1,0.9": "0.9" is not in this model. Expected heads as LAYER.HEAD counted from 0, with a stack in '
+        "front where there are several: 3.2  4.*  cross.5.0-3; this model has encoder layers 0 to 0 with heads 0 to 1.",
+    )
 
 
 # Tables
@@ -132,7 +134,8 @@ def test_more_labels_than_the_model_has_classes(importance: Run) -> None:
     table("own.tsv", ("text", "label"), ("the cat", "x"), ("a mat", "y"), ("b", "z"))
     one_line(
         importance("--task", "classification", "--data", "own.tsv"),
-        "classifier: the model has 2 classes without names, the data 3: x, y, z. Expected as many of one as of the other.",
+        "classifier: the model has 2 classes without names, the data 3: x, y, z. "
+        "Expected as many of one as of the other.",
     )
 
 
@@ -279,9 +282,12 @@ def test_a_classifier_that_was_never_trained_is_refused(files: Path, run: Run, v
 
 
 def test_a_model_that_cannot_do_the_task_is_refused(files: Path, run: Run) -> None:
-    said = run("evaluate", "bert", "--task", "translation", "--data", "dev.tsv")
-    assert said.status == 2
-    assert "Traceback" not in said.err
+    one_line(
+        run("evaluate", "bert", "--task", "translation", "--data", "dev.tsv"),
+        "bert/config.json: no AutoModelForSeq2SeqLM can be built from it (Unrecognized configuration class <class "
+        "'transformers.models.bert.configuration_bert.BertConfig'> for this kind of AutoModel: AutoModelForSeq2SeqLM). "
+        "Expected the configuration the weights were saved with.",
+    )
 
 
 def test_a_metric_that_is_undefined_on_the_sample_is_refused(importance: Run, files: Path) -> None:
@@ -322,8 +328,8 @@ def test_out_of_memory_names_the_batch_size(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--data", "dev.tsv"), "dev.tsv: one file cannot be both train and dev. Expected a directory with a train file "
-         "and a dev file."),
+        (("--data", "dev.tsv"), "dev.tsv: one file cannot be both train and dev. Expected a directory with a train "
+         "file and a dev file."),
         (("--data", "glue"), "glue: no file for dev here, only train.tsv. Expected dev.tsv, say."),
         (("--data", "good", "--epochs", "0"), "--epochs: 0 is not possible. Expected 1 or more."),
         (("--data", "good", "--limit", "0"), "--limit: 0 is too few. Expected 1 or more."),

@@ -32,7 +32,7 @@ GRADIENTS = (
 
 
 def classifier(*, noise: float = 0.02, twin: str | None = None) -> AttentionModel:
-    """Every head attends to all words alike. The carrier adds up what is liked and disliked; the others a little chance.
+    """Every head attends to all words alike. The carrier adds up what is liked and disliked; the others chance.
 
     A token's state is its word, one-hot. twin: this head does the same as the carrier, each by half.
     """

@@ -93,8 +93,7 @@ def test_every_planted_head_is_called_what_it_is(study: Study, head: str, role: 
 )
 def test_no_other_head_is_called_so(study: Study, role: str, heads: set[str]) -> None:
     found = {head for head, roles in roles_by_head(study).items() if role in roles}
-    # In documents without "sat" its head is uniform up to rounding, and rounding may prefer one word to another.
-    assert found - ({"1.0"} if role == "coreferential" else set()) == heads
+    assert found == heads
 
 
 def test_the_relation_is_shown_by_its_head_always(study: Study) -> None:

@@ -18,7 +18,7 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.tokens import Tokens
 from headscope.statistics import relations as module
-from headscope.statistics.relations import DIRECTIONS, OFFSETS, Relations
+from headscope.statistics.relations import DIRECTIONS, OFFSETS, Relations, _credits
 from headscope.statistics.resampling import fingerprint, is_reported
 
 SITE = Site("encoder", 0)
@@ -248,3 +248,17 @@ def test_pairs_of_words_that_are_not_there_are_refused() -> None:
         HeadscopeError, match=r'^relation "subject" joins words 0 and 2\. Expected 0 to 1 and 0 to 1\.$'
     ):
         Sentence(("she", "sleeps"), {"subject": [(0, 2)]})
+
+
+def test_relations_of_one_s_own_are_not_counted_as_syntax() -> None:
+    sentences = [Sentence(("a", "b", "c"), {"obj": [(0, 1)], "punct": [(2, 1)], "mine": [(1, 0)]}) for _ in range(3)]
+    asked_of = Relations(sentences, whole=True, own={"mine"})
+    names = [[asked_of.relations[number] for number, _, _ in pairs] for pairs in asked_of._pairs]
+    assert names == [["obj", "all", "all but punctuation", "punct", "all", "mine"]] * 3
+
+
+def test_weights_that_differ_by_rounding_alone_share_their_credit() -> None:
+    weights = torch.tensor([[[[0.0, 0.5, 0.5 * (1 + 5e-8)], [0.2, 0.0, 0.8], [0.5, 0.5, 0.0]]]], dtype=torch.float32)
+    where = torch.tensor([[0, 0, 1], [0, 0, 2], [0, 1, 2]])
+    credit = _credits(weights, *where.T, within=True)
+    assert credit[:, 0, 0].tolist() == [0.5, 0.5, 1.0]

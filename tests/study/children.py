@@ -37,7 +37,7 @@ def finished(folder: Path, *words: str) -> None:
 def killed(child: ForkServerProcess, moment: Callable[[], bool], chance: random.Random, longest: float) -> bool:
     """Wait for the moment, then up to so many seconds more, and kill; whether it was still running."""
     while child.is_alive() and not moment():
-        time.sleep(0.001)
+        time.sleep(0.004)
     child.join(chance.uniform(0, longest))
     child.kill()
     child.join()

@@ -33,7 +33,12 @@ TEXTS = ["the cat sat on the mat .", "the dog sat , the cat sat", "the mat sat o
 
 
 def study_of(*roles: tuple[int, int, str], above: list[dict[str, Any]] | None = None) -> Study:
-    rows = [{"stack": "encoder", "layer": layer, "head": head, "role": role} for layer, head, role in roles]
+    rules = {(one["layer"], one["head"], one["relation"]): f"{one['direction']}: shown" for one in above or []}
+    rows = [
+        {"stack": "encoder", "layer": layer, "head": head, "role": role}
+        | {"rule": rules.get((layer, head, role.removeprefix("syntactic: ")), "")}
+        for layer, head, role in roles
+    ]
     tables = {"roles": pd.DataFrame(rows)}
     if above is not None:
         tables["relation_heads"] = pd.DataFrame(above)

@@ -82,6 +82,11 @@ def test_one_seed_gives_one_model_and_another_another(here: Path) -> None:
     assert one != other
 
 
+def written(path: Path) -> int:
+    """When; 0 where it is not there."""
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Path) -> None:
     words = ("finetune", "bert", "--task", "sst2", "--data", "data", "--epochs", "2", "--batch-size", "3")
     finished(here, *words, "--out", "whole")
@@ -89,9 +94,9 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Pat
     partial = here / "made.partial" / STATE
     kills = 0
     for _ in range(6):
-        before = partial.stat().st_mtime_ns if partial.exists() else 0
+        before = written(partial)
         child = begun(here, *words, "--out", "made", "--resume")
-        kills += killed(child, lambda: partial.exists() and partial.stat().st_mtime_ns != before, chance, longest=0.06)
+        kills += killed(child, lambda then=before: written(partial) != then, chance, longest=0.06)
     assert kills == 6
     assert partial.exists()
     assert not (here / "made").exists()

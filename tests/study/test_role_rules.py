@@ -88,6 +88,23 @@ def test_a_relation_must_gain_its_margin_over_the_twin_too(related: Study) -> No
     assert set(rules_of(related, relation=0.16)) == {"undetermined"}
 
 
+def test_a_direction_that_the_twin_shows_too_does_not_hide_another(related: Study) -> None:
+    heads, relations = related.tables["relation_heads"], related.tables["relations"]
+    other = {"direction": "received", "accuracy": 0.6, "chosen_gain": 0.2}
+    related.tables["relation_heads"] = pd.concat([heads, heads.assign(**other)])
+    related.tables["relations"] = pd.concat(
+        [relations.assign(control=0.62), relations.assign(direction="received", control=0.3)]
+    )
+    assert rules_of(related) == {"syntactic: obj": "received: 10 points above the best offset, on both halves"}
+
+
+def test_the_direction_is_chosen_on_the_half_to_choose_on(related: Study) -> None:
+    heads = related.tables["relation_heads"]
+    lucky = heads.assign(direction="received", accuracy=0.9, chosen_gain=0.11)
+    related.tables["relation_heads"] = pd.concat([lucky, heads])
+    assert rules_of(related) == {"syntactic: obj": "dependent: 10 points above the best offset, on both halves"}
+
+
 def test_a_head_below_the_margin_on_one_half_is_not_called_by_a_relation(related: Study) -> None:
     related.tables["relation_heads"]["chosen_gain"] = 0.09
     assert set(rules_of(related)) == {"undetermined"}

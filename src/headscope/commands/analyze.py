@@ -84,6 +84,10 @@ def analyze(
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Leave malformed sentences and documents out, and count them")
     ] = False,
+    pool: Annotated[str, typer.Option(help="How the rows of a word's pieces become one: mean, first or max")] = "mean",
+    all_rows: Annotated[
+        bool, typer.Option("--all-rows", help="Distances between heads over all rows, not a few of each text: slow")
+    ] = False,
     pairs: Pairs = False,
     fields: Fields = None,
     statistics: Annotated[
@@ -140,6 +144,8 @@ def analyze(
                 frequency=frequency,
                 control=control,
                 lenient=lenient,
+                pool=pool,  # type: ignore[arg-type]
+                all_rows=all_rows,
                 fields=separated(fields),
                 statistics=separated(statistics),
                 max_length=max_length,

@@ -242,7 +242,7 @@ class _Sentence:
     def mentions(self, has_tags: bool) -> list[Mention]:
         """In the order of their words, an outer mention before those within it."""
         found = []
-        for start, end, entity in sorted(self._spans, key=lambda span: (span[0], -span[1])):
+        for start, end, entity in sorted(set(self._spans), key=lambda span: (span[0], -span[1])):
             head = start + head_word(self.words[start:end])
             kind = kind_of(self.words, start, head, self.tags[head] if has_tags else None)
             shift = self._before

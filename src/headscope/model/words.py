@@ -34,6 +34,9 @@ class WordAttention:
     keys: Tensor
 
 
+SAME_WEIGHT = 1e-6  # relative: rounding differs from batch to batch by more than nothing, and must not break ties
+
+
 def check_pool(pool: str) -> None:
     if pool not in get_args(Pool):
         raise HeadscopeError(

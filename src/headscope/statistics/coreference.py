@@ -26,6 +26,7 @@ from headscope.data.coreference import KINDS, Mention, Window
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention
+from headscope.model.words import SAME_WEIGHT, Pool
 from headscope.statistics.antecedent_rules import RULES, choices_of
 from headscope.statistics.base import Definition, Statistic
 from headscope.statistics.resampling import ResampledSums, fingerprint, interval, is_reported
@@ -50,9 +51,16 @@ class Coreference(Statistic):
     }
     needs = "coreference"
 
-    def __init__(self, windows: Mapping[int, Window], names: tuple[str, ...] | None = None, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        windows: Mapping[int, Window],
+        names: tuple[str, ...] | None = None,
+        *,
+        seed: int = 0,
+        pool: Pool = "mean",
+    ) -> None:
         super().__init__(names)
-        self.windows, self.seed = dict(windows), seed
+        self.windows, self.seed, self.pool = dict(windows), seed, pool
         self._credit: dict[Site, ResampledSums] = {}  # [half, kind, candidates, head]
         self._plain = ResampledSums((2, len(KINDS), len(_PLAIN)))
         self._counted_at: Site | None = None  # every site reads every window; what no head changes is counted at one
@@ -67,7 +75,12 @@ class Coreference(Statistic):
                 questions = _questions(self.windows[number], self.seed)
                 words = _words(questions, attention, row)
                 if len(questions.heads):
-                    rows = _rows_of_words(attention.weights[row], words, questions.heads)
+                    if self.pool == "mean":
+                        rows = _rows_of_words(attention.weights[row], words, questions.heads)
+                    else:
+                        looking = questions.heads.to(attention.weights.device)
+                        rows = attention.between_words(self.pool).weights[row][:, looking, : questions.words]
+                        rows = rows.transpose(0, 1)
                     self._add(attention.site, questions, _credit(questions, rows).double().cpu().numpy())
 
     def _add(self, site: Site, questions: _Questions, credit: NDArray[np.float64]) -> None:
@@ -278,6 +291,6 @@ def _credit(questions: _Questions, rows: Tensor) -> Tensor:
     """[mention, candidates, head]: 1 where the largest weight is on an antecedent's head word; ties share."""
     candidates = questions.candidates.to(rows.device)[:, :, None]
     allowed = torch.where(candidates, rows[:, None], -1.0)  # [mention, candidates, head, word]
-    is_largest = allowed == allowed.amax(dim=-1, keepdim=True)
+    is_largest = allowed >= allowed.amax(dim=-1, keepdim=True) * (1 - SAME_WEIGHT)
     is_right = is_largest & questions.right.to(rows.device)[:, None, None]
     return is_right.sum(dim=-1) / is_largest.sum(dim=-1)

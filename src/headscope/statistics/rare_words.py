@@ -30,7 +30,7 @@ from headscope.data.frequency import Frequencies
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.model.words import pieces_of_words
+from headscope.model.words import SAME_WEIGHT, Pool, pieces_of_words
 from headscope.statistics.base import Definition, PerSequence
 from headscope.tables import Moments
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 KINDS = ("rarest", "two-rarest")
 GUESSES = ("chance", "longest word", "last content word")  # which need no model
 BASELINES = (*GUESSES, "uniform attention")
-SAME_WEIGHT = 1e-6  # relative: rounding differs by more than nothing from batch to batch, and must not break ties
 SAME_VOTES = 1e-4
 
 
@@ -76,16 +75,18 @@ class RareWords(PerSequence):
         names: tuple[str, ...] | None = None,
         *,
         common: int = 500,
+        pool: Pool = "mean",
     ) -> None:
         """`words_of` are the words of each example, by its number; a word of the `common` most frequent is not rare."""
         super().__init__(names)
+        self.pool = pool
         self._questions = [_question(words, frequencies, common) for words in words_of]
         self._baselines: dict[Site, Moments] = {}
 
     def measure(self, attention: Attention) -> Tensor | None:
         if not attention.within_one_text or self._reads_another_text(attention.site):
             return None
-        words = attention.between_words()
+        words = attention.between_words(self.pool)
         posed = self._posed(attention, words.queries)
         counted, targets, asked = _side_by_side(posed, words.queries)
         even = pieces_of_words(attention.query).sum(dim=1).to(words.weights.dtype)[:, None, None, :]

@@ -16,7 +16,7 @@ number stands beside it. Relations with fewer than 100 pairs are listed and not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +27,7 @@ from torch import Tensor
 from headscope.data.sentences import Sentence
 from headscope.heads import Head, Site
 from headscope.model.attention import Attention
-from headscope.model.words import Pool
+from headscope.model.words import SAME_WEIGHT, Pool
 from headscope.statistics.base import Statistic
 from headscope.statistics.resampling import ResampledSums, fingerprint, interval, is_reported, weights_of
 from headscope.tables import STACKS, Row
@@ -47,15 +47,21 @@ class Relations(Statistic):
     needs = "treebank"
 
     def __init__(
-        self, sentences: Sequence[Sentence], *, seed: int = 0, pool: Pool = "mean", whole: bool = False
+        self,
+        sentences: Sequence[Sentence],
+        *,
+        seed: int = 0,
+        pool: Pool = "mean",
+        whole: bool = False,
+        own: Collection[str] = (),
     ) -> None:
-        """`whole` adds the relations "all" and "all but punctuation", over every pair."""
+        """`whole` adds the relations "all" and "all but punctuation", over every pair but those of the `own` ones."""
         super().__init__()
         self.pool = pool
         self.units = [fingerprint(sentence.text, seed) for sentence in sentences]
         self.names = tuple(sorted({name for sentence in sentences for name in sentence.pairs}))
         self.relations = (*self.names, *((ALL, ALL_BUT_PUNCTUATION) if whole else ()))
-        self._pairs = [_pairs_of(sentence, self.relations, whole) for sentence in sentences]
+        self._pairs = [_pairs_of(sentence, self.relations, whole, own) for sentence in sentences]
         self._between = [sentence.between for sentence in sentences]
         self._seen: dict[str, NDArray[np.bool_]] = {}
         self._sums: dict[Site, Halves] = {}
@@ -173,7 +179,9 @@ class Halves:
         self.reported.merge(other.reported)
 
 
-def _pairs_of(sentence: Sentence, relations: tuple[str, ...], whole: bool) -> list[tuple[int, int, int]]:
+def _pairs_of(
+    sentence: Sentence, relations: tuple[str, ...], whole: bool, own: Collection[str]
+) -> list[tuple[int, int, int]]:
     """(relation, query, key), a word paired with itself left out."""
     number = {name: i for i, name in enumerate(relations)}
     found = []
@@ -182,7 +190,7 @@ def _pairs_of(sentence: Sentence, relations: tuple[str, ...], whole: bool) -> li
             if query == key and sentence.between != "across":
                 continue
             found.append((number[name], query, key))
-            if whole:
+            if whole and name not in own:
                 found.append((number[ALL], query, key))
                 if name not in ("punct", "p"):
                     found.append((number[ALL_BUT_PUNCTUATION], query, key))
@@ -209,9 +217,12 @@ def _credits(weights: Tensor, sequence: Tensor, query: Tensor, key: Tensor, *, w
 
 
 def _shares(weights: Tensor, dim: int) -> Tensor:
-    """1/k at each of the k largest weights along a dimension, 0 elsewhere and where there is no weight at all."""
+    """1/k at each of the k largest weights along a dimension, 0 elsewhere and where there is no weight at all.
+
+    Weights that differ by rounding alone are alike.
+    """
     top = weights.amax(dim=dim, keepdim=True)
-    at_top = (weights == top) & (top > 0)
+    at_top = (weights >= top * (1 - SAME_WEIGHT)) & (top > 0)
     ties = at_top.sum(dim=dim, keepdim=True).clamp_min(1)
     return at_top / ties.to(torch.float64 if weights.device.type != "mps" else torch.float32)
 

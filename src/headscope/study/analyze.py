@@ -20,15 +20,16 @@ from headscope.model.twin import random_twin
 from headscope.model.words import Pool, check_pool
 from headscope.statistics import Statistic, chosen, stream
 from headscope.statistics.coreference import Coreference
+from headscope.statistics.head_distance import HeadDistance
 from headscope.statistics.rare_words import RareWords
 from headscope.statistics.relations import Relations
 from headscope.study.clusters import clusters_in
 from headscope.study.examples import examples_of
 from headscope.study.record import describe_model, versions
 from headscope.study.roles import Thresholds, roles_of
-from headscope.study.sources import Annotations, Corpus, Files, RelationOf, read_annotations
+from headscope.study.sources import Annotations, Corpus, Files, RelationOf, counted, read_annotations
 from headscope.study.study import SCHEMA, Study
-from headscope.tables import to_frame
+from headscope.tables import Row, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,6 +84,7 @@ def analyze(
     control: bool = False,
     lenient: bool = False,
     pool: Pool = "mean",
+    all_rows: bool = False,
     statistics: Iterable[str] | None = None,
     max_length: int | None = None,
     long: Long = "truncate",
@@ -106,6 +108,7 @@ def analyze(
     control     ask the relations of a twin with random weights as well
     lenient     leave malformed sentences and documents out, counted, instead of refusing the file
     pool        how the rows of a word's pieces become one: mean, first or max
+    all_rows    distances between heads over all rows of attention instead of a few of each text: exact, and slow
     statistics  names from the glossary; all by default
     max_length  tokens a sequence may have; by default what the model can read, at most 512
     long        what to do with longer texts of the corpus: truncate, window, skip or error
@@ -141,6 +144,10 @@ def analyze(
     if not isinstance(model, AttentionModel):
         model = load(model) if isinstance(model, str | Path) else model()
     model.canary()
+    if notes.frequency == "corpus":
+        notes.frequencies = counted(notes, plain, sources_only=model.is_encoder_decoder)
+    if all_rows:
+        asked = [HeadDistance(one.names, rows=None) if isinstance(one, HeadDistance) else one for one in asked]
     passes = _passes(model, asked, plain, notes, max_length, long, seed, pool)
     if control:
         passes.append(_relations(random_twin(model, seed), notes, max_length, seed, pool, CONTROL))
@@ -158,11 +165,12 @@ def analyze(
         "versions": versions(),
         "model": describe_model(model),
         **_described(passes, plain, notes),
-        "relations": sorted({*(relations or {}), *(name for sentence in sentences for name in sentence.pairs)}),
+        "relations": sorted(notes.own),
         "options": {
             "statistics": sorted(set(study.heads["statistic"])),
             "batch_size": batch_size,
             "pool": pool,
+            "all_rows": all_rows,
             "thresholds": asdict(thresholds),
         },
         "seed": seed,
@@ -201,10 +209,17 @@ def _study(passes: list[Pass]) -> Study:
 
 def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> dict[str, Any]:
     """`data` is what the surface statistics were measured on; annotated data has keys of its own."""
-    counted = {one.name: one.describe() for one in passes}
-    described = {kind: of_files | counted.get(kind, {}) for kind, of_files in notes.describe().items()}
-    data = plain.describe() | counted["corpus"] if plain is not None else described[passes[0].name]
+    by_pass = {one.name: one.describe() for one in passes}
+    described = {kind: of_files | by_pass.get(kind, {}) for kind, of_files in notes.describe().items()}
+    asked = [row.count for one in passes for statistic in one.statistics for row in _antecedents(statistic)]
+    if "coreference" in described:  # the others lost their antecedent where a document was cut into windows
+        described["coreference"]["mentions_asked"] = max(asked, default=0)
+    data = plain.describe() | by_pass["corpus"] if plain is not None else described[passes[0].name]
     return {"data": data, **described}
+
+
+def _antecedents(statistic: Statistic) -> list[Row]:
+    return statistic.table() if isinstance(statistic, Coreference) else []
 
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -252,22 +267,22 @@ def _passes(
     if notes.sentences:
         one = _relations(model, notes, max_length, seed, pool, "treebank")
         if notes.frequencies is not None:
-            rare = RareWords([sentence.words for sentence in notes.sentences], notes.frequencies)
+            rare = RareWords([sentence.words for sentence in notes.sentences], notes.frequencies, pool=pool)
             one.statistics.append(rare)
         one.statistics += asked if plain is None else []
         passes.append(one)
     if notes.documents:
         encoder = Encoder(model, max_length=max_length, long="skip")
         notes.windows = list(windows(notes.documents, model, max_length=max_length))
-        ask: list[Statistic] = [Coreference(dict(enumerate(notes.windows)), seed=seed)]
+        ask: list[Statistic] = [Coreference(dict(enumerate(notes.windows)), seed=seed, pool=pool)]
         ask += asked if not passes else []
         examples = [window.example for window in notes.windows]
         passes.append(Pass("coreference", _named(notes.coreference), examples, len(examples), ask, encoder))
     if notes.frequencies is not None and rare is None and plain is not None:
-        words = [text for text in plain.as_words() if text]
+        words = [text for text in plain.as_words(sources_only=model.is_encoder_decoder) if text]
         encoder = Encoder(model, max_length=max_length, long="skip")
-        counted: list[Statistic] = [RareWords(words, notes.frequencies)]
-        passes.append(Pass("frequency", plain.name, [Example(text) for text in words], len(words), counted, encoder))
+        rare_words: list[Statistic] = [RareWords(words, notes.frequencies, pool=pool)]
+        passes.append(Pass("frequency", plain.name, [Example(text) for text in words], len(words), rare_words, encoder))
     return passes
 
 
@@ -276,7 +291,7 @@ def _relations(
 ) -> Pass:
     """Sentences longer than the model reads are skipped and counted: a truncated tree is another tree."""
     encoder = Encoder(model, max_length=max_length, long="skip")
-    asked = Relations(notes.sentences, seed=seed, pool=pool, whole=bool(notes.treebanks))
+    asked = Relations(notes.sentences, seed=seed, pool=pool, whole=bool(notes.treebanks), own=notes.own)
     examples = [sentence.example() for sentence in notes.sentences]
     return Pass(name, _named(notes.treebanks), examples, len(examples), [asked], encoder)
 

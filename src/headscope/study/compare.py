@@ -366,4 +366,7 @@ def _notes(names: list[str], studies: list[Study]) -> list[str]:
     without = [name for name, study in zip(names, studies, strict=True) if "roles" not in study.tables]
     if without:
         notes.append(f"No roles in the study of {', '.join(without)}.")
+    limits = [study.record.get("options", {}).get("thresholds") for study in studies]
+    if any(one != limits[0] for one in limits):
+        notes.append("The roles of these studies begin at different thresholds.")
     return notes

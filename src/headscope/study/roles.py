@@ -194,12 +194,16 @@ def _related(study: Study, margin: float) -> Iterator[dict[str, Any]]:
         (table[["gain", "chosen_gain"]].min(axis=1) >= margin - ROUNDING)
         & (table["least_gain"] > 0)
         & ~table["relation"].isin([ALL, ALL_BUT_PUNCTUATION])
-    ].sort_values("gain", ascending=False)
+    ]
+    asked = above[["stack", "relation", "direction"]].itertuples(index=False, name=None)
+    rival = [control.get(key, 0.0) for key in asked]
+    # A twin that knows nothing must not do nearly as well. Of several directions, that of the half to choose on.
+    above = above.assign(baseline=np.fmax(above["baseline"], rival))
+    above = above[above["accuracy"] >= above["baseline"] + margin - ROUNDING]
+    above = above.sort_values("chosen_gain", ascending=False, kind="stable")
     for one in above.drop_duplicates(["stack", "layer", "head", "relation"]).to_dict("records"):
         relation = one["relation"]
-        baseline = max(one["baseline"], control.get((one["stack"], relation, one["direction"]), 0.0))
-        if one["accuracy"] < baseline + margin - ROUNDING:  # a twin that knows nothing does nearly as well
-            continue
+        baseline = one["baseline"]
         role = relation if relation in own else f"syntactic: {relation}"
         place = (one["stack"], one["layer"], one["head"])
         row = Row(*place, relation, one["accuracy"], one["low"], one["high"], one["count"])

@@ -71,10 +71,10 @@ class Corpus:
     def describe(self) -> dict[str, Any]:
         return {"files": describe_files(self.files), "pairs": self.pairs, "fields": self.fields, "limit": self.limit}
 
-    def as_words(self) -> Iterator[tuple[str, ...]]:
-        """Each text (of a pair: both) as its words."""
+    def as_words(self, *, sources_only: bool = False) -> Iterator[tuple[str, ...]]:
+        """Each text (of a pair: both, unless the second is a translation) as its words."""
         for example in self:
-            for text in (example.first, example.second):
+            for text in (example.first, None if sources_only else example.second):
                 if isinstance(text, str):
                     yield words_in(text)
 
@@ -88,6 +88,7 @@ class Annotations:
     windows: list[Window] = field(default_factory=list)  # of the documents, once the model is known
     frequencies: Frequencies | None = None
     frequency: str = ""  # where they are from
+    own: frozenset[str] = frozenset()  # the relations that the user defined
     treebanks: list[str | Path] = field(default_factory=list)
     coreference: list[str | Path] = field(default_factory=list)
     malformed: dict[str, int] = field(default_factory=dict)
@@ -106,6 +107,7 @@ class Annotations:
             found["coreference"] = {
                 "files": describe_files(self.coreference),
                 "documents": len(self.documents),
+                "mentions": sum(map(_with_antecedent, self.documents)),
                 "malformed": skipped,
             }
         return found
@@ -127,18 +129,25 @@ def read_annotations(
         raise HeadscopeError("relations are found in parsed sentences", where="relations", mend="Give a treebank too")
     found = Annotations(treebanks=listed(treebank), coreference=listed(coreference))
     found.frequency = "" if frequency is None else str(frequency)
+    found.own = frozenset({*(relations or {}), *(name for sentence in sentences for name in sentence.pairs)})
     parsed = islice(read_treebank(found.treebanks, lenient=lenient, counts=found.malformed), limit)
     found.sentences = [*sentences, *(sentence_of(one, relations or {}) for one in parsed)]
     documents = read_coreference(found.coreference, lenient=lenient, counts=found.documents_read)
     _check_pairs(found, relations or {})
     found.documents = list(islice(documents, limit))
     _check_mentions(found)
-    if frequency == "corpus":
-        texts = corpus.as_words() if corpus is not None else (sentence.words for sentence in found.sentences)
-        found.frequencies = count_frequencies(word for words in texts for word in words)
-    elif frequency is not None:
+    if frequency not in (None, "corpus"):  # the corpus is counted once it is known which of its texts are read
         found.frequencies = read_frequencies(frequency)
     return found
+
+
+def counted(found: Annotations, corpus: Corpus | None, *, sources_only: bool) -> Frequencies:
+    """How frequent words are in the texts of the study itself."""
+    if corpus is not None:
+        texts: Iterable[tuple[str, ...]] = corpus.as_words(sources_only=sources_only)
+    else:
+        texts = (sentence.words for sentence in found.sentences)
+    return count_frequencies(word for words in texts for word in words)
 
 
 def _check_pairs(found: Annotations, relations: Mapping[str, RelationOf]) -> None:
@@ -156,7 +165,22 @@ def _check_pairs(found: Annotations, relations: Mapping[str, RelationOf]) -> Non
             )
 
 
+def _with_antecedent(document: Document) -> int:
+    """How many mentions come after another one of the same entity, wherever windows are cut."""
+    return sum(
+        any(one.entity == mention.entity and one.end <= mention.start for one in document.mentions)
+        for mention in document.mentions
+    )
+
+
 def _check_mentions(found: Annotations) -> None:
+    if found.coreference and not found.documents:
+        left = sum(found.documents_read.skipped.values())
+        raise HeadscopeError(
+            f"no document could be used, {left} were malformed" if left else "no document in it",
+            where=", ".join(map(str, found.coreference)),
+            expected="documents in CoNLL-2012 columns",
+        )
     entities = (Counter(mention.entity for mention in one.mentions) for one in found.documents)
     if found.documents and not any(count > 1 for one in entities for count in one.values()):
         raise HeadscopeError(

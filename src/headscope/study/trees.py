@@ -48,11 +48,15 @@ class Treebanks:
     test: list[Tree] = field(default_factory=list)
     malformed: dict[str, dict[str, int]] = field(default_factory=dict)
     counts: dict[str, Counts] = field(default_factory=dict)
+    seen: int = 0  # sentences of the test files that are also trained on, and therefore left out
 
     def __post_init__(self) -> None:
         self.train = self._read(self.files, "train")
         if self.test_files:
-            self.test = self._read(self.test_files, "test")
+            seen = {one.parsed.words for one in self.train}
+            read = self._read(self.test_files, "test")
+            self.test = [one for one in read if one.parsed.words not in seen]
+            self.seen = len(read) - len(self.test)
         else:
             self.test = [one for one in self.train if is_reported(one.unit)]
             self.train = [one for one in self.train if not is_reported(one.unit)]
@@ -98,6 +102,7 @@ class Treebanks:
             "files": describe_files(files),
             "half": None if self.test_files else name,
             "malformed": self.malformed.get(name, {}),
+            "also_trained_on": self.seen if name == "test" else 0,
             **asdict(self.counts[name]),
         }
 

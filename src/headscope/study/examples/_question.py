@@ -14,6 +14,7 @@ from headscope.data.frequency import Frequencies
 from headscope.data.sentences import Sentence
 from headscope.heads import Head, Site
 from headscope.model.tokens import Tokens
+from headscope.statistics.relations import DIRECTIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,23 +81,14 @@ def asked_of(study: Study) -> Asked:
 
 
 def _roles(study: Study) -> Iterator[tuple[Role, Head]]:
-    directions = _directions(study)
+    table = study.tables.get("relation_heads")
+    known = set() if table is None else set(table["relation"])
     for one in study.tables["roles"].to_dict("records"):
         head = Head(str(one["stack"]), int(one["layer"]), int(one["head"]))
         relation = str(one["role"]).removeprefix("syntactic: ")
-        yield Role(str(one["role"]), *directions.get((head, relation), ("", ""))), head
-
-
-def _directions(study: Study) -> dict[tuple[Head, str], tuple[str, str]]:
-    """The relation and its direction that a head shows best."""
-    table = study.tables.get("relation_heads")
-    if table is None:
-        return {}
-    above = table[table["is_above"]].sort_values("accuracy")
-    return {
-        (Head(row["stack"], int(row["layer"]), int(row["head"])), row["relation"]): (row["relation"], row["direction"])
-        for row in above.to_dict("records")
-    }
+        direction = str(one["rule"]).partition(":")[0]  # a relation's rule begins with it
+        is_relation = relation in known and direction in DIRECTIONS
+        yield Role(str(one["role"]), *((relation, direction) if is_relation else ("", ""))), head
 
 
 def content_rows(query: Tokens, key: Tokens, row: int) -> NDArray[np.bool_]:
