@@ -24,12 +24,12 @@ def test_looks_end_with_all_examples() -> None:
     sizes = looks(512)
     assert sizes[-1] == 512
     assert sizes == sorted(set(sizes))
-    assert sizes[0] < 64
+    assert sizes[0] <= 64
 
 
 def test_the_guess_after_all_examples_is_the_mean_and_certain() -> None:
     changes, known = population(np.random.default_rng(0))
-    found = guess(changes, known, known.mean(axis=0), len(changes))
+    found = guess(changes, known, np.arange(len(changes)))
     assert np.allclose(found.value, changes.mean(axis=0))
     assert np.allclose(found.error, 0)
 
@@ -41,7 +41,7 @@ def test_the_guess_s_error_is_as_large_as_it_says() -> None:
     within = []
     for _ in range(60):
         some = chance.permutation(len(changes))[:80]
-        found = guess(changes[some], known[some], known.mean(axis=0), len(changes))
+        found = guess(changes[some], known, some)
         within.append(np.abs(found.value - truth) < 1.96 * found.error)
     assert 0.91 < np.mean(within) < 0.98
     plain = changes.std(axis=0) * np.sqrt((1 - 80 / 512) / 80)
@@ -61,7 +61,7 @@ def test_verdicts_reached_early_are_those_of_all_examples() -> None:
         sizes = looks(len(changes))
         for size in sizes[:-1]:
             some = np.arange(size)
-            found = guess(changes[some][:, live], known[some][:, live], known.mean(axis=0)[live], len(changes))
+            found = guess(changes[some][:, live], known[:, live], some)
             done = settled(found, len(changes), error_rate=0.05, looks_planned=len(sizes), heads=changes.shape[1])
             out = np.flatnonzero(live)[done]
             scale = found.spread[done] / np.sqrt(len(changes))
@@ -89,7 +89,7 @@ def test_an_estimate_worse_than_the_result_s_own_interval_is_not_settled() -> No
 @pytest.mark.parametrize("rate", [0.01, 0.2])
 def test_a_stricter_rate_settles_fewer(rate: float) -> None:
     changes, known = population(np.random.default_rng(3))
-    found = guess(changes[:120], known[:120], known.mean(axis=0), len(changes))
+    found = guess(changes[:120], known, np.arange(120))
     strict = settled(found, 512, error_rate=1e-6, looks_planned=4, heads=40)
     mild = settled(found, 512, error_rate=rate, looks_planned=4, heads=40)
     assert strict.sum() < mild.sum()

@@ -1,7 +1,8 @@
 """How good is each importance? How well the cheap ones rank heads as exact removal does, and how stable they are.
 
-The exact ranking is itself noisy: two halves of the data disagree. `ceiling` is what even a perfect importance could
-reach, the root of the reliability by splitting the examples in halves (Spearman and Brown).
+The exact ranking is itself noisy: two halves of the data disagree. `ceiling` is what even the true importances could
+reach, the root of the reliability by splitting the examples in halves (Spearman and Brown). An importance of the same
+examples shares their noise, and may lie above it.
 """
 
 from __future__ import annotations

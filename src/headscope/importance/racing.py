@@ -24,7 +24,7 @@ from headscope.importance.significance import ALPHA
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FIRST = 48  # examples of the first look
+FIRST = 64  # examples of the first look
 GROWTH = 1.6
 
 
@@ -51,27 +51,26 @@ def looks(count: int) -> list[int]:
     return [*sizes, count]
 
 
-def guess(
-    changes: NDArray[np.float64], predictors: NDArray[np.float64], predicted: NDArray[np.float64], count: int
-) -> Guess:
-    """Estimates from m of `count` examples.
+def guess(changes: NDArray[np.float64], predictors: NDArray[np.float64], items: NDArray[np.int64]) -> Guess:
+    """Estimates from the examples that were run.
 
-    changes     [m, head] the exact changes of the examples that were run
-    predictors  [m, head, k] what is known of the same examples
-    predicted   [head, k] the predictors' means over all examples
+    changes     [m, head] the exact changes of the examples `items` [m]
+    predictors  [example, head, k] what is known of all examples
     """
-    m, heads, _ = predictors.shape
+    count, heads, _ = predictors.shape
+    m = len(items)
     value, error, spread = np.empty(heads), np.empty(heads), np.empty(heads)
     for h in range(heads):
-        y, x = changes[:, h], predictors[:, h]
+        y, known = changes[:, h], predictors[:, h]
+        x = known[items]
         centred = x - x.mean(axis=0)
         slope, *_ = np.linalg.lstsq(centred, y - y.mean(), rcond=1e-8)
         rest = y - y.mean() - centred @ slope
-        freedom = max(m - 1 - centred.shape[1], 1)
-        deviation = np.sqrt(float(rest @ rest) / freedom)
-        value[h] = y.mean() + (predicted[h] - x.mean(axis=0)) @ slope
-        error[h] = deviation * np.sqrt((1 - m / count) / m)
-        spread[h] = y.std(ddof=1)
+        variance = float(rest @ rest) / max(m - 1 - centred.shape[1], 1)
+        value[h] = y.mean() + (known.mean(axis=0) - x.mean(axis=0)) @ slope
+        error[h] = np.sqrt(variance * (1 - m / count) / m)
+        # What the predictors explain varies as they do over all examples; only the rest is known from a few.
+        spread[h] = np.sqrt(np.var(known @ slope) + variance)
     return Guess(value, error, spread)
 
 

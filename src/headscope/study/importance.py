@@ -328,7 +328,7 @@ class _Run:
         predictors = np.stack([-signed, signed**2], axis=2)
         by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
         changes = np.stack([self.deltas.changes(by_head[head])[items] for head in heads], axis=1)
-        found = guess(changes, predictors[items], predictors.mean(axis=0), len(self.prepared.items))
+        found = guess(changes, predictors, items)
         assert self.asked.race is not None
         is_settled = settled(
             found,
@@ -341,7 +341,7 @@ class _Run:
         for i, head in enumerate(heads):
             if is_settled[i]:
                 out.add(head)
-                error = float(np.hypot(found.error[i], found.spread[i] / np.sqrt(len(self.prepared.items))))
+                error = float(found.spread[i] / np.sqrt(len(self.prepared.items)))  # that of the result on all
                 self.estimates[head] = (float(found.value[i]), float(found.error[i]), error, size)
         return out
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SCHEMA = 1
+SURFACE = {"confidence", "entropy"}  # those of a corpus stay when a task's texts, which are fewer, were asked too
 
 
 class Study:
@@ -49,9 +50,9 @@ class Study:
         """This study with what another command found of the same model; what has the same name is replaced."""
         import pandas as pd
 
-        news = set(more.heads["statistic"])
-        kept = self.heads[~self.heads["statistic"].isin(news)]
-        heads = pd.concat([kept, more.heads], ignore_index=True) if len(kept) else more.heads
+        news = more.heads[~more.heads["statistic"].isin(SURFACE & set(self.heads["statistic"]))]
+        kept = self.heads[~self.heads["statistic"].isin(set(news["statistic"]))]
+        heads = pd.concat([kept, news], ignore_index=True) if len(kept) else news
         commands = [one for one in (self.record.get("command"), more.record.get("command")) if one]
         durations = {**self.record.get("durations", {}), **more.record.get("durations", {})}
         record = {**more.record, **self.record, "durations": durations}
