@@ -1,7 +1,8 @@
-"""Heads of a twin with random weights are called neither syntactic nor rare-word heads."""
+"""Heads of a twin with random weights are called neither syntactic nor coreferential nor rare-word heads."""
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import headscope
 from headscope.model.twin import random_twin
 
 pytestmark = pytest.mark.real
-TREEBANK = Path(__file__).parents[3] / "shared" / "data" / "ud" / "en_ewt-ud-dev.conllu.gz"
+DATA = Path(__file__).parents[3] / "shared" / "data"
+TREEBANK = DATA / "ud" / "en_ewt-ud-dev.conllu.gz"
+DOCUMENTS = DATA / "coref" / "litbank_75docs.conll.gz"
 
 
 def test_no_head_of_a_random_twin_is_called_syntactic_or_a_rare_word_head(zoo_model: Callable[..., Path]) -> None:
@@ -24,3 +27,16 @@ def test_no_head_of_a_random_twin_is_called_syntactic_or_a_rare_word_head(zoo_mo
     assert asked["is_above"].mean() < 0.001
     roles = set(study.tables["roles"]["role"])
     assert roles <= {"undetermined", "broad"}
+
+
+def test_no_head_of_a_random_twin_is_called_coreferential(zoo_model: Callable[..., Path], tmp_path: Path) -> None:
+    if not DOCUMENTS.is_file():
+        pytest.skip(f"{DOCUMENTS} is not there")
+    some = tmp_path / "some.conll"
+    with gzip.open(DOCUMENTS, "rt", encoding="utf-8") as file:
+        some.write_text("#begin document".join("".join(file).split("#begin document")[:9]), "utf-8")
+    model = random_twin(headscope.load(zoo_model("minilm")), seed=1)
+    study = headscope.analyze(model, coreference=some, statistics=["entropy"])
+    asked = study.tables["coreference_heads"]
+    assert len(asked) == 72
+    assert set(study.tables["roles"]["role"]) <= {"undetermined", "broad"}
