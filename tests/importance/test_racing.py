@@ -93,3 +93,13 @@ def test_a_stricter_rate_settles_fewer(rate: float) -> None:
     strict = settled(found, 512, error_rate=1e-6, looks_planned=4, heads=40)
     mild = settled(found, 512, error_rate=rate, looks_planned=4, heads=40)
     assert strict.sum() < mild.sum()
+
+
+def test_a_settled_head_s_interval_holds_the_guess_and_its_verdict_is_that_foretold() -> None:
+    changes, known = population(np.random.default_rng(4))
+    found = guess(changes[:100], known, np.arange(100))
+    one = found.estimate(39, 100, len(changes))
+    final = found.spread[39] / np.sqrt(len(changes))
+    assert one.half == pytest.approx(1.96 * np.sqrt(final**2 + found.error[39] ** 2))
+    assert one.p == pytest.approx(2 * stats.norm.sf(abs(found.value[39]) / final))
+    assert (one.value, one.count) == (found.value[39], 100)

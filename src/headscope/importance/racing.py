@@ -29,6 +29,16 @@ GROWTH = 1.6
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """Of a head that was settled after `count` examples: its mean change over all, the interval's half, the p-value."""
+
+    value: float
+    half: float
+    p: float
+    count: int
+
+
+@dataclass(frozen=True)
 class Guess:
     """Of every head: the mean change over all examples, its standard error as a guess, and the spread of examples.
 
@@ -40,6 +50,12 @@ class Guess:
     value: NDArray[np.float64]
     error: NDArray[np.float64]
     spread: NDArray[np.float64]
+
+    def estimate(self, head: int, run: int, count: int) -> Estimate:
+        """After `run` of `count` examples. The interval holds what the guess adds; the p-value is the one foretold."""
+        value, final = float(self.value[head]), float(self.spread[head] / np.sqrt(count))
+        half = 1.96 * float(np.hypot(self.error[head], final))
+        return Estimate(value, half, float(2 * stats.norm.sf(abs(value) / final)) if final else 1.0, run)
 
 
 def looks(count: int) -> list[int]:

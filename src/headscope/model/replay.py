@@ -48,10 +48,6 @@ class Shares:
         mine = self.context[:, :, head]
         return self.output - (mine if instead is None else mine - instead) @ self.weight[:, head].T
 
-    def only(self, head: int) -> Tensor:
-        """The output as if every other head of the site had said nothing."""
-        return self.silent() + self.context[:, :, head] @ self.weight[:, head].T
-
     def silent(self) -> Tensor:
         """The output as if no head of the site had said anything: what the projection adds by itself."""
         return self.output - self.context.flatten(2) @ self.weight.flatten(1).T

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from headscope.importance.agreement import agreement, rank_rows
 from headscope.importance.deltas import LOSS, Deltas
 from headscope.importance.gradients import Terms, terms
 from headscope.importance.norms import output_norms
-from headscope.importance.racing import guess, looks, settled
+from headscope.importance.racing import Estimate, guess, looks, settled
+from headscope.importance.significance import ALPHA, holm
 from headscope.importance.sweep import INTACT, Group, Mode, Sweep, Unit, check_mode
 from headscope.importance.variants import KINDS, Variant, variants_of
 from headscope.model.attention_model import AttentionModel
@@ -211,7 +212,7 @@ class _Run:
         self.way, self.notes = "", list[str]()
         self.durations: dict[str, float] = {}
         self.deltas = Deltas(task, len(prepared.items), asked.seed)
-        self.estimates: dict[Head, tuple[float, float, float, int]] = {}
+        self.estimates: dict[Head, Estimate] = {}
         self._terms: Terms | None = None
         self._guides: Terms | None = None  # the race's: of the loss that is raced on
         self.variants = self._variants()
@@ -341,20 +342,17 @@ class _Run:
         for i, head in enumerate(heads):
             if is_settled[i]:
                 out.add(head)
-                error = float(found.spread[i] / np.sqrt(len(self.prepared.items)))  # that of the result on all
-                self.estimates[head] = (float(found.value[i]), float(found.error[i]), error, size)
+                self.estimates[head] = found.estimate(i, size, len(self.prepared.items))
         return out
 
     def _settled_rows(self, rows: list[Row]) -> list[Row]:
         """Settled heads' estimates of the change over all examples in the place of that over those that were run."""
-        from dataclasses import replace
-
         found = []
         for row in rows:
             head = Head(row.stack, row.layer, row.head)
             if row.statistic == LOSS and head in self.estimates:
-                value, _, error, _ = self.estimates[head]
-                row = replace(row, value=value, low=value - 1.96 * error, high=value + 1.96 * error)
+                value, half = self.estimates[head].value, self.estimates[head].half
+                row = replace(row, value=value, low=value - half, high=value + half)
             found.append(row)
         return found
 
@@ -362,17 +360,12 @@ class _Run:
         """p-values of settled heads from their estimates; all adjusted anew."""
         if not self.estimates:
             return table
-        from scipy import stats
-
-        from headscope.importance.significance import ALPHA, holm
-
         for row in table:
             estimate = self.estimates.get(Head(row["stack"], row["layer"], row["head"]))
             if estimate is not None and row["statistic"] == LOSS:
-                value, _, error, size = estimate
-                row |= {"value": value, "low": value - 1.96 * error, "high": value + 1.96 * error}
-                row |= {"p": float(2 * stats.norm.sf(abs(value) / error)) if error else 1.0, "test": "race"}
-                row |= {"settled_at": size}
+                value, half = estimate.value, estimate.half
+                row |= {"value": value, "low": value - half, "high": value + half}
+                row |= {"p": estimate.p, "test": "race", "settled_at": estimate.count}
         of_loss = [row for row in table if row["statistic"] == LOSS]
         for row, p in zip(of_loss, holm(np.array([row["p"] for row in of_loss])), strict=True):
             row |= {"p_adjusted": float(p), "is_significant": bool(p < ALPHA)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from inspect import isabstract
 from pkgutil import iter_modules
 
 from headscope.errors import HeadscopeError, choices
@@ -19,7 +20,7 @@ def tasks() -> dict[str, type[Task]]:
     found: dict[str, type[Task]] = {}
     for module in iter_modules(__path__):
         for value in vars(import_module(f"{__name__}.{module.name}")).values():
-            if isinstance(value, type) and issubclass(value, Task) and value is not Task:
+            if isinstance(value, type) and issubclass(value, Task) and not isabstract(value):
                 found |= dict.fromkeys(value.names, value)
     return dict(sorted(found.items()))
 

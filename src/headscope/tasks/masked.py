@@ -7,7 +7,7 @@ alone. The loss of a text is the mean over its masked tokens.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,20 +21,19 @@ from headscope.data.examples import Example, read_examples
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole, labels_of
+from headscope.tasks.base import Item, Prepared, encoded, keep_whole, labels_of
+from headscope.tasks.per_token import IGNORED, PerToken
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 SHARE = 0.15
-IGNORED = -100
 
 
-class Masked(Task):
+class Masked(PerToken):
     """The share of masked tokens that are guessed right, over all texts; the loss in nats a masked token."""
 
     names: ClassVar[tuple[str, ...]] = ("masked", "mlm")
-    metrics = ("accuracy", "perplexity")
     model_class = "AutoModelForMaskedLM"
 
     def __init__(
@@ -116,15 +115,3 @@ class Masked(Task):
         owner = asked.nonzero()[:, 0]
         sums = losses.new_zeros(len(labels), 3)
         return sums.index_add(0, owner, torch.stack([losses, torch.ones_like(losses), hits], dim=1))
-
-    def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
-        return answers[:, 0] / answers[:, 1]
-
-    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
-        """Columns: right tokens, masked tokens, sum of losses."""
-        table: NDArray[np.float64] = answers.double().cpu().numpy()[:, [2, 1, 0]]
-        return table
-
-    def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
-        right, asked, losses = scores.sum(axis=0)
-        return {"accuracy": float(right / asked), "perplexity": float(np.exp(losses / asked))}

@@ -19,20 +19,19 @@ from headscope.data.lines import read_lines
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole, labels_of, spread, two_files
+from headscope.tasks.base import Item, Prepared, encoded, keep_whole, labels_of, spread, two_files
+from headscope.tasks.per_token import IGNORED, PerToken
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-IGNORED = -100
 BEAMS = 4
 
 
-class Translation(Task):
+class Translation(PerToken):
     """The share of target tokens that are guessed right when taught; the loss in nats a target token."""
 
     names: ClassVar[tuple[str, ...]] = ("translation",)
-    metrics = ("accuracy", "perplexity")
     model_class = "AutoModelForSeq2SeqLM"
 
     def items(self, data: str | Path, split: str = "dev", *, limit: int | None = None) -> list[Item]:
@@ -92,18 +91,6 @@ class Translation(Task):
         asked = labels != IGNORED
         right = (logits.argmax(dim=-1) == labels) & asked
         return torch.stack([losses.sum(dim=1), asked.sum(dim=1).to(losses), right.sum(dim=1).to(losses)], dim=1)
-
-    def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
-        return answers[:, 0] / answers[:, 1]
-
-    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
-        """Columns: right tokens, target tokens, sum of losses."""
-        table: NDArray[np.float64] = answers.double().cpu().numpy()[:, [2, 1, 0]]
-        return table
-
-    def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
-        right, asked, losses = scores.sum(axis=0)
-        return {"accuracy": float(right / asked), "perplexity": float(np.exp(losses / asked))}
 
 
 def translate(

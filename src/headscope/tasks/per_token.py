@@ -1,0 +1,34 @@
+"""What tasks that judge single tokens share: an answer is the sum of losses, the tokens asked, the right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
+
+from headscope.tasks.base import Prepared, Task
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+IGNORED = -100  # the label of a token that is not asked
+
+
+class PerToken(Task):
+    """The share of tokens that are guessed right over all texts, and perplexity; the loss in nats a token."""
+
+    metrics = ("accuracy", "perplexity")
+
+    def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
+        return answers[:, 0] / answers[:, 1]
+
+    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+        """Columns: right tokens, tokens asked, sum of losses."""
+        table: NDArray[np.float64] = answers.double().cpu().numpy()[:, [2, 1, 0]]
+        return table
+
+    def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
+        right, asked, losses = scores.sum(axis=0)
+        return {"accuracy": float(right / asked), "perplexity": float(np.exp(losses / asked))}

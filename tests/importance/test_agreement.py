@@ -1,0 +1,66 @@
+"""How importances are compared with exact removal: correlation, overlap, ceiling, ranks; how long shares are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from headscope import Head
+from headscope.importance.agreement import agreement, rank_rows, reliability
+from headscope.importance.norms import output_norms
+from tiny import shared
+from toys import Means, means_of
+
+HEADS = tuple(Head("encoder", layer, head) for layer in range(5) for head in range(8))
+
+
+def exact(noise: float, seed: int = 0) -> np.ndarray:
+    """Changes [item, head] that grow from head to head, with noise."""
+    return np.arange(40) / 40 + noise * np.random.default_rng(seed).normal(size=(200, 40))
+
+
+def test_the_same_ranking_agrees_wholly_and_the_reverse_not_at_all() -> None:
+    truth = exact(0.1)
+    means = truth.mean(axis=0)
+    same, reverse = agreement({"same": means, "reverse": -means}, truth)
+    assert (same["correlation"], same["overlap"]) == (pytest.approx(1), 10)
+    assert (reverse["correlation"], reverse["overlap"]) == (pytest.approx(-1), 0)
+    assert same["by_chance"] == 10 * 10 / 40
+    assert same["low"] <= same["correlation"] <= 1
+    assert same["rank_spread"] == 0  # one number a head does not move with the examples
+
+
+def test_the_ceiling_falls_with_the_noise_and_chance_is_far_below_it() -> None:
+    chance = np.random.default_rng(5).random(40)
+    clear, noisy = (agreement({"random": chance}, exact(noise))[0] for noise in (0.1, 8.0))
+    assert clear["ceiling"] > 0.99
+    assert 0.2 < noisy["ceiling"] < 0.9
+    assert abs(clear["correlation"]) < 0.5
+    assert reliability(np.random.default_rng(1).normal(size=(400, 40)), 0) < 0.4  # nothing but noise
+
+
+def test_an_importance_of_examples_has_ranks_that_move_with_them() -> None:
+    steady, shaky = (rank_rows({"it": exact(noise)}, HEADS) for noise in (0.01, 5.0))
+    assert [row["rank"] for row in steady] == [float(i) for i in range(1, 41)]
+    widths = [np.mean([row["high"] - row["low"] for row in rows]) for rows in (steady, shaky)]
+    assert widths[0] < 1 < 5 < widths[1]
+    assert {"stack": "encoder", "layer": 4, "head": 7}.items() <= steady[-1].items()
+
+
+def test_a_norm_is_the_mean_length_of_what_a_head_adds() -> None:
+    model, prepared = shared("bert"), means_of("bert")
+    found = output_norms(model, Means(), prepared, batch_size=3)
+    assert set(found) == set(model.heads)
+    dense = model.model.encoder.layer[1].attention.output.dense
+    lengths: list[float] = []
+    for one in prepared.sequences:  # one by one: no padding anywhere
+        seen: list[torch.Tensor] = []
+        handle = dense.register_forward_pre_hook(lambda module, args, seen=seen: seen.append(args[0]))
+        with torch.inference_mode():
+            model.model(input_ids=torch.tensor([one.source.ids]))
+        handle.remove()
+        width = dense.weight.shape[1] // 4
+        part = slice(2 * width, 3 * width)
+        lengths += (seen[0][0][:, part] @ dense.weight.detach()[:, part].T).norm(dim=-1).tolist()
+    assert found[Head("encoder", 1, 2)] == pytest.approx(np.mean(lengths), rel=1e-5)
