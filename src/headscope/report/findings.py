@@ -116,7 +116,7 @@ RULES: tuple[Rule, ...] = (
     _majority("next", "the next token"),
     _extreme("cls", "The most attention to the classification token among the heads{where} is that of"),
     _extreme("sep", "The most attention to separators among the heads{where} is that of"),
-    _extreme("punctuation", 'The most attention to "." and "," among the heads{where} is'),
+    _extreme("punctuation", 'The most attention to "." and "," among the heads{where} is that of'),
     _extreme("entropy", "The broadest head{where}, by entropy in nats, is head"),
     _extreme("entropy", "The narrowest head{where}, by entropy in nats, is head", least=True),
     _extreme("confidence-content", "The surest head{where}, special tokens left out (mean largest weight), is head"),
