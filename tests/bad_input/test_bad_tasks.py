@@ -80,7 +80,10 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--mode", "means", "--by", "gradient"), '--mode: "means" is no way to ablate. Expected mean, uniform or zero; '
      'did you mean "mean"?'),
     (("--kind", "pair"), "--kind pair: pairs of all heads are too many. Name some: --heads 3.2,4.*."),
-    (("--heads", "0.1"), "--heads: only pairs are made of named heads. Add --kind pair."),
+    (
+        ("--kind", "head,site", "--heads", "0.1"),
+        "--heads: heads cannot be named for the kind site. Expected --kind head or pair.",
+    ),
     (("--kind", "shared"), "--kind shared: no two layers of classifier share their heads. Expected ALBERT, say."),
     (("--race", "0"), "--race: 0.0 is no error rate. Expected a number between 0 and 1."),
     (("--race", "1"), "--race: 1.0 is no error rate. Expected a number between 0 and 1."),

@@ -7,7 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from headscope.importance.racing import Guess, guess, looks, settled
+from headscope.heads import Head
+from headscope.importance.racing import Race, clear, guess, looks
 from headscope.importance.significance import holm
 
 
@@ -48,51 +49,83 @@ def test_the_guess_s_error_is_as_large_as_it_says() -> None:
     assert (found.error < 0.5 * plain).mean() > 0.9  # what the gradient knows makes it better
 
 
+def raced(changes: NDArray, known: NDArray, rate: float = 0.05) -> tuple[Race, NDArray]:
+    """A whole race over the examples in their order, and who is significant in the end."""
+    heads = [Head("self", 0, h) for h in range(changes.shape[1])]
+    race = Race(heads, known, rate)
+    for size in race.sizes[:-1]:
+        if race.live:
+            race.look(changes[:size, [head.head for head in race.live]], np.arange(size))
+    error = np.maximum(changes.std(axis=0, ddof=1) / np.sqrt(len(changes)), 1e-12)
+    t = changes.mean(axis=0) / error
+    return race, holm(2 * stats.t.sf(np.abs(t), len(changes) - 1)) < 0.05
+
+
 def test_verdicts_reached_early_are_those_of_all_examples() -> None:
     """Over many races, at a rate of 5 % for any wrong verdict: each race decides forty heads."""
-    wrong, races, early, total = 0, 40, 0, 0
+    wrong, races, early = 0, 40, 0
     for seed in range(races):
-        chance = np.random.default_rng(seed)
-        changes, known = population(chance)
-        t = changes.mean(axis=0) / (changes.std(axis=0, ddof=1) / np.sqrt(len(changes)))
-        final = holm(2 * stats.norm.sf(np.abs(t))) < 0.05
-        live = np.ones(changes.shape[1], dtype=bool)
-        said = final.copy()
-        sizes = looks(len(changes))
-        for size in sizes[:-1]:
-            some = np.arange(size)
-            found = guess(changes[some][:, live], known[:, live], some)
-            done = settled(found, len(changes), error_rate=0.05, looks_planned=len(sizes), heads=changes.shape[1])
-            out = np.flatnonzero(live)[done]
-            scale = found.spread[done] / np.sqrt(len(changes))
-            said[out] = np.abs(found.value[done]) / scale > stats.norm.isf(0.05 / 2 / 40)
-            early += len(out)
-            live[out] = False
-        total += changes.shape[1]
-        wrong += bool((said != final).any())
+        race, final = raced(*population(np.random.default_rng(seed)))
+        wrong += any(final[head.head] != (head in race.significant) for head in race.estimates)
+        early += len(race.estimates)
     assert wrong <= 5  # 2 expected of 40 at most
-    assert early > 0.3 * total  # and it is worth it
+    assert early > 0.4 * races * 40  # and it is worth it
 
 
-def test_a_head_near_the_border_is_not_settled() -> None:
-    found = Guess(np.array([3.3]), np.array([0.5]), np.array([1.0 * np.sqrt(100)]))
-    assert not settled(found, 100, error_rate=0.05, looks_planned=3, heads=40)[0]
-    far = Guess(np.array([30.0]), np.array([0.5]), np.array([1.0 * np.sqrt(100)]))
-    assert settled(far, 100, error_rate=0.05, looks_planned=3, heads=40)[0]
+def test_the_estimates_of_settled_heads_are_near_the_result() -> None:
+    changes, known = population(np.random.default_rng(11))
+    race, _ = raced(changes, known)
+    half = 1.96 * changes.std(axis=0, ddof=1) / np.sqrt(len(changes))
+    assert len(race.estimates) > 10
+    for head, one in race.estimates.items():
+        assert abs(one.value - changes[:, head.head].mean()) < 2 * half[head.head]
+        assert one.count < len(changes)
+
+
+def test_a_stricter_rate_settles_fewer() -> None:
+    changes, known = population(np.random.default_rng(3))
+    few, some, many = (raced(changes, known, rate)[0] for rate in (1e-6, 0.05, 0.3))
+    examples = [sum(one.count for one in race.estimates.values()) + 512 * len(race.live) for race in (few, some, many)]
+    assert examples[0] > examples[1] > examples[2]
+
+
+def holm_by_hand(t: NDArray, count: int) -> set[int]:
+    found: set[int] = set()
+    for step, head in enumerate(np.argsort(-np.abs(t))):
+        if 2 * stats.t.sf(abs(t[head]), count - 1) >= 0.05 / (len(t) - step):
+            break
+        found.add(int(head))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_clear_holds_for_whatever_lies_between_the_bounds(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    middle = np.abs(chance.normal(0, 3, size=12))
+    width = chance.uniform(0, 1.5, size=12)
+    least, most = np.maximum(middle - width, 0), middle + width
+    sure, never = clear(least, most, 200)
+    for _ in range(50):
+        significant = holm_by_hand(chance.uniform(least, most), 200)
+        assert set(np.flatnonzero(sure)) <= significant
+        assert not significant & set(np.flatnonzero(never))
+    same, others = clear(middle, middle, 200)
+    assert set(np.flatnonzero(same)) == holm_by_hand(middle, 200) == set(np.flatnonzero(~others))
 
 
 def test_an_estimate_worse_than_the_result_s_own_interval_is_not_settled() -> None:
-    vague = Guess(np.array([30.0]), np.array([1.1]), np.array([1.0 * np.sqrt(100)]))
-    assert not settled(vague, 100, error_rate=0.05, looks_planned=3, heads=40)[0]
+    chance = np.random.default_rng(0)
+    changes = 30 + chance.normal(size=(512, 1))
+    nothing_known = chance.normal(size=(512, 1, 1))
+    race, _ = raced(changes, nothing_known)
+    assert [one.count for one in race.estimates.values()] == [size for size in race.sizes if size > 256][:1]
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.2])
-def test_a_stricter_rate_settles_fewer(rate: float) -> None:
-    changes, known = population(np.random.default_rng(3))
-    found = guess(changes[:120], known, np.arange(120))
-    strict = settled(found, 512, error_rate=1e-6, looks_planned=4, heads=40)
-    mild = settled(found, 512, error_rate=rate, looks_planned=4, heads=40)
-    assert strict.sum() < mild.sum()
+def test_a_head_that_changes_nothing_is_settled_as_not_significant() -> None:
+    race, _ = raced(np.zeros((512, 2)), np.zeros((512, 2, 2)))
+    assert not race.live
+    assert not race.significant
+    assert {one.value for one in race.estimates.values()} == {0.0}
 
 
 def test_a_settled_head_s_interval_holds_the_guess_and_its_verdict_is_that_foretold() -> None:

@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 import torch
 from by_hand import judged
-from sacrebleu import corpus_bleu
 from transformers import BertForMaskedLM
 
-from headscope import Ablate
 from headscope.errors import HeadscopeError
 from headscope.tasks import task_named
-from headscope.tasks.translation import bleu, bleu_counts, translate
 from worded import sentence, translator, worded
 
 CHANCE = random.Random(9)
@@ -73,23 +70,6 @@ def test_batches_change_nothing(tmp_path: Path) -> None:
     one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
     assert np.abs(one.losses - many.losses).max() < 1e-4
     assert np.abs(one.scores - many.scores).max() < 1e-3
-
-
-def test_its_own_translations_follow_open_edits_and_not_the_batches() -> None:
-    model = translator()
-    texts = [source for source, _ in PAIRS[:6]]
-    one, many = (translate(model, texts, batch_size=size, max_length=8) for size in (1, 6))
-    assert one == many
-    with model.edited(Ablate("cross.0.*,cross.1.*")):
-        assert translate(model, texts, max_length=8) != one
-    assert translate(model, texts, max_length=8) == one
-
-
-def test_bleu_from_counts_is_corpus_bleu() -> None:
-    said, right = [" ".join(sentence(CHANCE).split()) for _ in range(9)], [target for _, target in PAIRS[:9]]
-    said[:4] = right[:4]
-    assert bleu(bleu_counts(said, right)) == pytest.approx(corpus_bleu(said, [right]).score)
-    assert bleu(bleu_counts(said, right)) > 1
 
 
 def test_an_encoder_is_refused() -> None:

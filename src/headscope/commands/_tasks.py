@@ -13,15 +13,15 @@ TaskName = Annotated[
     typer.Option(
         "--task",
         help="mnli, sst2, cola, mrpc, qnli, rte, snli, qqp, classification, pairs, stsb (similarity), retrieval, "
-        "masked, squad, swag (choice) or translation",
+        "masked, squad, swag (choice), translation or bleu",
         show_default=False,
     ),
 ]
 Data = Annotated[
     str,
     typer.Option(
-        help="A file (tsv, csv, jsonl, SQuAD json, text), or a directory with train, dev and test files; for "
-        "translation also two files with a comma between",
+        help="A file (tsv, csv, jsonl, SQuAD json, text), a directory with train, dev and test files, or a data set by "
+        "id (datasets:nyu-mll/glue:mnli); for translation and bleu also two files with a comma between",
         show_default=False,
     ),
 ]

@@ -29,6 +29,8 @@ headscope importance ./minilm-mnli --task mnli --data glue --by all --out study
 
 headscope importance minilm --task stsb --data stsb_dev.tsv --by ablation,gradient --race 0.05 --out study
 
+headscope importance opus-mt-en-fr --task bleu --data test.en,test.fr --heads cross.5.*,cross.4.2 --out study
+
 headscope importance rxnmapper --task masked --data reactions.txt --kind head,only,shared --out study
 
 In Python: headscope.importance, headscope.write
@@ -59,7 +61,7 @@ def importance(
         str, typer.Option(help="What stands in its place: zero, mean (its average), uniform (attention 1/n)")
     ] = "zero",
     heads: Annotated[
-        str | None, typer.Option(help="The heads that pairs are made of, as in 3.2,4.*", show_default=False)
+        str | None, typer.Option(help="The heads to take away, alone or in pairs, as in 3.2,4.*", show_default="all")
     ] = None,
     race: Annotated[
         float | None,

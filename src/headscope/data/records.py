@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headscope.data import hub
 from headscope.data.examples import ONE_A_LINE
 from headscope.data.lines import read_lines
 from headscope.errors import HeadscopeError, choices, reason
@@ -110,9 +111,12 @@ def find_split(data: str | Path, split: str, *, task: str = "", suffixes: Sequen
     """The file of a split: `data` itself if it is a file, else the one in the directory that is called so.
 
     In a directory for several tasks (mnli_dev.tsv, rte_dev.tsv) the one that has the task's name too.
+    The id of a data set (`datasets:OWNER/NAME:CONFIG`) is fetched first.
     """
     if split not in SPLITS:
         raise HeadscopeError(f'"{split}" is no split', where="--split", expected=choices(split, SPLITS))
+    if hub.is_id(data):
+        return hub.fetched(str(data), split, SPLITS[split])
     place = Path(data)
     if not place.exists():
         raise HeadscopeError("not there", where=data, expected="a file, or a directory with train, dev and test files")

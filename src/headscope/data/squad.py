@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.data.lines import read_lines
+from headscope.data.records import read_records
 from headscope.errors import HeadscopeError, reason
 
 LAYOUT = "SQuAD's layout: data[].paragraphs[].{context, qas[].{id, question, answers}}"
@@ -26,14 +27,17 @@ class Question:
 
 
 def read_squad(path: str | Path) -> Iterator[Question]:
-    """The questions of one file in order."""
+    """The questions of one file in order: SQuAD's own json, or a table with one question a line."""
+    if Path(str(path).removesuffix(".gz")).suffix == ".jsonl":
+        yield from _read_table(path)
+        return
     text = "\n".join(line for _, line in read_lines(path))
     try:
         articles = json.loads(text)["data"]
         for article in articles:
             for paragraph in article["paragraphs"]:
                 for asked in paragraph["qas"]:
-                    yield _question(asked, paragraph["context"], path)
+                    yield _question(asked, paragraph["context"], f"{path}: question {asked['id']}")
     except json.JSONDecodeError as cause:
         where = f"{path}:{cause.lineno}:{cause.colno}"
         raise HeadscopeError(f"not JSON: {cause.msg}", where=where, expected=LAYOUT) from cause
@@ -41,9 +45,25 @@ def read_squad(path: str | Path) -> Iterator[Question]:
         raise HeadscopeError(f"not laid out as SQuAD ({reason(cause)})", where=path, expected=LAYOUT) from cause
 
 
-def _question(asked: dict[str, Any], context: str, path: str | Path) -> Question:
+def _read_table(path: str | Path) -> Iterator[Question]:
+    """Rows with id, question, context and answers ({text: […], answer_start: […]}, or a column for each)."""
+    for record in read_records(path):
+        try:
+            nested = record.cells.get("answers") or {
+                name: record.cells[f"answers.{name}"] for name in ("text", "answer_start")
+            }
+            answers = [
+                {"text": text, "answer_start": start}
+                for text, start in zip(nested["text"], nested["answer_start"], strict=True)  # type: ignore[index]
+            ]
+            yield _question(record.cells | {"answers": answers}, str(record.cells["context"]), record.where)
+        except (KeyError, TypeError, ValueError) as cause:
+            expected = "id, question, context and answers"
+            raise HeadscopeError(f"no question ({reason(cause)})", where=record.where, expected=expected) from cause
+
+
+def _question(asked: dict[str, Any], context: str, where: str) -> Question:
     name = str(asked["id"])
-    where = f"{path}: question {name}"
     given = [] if asked.get("is_impossible") else asked["answers"]
     answers = tuple((str(one["text"]), int(one["answer_start"])) for one in given)
     for said, start in answers:

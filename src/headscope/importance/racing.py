@@ -1,8 +1,8 @@
 """Settle clear cases early: heads whose verdict is plain after a few examples are not run on the rest.
 
 What is wanted is the mean change of loss over all examples. Some are run, in random order; the rest is predicted from
-the gradient's terms, which are known for all of them (a control variate, fitted on the examples that were run), and the
-finite number of examples is taken into account. A head is settled when
+what is known of all of them beforehand (a control variate, fitted on the examples that were run), and the finite
+number of examples is taken into account. A head is settled when
 
 - whether its change is significant on all examples is clear, at the stated error rate over all heads and looks, and
 - its estimate is nearer to the result on all examples than that result's own interval is wide.
@@ -13,13 +13,16 @@ The bounds are those of the normal distribution, not distribution-free: that is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
 
-from headscope.importance.significance import ALPHA
+from headscope.heads import Head
+from headscope.importance.significance import ALPHA, holm
+from headscope.tables import Row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +39,10 @@ class Estimate:
     half: float
     p: float
     count: int
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return {"value": self.value, "low": self.value - self.half, "high": self.value + self.half}
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,69 @@ class Guess:
         value, final = float(self.value[head]), float(self.spread[head] / np.sqrt(count))
         half = 1.96 * float(np.hypot(self.error[head], final))
         return Estimate(value, half, float(2 * stats.norm.sf(abs(value) / final)) if final else 1.0, run)
+
+
+class Race:
+    """Which heads are still run, and what is known of those that are not.
+
+    predictors  [example, head, k] what is known of all examples beforehand
+    error_rate  the probability of any wrong verdict, over all heads and looks
+    """
+
+    def __init__(self, heads: Sequence[Head], predictors: NDArray[np.float64], error_rate: float) -> None:
+        self.heads, self.predictors, self.count = tuple(heads), predictors, len(predictors)
+        self.sizes = looks(self.count)
+        self.certain = float(stats.norm.isf(error_rate / (2 * len(self.heads) * len(self.sizes))))
+        self.live = list(self.heads)
+        self.estimates: dict[Head, Estimate] = {}
+        self.significant: set[Head] = set()  # of the settled ones
+
+    def look(self, changes: NDArray[np.float64], items: NDArray[np.int64]) -> None:
+        """Settle what is clear after the examples `items` [m]; changes [m, head], of the live heads."""
+        places = [self.heads.index(head) for head in self.live]
+        found = guess(changes, self.predictors[:, places], items)
+        sure, never = self._verdicts(found, places)
+        is_exact = found.error <= found.spread / np.sqrt(self.count)
+        for i, head in enumerate(list(self.live)):
+            if is_exact[i] and (sure[places[i]] or never[places[i]]):
+                self.estimates[head] = found.estimate(i, len(items), self.count)
+                self.live.remove(head)
+                if sure[places[i]]:
+                    self.significant.add(head)
+
+    def _verdicts(self, found: Guess, places: list[int]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """[head], of all heads: surely significant, surely not."""
+        final = found.spread / np.sqrt(self.count)  # the standard error that the result on all examples will have
+        least = np.array([np.inf if head in self.significant else 0.0 for head in self.heads])
+        most = least.copy()
+        sign = np.array([-1.0, 1.0])[:, None]
+        bounds = np.abs(found.value) + sign * self.certain * found.error
+        least[places], most[places] = np.divide(
+            np.maximum(bounds, 0), final, out=np.zeros_like(bounds), where=final > 0
+        )
+        return clear(least, most, self.count)
+
+    # Tables
+
+    def rows(self, rows: list[Row], statistic: str) -> list[Row]:
+        """heads.csv's rows with the settled heads' estimates of all examples for what was found on some."""
+        found = []
+        for row in rows:
+            head = Head(row.stack, row.layer, row.head)
+            is_mine = row.statistic == statistic and head in self.estimates
+            found.append(replace(row, **self.estimates[head].told) if is_mine else row)
+        return found
+
+    def significance(self, table: list[dict[str, Any]], statistic: str) -> list[dict[str, Any]]:
+        """significance.csv's rows with the settled heads' estimates and p-values, all adjusted anew."""
+        of_mine = [row for row in table if row["statistic"] == statistic]
+        for row in of_mine:
+            one = self.estimates.get(Head(row["stack"], row["layer"], row["head"]))
+            if one is not None:
+                row |= one.told | {"p": one.p, "test": "race", "settled_at": one.count}
+        for row, p in zip(of_mine, holm(np.array([row["p"] for row in of_mine])), strict=True):
+            row |= {"p_adjusted": float(p), "is_significant": bool(p < ALPHA)}
+        return table
 
 
 def looks(count: int) -> list[int]:
@@ -90,20 +160,12 @@ def guess(changes: NDArray[np.float64], predictors: NDArray[np.float64], items: 
     return Guess(value, error, spread)
 
 
-def settled(found: Guess, count: int, *, error_rate: float, looks_planned: int, heads: int) -> NDArray[np.bool_]:
-    """[head]: whose verdict is clear and whose estimate is as good as the result's own interval.
+def clear(
+    least: NDArray[np.float64], most: NDArray[np.float64], count: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """[head]: who is surely significant by Holm's rule and who surely is not, where each |t| lies between two bounds.
 
-    heads  how many there were at the beginning: over so many the error rate and Holm's correction are spread
+    The rule is monotone: when no |t| falls, nobody who was significant ceases to be.
     """
-    certain = stats.norm.isf(error_rate / (2 * heads * looks_planned))
-    final = found.spread / np.sqrt(count)  # the standard error that the result on all examples will have
-    with np.errstate(divide="ignore", invalid="ignore"):
-        least = np.maximum(np.abs(found.value) - certain * found.error, 0) / final
-        most = (np.abs(found.value) + certain * found.error) / final
-    # Holm's threshold lies between that for the first of all heads and that for the last that may be significant.
-    strictest = stats.norm.isf(ALPHA / (2 * heads))
-    possible = int((most >= stats.norm.isf(ALPHA / 2)).sum()) + heads - len(most)
-    mildest = stats.norm.isf(ALPHA / (2 * max(heads - possible + 1, 1)))
-    clear = (least > strictest) | (most < mildest) | (final == 0)
-    result: NDArray[np.bool_] = clear & (found.error <= final)
-    return result
+    sure, may = (holm(2 * stats.t.sf(bound, max(count - 1, 1))) < ALPHA for bound in (least, most))
+    return sure, ~may

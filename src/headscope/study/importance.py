@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,7 @@ from headscope.importance.agreement import agreement, rank_rows
 from headscope.importance.deltas import LOSS, Deltas
 from headscope.importance.gradients import Terms, terms
 from headscope.importance.norms import output_norms
-from headscope.importance.racing import Estimate, guess, looks, settled
-from headscope.importance.significance import ALPHA, holm
+from headscope.importance.racing import Race
 from headscope.importance.sweep import INTACT, Group, Mode, Sweep, Unit, check_mode
 from headscope.importance.variants import KINDS, Variant, variants_of
 from headscope.model.attention_model import AttentionModel
@@ -49,7 +48,7 @@ class Asked:
     by: tuple[str, ...]
     kinds: tuple[str, ...]
     mode: Mode
-    pairs_of: str | None
+    heads: str | None
     race: float | None
     labels_free: bool
     normalized: bool
@@ -85,7 +84,7 @@ def importance(
     by           ablation (exact), gradient, confidence, entropy, norm, random; several, or "all"
     kinds        what is taken away: head, only (all but one of a site), site, layer, pair, shared (ALBERT)
     mode         zero, mean (its average result over the data) or uniform (attention 1/n)
-    heads        the heads that pairs are made of
+    heads        the heads that are taken away, alone or in pairs; all by default
     race         settle clear heads early, at this error rate; None runs all heads on all examples
     labels_free  the gradient of the loss against what the model itself says
     normalized   gradients divided by the norm of their layer's (Michel's option)
@@ -170,10 +169,13 @@ def importance(
 def _check(asked: Asked, task: Task) -> None:
     """Refuse what cannot be found out, before anything is read."""
     check_mode(asked.mode)
-    if "pair" in asked.kinds and asked.pairs_of is None:
+    if "pair" in asked.kinds and asked.heads is None:
         raise HeadscopeError("pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*")
-    if "pair" not in asked.kinds and asked.pairs_of is not None:
-        raise HeadscopeError("only pairs are made of named heads", where="--heads", mend="Add --kind pair")
+    others = [kind for kind in asked.kinds if kind not in ("head", "pair")]
+    if others and asked.heads is not None:
+        raise HeadscopeError(
+            f"heads cannot be named for the kind {others[0]}", where="--heads", expected="--kind head or pair"
+        )
     if asked.race is not None and task.is_coupled:
         raise HeadscopeError(
             f"the examples of {task.name} hang together, so none can be left out",
@@ -212,7 +214,7 @@ class _Run:
         self.way, self.notes = "", list[str]()
         self.durations: dict[str, float] = {}
         self.deltas = Deltas(task, len(prepared.items), asked.seed)
-        self.estimates: dict[Head, Estimate] = {}
+        self.race: Race | None = None
         self._terms: Terms | None = None
         self._guides: Terms | None = None  # the race's: of the loss that is raced on
         self.variants = self._variants()
@@ -224,13 +226,15 @@ class _Run:
         importances: dict[str, NDArray[np.float64]] = {}
         if self.asked.race is not None:
             self._guides = self._timed("race", lambda: self._found_terms(labels_free=False))
+            self.race = self._raced(self._guides, self.asked.race)
         if "gradient" in self.asked.by:
             self._terms = self._timed("gradient", lambda: self._found_terms(labels_free=self.asked.labels_free))
         if "ablation" in self.asked.by:
             self._timed("ablation", self._sweep)
             if "head" in self.asked.kinds:
-                rows += self._settled_rows(self.deltas.rows())
-                tables["significance"] = self._settled_tests(self.deltas.significance())
+                found, tests = self.deltas.rows(), self.deltas.significance()
+                rows += found if self.race is None else self.race.rows(found, LOSS)
+                tables["significance"] = tests if self.race is None else self.race.significance(tests, LOSS)
             others = [kind for kind in self.asked.kinds if kind != "head"]
             if others:
                 tables["ablations"] = self.deltas.ablations(others)
@@ -262,6 +266,12 @@ class _Run:
 
     # The sweep
 
+    def _raced(self, guides: Terms, error_rate: float) -> Race:
+        """Gradients, and their squares, say beforehand what each example's change will be."""
+        heads = [variant.heads[0] for variant in self.variants if variant.kind == "head"]
+        signed = guides.signed[:, [guides.heads.index(head) for head in heads]]
+        return Race(heads, np.stack([-signed, signed**2], axis=2), error_rate)
+
     def _sweep(self) -> None:
         sweep = Sweep(
             self.model,
@@ -275,31 +285,49 @@ class _Run:
         for note in sweep.notes:
             self.say(f"note: {note}")
         groups = sweep.groups(self.variants)
-        racing = self.asked.race is not None
-        planned = looks(len(self.prepared.items)) if racing else None
-        sizes = None if planned is None else np.diff([0, *planned]).tolist()
-        blocks = sweep.blocks(sizes)
+        blocks = sweep.blocks(None if self.race is None else np.diff([0, *self.race.sizes]).tolist())
         total = len(blocks) * sum(len(group.variants) for group in groups)
         done = 0
-        live = {variant.heads[0] for variant in self.variants if variant.kind == "head"}
         for number, items in enumerate(blocks):
-            here = [_kept(group, live) for group in groups] if racing else groups
-            here = [group for group in here if group.variants]
+            here = self._live(groups)
+            if all(group.variants == (INTACT,) for group in here):
+                break  # all heads are settled
             for unit in self._units(sweep, number, items, here):
                 self.deltas.add(unit)
                 done += len(unit.variants)
                 self.progress(min(done, total), total)
-            if racing and planned is not None and number + 1 < len(blocks):
-                live -= self._race(live, planned[number], len(planned))
+            if self.race is not None and self.race.live and number + 1 < len(blocks):
+                seen = np.array(self.deltas.order)
+                self.race.look(self._changes(self.race.live)[seen], seen)
+
+    def _live(self, groups: list[Group]) -> list[Group]:
+        """The groups without the heads that are settled."""
+        if self.race is None:
+            return groups
+        live = set(self.race.live)
+        kept = [
+            Group(
+                group.name,
+                group.site,
+                tuple(one for one in group.variants if one.kind != "head" or one.heads[0] in live),
+            )
+            for group in groups
+        ]
+        return [group for group in kept if group.variants]
+
+    def _changes(self, heads: Sequence[Head]) -> NDArray[np.float64]:
+        """[item, head]: the change of loss by each of these heads."""
+        by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
+        return np.stack([self.deltas.changes(by_head[head]) for head in heads], axis=1)
 
     def _variants(self) -> list[Variant]:
         among = None
-        if self.asked.pairs_of is not None:
-            among = list(HeadSet(self.asked.pairs_of, among=self.model.heads))
+        if self.asked.heads is not None:
+            among = list(HeadSet(self.asked.heads, among=self.model.heads))
         return [
             variant
             for kind in self.asked.kinds
-            for variant in variants_of(self.model, kind, among if kind == "pair" else None, sites=self.sites)  # type: ignore[arg-type]
+            for variant in variants_of(self.model, kind, among, sites=self.sites)  # type: ignore[arg-type]
         ]
 
     def _units(self, sweep: Sweep, block: int, items: Sequence[int], groups: list[Group]) -> Iterator[Unit]:
@@ -316,60 +344,6 @@ class _Run:
                 stored = {"losses": packed(unit.losses), "scores": packed(unit.scores)}
                 self.journal.add({"block": block, "group": unit.group, **stored})
             yield unit
-
-    def _race(self, live: set[Head], size: int, planned: int) -> set[Head]:
-        """The heads that are settled after `size` examples."""
-        assert self._guides is not None
-        heads = sorted(live)
-        if not heads:
-            return set()
-        items = np.array(self.deltas.order[:size])
-        place = [self._guides.heads.index(head) for head in heads]
-        signed = self._guides.signed[:, place]
-        predictors = np.stack([-signed, signed**2], axis=2)
-        by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
-        changes = np.stack([self.deltas.changes(by_head[head])[items] for head in heads], axis=1)
-        found = guess(changes, predictors, items)
-        assert self.asked.race is not None
-        is_settled = settled(
-            found,
-            len(self.prepared.items),
-            error_rate=self.asked.race,
-            looks_planned=planned,
-            heads=len(self.heads),
-        )
-        out = set()
-        for i, head in enumerate(heads):
-            if is_settled[i]:
-                out.add(head)
-                self.estimates[head] = found.estimate(i, size, len(self.prepared.items))
-        return out
-
-    def _settled_rows(self, rows: list[Row]) -> list[Row]:
-        """Settled heads' estimates of the change over all examples in the place of that over those that were run."""
-        found = []
-        for row in rows:
-            head = Head(row.stack, row.layer, row.head)
-            if row.statistic == LOSS and head in self.estimates:
-                value, half = self.estimates[head].value, self.estimates[head].half
-                row = replace(row, value=value, low=value - half, high=value + half)
-            found.append(row)
-        return found
-
-    def _settled_tests(self, table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """p-values of settled heads from their estimates; all adjusted anew."""
-        if not self.estimates:
-            return table
-        for row in table:
-            estimate = self.estimates.get(Head(row["stack"], row["layer"], row["head"]))
-            if estimate is not None and row["statistic"] == LOSS:
-                value, half = estimate.value, estimate.half
-                row |= {"value": value, "low": value - half, "high": value + half}
-                row |= {"p": estimate.p, "test": "race", "settled_at": estimate.count}
-        of_loss = [row for row in table if row["statistic"] == LOSS]
-        for row, p in zip(of_loss, holm(np.array([row["p"] for row in of_loss])), strict=True):
-            row |= {"p_adjusted": float(p), "is_significant": bool(p < ALPHA)}
-        return table
 
     # The others
 
@@ -405,10 +379,9 @@ class _Run:
 
     def _exact(self) -> NDArray[np.float64] | None:
         """[item, head]: the change of loss by each head, where all heads were run on all examples."""
-        by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
-        if set(by_head) != set(self.heads) or self.estimates:
-            return None
-        return np.stack([self.deltas.changes(by_head[head]) for head in self.heads], axis=1)
+        run = {variant.heads[0] for variant in self.deltas.variants("head")}
+        is_whole = run == set(self.heads) and (self.race is None or not self.race.estimates)
+        return self._changes(self.heads) if is_whole else None
 
 
 def _refuse_undefined(task: Task, intact: Judged) -> None:
@@ -420,11 +393,6 @@ def _refuse_undefined(task: Task, intact: Judged) -> None:
             where=f"--task {task.name}",
             mend="Take more examples, or a model that was trained for longer",
         )
-
-
-def _kept(group: Group, live: set[Head]) -> Group:
-    kept = tuple(one for one in group.variants if one == INTACT or one.kind != "head" or one.heads[0] in live)
-    return Group(group.name, group.site, kept)
 
 
 def _rows(name: str, values: dict[Head, float]) -> list[Row]:

@@ -80,6 +80,7 @@ class Task(ABC):
     model_class  the transformers class with the right head, as `load` takes it
     is_coupled   whether an example's loss depends on other examples' sequences (retrieval)
     reads_first  whether the head may be one that reads the first token alone; a sweep tries it
+    generates    whether it judges what the model says token by token: many passes, of which none can be left out
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -87,6 +88,7 @@ class Task(ABC):
     model_class: ClassVar[str]
     is_coupled: ClassVar[bool] = False
     reads_first: ClassVar[bool] = False
+    generates: ClassVar[bool] = False
 
     def __init__(
         self, name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None

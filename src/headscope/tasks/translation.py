@@ -1,16 +1,14 @@
-"""Translation: how surprised is the model by a given translation, and how good is its own?
+"""Translation: how surprised is the model by a given translation?
 
-The loss of a pair is the mean over the target's tokens, each given the ones before it. BLEU and chrF are of the
-model's own translations by beam search (`translate`), and take sacrebleu.
+The loss of a pair is the mean over the target's tokens, each given the ones before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -21,11 +19,6 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Item, Prepared, encoded, keep_whole, labels_of, spread, two_files
 from headscope.tasks.per_token import IGNORED, PerToken
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-BEAMS = 4
 
 
 class Translation(PerToken):
@@ -91,43 +84,3 @@ class Translation(PerToken):
         asked = labels != IGNORED
         right = (logits.argmax(dim=-1) == labels) & asked
         return torch.stack([losses.sum(dim=1), asked.sum(dim=1).to(losses), right.sum(dim=1).to(losses)], dim=1)
-
-
-def translate(
-    model: AttentionModel, texts: Sequence[str], *, batch_size: int = 32, beams: int = BEAMS, max_length: int = 128
-) -> list[str]:
-    """The model's own translations by beam search, under whatever edits are open."""
-    tokenizer = model.tokenizer
-    assert tokenizer is not None
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
-    found = [""] * len(texts)
-    for start in range(0, len(order), batch_size):
-        numbers = order[start : start + batch_size]
-        inputs = tokenizer(
-            [texts[i] for i in numbers], padding=True, truncation=True, max_length=max_length, return_tensors="pt"
-        ).to(model.device)
-        with torch.inference_mode():
-            made = model.model.generate(**inputs, num_beams=beams, max_new_tokens=max_length)
-        for number, ids in zip(numbers, made, strict=True):
-            found[number] = tokenizer.decode(ids, skip_special_tokens=True)
-    return found
-
-
-def bleu_counts(translations: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
-    """[item, 10]: what corpus BLEU is made of, so that it can be resampled: right and all n-grams, lengths."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    return np.array(BLEU()._extract_corpus_statistics(list(translations), [list(references)]), dtype=np.float64)
-
-
-def bleu(counts: NDArray[np.float64]) -> float:
-    """Corpus BLEU from the items' counts."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    return float(BLEU()._compute_score_from_stats([int(number) for number in counts.sum(axis=0)]).score)
-
-
-def chrf(translations: Sequence[str], references: Sequence[str]) -> float:
-    from sacrebleu.metrics.chrf import CHRF
-
-    return float(CHRF().corpus_score(list(translations), [list(references)]).score)

@@ -1,0 +1,87 @@
+"""Data sets by id, through the `datasets` library: `datasets:OWNER/NAME`, `datasets:OWNER/NAME:CONFIG`.
+
+A split is written once as a table of our own, one JSON object a line, into headscope's cache. From there on it is a
+file like any other: errors name its lines, records its sha256. Labels become their names, nested columns are joined
+by a dot (`translation.en`). A directory with csv, jsonl or parquet files is an id too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from headscope.errors import HeadscopeError, choices, reason
+from headscope.model.zoo import cache_directory
+
+PREFIX = "datasets:"
+
+
+def is_id(data: str | Path) -> bool:
+    return str(data).startswith(PREFIX)
+
+
+def fetched(data: str, split: str, words: tuple[str, ...]) -> Path:
+    """The table of a data set's split: the first of its splits that is called by one of these words."""
+    name, _, config = data.removeprefix(PREFIX).partition(":")
+    if not name:
+        raise HeadscopeError("no data set is named", where=f"--data {data}", expected="datasets:OWNER/NAME[:CONFIG]")
+    found = _loaded(name, config or None, data)
+    chosen = next((one for one in found if any(word in one.split("_") for word in words)), None)
+    if chosen is None:
+        expected = choices(split, list(found))
+        raise HeadscopeError(f"no split for {split} in it", where=f"--data {data}", expected=expected)
+    rows = found[chosen]
+    stamp = hashlib.sha256(f"{data} {chosen} {rows._fingerprint}".encode()).hexdigest()[:12]
+    place = cache_directory() / "data" / f"{_plain(name)}-{_plain(config) or 'default'}-{chosen}-{stamp}.jsonl"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        beside = place.with_suffix(".partial")
+        with beside.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in _named(rows))
+        beside.replace(place)
+    return place
+
+
+def _loaded(name: str, config: str | None, data: str) -> Any:
+    try:
+        import datasets
+    except ImportError as cause:
+        raise HeadscopeError(
+            "data sets by id take the library datasets", where=f"--data {data}", mend="pip install datasets"
+        ) from cause
+    datasets.disable_progress_bars()
+    try:
+        return datasets.load_dataset(name, config)
+    except Exception as cause:  # the library raises its own, those of its file formats and those of the network
+        raise HeadscopeError(
+            f"cannot be had ({reason(cause)})",
+            where=f"--data {data}",
+            expected="the id of a data set, and a connection the first time",
+        ) from cause
+
+
+def _named(rows: Any) -> Iterator[dict[str, object]]:
+    """The rows as plain objects, classes by their names."""
+    classes = {name: feature.names for name, feature in rows.features.items() if hasattr(feature, "int2str")}
+    for row in rows:
+        cells = dict(_flat(row))
+        for name, names in classes.items():
+            number = cells.get(name)
+            if isinstance(number, int) and 0 <= number < len(names):
+                cells[name] = names[number]
+        yield cells
+
+
+def _flat(row: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")

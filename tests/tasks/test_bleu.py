@@ -1,0 +1,86 @@
+"""How good are the model's own translations?"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from by_hand import judged
+from sacrebleu import corpus_bleu, corpus_chrf
+
+from headscope import Ablate
+from headscope.importance.sweep import Sweep
+from headscope.importance.variants import variants_of
+from headscope.tasks import task_named
+from headscope.tasks.bleu import Bleu
+from headscope.tasks.running import evaluate
+from worded import sentence, translator
+
+CHANCE = random.Random(9)
+PAIRS = [(sentence(CHANCE), sentence(CHANCE)) for _ in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headscope.tasks.bleu.LONGEST", 8)
+
+
+def written(folder: Path) -> Path:
+    (folder / "dev.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), "utf-8")
+    return folder / "dev.tsv"
+
+
+def said_by(model: object, *, edit: str | None = None) -> list[str]:
+    """One sentence at a time, by the library's own generation."""
+    found = []
+    for source, _ in PAIRS:
+        inputs = model.tokenizer(source, return_tensors="pt")  # type: ignore[attr-defined]
+        with torch.no_grad():
+            ids = model.model.generate(**inputs, num_beams=4, max_new_tokens=8)  # type: ignore[attr-defined]
+        found.append(model.tokenizer.decode(ids[0], skip_special_tokens=True))  # type: ignore[attr-defined]
+    return found
+
+
+def test_bleu_and_chrf_are_sacrebleu_s_of_the_library_s_translations(tmp_path: Path) -> None:
+    model, task = translator(), task_named("bleu")
+    _, found = judged(model, task, task.items(written(tmp_path)))
+    said, right = said_by(model), [[target for _, target in PAIRS]]
+    metrics = task.measure(found.scores)
+    assert metrics["bleu"] == pytest.approx(corpus_bleu(said, right).score)
+    assert metrics["chrf"] == pytest.approx(corpus_chrf(said, right).score)
+    assert metrics["chrf"] > 1
+
+
+def test_what_is_said_well_has_a_high_score(tmp_path: Path) -> None:
+    model, task = translator(), task_named("bleu")
+    said = said_by(model)
+    (tmp_path / "dev.tsv").write_text("".join(f"{PAIRS[i][0]}\t{said[i]}\n" for i in range(12)), "utf-8")
+    _, found = judged(model, task, task.items(tmp_path / "dev.tsv"))
+    assert task.measure(found.scores)["chrf"] == pytest.approx(100)
+    worse = task.measure(np.concatenate([found.scores[:6], found.scores[:6] * 0]))
+    assert worse["chrf"] == pytest.approx(100)  # empty counts add nothing: the corpus' score is of sums
+
+
+def test_the_loss_is_that_of_the_given_translation(tmp_path: Path) -> None:
+    model = translator()
+    losses = [judged(model, task_named(name), task_named(name).items(written(tmp_path)))[1].losses for name in
+              ("bleu", "translation")]  # fmt: skip
+    assert np.abs(losses[0] - losses[1]).max() < 1e-5
+
+
+def test_a_sweep_takes_no_shortcut_and_its_edits_reach_every_token(tmp_path: Path) -> None:
+    model, task = translator(), Bleu("bleu")
+    prepared = task.prepare(model, task.items(written(tmp_path)))
+    sweep = Sweep(model, task, prepared)
+    assert sweep.way == "plain"
+    assert sweep.notes == ["bleu judges what the model says itself: every head is a whole run"]
+    groups = sweep.groups(variants_of(model, "site"))
+    units = list(sweep.run(0, list(range(12)), groups))
+    for unit in units[1:3]:
+        with model.edited(Ablate(unit.variants[0].heads)):
+            plain = evaluate(model, task, prepared)
+        assert np.array_equal(plain.scores, unit.scores[0])
+        assert not np.array_equal(plain.scores, units[0].scores[0])
