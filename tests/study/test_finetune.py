@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 from children import begun, bytes_of, finished, killed
 from transformers import AutoModelForSequenceClassification, BertForMaskedLM, BertModel
 
@@ -80,6 +83,25 @@ def test_one_seed_gives_one_model_and_another_another(here: Path) -> None:
     one, again, other = (Path(out, "model.safetensors").read_bytes() for out in ("one", "again", "other"))
     assert one == again
     assert one != other
+
+
+def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
+    """Without dropout the shares of a batch add up to it; every process would end, and one alone writes."""
+    config = json.loads(Path("bert/config.json").read_text("utf-8"))
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    Path("bert/config.json").write_text(json.dumps(config), "utf-8")
+    words = ["finetune", "bert", "--task", "sst2", "--data", "data", "--epochs", "2", "--batch-size", "7"]
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29631"]
+    two = subprocess.run([*start, "-m", "headscope", *words, "--out", "two"], capture_output=True, text=True)
+    assert two.returncode == 0, two.stderr
+    assert two.stdout.split() == ["two"]
+    assert two.stderr.count("kept epoch") == 1
+    finished(here, *words, "--out", "one")
+    one, other = (AutoModelForSequenceClassification.from_pretrained(name).state_dict() for name in ("one", "two"))
+    before = AutoModelForSequenceClassification.from_pretrained("bert").state_dict()
+    for name, value in one.items():
+        assert torch.allclose(value, other[name], atol=2e-5), name
+    assert any((value - before[name]).abs().max() > 2e-4 for name, value in one.items() if "encoder" in name)
 
 
 def written(path: Path) -> int:

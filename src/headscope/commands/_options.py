@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
@@ -43,8 +44,14 @@ def typed() -> str:
 
 
 def say(line: str) -> None:
-    """A line for a person, on stderr: results alone go to stdout."""
-    print(line, file=sys.stderr, flush=True)
+    """A line for a person, on stderr: results alone go to stdout. Of several processes the first speaks."""
+    if is_first():
+        print(line, file=sys.stderr, flush=True)
+
+
+def is_first() -> bool:
+    """Whether this is the only process, or the first that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def separated(names: str | None) -> tuple[str, ...] | None:
@@ -67,6 +74,9 @@ def load_aloud(
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar with rate and time left on a terminal; plain lines, a few in all, elsewhere."""
+    if not is_first():
+        yield lambda done, total: None
+        return
     if not sys.stderr.isatty():
         yield _plain(what)
         return

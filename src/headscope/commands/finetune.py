@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, progress, say, typed
+from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, is_first, progress, say, typed
 from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, pairs_of
 
 EXAMPLES = """
@@ -80,4 +80,5 @@ def finetune(
         )
     best = record["best"]
     say(f"kept epoch {best['epoch']}: {best['metric']} {best['value']}, {record['seconds']:.0f} s")
-    typer.echo(out)
+    if is_first():
+        typer.echo(out)

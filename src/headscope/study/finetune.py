@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -94,18 +95,18 @@ def finetune(
         "limit": limit,
         "versions": versions(),
     }
-    with drafted(out, overwrite=overwrite, resume=resume, kept=(STATE, BEST), record=RECORD) as folder:
-        training = Training(loaded, chosen, train, settings)
+    training = Training(loaded, chosen, train, settings)
+    is_main = training.accelerator.is_main_process
+    with _draft(training, out, overwrite=overwrite, resume=resume) as folder:
         epochs = _restored(training, folder, header) if resume else []
         for step in _saving(training, folder, header, epochs):
             watch(step)
             if step.ends_epoch:
                 epochs.append(_measured(loaded, chosen, dev, step))
                 say(_told(epochs[-1]))
-                if _is_best(epochs):
+                if _is_best(epochs) and is_main:
                     _save(loaded.model.state_dict(), folder / BEST)
                 _save_state(training, folder, header, epochs)
-        loaded.model.load_state_dict(torch.load(folder / BEST, weights_only=True))
         record = {
             "schema": SCHEMA,
             "command": command,
@@ -114,8 +115,23 @@ def finetune(
             "best": max(epochs, key=_goodness),
             "seconds": round(time.perf_counter() - started, 1),
         }
-        _write(loaded, record, folder)
+        if is_main:
+            loaded.model.load_state_dict(torch.load(folder / BEST, weights_only=True))
+            _write(loaded, record, folder)
     return record
+
+
+@contextmanager
+def _draft(training: Training, out: str | Path, *, overwrite: bool, resume: bool) -> Iterator[Path]:
+    """The folder to write into. With several processes the first alone makes and fills it."""
+    accelerator = training.accelerator
+    if accelerator.is_main_process:
+        with drafted(out, overwrite=overwrite, resume=resume, kept=(STATE, BEST), record=RECORD) as folder:
+            accelerator.wait_for_everyone()
+            yield folder
+    else:
+        accelerator.wait_for_everyone()  # what an earlier run left is read after the first has cleared up
+        yield Path(f"{out}.partial")
 
 
 def _saving(training: Training, folder: Path, header: dict[str, Any], epochs: list[dict[str, Any]]) -> Any:
@@ -123,7 +139,7 @@ def _saving(training: Training, folder: Path, header: dict[str, Any], epochs: li
     last = time.monotonic()
     for step in training:
         yield step
-        if time.monotonic() - last > EVERY and not step.ends_epoch:
+        if training.agree(time.monotonic() - last > EVERY) and not step.ends_epoch:
             _save_state(training, folder, header, epochs)
             last = time.monotonic()
 
@@ -165,9 +181,10 @@ def _save(content: Any, path: Path) -> None:
 
 
 def _save_state(training: Training, folder: Path, header: dict[str, Any], epochs: list[dict[str, Any]]) -> None:
+    told = json.dumps({"header": header, "epochs": epochs})
+    state = training.state() | {"told": told}
     if training.accelerator.is_main_process:
-        told = json.dumps({"header": header, "epochs": epochs})
-        _save(training.state() | {"told": told}, folder / STATE)
+        _save(state, folder / STATE)
 
 
 def _restored(training: Training, folder: Path, header: dict[str, Any]) -> list[dict[str, Any]]:

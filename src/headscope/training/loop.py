@@ -77,7 +77,7 @@ class Training:
         others = [p for name, p in model.model.named_parameters() if any(mark in name for mark in _UNDECAYED)]
         groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
         self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate)
-        torch.manual_seed(settings.seed)
+        torch.manual_seed(settings.seed + self.accelerator.process_index)  # other dropout in every process
 
     def __iter__(self) -> Iterator[Step]:
         """Step by step to the end, from wherever the state is."""
@@ -148,16 +148,21 @@ class Training:
     # State
 
     def state(self) -> dict[str, Any]:
-        """All that the next steps depend on."""
+        """All that the next steps depend on; with several processes all must ask for it."""
         return {
             "number": self.number,
             "model": self.model.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "chance": torch.get_rng_state(),
+            "chance": self.accelerator.gather(torch.get_rng_state()[None]),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.number = state["number"]
         self.model.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["chance"])
+        torch.set_rng_state(state["chance"][self.accelerator.process_index])
+
+    def agree(self, is_due: bool) -> bool:
+        """Whether any process says so: their clocks differ, and what they do together they must all begin."""
+        told = torch.tensor(float(is_due), device=self.accelerator.device)
+        return bool(self.accelerator.reduce(told, reduction="sum") > 0)
