@@ -298,6 +298,19 @@ def test_all_importances_of_all_heads_are_in_the_study(here: Path) -> None:
     assert others["site", "encoder.1"] == pytest.approx(others["layer", "encoder.1"], abs=1e-6)
 
 
+def test_heads_that_are_named_are_run_alone_and_as_among_all(here: Path) -> None:
+    common = {"task": "sst2", "data": "dev.tsv", "batch_size": 8}
+    whole, some = importance("bert", **common), importance("bert", heads="0.1,1.*", **common)
+    found = some.heads.query("statistic == 'ablation-loss'")
+    assert [(row.layer, row.head) for row in found.itertuples()] == [(0, 1), (1, 0), (1, 1)]
+    merged = found.merge(whole.heads, on=["stack", "layer", "head", "statistic"])
+    assert np.allclose(merged["value_x"], merged["value_y"], atol=1e-7)
+    tests = [study.tables["significance"].query("statistic == 'ablation-loss'") for study in (whole, some)]
+    one, all_heads = (table.query("layer == 0 and head == 1") for table in reversed(tests))
+    assert one["p"].item() == pytest.approx(all_heads["p"].item())
+    assert one["p_adjusted"].item() <= all_heads["p_adjusted"].item()  # over three heads, not over four
+
+
 def test_a_comma_in_the_path_of_the_data_is_only_a_letter(here: Path) -> None:
     (here / "a,b").mkdir()
     data = table(here / "a,b" / "dev.tsv", ("sentence", "label"), sentiments(12))

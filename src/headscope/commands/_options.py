@@ -90,27 +90,43 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    started = time.monotonic()
+    pace = _Pace()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None, rate="")
 
         def update(done: int, total: int) -> None:
-            rate = f"{done / max(time.monotonic() - started, 1e-9):.1f}/s"
-            bar.update(task, completed=done, total=total, rate=rate)
+            if pace.is_new(done, total):
+                bar.reset(task)  # the time left is that of this part
+            bar.update(task, completed=done, total=total, rate=f"{pace(done, total):.1f}/s")
 
         yield update
 
 
 def _plain(what: str) -> Callable[[int, int], None]:
-    started = last = time.monotonic()
+    last, pace = time.monotonic(), _Pace()
 
     def update(done: int, total: int) -> None:
         nonlocal last
-        now = time.monotonic()
+        now, rate = time.monotonic(), pace(done, total)
         if now - last < 10 and done < total:
             return
         last = now
-        rate = done / max(now - started, 1e-9)
         say(f"{what}: {done} of {total}, {rate:.1f}/s, {(total - done) / rate:.0f} s left")
 
     return update
+
+
+class _Pace:
+    """How many a second in this part of the work; another total, or fewer done, is another part."""
+
+    def __init__(self) -> None:
+        self.started, self.done, self.total = time.monotonic(), 0, 0
+
+    def is_new(self, done: int, total: int) -> bool:
+        return total != self.total or done < self.done
+
+    def __call__(self, done: int, total: int) -> float:
+        if self.is_new(done, total):
+            self.started = time.monotonic() if self.total else self.started
+        self.done, self.total = done, total
+        return max(done, 1) / max(time.monotonic() - self.started, 1e-3)

@@ -218,7 +218,8 @@ class _Run:
         self._terms: Terms | None = None
         self._guides: Terms | None = None  # the race's: of the loss that is raced on
         self.variants = self._variants()
-        self.intact = evaluate(model, task, prepared, batch_size=asked.batch_size)
+        self.say("the intact model")
+        self.intact = evaluate(model, task, prepared, batch_size=asked.batch_size, progress=progress)
 
     def study(self) -> Study:
         rows: list[Row] = []
@@ -233,8 +234,8 @@ class _Run:
             self._timed("ablation", self._sweep)
             if "head" in self.asked.kinds:
                 found, tests = self.deltas.rows(), self.deltas.significance()
-                rows += found if self.race is None else self.race.rows(found, LOSS)
-                tables["significance"] = tests if self.race is None else self.race.significance(tests, LOSS)
+                rows += found if self.race is None else self.race.rows(found)
+                tables["significance"] = tests if self.race is None else self.race.significance(tests)
             others = [kind for kind in self.asked.kinds if kind != "head"]
             if others:
                 tables["ablations"] = self.deltas.ablations(others)
@@ -262,15 +263,22 @@ class _Run:
     def _found_terms(self, *, labels_free: bool) -> Terms:
         if self._guides is not None and not labels_free:
             return self._guides
-        return terms(self.model, self.task, self.prepared, batch_size=self.asked.batch_size, labels_free=labels_free)
+        self.say("gradients")
+        return terms(
+            self.model,
+            self.task,
+            self.prepared,
+            batch_size=self.asked.batch_size,
+            labels_free=labels_free,
+            progress=self.progress,
+        )
 
     # The sweep
 
     def _raced(self, guides: Terms, error_rate: float) -> Race:
-        """Gradients, and their squares, say beforehand what each example's change will be."""
         heads = [variant.heads[0] for variant in self.variants if variant.kind == "head"]
         signed = guides.signed[:, [guides.heads.index(head) for head in heads]]
-        return Race(heads, np.stack([-signed, signed**2], axis=2), error_rate)
+        return Race(heads, signed, error_rate, self.asked.seed)
 
     def _sweep(self) -> None:
         sweep = Sweep(
@@ -284,8 +292,9 @@ class _Run:
         self.way, self.notes = sweep.way, sweep.notes
         for note in sweep.notes:
             self.say(f"note: {note}")
+        self.say(f"removing {len(self.variants)} times, each from {len(self.prepared.items)} examples")
         groups = sweep.groups(self.variants)
-        blocks = sweep.blocks(None if self.race is None else np.diff([0, *self.race.sizes]).tolist())
+        blocks = sweep.blocks() if self.race is None else self.race.design.blocks()
         total = len(blocks) * sum(len(group.variants) for group in groups)
         done = 0
         for number, items in enumerate(blocks):
@@ -297,8 +306,7 @@ class _Run:
                 done += len(unit.variants)
                 self.progress(min(done, total), total)
             if self.race is not None and self.race.live and number + 1 < len(blocks):
-                seen = np.array(self.deltas.order)
-                self.race.look(self._changes(self.race.live)[seen], seen)
+                self.race.look(number, self._changes(self.race.live), self._metric_changes(self.race.live))
 
     def _live(self, groups: list[Group]) -> list[Group]:
         """The groups without the heads that are settled."""
@@ -319,6 +327,15 @@ class _Run:
         """[item, head]: the change of loss by each of these heads."""
         by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
         return np.stack([self.deltas.changes(by_head[head]) for head in heads], axis=1)
+
+    def _metric_changes(self, heads: Sequence[Head]) -> NDArray[np.float64] | None:
+        """The same of the metric; None where it is no mean over examples."""
+        column = self.task.mean_column
+        if column is None:
+            return None
+        by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
+        intact = self.deltas.scores[INTACT][:, column]
+        return np.stack([self.deltas.scores[by_head[head]][:, column] - intact for head in heads], axis=1)
 
     def _variants(self) -> list[Variant]:
         among = None
@@ -352,6 +369,7 @@ class _Run:
         heads = self.heads
         wanted = [name for name in self.asked.by if name in ("confidence", "entropy")]
         if wanted:
+            self.say(" and ".join(wanted))
             asked = statistics_named(wanted)
             batches = (
                 batch_of(self.model, self.prepared, numbers) for numbers in plan(self.prepared, self.asked.batch_size)

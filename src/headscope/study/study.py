@@ -81,7 +81,7 @@ def _read(
         with np.load(folder / "maps.npz", allow_pickle=False) as stored:
             maps = dict(stored)
         named = [file for file in sorted(folder.glob("*.csv")) if file.name != "heads.csv"]
-        tables = {file.stem: pd.read_csv(file, float_precision="round_trip") for file in named}
+        tables = {file.stem: pd.read_csv(file) for file in named}
     except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile, zlib.error) as cause:
         raise HeadscopeError(
             f"not a study ({reason(cause)})",
