@@ -103,7 +103,7 @@ def _raced(options: argparse.Namespace, model: Any, task: Any, items: list[Item]
     exact = importance(model, **common)
     begun = time.perf_counter()
     raced = importance(model, race=options.race, **common)
-    spent = raced.record["durations"]["gradient"] + raced.record["durations"]["ablation"]
+    spent = raced.record["durations"]["race"] + raced.record["durations"]["ablation"]
     of_loss = [study.tables["significance"].query("statistic == 'ablation-loss'") for study in (exact, raced)]
     same = (of_loss[0]["is_significant"].to_numpy() == of_loss[1]["is_significant"].to_numpy()).all()
     values, guesses = (table["value"].to_numpy() for table in of_loss)
