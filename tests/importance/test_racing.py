@@ -9,7 +9,7 @@ from scipy import stats
 
 from headscope.heads import Head
 from headscope.importance.deltas import LOSS, METRIC
-from headscope.importance.racing import LEAST, Design, Race, clear, guess
+from headscope.importance.racing import LEAST, Design, Race, certain, clear, guess
 from headscope.importance.significance import holm
 from headscope.tables import Row
 
@@ -160,6 +160,15 @@ def test_what_is_clear_holds_for_whatever_lies_between_the_bounds(seed: int) -> 
         assert not significant & set(np.flatnonzero(never))
     same, others = clear(middle, middle, 200)
     assert set(np.flatnonzero(same)) == holm_by_hand(middle, 200) == set(np.flatnonzero(~others))
+
+
+def test_the_bound_over_looks_is_pocock_s_and_between_one_look_and_bonferroni_s() -> None:
+    even = np.arange(1, 6) * 1000
+    assert certain(even, 10**9, 0.05) == pytest.approx(2.413, abs=0.03)  # published for five even looks
+    assert certain(np.array([100]), 512, 0.05) == pytest.approx(1.96, abs=0.03)
+    looks = np.array([32, 40, 50, 62, 78, 97])
+    assert 1.96 < certain(looks, 512, 0.05) < stats.norm.isf(0.025 / 6)
+    assert certain(looks, 512, 0.01) > certain(looks, 512, 0.05)
 
 
 def test_an_estimate_worse_than_the_result_s_own_interval_is_not_settled() -> None:

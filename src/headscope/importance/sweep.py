@@ -192,9 +192,7 @@ class Sweep:
 
     def _batches(self, items: Sequence[int]) -> list[Batch]:
         """The block's sequences in batches of like length, the longest first."""
-        numbers = sorted(dict.fromkeys(sequences_of(self.prepared, items)))
-        numbers.sort(key=lambda i: len(self.prepared.sequences[i].source.ids), reverse=True)
-        chunks = [numbers[start : start + self.batch_size] for start in range(0, len(numbers), self.batch_size)]
+        chunks = plan(self.prepared, self.batch_size, set(sequences_of(self.prepared, items)))
         return [batch_of(self.model, self.prepared, chunk) for chunk in chunks]
 
     def _unit(self, block: int, items: Sequence[int], group: Group, found: list[dict[int, Tensor]]) -> Unit:

@@ -303,10 +303,24 @@ class _Run:
                 break  # all heads are settled
             for unit in self._units(sweep, number, items, here):
                 self.deltas.add(unit)
+                self._tell(unit)
                 done += len(unit.variants)
                 self.progress(min(done, total), total)
             if self.race is not None and self.race.live and number + 1 < len(blocks):
                 self.race.look(number, self._changes(self.race.live), self._metric_changes(self.race.live))
+                settled, run = len(self.race.estimates), self.race.design.taken[number].sum()
+                self.say(f"{settled} of {len(self.race.heads)} heads settled after {run} examples")
+
+    def _tell(self, unit: Unit) -> None:
+        """The strongest head of a site, as soon as there is one, over the examples so far."""
+        found = [one for one in unit.variants if one.kind == "head"]
+        if len(found) > 1 and self.race is None:  # a race does not take examples alike
+            strongest = max(found, key=lambda one: abs(self.deltas.of_loss(one).value))
+            delta = self.deltas.of_loss(strongest)
+            half = (delta.high - delta.low) / 2
+            self.say(
+                f"{unit.group}: strongest {strongest.named} {delta.value:+.4f} ± {half:.4f}, {delta.count} examples"
+            )
 
     def _live(self, groups: list[Group]) -> list[Group]:
         """The groups without the heads that are settled."""

@@ -8,7 +8,7 @@ which the metric is made. Whoever runs the model, plainly, edited or by shortcut
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,6 +28,8 @@ from headscope.model.tokens import Batch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+OVERHEAD = 128  # what a batch costs beside its tokens, in tokens
 
 
 @dataclass(frozen=True)
@@ -207,11 +209,28 @@ def rows(prepared: Prepared, items: Sequence[int]) -> Tensor:
     return torch.arange(len(items) * width).view(len(items), width)
 
 
-def plan(prepared: Prepared, batch_size: int) -> list[list[int]]:
-    """All sequences' numbers in batches, the longest first, so that little padding is computed."""
+def plan(prepared: Prepared, batch_size: int, among: Iterable[int] | None = None) -> list[list[int]]:
+    """Sequences' numbers in batches, the longest first; all sequences, or those among the given ones.
+
+    Of all ways to cut the sorted sequences into batches the one that computes least: every token of a batch's
+    longest sequence for each of its sequences, and OVERHEAD tokens' worth for the batch itself.
+    """
     check_count(batch_size, "--batch-size")
-    order = sorted(range(len(prepared.sequences)), key=lambda i: (*_lengths(prepared.sequences[i]), -i), reverse=True)
-    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    numbers = range(len(prepared.sequences)) if among is None else among
+    order = sorted(numbers, key=lambda i: (*_lengths(prepared.sequences[i]), -i), reverse=True)
+    widths = [sum(_lengths(prepared.sequences[i])) for i in order]
+    least, cut = [0.0], [0]
+    for end in range(1, len(order) + 1):
+        starts = range(max(0, end - batch_size), end)
+        costs = [least[start] + (end - start) * max(widths[start:end]) + OVERHEAD for start in starts]
+        best = min(range(len(costs)), key=costs.__getitem__)
+        least.append(costs[best])
+        cut.append(starts[best])
+    found, end = [], len(order)
+    while end:
+        found.append(order[cut[end] : end])
+        end = cut[end]
+    return found[::-1]
 
 
 def _lengths(sequence: Encoded) -> tuple[int, int]:
