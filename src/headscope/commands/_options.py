@@ -103,14 +103,15 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _plain(what: str) -> Callable[[int, int], None]:
-    last, pace = time.monotonic(), _Pace()
+    last, pace, is_long = time.monotonic(), _Pace(), False
 
     def update(done: int, total: int) -> None:
-        nonlocal last
+        nonlocal last, is_long
+        is_long = is_long and not pace.is_new(done, total)
         now, rate = time.monotonic(), pace(done, total)
-        if now - last < 10 and done < total:
-            return
-        last = now
+        if now - last < 10 and not (is_long and done == total):
+            return  # what is over at once is not worth a line
+        last, is_long = now, True
         say(f"{what}: {done} of {total}, {rate:.1f}/s, {(total - done) / rate:.0f} s left")
 
     return update

@@ -218,7 +218,6 @@ class _Run:
         self._terms: Terms | None = None
         self._guides: Terms | None = None  # the race's: of the loss that is raced on
         self.variants = self._variants()
-        self.say("the intact model")
         self.intact = evaluate(model, task, prepared, batch_size=asked.batch_size, progress=progress)
 
     def study(self) -> Study:
