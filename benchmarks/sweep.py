@@ -80,6 +80,9 @@ def main() -> None:
         "seconds_by_site": by_site,
         "largest_logit_difference": largest,
     }
+    if options.batch_sizes:
+        sizes = [int(size) for size in options.batch_sizes.split(",")]
+        result["seconds_by_batch_size"] = _by_batch_size(model, task, prepared, block, groups[-1], sizes)
     if options.race is not None:
         result |= _raced(options, model, task, items, seconds)
     print(json.dumps(result))
@@ -87,6 +90,21 @@ def main() -> None:
 
 def _answers(sweep: Sweep, batch: Any, group: Group, replay: Any) -> torch.Tensor:
     return torch.stack(list(sweep._answers(batch, group, replay)))
+
+
+def _by_batch_size(
+    model: Any, task: Any, prepared: Any, block: list[int], group: Group, sizes: list[int]
+) -> dict[int, float]:
+    """The lowest site's heads in batches of these sizes, by turns: what folding removals into one batch could gain."""
+    spent = dict.fromkeys(sizes, 0.0)
+    sweeps = {size: Sweep(model, task, prepared, batch_size=size) for size in sizes}
+    for turn in range(2):
+        for size in sizes[:: 1 if turn else -1]:
+            begun = time.perf_counter()
+            for _ in sweeps[size].run(0, block, [group]):
+                pass
+            spent[size] += time.perf_counter() - begun
+    return {size: round(seconds / 2, 1) for size, seconds in spent.items()}
 
 
 def _raced(options: argparse.Namespace, model: Any, task: Any, items: list[Item], seconds: dict[str, float]) -> Any:
@@ -144,6 +162,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch-sizes", help="also time these, as in 8,32,128")
     parser.add_argument("--race", type=float)
     return parser.parse_args()
 
