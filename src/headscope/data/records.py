@@ -126,7 +126,11 @@ def find_split(data: str | Path, split: str, *, task: str = "", suffixes: Sequen
     files = [file for file in sorted(place.iterdir()) if file.is_file() and _kind(file) in suffixes]
     named = [file for file in files if any(word in _words(file) for word in words)]
     if len(named) > 1 and task:
-        named = [file for file in named if task in _words(file)] or named
+        mine = [file for file in named if task in _words(file)]
+        if not mine and any(task in _words(file) for file in files):
+            listed = ", ".join(file.name for file in files if task in _words(file))
+            raise HeadscopeError(f"no file for {split} of {task} here, only {listed}", where=data, mend="Name a file")
+        named = mine or named
     if len(named) == 1:
         return named[0]
     if not named:

@@ -7,8 +7,8 @@ examples shares their noise, and may lie above it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy.stats import rankdata
@@ -19,20 +19,23 @@ from headscope.tasks.metrics import spearman
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+# [item, head], whose mean over items it is; or how it follows from a sample of items; or [head], known of all alone
+Importance: TypeAlias = "NDArray[np.float64] | Callable[[NDArray[np.int64]], NDArray[np.float64]]"
+
 REPLICATES = 200
 BOTTOM = 10
 
 
 def agreement(
-    importances: Mapping[str, NDArray[np.float64]], exact: NDArray[np.float64], *, seed: int = 0, bottom: int = BOTTOM
+    importances: Mapping[str, Importance], exact: NDArray[np.float64], *, seed: int = 0, bottom: int = BOTTOM
 ) -> list[dict[str, Any]]:
-    """One row an importance. Each is [item, head], its mean over items being the importance; or [head], a constant.
+    """One row an importance.
 
     exact        [item, head]: the change of loss by removing each head
     correlation  Spearman's over heads with the exact change; low, high: over resamples of the items
     ceiling      what a perfect importance would reach, given how noisy the exact one is
     overlap      how many of the `bottom` least important heads are the same
-    rank_spread  mean over heads of the width of the 95 % interval of its rank
+    rank_spread  mean over heads of the width of the 95 % interval of its rank; NaN where it cannot be resampled
     """
     count = len(exact)
     draws = np.random.default_rng(seed).integers(0, count, size=(REPLICATES, count))
@@ -41,14 +44,14 @@ def agreement(
     least = set(np.argsort(truth, kind="stable")[:bottom].tolist())
     rows = []
     for name, values in importances.items():
-        mine = values if values.ndim == 1 else values.mean(axis=0)
+        mine = of_items(values, np.arange(count))
         sampled, ranks = [], []
         for draw in draws:
-            one = values if values.ndim == 1 else values[draw].mean(axis=0)
+            one = of_items(values, draw)
             sampled.append(spearman(one, exact[draw].mean(axis=0)))
             ranks.append(rankdata(one))
         low, high = np.nanquantile(sampled, [0.025, 0.975]) if np.isfinite(sampled).any() else (np.nan, np.nan)
-        spread = np.quantile(ranks, 0.975, axis=0) - np.quantile(ranks, 0.025, axis=0)
+        low_rank, high_rank = _interval(values, ranks)
         chosen = set(np.argsort(mine, kind="stable")[:bottom].tolist())
         rows.append(
             {
@@ -60,11 +63,27 @@ def agreement(
                 "overlap": len(chosen & least),
                 "bottom": min(bottom, len(truth)),
                 "by_chance": bottom * bottom / len(truth) if len(truth) > bottom else float(len(truth)),
-                "rank_spread": float(spread.mean()),
+                "rank_spread": float((high_rank - low_rank).mean()),
                 "count": count,
             }
         )
     return rows
+
+
+def of_items(values: Importance, items: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[head]: the importance on these items."""
+    if callable(values):
+        return values(items)
+    found: NDArray[np.float64] = values if values.ndim == 1 else values[items].mean(axis=0)
+    return found
+
+
+def _interval(values: Importance, ranks: list[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """[head], [head]: the ends of 95 % of the ranks over resamples; NaN for what cannot be resampled."""
+    if not callable(values) and values.ndim == 1:
+        return np.full(len(values), np.nan), np.full(len(values), np.nan)
+    low, high = np.quantile(ranks, [0.025, 0.975], axis=0)
+    return low, high
 
 
 def reliability(exact: NDArray[np.float64], seed: int, splits: int = 20) -> float:
@@ -80,18 +99,14 @@ def reliability(exact: NDArray[np.float64], seed: int, splits: int = 20) -> floa
 
 
 def rank_rows(
-    importances: Mapping[str, NDArray[np.float64]], heads: tuple[Head, ...], *, seed: int = 0
+    importances: Mapping[str, Importance], heads: tuple[Head, ...], count: int, *, seed: int = 0
 ) -> list[dict[str, Any]]:
-    """Every head's rank by every importance (1: least important) with its 95 % interval over resamples."""
+    """Every head's rank by every importance (1: least important) with its 95 % interval over resamples of the items."""
     rows = []
+    draws = np.random.default_rng(seed).integers(0, count, size=(REPLICATES, count))
     for name, values in importances.items():
-        mine = rankdata(values if values.ndim == 1 else values.mean(axis=0))
-        if values.ndim == 1:
-            low = high = mine
-        else:
-            draws = np.random.default_rng(seed).integers(0, len(values), size=(REPLICATES, len(values)))
-            ranks = np.stack([rankdata(values[draw].mean(axis=0)) for draw in draws])
-            low, high = np.quantile(ranks, [0.025, 0.975], axis=0)
+        mine = rankdata(of_items(values, np.arange(count)))
+        low, high = _interval(values, [rankdata(of_items(values, draw)) for draw in draws])
         rows += [
             {
                 "stack": head.stack,

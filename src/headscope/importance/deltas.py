@@ -28,19 +28,22 @@ class Deltas:
     task: Task
     count: int
     seed: int = 0
-    order: list[int] = field(default_factory=list)  # the items as they were met
     losses: dict[Variant, NDArray[np.float64]] = field(default_factory=dict)
     scores: dict[Variant, NDArray[np.float64]] = field(default_factory=dict)
 
     def add(self, unit: Unit) -> None:
         items = list(unit.items)
-        if INTACT in unit.variants:
-            self.order += items
         for i, variant in enumerate(unit.variants):
             losses = self.losses.setdefault(variant, np.full(self.count, np.nan))
             shape = (self.count, unit.scores.shape[-1])
             scores = self.scores.setdefault(variant, np.full(shape, np.nan))
             losses[items], scores[items] = unit.losses[i], unit.scores[i]
+
+    @property
+    def order(self) -> list[int]:
+        """The items that were run, in random order, however they were met."""
+        there = np.isfinite(self.losses[INTACT])
+        return [i for i in np.random.default_rng(self.seed).permutation(self.count).tolist() if there[i]]
 
     def variants(self, kind: str) -> list[Variant]:
         return [variant for variant in self.losses if variant.kind == kind and variant != INTACT]
@@ -98,10 +101,11 @@ class Deltas:
 
     def _settled(self, variants: list[Variant]) -> dict[Variant, int]:
         """The number of examples after which the verdict on the loss never changed again."""
-        sizes = [FIRST_LOOK * 2**k for k in range(30) if FIRST_LOOK * 2**k < len(self.order)] + [len(self.order)]
+        order = self.order
+        sizes = [FIRST_LOOK * 2**k for k in range(30) if FIRST_LOOK * 2**k < len(order)] + [len(order)]
         verdicts = []
         for size in sizes:
-            seen = np.array(self.order[:size])
+            seen = np.array(order[:size])
             p_values = np.array([self.of_loss(variant, seen).p for variant in variants])
             verdicts.append(holm(p_values) < ALPHA)
         table = np.array(verdicts)

@@ -5,7 +5,7 @@ what happens to this example's loss when the head is turned up. Everything is de
 
 gradient         minus the mean term: the first-order prediction of the change of loss when the head is removed
 gradient-absolute  the mean of |term| an example (Michel's paper)
-gradient-tokens  the mean over tokens of |term| a token (Michel's code)
+gradient-tokens  the mean over tokens of |term| a token, of those that the loss depends on (Michel's code)
 gradient-fisher  half the mean of term² (Kwon)
 gradient-second  gradient + gradient-fisher: what the second-order expansion keeps
 gradient-batch   the mean over batches of |mean term| (TextPruner)
@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Head, Site
+from headscope.importance.agreement import Importance
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
-from headscope.model.tokens import Batch
 from headscope.tables import Moments, Row, rows_of
 from headscope.tasks.base import Prepared, Task, batch_of, plan, sequences_of
 from headscope.tasks.running import answers, memory_named, sites_in_use
@@ -42,8 +42,7 @@ GROUP = 32  # examples in one of gradient-batch's batches
 class Terms:
     """Of every item and head: the signed derivative of its loss, and the sum over tokens of its absolute values.
 
-    signed, absolute  [item, head], in the order of `heads`
-    tokens            [item]: how many tokens the absolute values were summed over
+    signed, absolute, tokens  [item, head], in the order of `heads`; tokens: how many have a derivative at this site
     """
 
     heads: tuple[Head, ...]
@@ -51,35 +50,45 @@ class Terms:
     absolute: NDArray[np.float64]
     tokens: NDArray[np.float64]
 
-    def importances(self, *, normalized: bool = False) -> dict[str, NDArray[np.float64]]:
-        """[item, head] of each variant: the importance is the mean over items. normalized: by the layer's l2 norm."""
-        groups = np.arange(len(self.signed)) // GROUP
-        means = np.stack([self.signed[groups == g].mean(axis=0) for g in range(groups[-1] + 1)])
-        found = {
+    def importances(self, *, normalized: bool = False) -> dict[str, Importance]:
+        """Each variant. normalized: by the l2 norm of the layer's importances (Michel's option)."""
+        found = self._means()
+        scales = {name: self._scale(values.mean(axis=0)) if normalized else 1.0 for name, values in found.items()}
+        scale = self._scale(self._batches().mean(axis=0)) if normalized else 1.0
+        return {name: values / scales[name] for name, values in found.items()} | {
+            "gradient-batch": lambda draw: self._batches(draw).mean(axis=0) / scale
+        }
+
+    def _means(self) -> dict[str, NDArray[np.float64]]:
+        """[item, head] of the variants whose importance is the mean over items."""
+        return {
             "gradient": -self.signed,
             "gradient-absolute": np.abs(self.signed),
-            "gradient-tokens": self.absolute * (len(self.tokens) / self.tokens.sum()),
+            "gradient-tokens": self.absolute / np.maximum(self.tokens.mean(axis=0), 1e-30),
             "gradient-fisher": 0.5 * self.signed**2,
             "gradient-second": -self.signed + 0.5 * self.signed**2,
-            "gradient-batch": np.abs(means)[groups],
         }
-        return {name: self._normal(values) for name, values in found.items()} if normalized else found
 
-    def _normal(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Divided by the l2 norm of the layer's importances (Michel's option)."""
-        importance = values.mean(axis=0)
+    def _batches(self, items: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """[batch, head]: |mean term| of each GROUP of these items, in their order."""
+        signed = self.signed if items is None else self.signed[items]
+        starts = range(0, len(signed), GROUP)
+        return np.stack([np.abs(signed[start : start + GROUP].mean(axis=0)) for start in starts])
+
+    def _scale(self, importance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[head]: the l2 norm of the importances of its layer."""
         everywhere = list(dict.fromkeys(head.site for head in self.heads))
         sites = np.array([everywhere.index(head.site) for head in self.heads])
         norms = np.array([float(np.linalg.norm(importance[sites == site])) for site in sites])
-        normal: NDArray[np.float64] = values / np.maximum(norms, 1e-20)
-        return normal
+        scale: NDArray[np.float64] = np.maximum(norms, 1e-20)
+        return scale
 
     def rows(self, *, normalized: bool = False) -> list[Row]:
-        """Every variant of every head with its interval, for heads.csv."""
+        """Every variant of every head with its interval, for heads.csv; of gradient-batch over batches."""
         found = []
-        for name, values in self.importances(normalized=normalized).items():
+        for name, values in (self._means() | {"gradient-batch": self._batches()}).items():
             moments = Moments((len(self.heads),))
-            moments.add(values)
+            moments.add(values / self._scale(values.mean(axis=0)) if normalized else values)
             found += rows_of(self.heads, name, moments)
         return found
 
@@ -117,7 +126,7 @@ def terms(
     heads = tuple(head for head in model.heads if head.site in sites)
     signed = np.zeros((len(prepared.sequences), len(heads)))
     absolute = np.zeros_like(signed)
-    tokens = np.zeros(len(prepared.sequences))
+    tokens = np.zeros_like(signed)
     trained = [parameter for parameter in model.model.parameters() if parameter.requires_grad]
     done = 0
     for parameter in trained:
@@ -134,8 +143,8 @@ def terms(
                     else (found * slopes[numbers].to(found)).sum()
                 )
                 slopes_here = torch.autograd.grad(total, list(gates.gates.values()))
-            signed[numbers], absolute[numbers] = _gathered(dict(zip(gates.gates, slopes_here, strict=True)), heads)
-            tokens[numbers] = _lengths(batch)
+            gathered = _gathered(dict(zip(gates.gates, slopes_here, strict=True)), heads)
+            signed[numbers], absolute[numbers], tokens[numbers] = gathered
             done += len(numbers)
             progress(done, len(prepared.sequences))
     finally:
@@ -154,18 +163,18 @@ def _slopes(model: AttentionModel, task: Task, prepared: Prepared, batch_size: i
     return slopes
 
 
-def _gathered(slopes: dict[Site, Tensor], heads: tuple[Head, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """[sequence, head] of one batch: the gates' gradients summed over tokens, signed and absolute."""
+def _gathered(slopes: dict[Site, Tensor], heads: tuple[Head, ...]) -> tuple[NDArray[np.float64], ...]:
+    """[sequence, head] of one batch: the gates' gradients summed over tokens, signed and absolute, and the tokens.
+
+    Tokens that the loss does not depend on at a site are not counted: all but the first in a classifier's last layer.
+    """
     known = {site: slope.double().cpu().numpy() for site, slope in slopes.items()}
+    reached = {site: (slope != 0).any(axis=2).sum(axis=1) for site, slope in known.items()}
     return (
         np.stack([known[head.site][:, :, head.head].sum(axis=1) for head in heads], axis=1),
         np.stack([np.abs(known[head.site][:, :, head.head]).sum(axis=1) for head in heads], axis=1),
+        np.stack([reached[head.site] for head in heads], axis=1),
     )
-
-
-def _lengths(batch: Batch) -> NDArray[np.float64]:
-    lengths: NDArray[np.float64] = batch.inputs["attention_mask"].sum(dim=1).double().numpy()
-    return lengths
 
 
 def _of_items(found: Terms, prepared: Prepared) -> Terms:

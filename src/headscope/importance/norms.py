@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,32 +18,41 @@ from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, batch_of, plan
 from headscope.tasks.running import memory_named
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-def output_norms(model: AttentionModel, task: Task, prepared: Prepared, batch_size: int = 32) -> dict[Head, float]:
-    """Each head's mean norm after the output projection; none for a family whose projection is no module."""
+
+def output_norms(
+    model: AttentionModel, task: Task, prepared: Prepared, heads: Sequence[Head], batch_size: int = 32
+) -> NDArray[np.float64] | None:
+    """[item, head]: the mean norm after the output projection over an item's real tokens.
+
+    None for a family whose projection is no module.
+    """
     modules = dict(model.model.named_modules())
     parts = anatomy(model)
     weights = {site: weight_of(modules[part.projection]) for site, part in parts.items() if part.projection}
+    if not weights:
+        return None
     norms = _Norms(weights)
+    found = np.full((len(prepared.sequences), len(heads)), np.nan)
     with torch.inference_mode(), model.edited(norms), memory_named(batch_size):
         for numbers in plan(prepared, batch_size):
             norms.batch = batch_of(model, prepared, numbers)
-            task.call(model, norms.batch)
-    return {
-        Head(site.stack, site.layer, head): float(total / norms.counts[site])
-        for site, totals in norms.totals.items()
-        for head, total in enumerate(totals.tolist())
-    }
+            task.watched(model, norms.batch)
+            for place, head in enumerate(heads):
+                if head.site in norms.means:
+                    found[numbers, place] = norms.means[head.site][:, head.head].numpy()
+    return np.stack([found[list(part)].mean(axis=0) for part in prepared.parts])
 
 
 class _Norms(Edit):
-    """Changes nothing; sums the norms of what heads add."""
+    """Changes nothing; the mean norms [sequence, head] of what the heads of each site add, for the last batch."""
 
     def __init__(self, weights: dict[Site, Tensor]) -> None:
         self.weights = weights
         self.batch: Batch | None = None
-        self.totals: dict[Site, Tensor] = {}
-        self.counts: dict[Site, int] = {}
+        self.means: dict[Site, Tensor] = {}
 
     def changes_output(self, site: Site) -> bool:
         return site in self.weights
@@ -48,11 +61,10 @@ class _Norms(Edit):
         assert self.batch is not None
         sides = self.batch.layout.sides(site.stack)
         assert sides is not None
-        results = output[sides[0].real.to(output.device)]  # [token, head, head width]
-        weight = self.weights[site].reshape(-1, *results.shape[1:])  # [width, head, head width]
+        real = sides[0].real.to(output.device)  # [sequence, token]
+        weight = self.weights[site].reshape(-1, *output.shape[2:])  # [width, head, head width]
         # |W c|² = c' (W'W) c: a small square matrix a head instead of its whole share.
         squares = torch.einsum("whi,whj->hij", weight, weight)
-        norms = torch.einsum("thi,hij,thj->th", results, squares, results).clamp_min(0).sqrt().double()
-        self.totals[site] = self.totals.get(site, 0) + norms.sum(dim=0)
-        self.counts[site] = self.counts.get(site, 0) + norms.shape[0]
+        norms = torch.einsum("sthi,hij,sthj->sth", output, squares, output).clamp_min(0).sqrt().double()
+        self.means[site] = ((norms * real[..., None]).sum(dim=1) / real.sum(dim=1)[:, None]).cpu()
         return output

@@ -121,26 +121,18 @@ class Race:
         self.certain = certain(self.design.taken.sum(axis=1)[:-1], self.count, error_rate)
         self.live = list(self.heads)
         self.estimates: dict[Head, Estimate] = {}
-        self.of_metric: dict[Head, Estimate] = {}
         self.significant: set[Head] = set()  # of the settled ones
 
-    def look(self, number: int, changes: NDArray[np.float64], metric: NDArray[np.float64] | None = None) -> None:
-        """Settle what is clear after a look.
-
-        changes  [example, head] of loss, of the live heads; anything where it was not run
-        metric   the same of the metric, where that is a mean over examples
-        """
+    def look(self, number: int, changes: NDArray[np.float64]) -> None:
+        """Settle what is clear by then; changes [example, head] of the live heads, anything where it was not run."""
         places = [self.heads.index(head) for head in self.live]
         found = guess(changes, self.predictors[:, places], self.design, number)
-        beside = None if metric is None else guess(metric, self.predictors[:, places, :0], self.design, number)
         sure, never = self._verdicts(found, places)
         is_near = found.error <= found.spread / np.sqrt(self.count)
         run = int(self.design.taken[number].sum())
         for i, head in enumerate(list(self.live)):
             if is_near[i] and (sure[places[i]] or never[places[i]]):
                 self.estimates[head] = found.estimate(i, run, self.count)
-                if beside is not None:
-                    self.of_metric[head] = beside.estimate(i, run, self.count)
                 if sure[places[i]]:
                     self.significant.add(head)
                 self.live.remove(head)
@@ -180,10 +172,10 @@ class Race:
         return table
 
     def _estimate(self, statistic: str, head: Head) -> Estimate | None:
-        """What stands for a settled head's own value: nothing is known of a metric that is no mean over examples."""
+        """What stands for a settled head's own value: its metric is not known, which a few examples hardly change."""
         if head not in self.estimates or statistic not in (LOSS, METRIC):
             return None
-        return self.estimates[head] if statistic == LOSS else self.of_metric.get(head, _UNKNOWN)
+        return self.estimates[head] if statistic == LOSS else _UNKNOWN
 
 
 def certain(sizes: NDArray[np.int64], count: int, error_rate: float) -> float:

@@ -280,7 +280,7 @@ def mean_results(model: AttentionModel, task: Task, prepared: Prepared, batch_si
     with torch.inference_mode(), model.edited(means), memory_named(batch_size):
         for numbers in plan(prepared, batch_size):
             means.batch = batch_of(model, prepared, numbers)
-            task.call(model, means.batch)
+            task.watched(model, means.batch)
     return {
         Head(site.stack, site.layer, i): (row / means.counts[site]).float()
         for site, total in means.totals.items()

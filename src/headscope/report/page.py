@@ -63,6 +63,7 @@ def render_with(study: Study, plates: list[Plate]) -> str:
     taken = len(script) + len(style) + sum(len(str(item)) for figure in figures for item in figure.values())
     taken += sum(BYTES_OF_CELL * len(part.columns) * len(part.rows) for part, _ in parts)
     return environment.get_template("study.html").render(
+        has_attention=bool(study.maps),
         model=model_name(study),
         summary=summary(study),
         model_facts=model_facts(study),

@@ -14,7 +14,7 @@ import numpy as np
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, HeadSet
-from headscope.importance.agreement import agreement, rank_rows
+from headscope.importance.agreement import Importance, agreement, rank_rows
 from headscope.importance.deltas import LOSS, Deltas
 from headscope.importance.gradients import Terms, terms
 from headscope.importance.norms import output_norms
@@ -25,10 +25,10 @@ from headscope.model.attention_model import AttentionModel
 from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
 from headscope.study.evaluate import loaded_for, metrics_of
-from headscope.study.journal import Journal, packed, unpacked
+from headscope.study.journal import Journal, check_same_run, packed, unpacked
 from headscope.study.record import describe_files, describe_model, versions, weights_sha256
 from headscope.study.study import SCHEMA, Study
-from headscope.tables import Row, to_frame
+from headscope.tables import Moments, Row, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_named
 from headscope.tasks.base import batch_of, plan, two_files
 from headscope.tasks.running import evaluate, sites_in_use
@@ -176,6 +176,10 @@ def _check(asked: Asked, task: Task) -> None:
         raise HeadscopeError(
             f"heads cannot be named for the kind {others[0]}", where="--heads", expected="--kind head or pair"
         )
+    if asked.race is not None and not ("ablation" in asked.by and "head" in asked.kinds):
+        raise HeadscopeError(
+            "only heads that are removed can race", where="--race", expected="--by ablation (or all) and --kind head"
+        )
     if asked.race is not None and task.is_coupled:
         raise HeadscopeError(
             f"the examples of {task.name} hang together, so none can be left out",
@@ -223,7 +227,7 @@ class _Run:
     def study(self) -> Study:
         rows: list[Row] = []
         tables: dict[str, list[dict[str, Any]]] = {}
-        importances: dict[str, NDArray[np.float64]] = {}
+        importances: dict[str, Importance] = {}
         if self.asked.race is not None:
             self._guides = self._timed("race", lambda: self._found_terms(labels_free=False))
             self.race = self._raced(self._guides, self.asked.race)
@@ -248,7 +252,7 @@ class _Run:
         exact = self._exact()
         if exact is not None and importances:
             tables["agreement"] = agreement(importances, exact, seed=self.asked.seed)
-            tables["ranks"] = rank_rows({LOSS: exact} | importances, self.heads, seed=self.asked.seed)
+            tables["ranks"] = rank_rows({LOSS: exact} | importances, self.heads, len(exact), seed=self.asked.seed)
         import pandas as pd
 
         return Study(to_frame(rows), {}, {}, {name: pd.DataFrame(table) for name, table in tables.items()})
@@ -306,7 +310,7 @@ class _Run:
                 done += len(unit.variants)
                 self.progress(min(done, total), total)
             if self.race is not None and self.race.live and number + 1 < len(blocks):
-                self.race.look(number, self._changes(self.race.live), self._metric_changes(self.race.live))
+                self.race.look(number, self._changes(self.race.live))
                 settled, run = len(self.race.estimates), self.race.design.taken[number].sum()
                 self.say(f"{settled} of {len(self.race.heads)} heads settled after {run} examples")
 
@@ -341,15 +345,6 @@ class _Run:
         by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
         return np.stack([self.deltas.changes(by_head[head]) for head in heads], axis=1)
 
-    def _metric_changes(self, heads: Sequence[Head]) -> NDArray[np.float64] | None:
-        """The same of the metric; None where it is no mean over examples."""
-        column = self.task.mean_column
-        if column is None:
-            return None
-        by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
-        intact = self.deltas.scores[INTACT][:, column]
-        return np.stack([self.deltas.scores[by_head[head]][:, column] - intact for head in heads], axis=1)
-
     def _variants(self) -> list[Variant]:
         among = None
         if self.asked.heads is not None:
@@ -366,18 +361,19 @@ class _Run:
         for group in groups:
             stored = known.get((block, group.name))
             if stored is not None:
+                check_same_run({"examples": stored["items"]}, {"examples": list(items)}, self.journal.path)  # type: ignore[union-attr]
                 losses, scores = unpacked(stored["losses"]), unpacked(stored["scores"])
                 yield Unit(block, group.name, group.variants, tuple(items), losses, scores)
         done = {group.name for group in groups if (block, group.name) in known}
         for unit in sweep.run(block, items, groups, done):
             if self.journal is not None:
                 stored = {"losses": packed(unit.losses), "scores": packed(unit.scores)}
-                self.journal.add({"block": block, "group": unit.group, **stored})
+                self.journal.add({"block": block, "group": unit.group, "items": list(items), **stored})
             yield unit
 
     # The others
 
-    def _others(self, importances: dict[str, NDArray[np.float64]]) -> list[Row]:
+    def _others(self, importances: dict[str, Importance]) -> list[Row]:
         rows: list[Row] = []
         heads = self.heads
         wanted = [name for name in self.asked.by if name in ("confidence", "entropy")]
@@ -396,10 +392,12 @@ class _Run:
                 sign = -1 if name == "entropy" else 1  # a head that spreads its attention is held for less important
                 importances[name] = sign * np.array([by_head.get(head, np.nan) for head in heads])
         if "norm" in self.asked.by:
-            norms = output_norms(self.model, self.task, self.prepared, self.asked.batch_size)
-            if norms:
-                rows += _rows("output-norm", norms)
-                importances["output-norm"] = np.array([norms.get(head, np.nan) for head in heads])
+            norms = output_norms(self.model, self.task, self.prepared, self.heads, self.asked.batch_size)
+            if norms is not None:
+                moments = Moments((len(heads),))
+                moments.add(norms)
+                rows += rows_of(heads, "output-norm", moments)
+                importances["output-norm"] = norms
             else:
                 self.say("note: this family's heads have no output projection that is a module, so no norms")
         if "random" in self.asked.by:

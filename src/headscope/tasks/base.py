@@ -7,6 +7,7 @@ which the metric is made. Whoever runs the model, plainly, edited or by shortcut
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,6 +140,10 @@ class Task(ABC):
     def call(self, model: AttentionModel, batch: Batch) -> Any:
         return model(batch)
 
+    def watched(self, model: AttentionModel, batch: Batch) -> Any:
+        """One pass over the batch as it is, for those that watch: other than `call` where that makes several."""
+        return self.call(model, batch)
+
     @abstractmethod
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """The answers [sequence, …] in the model's output, on its graph."""
@@ -221,11 +226,14 @@ def plan(prepared: Prepared, batch_size: int, among: Iterable[int] | None = None
     widths = [sum(_lengths(prepared.sequences[i])) for i in order]
     least, cut = [0.0], [0]
     for end in range(1, len(order) + 1):
-        starts = range(max(0, end - batch_size), end)
-        costs = [least[start] + (end - start) * max(widths[start:end]) + OVERHEAD for start in starts]
-        best = min(range(len(costs)), key=costs.__getitem__)
-        least.append(costs[best])
-        cut.append(starts[best])
+        lowest, at, widest = math.inf, end - 1, 0
+        for start in range(end - 1, max(0, end - batch_size) - 1, -1):
+            widest = max(widest, widths[start])
+            cost = least[start] + (end - start) * widest + OVERHEAD
+            if cost < lowest:
+                lowest, at = cost, start
+        least.append(lowest)
+        cut.append(at)
     found, end = [], len(order)
     while end:
         found.append(order[cut[end] : end])

@@ -40,10 +40,19 @@ class Bleu(Translation):
         return prepared
 
     def call(self, model: AttentionModel, batch: Batch) -> Any:
-        """The pass over the given target, and the tokens it says itself, under whatever edits are open."""
+        """The pass over the given target, and the tokens it says itself, under whatever edits are open.
+
+        Under gradients it says nothing: only the loss has any.
+        """
+        passed = self.watched(model, batch)
+        if torch.is_grad_enabled():
+            return passed, batch.inputs["input_ids"][:, :0]
         source = {name: batch.inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
-        said = model.model.generate(**source, num_beams=BEAMS, max_new_tokens=LONGEST)
-        return super().call(model, batch), said[:, 1:]  # what decoding starts from is not said
+        said = model.model.generate(**source, num_beams=BEAMS, max_new_tokens=LONGEST, max_length=None)
+        return passed, said[:, 1:]  # what decoding starts from is not said
+
+    def watched(self, model: AttentionModel, batch: Batch) -> Any:
+        return super().call(model, batch)
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3 + LONGEST]: the answer of `translation`, then the tokens said."""

@@ -28,6 +28,7 @@ class Form:
     """How a data set is laid out: the columns of its texts and label (any of several names), its labels, its metric.
 
     labels  in the order of the classes; empty: as they occur in the data, sorted
+    names   what some files call the labels, in the same order
     """
 
     first: tuple[str, ...]
@@ -35,9 +36,12 @@ class Form:
     label: tuple[str, ...] = ("label",)
     labels: tuple[str, ...] = ()
     metric: str = "accuracy"
+    names: tuple[str, ...] = ()
 
 
 _NLI = ("entailment", "neutral", "contradiction")
+_BITS = ("0", "1")
+_NOBODY_KNOWS = ("-", "-1")  # labels of examples on which annotators did not agree, or whose label is kept secret
 _TWO = ("entailment", "not_entailment")
 FORMS = {
     "classification": Form(("text", "sentence"), label=("label", "class")),
@@ -46,10 +50,17 @@ FORMS = {
     "snli": Form(("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label"), _NLI),
     "qnli": Form(("question",), ("sentence",), labels=_TWO),
     "rte": Form(("sentence1", "premise"), ("sentence2", "hypothesis"), labels=_TWO),
-    "sst2": Form(("sentence",), labels=("0", "1")),
-    "cola": Form(("sentence",), labels=("0", "1"), metric="matthews"),
-    "mrpc": Form(("#1 String", "sentence1"), ("#2 String", "sentence2"), ("Quality", "label"), ("0", "1"), "f1"),
-    "qqp": Form(("question1",), ("question2",), ("is_duplicate", "label"), ("0", "1"), "f1"),
+    "sst2": Form(("sentence",), labels=_BITS, names=("negative", "positive")),
+    "cola": Form(("sentence",), labels=_BITS, metric="matthews", names=("unacceptable", "acceptable")),
+    "mrpc": Form(
+        ("#1 String", "sentence1"),
+        ("#2 String", "sentence2"),
+        ("Quality", "label"),
+        _BITS,
+        "f1",
+        ("not_equivalent", "equivalent"),
+    ),
+    "qqp": Form(("question1",), ("question2",), ("is_duplicate", "label"), _BITS, "f1", ("not_duplicate", "duplicate")),
 }
 METRICS = {"accuracy": accuracy, "f1": f1, "matthews": matthews}
 
@@ -80,6 +91,10 @@ class Classification(Task):
             texts = [record.text(self.column(names)) for names in (self.form.first, self.form.second) if names]
             label = str(record.value(self.column(self.form.label))).strip()
             label = self.renamed.get(label, label)
+            if label in self.form.names:
+                label = self.form.labels[self.form.names.index(label)]
+            if self.form.labels and label in _NOBODY_KNOWS:
+                continue
             if self.form.labels and label not in self.form.labels:
                 raise HeadscopeError(
                     f'label "{label}" is unknown',

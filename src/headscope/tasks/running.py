@@ -58,7 +58,7 @@ def sites_in_use(model: AttentionModel, task: Task, prepared: Prepared) -> tuple
     """The sites that the task's forward pass calls: not XLNet's second stream, which only pre-training needs."""
     seen = _Seen()
     with torch.inference_mode(), model.edited(seen):
-        task.call(model, batch_of(model, prepared, [0]))
+        task.watched(model, batch_of(model, prepared, [0]))
     return tuple(site for site in model.sites if site in seen.sites)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ORDER = 46
 TABLE = "all_but_one"
-WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 1.35, 0.3, 0.85, 0.27
+WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 1.35, 0.3, 1.0, 0.27
 SURE, UNSURE, SAME = "significant", "not significant", "chosen and reported on all examples"
 
 
@@ -100,22 +100,21 @@ def _draw_row(ax: Axes, row: dict[Any, Any], place: int) -> None:
     is_sure = bool(row["p_adjusted"] < ALPHA)
     if pd.notna(row["same_data_metric"]):
         ax.plot(row["same_data_metric"], place, "x", color=SERIES[1], markersize=5, zorder=2, label=SAME)
-    end = row["metric"]
+    start = row["metric"]
     if pd.notna(row["metric_low"]):
         ax.plot(
             [row["metric_low"], row["metric_high"]], [place] * 2, color=SERIES[0], linewidth=2, alpha=0.45, zorder=3
         )
-        end = row["metric_high"]
+        start = row["metric_low"]
     fill = SERIES[0] if is_sure else "none"
     dot: dict[str, Any] = {"markerfacecolor": fill, "markeredgecolor": SERIES[0], "markersize": 5.5}
     ax.plot(row["metric"], place, "o", linestyle="none", zorder=4, label=SURE if is_sure else UNSURE, **dot)
-    crossed = row["same_data_metric"]
-    end = crossed if pd.notna(crossed) and crossed > end else end
     ax.annotate(
-        address_of(row["left"]),
-        (end, place),
-        (6, 0),
+        address_of(row["left"]),  # before the line: the cross, which is of another head, is mostly behind it
+        (start, place),
+        (-6, 0),
         textcoords="offset points",
+        ha="right",
         va="center",
         fontsize=6.8,
         color=SERIES[0],
@@ -127,4 +126,4 @@ def _draw_legend(fig: Figure, ax: Axes) -> None:
     named = dict(zip(labels, handles, strict=True))
     order = [label for label in (SURE, UNSURE, SAME) if label in named]
     texts = [label if label == SAME else f"on the other half, {label}" for label in order]
-    fig.legend([named[label] for label in order], texts, loc="lower center", ncols=3, frameon=False, fontsize=7.5)
+    fig.legend([named[label] for label in order], texts, loc="lower center", ncols=2, frameon=False, fontsize=7.5)
