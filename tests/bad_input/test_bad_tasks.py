@@ -81,6 +81,10 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
      'did you mean "mean"?'),
     (("--kind", "pair"), "--kind pair: pairs of all heads are too many. Name some: --heads 3.2,4.*."),
     (
+        ("--by", "gradient", "--race", "0.05"),
+        "--race: only heads that are removed can race. Expected --by ablation (or all) and --kind head.",
+    ),
+    (
         ("--kind", "head,site", "--heads", "0.1"),
         "--heads: heads cannot be named for the kind site. Expected --kind head or pair.",
     ),

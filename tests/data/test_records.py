@@ -109,6 +109,11 @@ def test_the_file_of_a_split_is_found_by_its_name(tmp_path: Path) -> None:
     [
         (("train.tsv",), "dev", "data: no file for dev here, only train.tsv. Expected dev.tsv, say."),
         ((), "test", "data: no file for test here, only no table at all. Expected test.tsv, say."),
+        (
+            ("a_dev.tsv", "b_dev.tsv", "mnli_train.tsv"),
+            "dev",
+            "data: no file for dev of mnli here, only mnli_train.tsv. Name a file.",
+        ),
         (("a_dev.tsv", "b_dev.tsv"), "dev", "data: several files for dev: a_dev.tsv, b_dev.tsv. Name one of them."),
         (("dev.tsv",), "devel", '--split: "devel" is no split. Expected dev, test or train; did you mean "dev"?'),
     ],

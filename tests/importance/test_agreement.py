@@ -28,7 +28,7 @@ def test_the_same_ranking_agrees_wholly_and_the_reverse_not_at_all() -> None:
     assert (reverse["correlation"], reverse["overlap"]) == (pytest.approx(-1), 0)
     assert same["by_chance"] == 10 * 10 / 40
     assert same["low"] <= same["correlation"] <= 1
-    assert same["rank_spread"] == 0  # one number a head does not move with the examples
+    assert np.isnan(same["rank_spread"])  # of one number a head nothing is known about other examples
 
 
 def test_the_ceiling_falls_with_the_noise_and_chance_is_far_below_it() -> None:
@@ -41,17 +41,30 @@ def test_the_ceiling_falls_with_the_noise_and_chance_is_far_below_it() -> None:
 
 
 def test_an_importance_of_examples_has_ranks_that_move_with_them() -> None:
-    steady, shaky = (rank_rows({"it": exact(noise)}, HEADS) for noise in (0.01, 5.0))
+    steady, shaky = (rank_rows({"it": exact(noise)}, HEADS, 200) for noise in (0.01, 5.0))
     assert [row["rank"] for row in steady] == [float(i) for i in range(1, 41)]
     widths = [np.mean([row["high"] - row["low"] for row in rows]) for rows in (steady, shaky)]
     assert widths[0] < 1 < 5 < widths[1]
     assert {"stack": "encoder", "layer": 4, "head": 7}.items() <= steady[-1].items()
 
 
+def test_an_importance_that_is_no_mean_is_made_anew_from_every_resample() -> None:
+    truth = exact(5.0)
+    by_batch = lambda items: np.abs(truth[items].reshape(10, 20, 40).mean(axis=1)).mean(axis=0)  # noqa: E731
+    rows = rank_rows({"mean": truth, "batch": by_batch, "fixed": np.arange(40.0)}, HEADS, 200)
+    widths = {name: [row["high"] - row["low"] for row in rows if row["importance"] == name] for name in
+              ("mean", "batch", "fixed")}  # fmt: skip
+    assert min(np.mean(widths["mean"]), np.mean(widths["batch"])) > 3
+    assert np.isnan(widths["fixed"]).all()
+    (found,) = agreement({"batch": by_batch}, truth)
+    assert found["rank_spread"] == pytest.approx(np.mean(widths["batch"]))
+
+
 def test_a_norm_is_the_mean_length_of_what_a_head_adds() -> None:
     model, prepared = shared("bert"), means_of("bert")
-    found = output_norms(model, Means(), prepared, batch_size=3)
-    assert set(found) == set(model.heads)
+    found = output_norms(model, Means(), prepared, model.heads, batch_size=3)
+    assert found is not None
+    assert found.shape == (len(prepared.items), len(model.heads))
     dense = model.model.encoder.layer[1].attention.output.dense
     lengths: list[float] = []
     for one in prepared.sequences:  # one by one: no padding anywhere
@@ -62,5 +75,5 @@ def test_a_norm_is_the_mean_length_of_what_a_head_adds() -> None:
         handle.remove()
         width = dense.weight.shape[1] // 4
         part = slice(2 * width, 3 * width)
-        lengths += (seen[0][0][:, part] @ dense.weight.detach()[:, part].T).norm(dim=-1).tolist()
-    assert found[Head("encoder", 1, 2)] == pytest.approx(np.mean(lengths), rel=1e-5)
+        lengths.append(float((seen[0][0][:, part] @ dense.weight.detach()[:, part].T).norm(dim=-1).mean()))
+    assert found[:, model.heads.index(Head("encoder", 1, 2))] == pytest.approx(np.array(lengths), rel=1e-5)

@@ -10,7 +10,9 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from headscope import Gate
-from headscope.importance.gradients import terms
+from headscope.heads import Head
+from headscope.importance.agreement import of_items
+from headscope.importance.gradients import Terms, terms
 from headscope.tasks.running import evaluate
 from tiny import in_double, shared, tiny
 from toys import Means, classes_of, means_of
@@ -58,18 +60,19 @@ def test_a_silent_head_has_no_term_at_all() -> None:
     (silent,) = [i for i, head in enumerate(found.heads) if (head.layer, head.head) == (0, 1)]
     assert not found.signed[:, silent].any()
     assert not found.absolute[:, silent].any()
-    assert all(values[:, silent].mean() == 0 for values in found.importances().values())
+    everyone = np.arange(len(found.signed))
+    assert all(of_items(values, everyone)[silent] == 0 for values in found.importances().values())
     assert np.abs(found.signed).sum(axis=0).astype(bool).sum() == len(found.heads) - 1
 
 
 def test_the_variants_are_what_their_formulas_say() -> None:
     found = terms(shared("bert"), Means(), means_of("bert"))
     a = found.signed
-    made = {name: values.mean(axis=0) for name, values in found.importances().items()}
+    made = {name: of_items(values, np.arange(len(a))) for name, values in found.importances().items()}
     by_hand = {
         "gradient": [-sum(column) / len(a) for column in a.T],
         "gradient-absolute": [sum(map(abs, column)) / len(a) for column in a.T],
-        "gradient-tokens": [sum(column) / sum(found.tokens) for column in found.absolute.T],
+        "gradient-tokens": [sum(found.absolute[:, h]) / sum(found.tokens[:, h]) for h in range(a.shape[1])],
         "gradient-fisher": [sum(x * x for x in column) / (2 * len(a)) for column in a.T],
         "gradient-second": [sum(-x + x * x / 2 for x in column) / len(a) for column in a.T],
         "gradient-batch": [abs(sum(column) / len(a)) for column in a.T],  # fewer examples than one batch
@@ -84,7 +87,31 @@ def test_normalized_importances_have_norm_one_in_every_layer() -> None:
     layers = np.array([head.layer for head in found.heads])
     for name, values in found.importances(normalized=True).items():
         for layer in set(layers):
-            assert np.linalg.norm(values.mean(axis=0)[layers == layer]) == pytest.approx(1, abs=1e-9), (name, layer)
+            mine = of_items(values, np.arange(len(found.signed)))[layers == layer]
+            assert np.linalg.norm(mine) == pytest.approx(1, abs=1e-9), (name, layer)
+
+
+def test_a_token_is_counted_where_the_loss_depends_on_it() -> None:
+    """A classifier reads the first token: in its last layer that is the only one, below it all of them."""
+    model = tiny("bert", head=AutoModelForSequenceClassification, num_labels=3)
+    task, prepared = classes_of("bert")
+    found = terms(model, task, prepared)
+    lengths = np.array([len(one.source.ids) for one in prepared.sequences])
+    last = max(head.layer for head in found.heads)
+    for place, head in enumerate(found.heads):
+        assert np.array_equal(found.tokens[:, place], np.ones(len(lengths)) if head.layer == last else lengths), head
+
+
+def test_batches_are_what_gradient_batch_counts() -> None:
+    signed = np.random.default_rng(0).normal(0.5, 1, size=(70, 3))
+    heads = tuple(Head("encoder", 0, h) for h in range(3))
+    found = Terms(heads, signed, np.abs(signed), np.ones_like(signed))
+    wanted = np.stack([np.abs(signed[a:b].mean(axis=0)) for a, b in ((0, 32), (32, 64), (64, 70))])
+    rows = [row for row in found.rows() if row.statistic == "gradient-batch"]
+    assert [row.count for row in rows] == [3, 3, 3]
+    assert [row.value for row in rows] == pytest.approx(wanted.mean(axis=0))
+    half = 1.96 * wanted.std(axis=0, ddof=1) / np.sqrt(3)
+    assert [row.high - row.value for row in rows] == pytest.approx(half)
 
 
 def test_an_example_of_two_sequences_has_the_terms_of_both() -> None:

@@ -202,7 +202,7 @@ def test_settled_heads_stand_in_the_tables_with_their_estimates() -> None:
     told = found[LOSS, head.head]
     assert (told.value, told.count) == (one.value, one.count)
     assert told.high - told.low == pytest.approx(2 * one.half)
-    assert np.isnan(found[METRIC, head.head].value)  # no metric was looked at
+    assert np.isnan(found[METRIC, head.head].value)  # a few examples hardly change it
     table = [
         {"stack": "self", "layer": 0, "head": h, "statistic": name, "p": 0.5, "test": "paired t", "settled_at": 512}
         for name in (LOSS, METRIC)
@@ -216,17 +216,3 @@ def test_settled_heads_stand_in_the_tables_with_their_estimates() -> None:
         p_values = np.array([tests[name, h]["p"] for h in range(4)])
         adjusted = np.array([tests[name, h]["p_adjusted"] for h in range(4)])
         assert np.array_equal(holm(p_values), adjusted, equal_nan=True)
-
-
-def test_a_metric_that_is_a_mean_is_estimated_by_strata() -> None:
-    changes, terms = population(np.random.default_rng(5), heads=6)
-    metric = np.where(np.random.default_rng(6).random(changes.shape) < 0.2, -1.0, 0.0)
-    heads = [Head("self", 0, h) for h in range(6)]
-    race = Race(heads, terms, 0.05)
-    for look in range(len(race.design.taken) - 1):
-        live = [head.head for head in race.live]
-        if live:
-            race.look(look, changes[:, live], metric[:, live])
-    assert len(race.of_metric) == len(race.estimates) > 2
-    for head, one in race.of_metric.items():
-        assert abs(one.value - metric[:, head.head].mean()) < 2 * one.half

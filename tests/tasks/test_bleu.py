@@ -12,7 +12,9 @@ from by_hand import judged
 from sacrebleu import corpus_bleu, corpus_chrf
 
 from headscope import Ablate
-from headscope.importance.sweep import Sweep
+from headscope.importance.gradients import terms
+from headscope.importance.norms import output_norms
+from headscope.importance.sweep import Sweep, mean_results
 from headscope.importance.variants import variants_of
 from headscope.tasks import task_named
 from headscope.tasks.bleu import Bleu
@@ -69,6 +71,19 @@ def test_the_loss_is_that_of_the_given_translation(tmp_path: Path) -> None:
     losses = [judged(model, task_named(name), task_named(name).items(written(tmp_path)))[1].losses for name in
               ("bleu", "translation")]  # fmt: skip
     assert np.abs(losses[0] - losses[1]).max() < 1e-5
+
+
+def test_what_watches_or_differentiates_sees_the_given_translation_alone(tmp_path: Path) -> None:
+    """Beam search runs more sequences than the batch has, and has no gradients."""
+    model, task, other = translator(), task_named("bleu"), task_named("translation")
+    prepared = task.prepare(model, task.items(written(tmp_path)))
+    plain = other.prepare(model, other.items(written(tmp_path)))
+    norms = [output_norms(model, one, them, model.heads) for one, them in ((task, prepared), (other, plain))]
+    assert np.allclose(*norms)
+    means = [mean_results(model, one, them, 4) for one, them in ((task, prepared), (other, plain))]
+    assert all(torch.allclose(means[0][head], means[1][head], atol=1e-6) for head in model.heads)
+    signed = [terms(model, one, them).signed for one, them in ((task, prepared), (other, plain))]
+    assert np.allclose(*signed, atol=1e-6)
 
 
 def test_a_sweep_takes_no_shortcut_and_its_edits_reach_every_token(tmp_path: Path) -> None:

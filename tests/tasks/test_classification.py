@@ -39,6 +39,14 @@ def test_columns_and_labels_may_be_called_otherwise(tmp_path: Path) -> None:
     ]
 
 
+def test_labels_may_go_by_their_names_and_those_nobody_knows_are_left_out(tmp_path: Path) -> None:
+    table(tmp_path / "dev.tsv", ("sentence", "label"), [("good", "positive"), ("bad", "negative"), ("fine", "1")])
+    assert [item.target for item in task_named("sst2").items(tmp_path / "dev.tsv")] == ["1", "0", "1"]
+    rows = [("a", "b", "entailment"), ("c", "d", "-"), ("e", "f", "-1"), ("g", "h", "neutral")]
+    table(tmp_path / "nli.tsv", ("premise", "hypothesis", "label"), rows)
+    assert [item.texts[0] for item in task_named("snli").items(tmp_path / "nli.tsv")] == ["a", "g"]
+
+
 def test_a_limit_is_spread_evenly_over_the_file(tmp_path: Path) -> None:
     path = table(tmp_path / "dev.tsv", ("sentence", "label"), [(f"text {i}", i % 2) for i in range(10)])
     items = task_named("sst2").items(path, limit=4)

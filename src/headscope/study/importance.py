@@ -361,7 +361,7 @@ class _Run:
         for group in groups:
             stored = known.get((block, group.name))
             if stored is not None:
-                check_same_run({"examples": stored["items"]}, {"examples": list(items)}, self.journal.path)  # type: ignore[union-attr]
+                check_same_run({"sample": stored["items"]}, {"sample": list(items)}, self.journal.path)  # type: ignore[union-attr]
                 losses, scores = unpacked(stored["losses"]), unpacked(stored["scores"])
                 yield Unit(block, group.name, group.variants, tuple(items), losses, scores)
         done = {group.name for group in groups if (block, group.name) in known}
