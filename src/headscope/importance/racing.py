@@ -168,7 +168,7 @@ class Race:
         for name in (LOSS, METRIC):
             mine = [row for row in table if row["statistic"] == name]
             for row, p in zip(mine, holm(np.array([row["p"] for row in mine])), strict=True):
-                row |= {"p_adjusted": float(p), "is_significant": bool(p < ALPHA)}
+                row |= {"p_adjusted": float(p), "is_significant": bool(p < ALPHA) if np.isfinite(p) else None}
         return table
 
     def _estimate(self, statistic: str, head: Head) -> Estimate | None:
