@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headscope.importance.significance import ALPHA, Delta, delta_of_losses, delta_of_metric, holm, resamples
+from headscope.importance.significance import ALPHA, Delta, delta_of_losses, delta_of_metric, holm, metric_on, resamples
 from headscope.importance.sweep import INTACT, Unit
 from headscope.importance.variants import Variant
 from headscope.tables import Row
@@ -30,6 +30,8 @@ class Deltas:
     seed: int = 0
     losses: dict[Variant, NDArray[np.float64]] = field(default_factory=dict)
     scores: dict[Variant, NDArray[np.float64]] = field(default_factory=dict)
+    _found: dict[tuple[Variant, bytes], Delta] = field(default_factory=dict, repr=False)
+    _intact: dict[bytes, tuple[NDArray[np.int64], NDArray[np.float64]]] = field(default_factory=dict, repr=False)
 
     def add(self, unit: Unit) -> None:
         items = list(unit.items)
@@ -58,14 +60,20 @@ class Deltas:
 
     def of_metric(self, variant: Variant, items: NDArray[np.int64] | None = None) -> Delta:
         chosen = self._run(variant, items)
-        draws = None if self.task.mean_column is not None else self._draws(len(chosen))
-        return delta_of_metric(self.task, self.scores[INTACT][chosen], self.scores[variant][chosen], draws)
+        key = (variant, chosen.tobytes())
+        if key not in self._found:
+            before, after = self.scores[INTACT][chosen], self.scores[variant][chosen]
+            draws, intact = (None, None) if self.task.mean_column is not None else self._resampled(chosen)
+            self._found[key] = delta_of_metric(self.task, before, after, draws, intact)
+        return self._found[key]
 
-    def _draws(self, count: int) -> NDArray[np.int64]:
-        known: dict[int, NDArray[np.int64]] = self.__dict__.setdefault("_resamples", {})
-        if count not in known:
-            known[count] = resamples(count, self.seed)
-        return known[count]
+    def _resampled(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Resamples of these items, and the intact model's metric on them: the same for all heads."""
+        key = chosen.tobytes()
+        if key not in self._intact:
+            draws = resamples(len(chosen), self.seed)
+            self._intact[key] = draws, metric_on(self.task, self.scores[INTACT][chosen], draws)
+        return self._intact[key]
 
     def _run(self, variant: Variant, items: NDArray[np.int64] | None) -> NDArray[np.int64]:
         there = np.isfinite(self.losses[variant])
