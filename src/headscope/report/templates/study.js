@@ -38,14 +38,18 @@ const chosen = () => data.statistics[state.statistic];
 /* ---- numbers and colours ---- */
 const minus = (text) => text.replace("-", "\u2212");
 const signed = (x) => (x > 0 ? "+" : "") + minus(String(x));
+/* Changes of thousandths: three digits that count, and none in a cell, where only zeros would fit. */
+const isTiny = (one) => ["share", "nats"].includes(one.kind) && Math.max(-one.least, one.most) < 0.05;
 const number = (one, x) => {
   if (x === null) return "";
+  if (isTiny(one)) return minus(String(Number(x.toPrecision(3))));
   if (one.kind === "offset") return signed(x);
   if (one.kind === "share" || one.kind === "nats") return minus(x.toFixed(3));
   if (one.kind === "tokens") return minus(x.toFixed(2));
   return minus(String(Number(x.toPrecision(4))));
 };
 const brief = (one, x) => {
+  if (isTiny(one)) return "";
   if (one.kind === "offset") return signed(x);
   if (one.kind === "share") return minus(x.toFixed(2).replace(/^0\./, "."));
   if (one.kind === "nats" || one.kind === "tokens") return minus(x.toFixed(1));
