@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 import headscope
-from headscope.importance.sweep import Group, Sweep
-from headscope.importance.variants import variants_of
+from headscope.importances.sweep import Group, Sweep
+from headscope.importances.variants import variants_of
 from headscope.tasks import task_named
 from headscope.tasks.base import Item
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import headscope
 
 PACKAGE = Path(next(iter(headscope.__path__)))
-ROOMS = ["errors", "heads", "tables", "model", "data", "statistics", "tasks", "training", "importance"]
+ROOMS = ["errors", "heads", "tables", "model", "data", "statistics", "tasks", "training", "importances"]
 ROOMS += ["pruning", "masks", "study", "report", "explorer", "commands"]
 
 
@@ -46,6 +46,12 @@ def test_a_room_imports_only_rooms_above_it() -> None:
 def test_every_module_of_the_package_is_in_a_room() -> None:
     there = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
     assert {name for name in there if not name.startswith("__")} <= set(ROOMS)
+
+
+def test_no_room_stands_in_the_place_of_a_public_name() -> None:
+    """Whoever imports headscope.NAME, the package, makes it an attribute, and the function is gone."""
+    there = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
+    assert not there & set(headscope.__all__)
 
 
 def test_the_rule_sees_every_way_of_importing() -> None:

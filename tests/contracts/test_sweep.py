@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from headscope import Ablate, Head
-from headscope.importance.sweep import Sweep, Unit
-from headscope.importance.variants import Variant, variants_of
+from headscope.importances.sweep import Sweep, Unit
+from headscope.importances.variants import Variant, variants_of
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks.base import Prepared, Task
@@ -109,7 +109,7 @@ def test_mean_and_uniform_ablation_equal_the_plain_run(family: str, mode: Any) -
 
 
 def test_the_mean_is_that_of_real_tokens() -> None:
-    from headscope.importance.sweep import mean_results
+    from headscope.importances.sweep import mean_results
 
     model, task, prepared = shared("bert"), Means(), means_of("bert")
     means = mean_results(model, task, prepared, batch_size=3)

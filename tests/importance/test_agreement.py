@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from headscope import Head
-from headscope.importance.agreement import agreement, rank_rows, reliability
-from headscope.importance.norms import output_norms
+from headscope.importances.agreement import agreement, rank_rows, reliability
+from headscope.importances.norms import output_norms
 from tiny import shared
 from toys import Means, means_of
 

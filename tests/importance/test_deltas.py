@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from headscope.heads import Head
-from headscope.importance.deltas import Deltas
-from headscope.importance.sweep import INTACT, Unit
-from headscope.importance.variants import Variant
+from headscope.importances.deltas import Deltas
+from headscope.importances.sweep import INTACT, Unit
+from headscope.importances.variants import Variant
 from headscope.tasks import task_named
 
 COUNT = 200

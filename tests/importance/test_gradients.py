@@ -11,8 +11,8 @@ from transformers import AutoModelForSequenceClassification
 
 from headscope import Gate
 from headscope.heads import Head
-from headscope.importance.agreement import of_items
-from headscope.importance.gradients import Terms, terms
+from headscope.importances.agreement import of_items
+from headscope.importances.gradients import Terms, terms
 from headscope.tasks.running import evaluate
 from tiny import in_double, shared, tiny
 from toys import Means, classes_of, means_of

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headscope.heads import Head
-from headscope.importance.deltas import LOSS, METRIC
-from headscope.importance.racing import LEAST, Design, Race, certain, clear, guess
-from headscope.importance.significance import holm
+from headscope.importances.deltas import LOSS, METRIC
+from headscope.importances.racing import LEAST, Design, Race, certain, clear, guess
+from headscope.importances.significance import holm
 from headscope.tables import Row
 
 

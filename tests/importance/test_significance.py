@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headscope.importance.significance import delta_of_losses, delta_of_metric, holm, resamples
+from headscope.importances.significance import delta_of_losses, delta_of_metric, holm, resamples
 from headscope.tasks.classification import Classification
 from headscope.tasks.similarity import Similarity
 from toys import Means

@@ -56,7 +56,7 @@ def _command(folder: str, words: tuple[str, ...]) -> None:
     import torch
 
     from headscope import commands
-    from headscope.importance import sweep
+    from headscope.importances import sweep
     from headscope.study import finetune
 
     torch.set_num_threads(1)

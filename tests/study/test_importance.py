@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from headscope.commands import app
 from headscope.errors import HeadscopeError
-from headscope.importance import sweep
+from headscope.importances import sweep
 from headscope.report import publish
 from headscope.study import importance as module
 from headscope.study.importance import importance

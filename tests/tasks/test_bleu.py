@@ -12,10 +12,10 @@ from by_hand import judged
 from sacrebleu import corpus_bleu, corpus_chrf
 
 from headscope import Ablate
-from headscope.importance.gradients import terms
-from headscope.importance.norms import output_norms
-from headscope.importance.sweep import Sweep, mean_results
-from headscope.importance.variants import variants_of
+from headscope.importances.gradients import terms
+from headscope.importances.norms import output_norms
+from headscope.importances.sweep import Sweep, mean_results
+from headscope.importances.variants import variants_of
 from headscope.tasks import task_named
 from headscope.tasks.bleu import Bleu
 from headscope.tasks.running import evaluate

@@ -121,13 +121,14 @@ class _Pace:
     """How many a second in this part of the work; another total, or fewer done, is another part."""
 
     def __init__(self) -> None:
-        self.started, self.done, self.total = time.monotonic(), 0, 0
+        self.started = self.last = time.monotonic()
+        self.done, self.total = 0, 0
 
     def is_new(self, done: int, total: int) -> bool:
         return total != self.total or done < self.done
 
     def __call__(self, done: int, total: int) -> float:
         if self.is_new(done, total):
-            self.started = time.monotonic() if self.total else self.started
-        self.done, self.total = done, total
-        return max(done, 1) / max(time.monotonic() - self.started, 1e-3)
+            self.started = self.last  # when the part before was heard of last
+        self.done, self.total, self.last = done, total, time.monotonic()
+        return max(done, 1) / max(self.last - self.started, 1e-3)

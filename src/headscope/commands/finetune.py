@@ -79,6 +79,7 @@ def finetune(
             say=say,
         )
     best = record["best"]
-    say(f"kept epoch {best['epoch']}: {best['metric']} {best['value']}, {record['seconds']:.0f} s")
+    value = "undefined" if best["value"] is None else f"{best['value']:.4f}"
+    say(f"kept epoch {best['epoch']}: {best['metric']} {value}, {record['seconds']:.0f} s")
     if is_first():
         typer.echo(out)

@@ -44,7 +44,10 @@ def importance(
     data: Data,
     out: Annotated[
         Path,
-        typer.Option(help="The study to write, or to add to if it is one of the same model", show_default=False),
+        typer.Option(
+            help="The study to write, or to add to: one of the same model that has no importances yet",
+            show_default=False,
+        ),
     ],
     by: Annotated[
         str,

@@ -52,7 +52,7 @@ def load(
     folder, name, revision = find_folder(spec, revision, say)
     config = read_config(folder)
     family = family_of(config["model_type"], where=folder / "config.json")
-    with _quiet():
+    with quiet():
         model, untrained, notes = read_weights(folder, config, model_class, DTYPES[dtype], labels)
         tokenizer = read_tokenizer(folder, model) if family.takes_text else None
     check_finite(model, folder, dtype)
@@ -78,7 +78,7 @@ def _device(device: str) -> torch.device:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without transformers' progress bars and load reports: what matters of them is said by us."""
     from transformers.utils import logging as reports
 

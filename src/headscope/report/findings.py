@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headscope.importance.deltas import LOSS
+from headscope.importances.deltas import LOSS
 from headscope.report.cards import by_gain
 from headscope.report.grids import plain, recorded, stacks_of, stacks_with
 from headscope.report.parts import DECIMALS, decimals_for

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Column = Literal["value", "low", "high", "count"]
 
 
+MOST = 1000  # layers or heads that are believed of a record
+
+
 def stacks_of(study: Study) -> list[str]:
     """The stacks that have rows, in the order in which stacks are listed everywhere."""
     found = dict.fromkeys(str(name) for name in study.heads["stack"])
@@ -31,9 +34,11 @@ def statistics_of(study: Study) -> list[str]:
 
 
 def shape_of(study: Study, stack: str) -> tuple[int, int]:
-    """(layers, heads) of a stack: the extent of its rows, whatever the statistic."""
+    """(layers, heads) of a stack: what the model has, and at least the extent of its rows, whatever the statistic."""
     rows = study.heads[study.heads["stack"] == stack]
-    return int(rows["layer"].max()) + 1, int(rows["head"].max()) + 1
+    known = [recorded(study.record, "model", side, stack) for side in ("layers", "heads")]
+    layers, heads = (one if isinstance(one, int) and one < MOST else 0 for one in known)
+    return max(layers, int(rows["layer"].max()) + 1), max(heads, int(rows["head"].max()) + 1)
 
 
 def grid_of(study: Study, statistic: str, stack: str, column: Column = "value") -> NDArray[np.float64]:

@@ -91,7 +91,9 @@ def summary(study: Study) -> str:
     for stack in stacks_of(study):
         layers, heads = shape_of(study, stack)
         sizes.append(f"{plain(stack)} {_counted(layers, 'layer')} × {_counted(heads, 'head')}")
-    return f"{_counted(sum(1 for _ in _heads(study)), 'head')}: {', '.join(sizes)}" if sizes else "no heads"
+    if not sizes:
+        return "nothing about single heads"
+    return f"{_counted(sum(1 for _ in _heads(study)), 'head')}: {', '.join(sizes)}"
 
 
 def model_facts(study: Study) -> Facts:
@@ -119,6 +121,7 @@ def corpus_facts(study: Study) -> Facts:
         known = recorded(record, kind, "documents" if kind == "coreference" else "used")
         if known is not None:
             facts.append((f"{kind} {what}", _grouped(known)))
+    facts += _task_facts(record)
     if recorded(record, "frequency", "list") is not None:
         facts.append(("word frequencies", plain(recorded(record, "frequency", "list"), 60)))
     skipped = recorded(record, "data", "skipped")
@@ -131,6 +134,22 @@ def corpus_facts(study: Study) -> Facts:
         facts.append(("texts cut at", f"{_grouped(recorded(record, 'data', 'max_length'))} tokens"))
     if recorded(record, "data", "pairs") is not None:
         facts.append(("input", "pairs of texts" if recorded(record, "data", "pairs") else "single texts"))
+    return facts
+
+
+def _task_facts(record: Mapping[str, Any]) -> Facts:
+    """The task that heads were removed from: its examples, how good the intact model is, what was done to heads."""
+    if recorded(record, "importance", "task") is None:
+        return []
+    facts = [("task", plain(recorded(record, "importance", "task"), 40))]
+    facts.append(("examples", _grouped(recorded(record, "importance", "examples"))))
+    metric = plain(recorded(record, "importance", "metric"), 40)
+    known = recorded(record, "importance", "intact", metric) or {}
+    if all(isinstance(known.get(name), int | float) for name in ("value", "low", "high")):
+        facts.append((f"{metric} intact", f"{known['value']:.4f} [{known['low']:.4f}, {known['high']:.4f}]"))
+    modes = {"mean": "its mean result in the place of a head's", "uniform": "a head attends to all tokens alike"}
+    if recorded(record, "importance", "mode") in modes:
+        facts.append(("ablation", modes[recorded(record, "importance", "mode")]))
     return facts
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headscope.importance.deltas import LOSS, METRIC
-from headscope.importance.significance import ALPHA
+from headscope.importances.deltas import LOSS, METRIC
+from headscope.importances.significance import ALPHA
 from headscope.report.cards import Place, roles_by_head
 from headscope.report.grids import plain, recorded, stacks_of
 from headscope.report.scale import signed

@@ -43,6 +43,13 @@ def drafted(
     made = [folder for folder in final.parents if not folder.exists()]  # the innermost first
     try:
         _check(final, out, overwrite, record)
+        left = next((partial / name for name in kept if (partial / name).exists()), None)
+        if left is not None and not (resume or overwrite):
+            raise HeadscopeError(
+                f"a run that was stopped is there ({left.name})",
+                where=partial,
+                mend="Add --resume to go on with it, or --overwrite to begin anew",
+            )
         partial.mkdir(parents=True, exist_ok=True)
         with _owned(partial, out):
             try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headscope.importance.significance import resamples
+from headscope.importances.significance import resamples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.tasks import Judged, Task, task_named

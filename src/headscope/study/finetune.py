@@ -16,7 +16,7 @@ import torch
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
+from headscope.model.load import load, quiet
 from headscope.study.directory import drafted
 from headscope.study.evaluate import metrics_of
 from headscope.study.journal import check_same_run
@@ -200,7 +200,8 @@ def _restored(training: Training, folder: Path, header: dict[str, Any]) -> list[
 
 
 def _write(model: AttentionModel, record: dict[str, Any], folder: Path) -> None:
-    model.model.save_pretrained(folder)
+    with quiet():
+        model.model.save_pretrained(folder)
     assert model.tokenizer is not None
     model.tokenizer.save_pretrained(folder)
     (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")

@@ -14,13 +14,13 @@ import numpy as np
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, HeadSet
-from headscope.importance.agreement import Importance, agreement, rank_rows
-from headscope.importance.deltas import LOSS, Deltas
-from headscope.importance.gradients import Terms, terms
-from headscope.importance.norms import output_norms
-from headscope.importance.racing import Race
-from headscope.importance.sweep import INTACT, Group, Mode, Sweep, Unit, check_mode
-from headscope.importance.variants import KINDS, Variant, variants_of
+from headscope.importances.agreement import Importance, agreement, rank_rows
+from headscope.importances.deltas import LOSS, Deltas
+from headscope.importances.gradients import Terms, terms
+from headscope.importances.norms import output_norms
+from headscope.importances.racing import Race
+from headscope.importances.sweep import INTACT, Group, Mode, Sweep, Unit, check_mode
+from headscope.importances.variants import KINDS, Variant, variants_of
 from headscope.model.attention_model import AttentionModel
 from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
@@ -453,7 +453,7 @@ def _code() -> str:
 
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]
-    for room in ("model", "data", "tasks", "importance"):
+    for room in ("model", "data", "tasks", "importances"):
         for file in sorted((package / room).rglob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.importance.deltas import LOSS, METRIC
-from headscope.importance.significance import ALPHA
+from headscope.importances.deltas import LOSS, METRIC
+from headscope.importances.significance import ALPHA
 from headscope.report.figures._palette import ON_DARK, ON_LIGHT
 from headscope.report.figures._style import style
 from headscope.report.figures.heat_map import Panel, draw_panels
@@ -66,8 +66,8 @@ class Ablation:
         starred = {stack: stars_of(study, self.statistic, stack) for stack in stacks}
         if TABLE in study.tables:
             count = sum(int(one.sum()) for one in starred.values())
-            subtitle += f" · ★ significant ({ALPHA:g}, Holm over all heads), nothing else: {count} of "
-            subtitle += f"{np.isfinite(values).sum()} heads"
+            tested = int(np.isfinite(values).sum())
+            subtitle += f" · ★ significant ({ALPHA:g}, Holm over {tested} heads), nothing else: {count}"
         figure = draw_panels(panels, scale, self.title, subtitle, unit)
         for ax, stack in zip(figure.axes, stacks, strict=False):
             _draw_stars(ax, starred[stack])
@@ -90,8 +90,10 @@ def stars_of(study: Study, statistic: str, stack: str) -> NDArray[np.bool_]:
 
 
 def task_of(study: Study) -> str:
-    """The task as recorded."""
-    return plain(recorded(study.record, "importance", "task") or "a task", 40)
+    """The task as recorded, and how heads were ablated where that is not by removing them."""
+    task = plain(recorded(study.record, "importance", "task") or "a task", 40)
+    mode = recorded(study.record, "importance", "mode")
+    return f"{task}, {plain(mode, 20)} ablation" if mode not in (None, "zero") else task
 
 
 def metric_of(study: Study) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from headscope.importance.deltas import LOSS, METRIC
-from headscope.importance.glossary import DEFINITIONS
+from headscope.importances.deltas import LOSS, METRIC
+from headscope.importances.glossary import DEFINITIONS
 from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
 from headscope.report.figures._style import SEQUENTIAL, draw_bar, headed, heading_height, style, whole_numbers
 from headscope.report.figures.ablation import task_of
@@ -93,7 +93,8 @@ class Correlations:
     name: str = "agreement"
     title: str = "How well cheap importances rank heads"
     caption: str = (
-        "Spearman's correlation over heads with exact removal, and its 95 % interval over resamples of the examples. "
+        "Spearman's correlation over heads with exact removal, and its 95 % interval over resamples of the examples, "
+        "for these heads: that of chance (random) is one draw. "
         "The broken line is the ceiling: what the true importances would reach, given how noisy the exact ones are; "
         "an importance of the same examples shares their noise and can lie above it. At the right, how many of the "
         "least important heads are the same ones; random is the control."

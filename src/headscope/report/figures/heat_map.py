@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.importance.deltas import LOSS, METRIC
-from headscope.importance.glossary import DEFINITIONS
+from headscope.importances.deltas import LOSS, METRIC
+from headscope.importances.glossary import DEFINITIONS
 from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, slug, style
 from headscope.report.grids import grid_of, model_name, plain, stacks_with, statistics_of
 from headscope.report.scale import Scale, scale_of, sentence_of, title_of

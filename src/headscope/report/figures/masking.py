@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.importance.deltas import METRIC
+from headscope.importances.deltas import METRIC
 from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
 from headscope.report.figures._style import headed, heading_height, style, whole_numbers
 from headscope.report.figures.ablation import metric_of, stars_of, task_of
@@ -41,7 +41,9 @@ class Masking:
     is_raster: bool = False
 
     def applies(self, study: Study) -> bool:
-        return bool(stacks_with(study, METRIC)) and _intact(study) is not None
+        """Not after a race, where few heads have a metric."""
+        known = [np.isfinite(grid_of(study, METRIC, stack)).mean() for stack in stacks_with(study, METRIC)]
+        return bool(known) and min(known) > 0.5 and _intact(study) is not None
 
     def draw(self, study: Study) -> Figure:
         intact = _intact(study)

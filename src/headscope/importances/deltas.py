@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headscope.importance.significance import ALPHA, Delta, delta_of_losses, delta_of_metric, holm, metric_on, resamples
-from headscope.importance.sweep import INTACT, Unit
-from headscope.importance.variants import Variant
+from headscope.importances.significance import (
+    ALPHA,
+    Delta,
+    delta_of_losses,
+    delta_of_metric,
+    holm,
+    metric_on,
+    resamples,
+)
+from headscope.importances.sweep import INTACT, Unit
+from headscope.importances.variants import Variant
 from headscope.tables import Row
 from headscope.tasks.base import Task
 

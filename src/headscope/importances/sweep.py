@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, Site
-from headscope.importance.variants import Variant
+from headscope.importances.variants import Variant
 from headscope.model.anatomy import Parts, anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Edit, Replace, Uniform

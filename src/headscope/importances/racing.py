@@ -22,8 +22,8 @@ import numpy as np
 from scipy import stats
 
 from headscope.heads import Head
-from headscope.importance.deltas import LOSS, METRIC
-from headscope.importance.significance import ALPHA, holm
+from headscope.importances.deltas import LOSS, METRIC
+from headscope.importances.significance import ALPHA, holm
 from headscope.tables import Row
 
 if TYPE_CHECKING:

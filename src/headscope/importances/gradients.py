@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Head, Site
-from headscope.importance.agreement import Importance
+from headscope.importances.agreement import Importance
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.tables import Moments, Row, rows_of
