@@ -62,7 +62,7 @@ def test_it_is_written_once(glue: str) -> None:
     path.write_text(json.dumps({"premise": "mine"}) + "\n", "utf-8")
     assert find_split(glue, "dev") == path
     assert next(read_records(path)).cells == {"premise": "mine"}
-    assert not list(path.parent.glob("*.partial"))
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_questions_of_a_table_are_those_of_a_squad_file(tmp_path: Path) -> None:

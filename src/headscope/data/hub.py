@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from headscope.errors import HeadscopeError, choices, reason
@@ -38,10 +39,11 @@ def fetched(data: str, split: str, words: tuple[str, ...]) -> Path:
     place = cache_directory() / "data" / f"{_plain(name)}-{_plain(config) or 'default'}-{chosen}-{stamp}.jsonl"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        beside = place.with_suffix(".partial")
-        with beside.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in _named(rows))
-        beside.replace(place)
+        with TemporaryDirectory(dir=place.parent) as aside:  # one for each process that fetches it
+            beside = Path(aside) / place.name
+            with beside.open("w", encoding="utf-8") as file:
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in _named(rows))
+            beside.replace(place)
     return place
 
 

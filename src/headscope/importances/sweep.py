@@ -144,8 +144,8 @@ class Sweep:
         found = [Group(str(key), key if isinstance(key, Site) else None, tuple(these)) for key, these in sites.items()]
         return [Group(INTACT.named, None, (INTACT,)), *found]
 
-    def blocks(self, sizes: Sequence[int] | None = None) -> list[list[int]]:
-        """The items in random order, in blocks of these sizes, or as large as the memory for remembered passes allows.
+    def blocks(self) -> list[list[int]]:
+        """The items in random order, in blocks as large as the memory for remembered passes allows.
 
         A task whose examples hang together is one block.
         """
@@ -153,15 +153,8 @@ class Sweep:
         if self.task.is_coupled:
             return [list(range(count))]
         order = np.random.default_rng(self.seed).permutation(count).tolist()
-        if sizes is None:
-            each = max(self.batch_size, int(MEMORY / max(self._bytes_an_item(), 1)))
-            pieces = -(-count // each)
-            sizes = [count // pieces + (i < count % pieces) for i in range(pieces)]
-        found, start = [], 0
-        for size in sizes:
-            found.append(order[start : start + size])
-            start += size
-        return [block for block in found if block]
+        each = max(self.batch_size, int(MEMORY / max(self._bytes_an_item(), 1)))
+        return [part.tolist() for part in np.array_split(order, -(-count // each))]
 
     def _bytes_an_item(self) -> float:
         lengths = [len(one.source.ids) + len(one.target.ids if one.target else ()) for one in self.prepared.sequences]

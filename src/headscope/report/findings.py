@@ -134,7 +134,7 @@ def _removals(study: Study) -> list[Finding]:
     task = plain(recorded(study.record, "importance", "task") or "the task", 40)
     decimals = decimals_for(rows["value"])
     rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
-    sure = rows[rows["is_significant"].astype(bool)]
+    sure = rows[rows["is_significant"] == True]  # noqa: E712 - empty where nothing was tested
     named = [_chosen(study, row, "value", decimals) for row in (sure if len(sure) else rows[:1]).to_dict("records")]
     sentence = f"No head's removal alone changes the loss of {task} significantly; the largest change is that of"
     if len(sure):

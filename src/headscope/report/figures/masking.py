@@ -42,8 +42,8 @@ class Masking:
 
     def applies(self, study: Study) -> bool:
         """Not after a race, where few heads have a metric."""
-        known = [np.isfinite(grid_of(study, METRIC, stack)).mean() for stack in stacks_with(study, METRIC)]
-        return bool(known) and min(known) > 0.5 and _intact(study) is not None
+        known = study.heads.loc[study.heads["statistic"] == METRIC, "value"].notna()
+        return bool(known.mean() > 0.5) and _intact(study) is not None
 
     def draw(self, study: Study) -> Figure:
         intact = _intact(study)
