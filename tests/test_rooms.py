@@ -8,7 +8,7 @@ from pathlib import Path
 import headscope
 
 PACKAGE = Path(next(iter(headscope.__path__)))
-ROOMS = ["errors", "heads", "tables", "model", "data", "statistics", "tasks", "training", "importances"]
+ROOMS = ["errors", "heads", "tables", "drafts", "model", "data", "statistics", "tasks", "training", "importances"]
 ROOMS += ["pruning", "masks", "study", "report", "explorer", "commands"]
 
 

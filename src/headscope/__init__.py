@@ -44,6 +44,7 @@ _WHERE = {
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
     "probe": "headscope.study.probe",
+    "prune": "headscope.model.surgery",
     "stream": "headscope.statistics",
     "write": "headscope.report.publish",
 }
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from headscope.model.edits import Replace as Replace
     from headscope.model.edits import Uniform as Uniform
     from headscope.model.load import load as load
+    from headscope.model.surgery import prune as prune
     from headscope.model.tokens import Batch as Batch
     from headscope.report.looking import look as look
     from headscope.report.publish import write as write

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headscope.errors import HeadscopeError
 
@@ -18,10 +18,25 @@ _ITEM = re.compile(r"(?:(?P<stack>[a-z]+)\.)?(?P<layer>\d+|\*)\.(?P<first>\d+|\*
 
 @dataclass(frozen=True, order=True)
 class Site:
-    """One call of an attention module in a forward pass."""
+    """One call of an attention module in a forward pass.
+
+    numbers  the heads it has, in the order of its tensors; None where the site is only an address. After a cut these
+             are some of the original model's. They are no part of the address: two sites are the same without them.
+    """
 
     stack: str
     layer: int
+    numbers: tuple[int, ...] | None = field(default=None, compare=False, repr=False)
+
+    def heads(self, width: int) -> list[Head]:
+        """The heads that the rows of a tensor with `width` of them are of."""
+        numbers = range(width) if self.numbers is None else self.numbers
+        assert len(numbers) == width, f"{self} has {len(numbers)} heads, not {width}"
+        return [Head(self.stack, self.layer, number) for number in numbers]
+
+    def place(self, head: int) -> int:
+        """Where in this site's tensors the head of this number stands."""
+        return head if self.numbers is None else self.numbers.index(head)
 
     def __str__(self) -> str:
         return f"{self.stack}.{self.layer}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headscope.heads import Head
+from headscope.heads import Head, Site
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,6 +87,17 @@ def to_frame(rows: Iterable[Row]) -> pd.DataFrame:
     stacks = {name: i for i, name in enumerate(STACKS)}
     keys = frame.assign(stack=frame["stack"].map(stacks), statistic=frame["statistic"].map(order))
     return frame.loc[keys.sort_values(["stack", "statistic", "layer", "head"]).index].reset_index(drop=True)
+
+
+def by_number(arrays: Mapping[Site, NDArray[Any]]) -> NDArray[Any]:
+    """The arrays [head, …] of one stack's sites as one [layer, head, …]; NaN for heads that were cut."""
+    places = {site: [head.head for head in site.heads(len(array))] for site, array in arrays.items()}
+    layers = 1 + max(site.layer for site in arrays)
+    heads = 1 + max(head for here in places.values() for head in here)
+    result = np.full((layers, heads, *next(iter(arrays.values())).shape[1:]), np.nan)
+    for site, here in places.items():
+        result[site.layer, here] = arrays[site]
+    return result
 
 
 def rows_of(heads: Iterable[Head], statistic: str, moments: Moments) -> list[Row]:

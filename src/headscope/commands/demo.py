@@ -21,11 +21,11 @@ def demo(
     limit: Annotated[int, typer.Option(help="Pairs of paragraphs to read")] = 500,
 ) -> None:
     """What the 72 heads of all-MiniLM-L6-v2 attend to over 500 pairs of Wikipedia paragraphs, in minutes."""
+    from headscope.drafts import drafted
     from headscope.model.load import load
     from headscope.report.looking import look
     from headscope.report.publish import fill
     from headscope.study.analyze import analyze
-    from headscope.study.directory import drafted
 
     with drafted(out, overwrite=_is_demo(out)) as folder:
         model = load("minilm", say=say)
@@ -42,6 +42,6 @@ def demo(
 
 def _is_demo(out: Path) -> bool:
     """Whether what is there was made by this command: another study is not replaced."""
-    from headscope.study.directory import read_record
+    from headscope.drafts import read_record
 
     return str(read_record(out).get("command", "")).startswith("headscope demo")

@@ -91,9 +91,10 @@ def importance(
     overwrite: Overwrite = False,
 ) -> None:
     """What every head does for a task: exact removal, cheaper guesses, and how good these are."""
+    from headscope.drafts import drafted
     from headscope.model.attention_model import AttentionModel
     from headscope.report.publish import fill
-    from headscope.study.directory import drafted, to_add_to
+    from headscope.study.directory import to_add_to
     from headscope.study.importance import check_same_model
     from headscope.study.importance import importance as run
     from headscope.study.journal import NAME, Journal

@@ -74,7 +74,7 @@ def probe(
     overwrite: Overwrite = False,
 ) -> None:
     """Parse with attention weights alone, beside baselines: how much syntax all heads hold together."""
-    from headscope.study.directory import drafted
+    from headscope.drafts import drafted
     from headscope.study.probe import probe as run
 
     with drafted(out, overwrite=overwrite) as folder:

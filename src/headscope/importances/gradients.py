@@ -143,7 +143,7 @@ def terms(
                     else (found * slopes[numbers].to(found)).sum()
                 )
                 slopes_here = torch.autograd.grad(total, list(gates.gates.values()))
-            gathered = _gathered(dict(zip(gates.gates, slopes_here, strict=True)), heads)
+            gathered = _gathered(model, dict(zip(gates.gates, slopes_here, strict=True)), heads)
             signed[numbers], absolute[numbers], tokens[numbers] = gathered
             done += len(numbers)
             progress(done, len(prepared.sequences))
@@ -163,16 +163,19 @@ def _slopes(model: AttentionModel, task: Task, prepared: Prepared, batch_size: i
     return slopes
 
 
-def _gathered(slopes: dict[Site, Tensor], heads: tuple[Head, ...]) -> tuple[NDArray[np.float64], ...]:
+def _gathered(
+    model: AttentionModel, slopes: dict[Site, Tensor], heads: tuple[Head, ...]
+) -> tuple[NDArray[np.float64], ...]:
     """[sequence, head] of one batch: the gates' gradients summed over tokens, signed and absolute, and the tokens.
 
     Tokens that the loss does not depend on at a site are not counted: all but the first in a classifier's last layer.
     """
     known = {site: slope.double().cpu().numpy() for site, slope in slopes.items()}
     reached = {site: (slope != 0).any(axis=2).sum(axis=1) for site, slope in known.items()}
+    of_heads = [known[head.site][:, :, model.place(head)] for head in heads]
     return (
-        np.stack([known[head.site][:, :, head.head].sum(axis=1) for head in heads], axis=1),
-        np.stack([np.abs(known[head.site][:, :, head.head]).sum(axis=1) for head in heads], axis=1),
+        np.stack([one.sum(axis=1) for one in of_heads], axis=1),
+        np.stack([np.abs(one).sum(axis=1) for one in of_heads], axis=1),
         np.stack([reached[head.site] for head in heads], axis=1),
     )
 

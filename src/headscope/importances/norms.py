@@ -42,7 +42,7 @@ def output_norms(
             task.watched(model, norms.batch)
             for place, head in enumerate(heads):
                 if head.site in norms.means:
-                    found[numbers, place] = norms.means[head.site][:, head.head].numpy()
+                    found[numbers, place] = norms.means[head.site][:, model.place(head)].numpy()
     return np.stack([found[list(part)].mean(axis=0) for part in prepared.parts])
 
 

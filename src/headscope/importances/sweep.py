@@ -116,7 +116,8 @@ class Sweep:
     def _strays(self, numbers: list[int]) -> str | None:
         """How far the way is from plain runs, in words; None where it is valid, "" where it is not to be had."""
         batch = batch_of(self.model, self.prepared, numbers)
-        sites = [self.model.sites[0], self.model.sites[len(self.model.sites) // 2], self.model.sites[-1]]
+        alive = [site for site in self.model.sites if site.numbers]
+        sites = [alive[0], alive[len(alive) // 2], alive[-1]]
         try:
             with torch.inference_mode():
                 replay = self._replay(batch)
@@ -216,7 +217,7 @@ class Sweep:
         shares = replay.shares(group.site)
         intact = self._read(batch, replay.result)
         for variant in group.variants:
-            if self.mode == "zero" and len(variant.heads) == 1 and shares.is_silent(variant.heads[0].head):
+            if self.mode == "zero" and len(variant.heads) == 1 and shares.is_silent(self.model.place(variant.heads[0])):
                 yield intact  # exactly nothing is taken away
             else:
                 yield self._changed(replay, batch, variant, shares)
@@ -226,12 +227,12 @@ class Sweep:
         assert site is not None
         if len(variant.heads) == 1:
             head = variant.heads[0]
-            output = shares.without(head.head, self._instead(replay, head, shares))
+            output = shares.without(self.model.place(head), self._instead(replay, head, shares))
         else:
             stay = shares.context.clone()
             for head in variant.heads:
                 instead = self._instead(replay, head, shares)
-                stay[:, :, head.head] = 0 if instead is None else instead
+                stay[:, :, self.model.place(head)] = 0 if instead is None else instead
             output = shares.silent() + stay.flatten(2) @ shares.weight.flatten(1).T
         return self._read(batch, replay.changed(site, output, shares))
 
@@ -240,9 +241,9 @@ class Sweep:
         if self.mode == "zero":
             return None
         if self.mode == "mean":
-            return self.means[head].expand_as(shares.context[:, :, head.head])
+            return self.means[head].expand_as(shares.context[:, :, 0])
         with self.model.edited(Uniform([head])):
-            return replay.context_under(head.site)[:, : shares.context.shape[1], head.head]
+            return replay.context_under(head.site)[:, : shares.context.shape[1], self.model.place(head)]
 
     def _plain(self, batch: Batch, variant: Variant) -> Tensor:
         with self.model.edited(self._edit(variant)):
@@ -275,9 +276,9 @@ def mean_results(model: AttentionModel, task: Task, prepared: Prepared, batch_si
             means.batch = batch_of(model, prepared, numbers)
             task.watched(model, means.batch)
     return {
-        Head(site.stack, site.layer, i): (row / means.counts[site]).float()
+        head: (row / means.counts[site]).float()
         for site, total in means.totals.items()
-        for i, row in enumerate(total)
+        for head, row in zip(site.heads(len(total)), total, strict=True)
     }
 
 

@@ -83,12 +83,11 @@ def shared(model: AttentionModel) -> list[Variant]:
         raise HeadscopeError(
             f"no two layers of {model.name} share their heads", where="--kind shared", expected="ALBERT, say"
         )
-    width = {site: sum(head.site == site for head in model.heads) for site in model.sites}
     return [
         Variant("shared", f"{sites[0].stack}.*.{head}", tuple(Head(site.stack, site.layer, head) for site in sites))
         for sites in groups
         if len(sites) > 1
-        for head in range(width[sites[0]])
+        for head in sites[0].numbers or ()
     ]
 
 

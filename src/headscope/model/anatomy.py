@@ -45,7 +45,7 @@ class Parts:
 
 
 def anatomy(model: AttentionModel) -> dict[Site, Parts]:
-    """The parts of every site of a model."""
+    """The parts of every site of a model that has heads."""
     return _Dissection(model).parts()
 
 
@@ -105,7 +105,7 @@ class _Dissection(Edit):
                 model._values(model._sample(batch=2))
             finally:
                 seam.inspecting = None
-        return {site: self._parts(site) for site in model.sites}
+        return {site: self._parts(site) for site in model.sites if site.numbers}
 
     def _parts(self, site: Site) -> Parts:
         core, turn = next((name, sites.index(site)) for name, sites in self.model._seam.sites.items() if site in sites)

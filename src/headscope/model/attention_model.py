@@ -18,6 +18,7 @@ from headscope.model.attention import Attention
 from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family, families
 from headscope.model.interface import open_interface
+from headscope.model.manifest import Cut
 from headscope.model.seam import Observer, Seam
 from headscope.model.tap import open_tap
 from headscope.model.tokens import Batch, Marks
@@ -36,6 +37,7 @@ class AttentionModel:
     tokenizer  its tokenizer; None for images, or where none was given
     path       the directory it came from; None for a live model
     sites      every (stack, layer), heads: every (stack, layer, head), counted from 0
+    cut        what it has lost; None where it was not cut
     untrained  parameters that were in no file and are therefore random (a new classifier, say)
     notes      what a user should know about how it was loaded
     """
@@ -50,9 +52,11 @@ class AttentionModel:
         revision: str | None = None,
         untrained: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
+        cut: Cut | None = None,
     ) -> None:
         self.model, self.tokenizer, self.path, self.revision = model, tokenizer, path, revision
         self.untrained, self.notes = untrained, notes
+        self.cut = cut
         self.family = family_of(model.config.model_type, where=name)
         self.name = name or type(model).__name__
         self.marks = Marks() if tokenizer is None else Marks.of(tokenizer)
@@ -64,21 +68,26 @@ class AttentionModel:
             decoder_only=set(self._expected) == {"decoder"},
             takes_text=self.family.takes_text,
         )
-        self._width: dict[Site, int] = {}
-        self._find_sites()
+        self._sites: dict[Site, Site] = {}  # by address, with the heads each has
+        self._find_sites({} if cut is None else cut.kept)
 
     def __repr__(self) -> str:
         stacks = Counter(site.stack for site in self.sites)
-        parts = [f"{stack} {count} x {self._width[Site(stack, 0)]}" for stack, count in stacks.items()]
+        widths = {stack: {len(site.numbers or ()) for site in self.sites if site.stack == stack} for stack in stacks}
+        parts = [f"{stack} {count} x {' or '.join(map(str, sorted(widths[stack])))}" for stack, count in stacks.items()]
         return f"AttentionModel({self.name!r}, {type(self.model).__name__}: {', '.join(parts)} heads)"
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        return tuple(self._width)
+        return tuple(self._sites.values())
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        return tuple(Head(site.stack, site.layer, head) for site, width in self._width.items() for head in range(width))
+        return tuple(head for site in self.sites for head in site.heads(len(site.numbers or ())))
+
+    def place(self, head: Head) -> int:
+        """Where in its site's tensors a head stands: its number, unless heads before it were cut."""
+        return self._sites[head.site].place(head.head)
 
     @property
     def device(self) -> torch.device:
@@ -105,6 +114,12 @@ class AttentionModel:
             return module(**inputs)
         finally:
             self._seam.given_layout = None
+
+    def save(self, out: str | Path, *, form: str = "small", overwrite: bool = False) -> Path:
+        """Write the model: `small` (loaded by headscope), `plain` (loaded by transformers as it is) or `onnx`."""
+        from headscope.model.saving import save
+
+        return save(self, out, form=form, overwrite=overwrite)
 
     @contextmanager
     def watched(self, *observers: Observer) -> Iterator[None]:
@@ -148,7 +163,7 @@ class AttentionModel:
             with self.edited(Ablate(self.heads)):
                 ablated = self._values(inputs)
         difference = float((watched - plain).abs().max() / plain.abs().max().clamp_min(1e-12))
-        missing = [str(site) for site in self.sites if seen[site] != 2]
+        missing = [str(site) for site in self.sites if seen[site] != 2 and site.numbers]
         if missing or not difference < tolerance or torch.equal(plain, ablated):
             raise HeadscopeError(
                 f"the canary died: watching changes the outputs by {difference:.1e} of their size, "
@@ -163,6 +178,11 @@ class AttentionModel:
         """Refuse a model in training mode, whose dropout makes every number random."""
         if self.model.training:
             raise HeadscopeError("the model is in training mode", where=self.name, mend="Call model.model.eval() first")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is being watched or edited."""
+        return self._frames > 0
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -212,7 +232,7 @@ class AttentionModel:
             stack.callback(self._seam.reset)
             return stack.pop_all()
 
-    def _find_sites(self) -> None:
+    def _find_sites(self, kept: Mapping[Site, tuple[int, ...]]) -> None:
         """One dry forward: which modules attend, how often, with how many heads; refuse what does not add up."""
         calls: list[tuple[str, int]] = []
         self._seam.recording = calls
@@ -230,16 +250,23 @@ class AttentionModel:
             ) from cause
         finally:
             self._seam.recording = None
-        found: Counter[str] = Counter()
+        expected = self._expected
+        silent = [Site(site.stack, site.layer, ()) for site, numbers in kept.items() if not numbers]
+        found = Counter(site.stack for site in silent)
+        layers = {
+            stack: iter([n for n in range(count) if Site(stack, n) not in silent]) for stack, count in expected.items()
+        }
+        self._sites = {site: site for site in silent}
         occurrences: Counter[str] = Counter()
         for name, heads in calls:
             stack = self.family.stack(name, occurrences[name])
             occurrences[name] += 1
-            site = Site(stack, found[stack])
             found[stack] += 1
+            address = Site(stack, next(layers.get(stack, iter(())), found[stack]))
+            site = Site(stack, address.layer, kept.get(address, tuple(range(heads))))
+            assert len(site.numbers or ()) == heads, f"{site} attends with {heads} heads, not {site.numbers}"
             self._seam.sites.setdefault(name, []).append(site)
-            self._width[site] = heads
-        expected = self._expected
+            self._sites[address] = site
         if found != Counter(expected):
             seen = ", ".join(f"{found[stack]} of {count} in {stack}" for stack, count in expected.items())
             raise HeadscopeError(
@@ -248,7 +275,7 @@ class AttentionModel:
                 mend=f"This {type(self.model).__name__} attends in a way headscope does not know",
             )
         order = {stack: i for i, stack in enumerate(expected)}
-        self._width = dict(sorted(self._width.items(), key=lambda item: (order[item[0].stack], item[0].layer)))
+        self._sites = dict(sorted(self._sites.items(), key=lambda item: (order[item[0].stack], item[0].layer)))
 
     def _sample(self, batch: int) -> dict[str, Tensor]:
         """A few tokens (or a black image) that the model can be tried on; the second sequence is padded."""

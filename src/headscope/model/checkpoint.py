@@ -74,7 +74,7 @@ def read_weights(
     """The model, its untrained parameters, and notes for the user; `labels` are the classes of a new classifier."""
     import transformers
 
-    cls, notes = _class_of(config, model_class)
+    cls, notes = class_of(config, model_class)
     if "auto_map" in config:
         notes.append(
             "config.json names code of its own (auto_map), which was not run: loaded as transformers' own class"
@@ -88,13 +88,13 @@ def read_weights(
                 f"the file has no weights for the head of {type(model).__name__}: loaded as {type(bare).__name__}"
             )
             model, missing, unused = bare, still_missing, unused_then
-    _check_missing(model, missing, folder, may_be_new=model_class is not None)
+    check_missing(model, missing, folder, may_be_new=model_class is not None)
     if unused:
         notes.append(f"{len(unused)} tensors of the file have no place in {type(model).__name__}, {unused[0]!r} first")
     return model, missing, tuple(notes)
 
 
-def _class_of(config: dict[str, Any], model_class: str | type[PreTrainedModel] | None) -> tuple[Any, list[str]]:
+def class_of(config: dict[str, Any], model_class: str | type[PreTrainedModel] | None) -> tuple[Any, list[str]]:
     """The asked-for class, else the one that config.json names if it fits the type, else the bare model."""
     import transformers
 
@@ -115,7 +115,7 @@ def _class_of(config: dict[str, Any], model_class: str | type[PreTrainedModel] |
     return transformers.AutoModel, [f"architectures in config.json {why}: loaded as the bare model"]
 
 
-def _check_missing(model: PreTrainedModel, missing: tuple[str, ...], folder: Path, *, may_be_new: bool) -> None:
+def check_missing(model: PreTrainedModel, missing: tuple[str, ...], folder: Path, *, may_be_new: bool) -> None:
     """An untrained pooler is harmless; a head is new when the caller asked for one; the rest is damage."""
     inside = [key for key in missing if key.startswith(model.base_model_prefix + ".") or model.base_model is model]
     wrong = [key for key in (inside if may_be_new else missing) if "pooler" not in key]

@@ -50,12 +50,9 @@ class Gate(Edit):
     def __init__(self, gates: Mapping[str | Head, float | Tensor]) -> None:
         self.gates = dict(gates)
         self._at: dict[Site, list[tuple[int, float | Tensor]]] = {}
-        self._widths: dict[Site, int] = {}
 
     def bind(self, heads: tuple[Head, ...]) -> None:
-        self._at, self._widths = {}, {}
-        for head in heads:
-            self._widths[head.site] = max(self._widths.get(head.site, 0), head.head + 1)
+        self._at = {}
         for named, gate in self.gates.items():
             for head in HeadSet([named] if isinstance(named, Head) else named, among=heads):
                 self._at.setdefault(head.site, []).append((head.head, gate))
@@ -64,9 +61,9 @@ class Gate(Edit):
         return site in self._at
 
     def output(self, site: Site, output: Tensor) -> Tensor:
-        values: list[Tensor] = [output.new_ones(())] * self._widths[site]
+        values: list[Tensor] = [output.new_ones(())] * output.shape[2]
         for head, gate in self._at[site]:
-            values[head] = torch.as_tensor(gate, dtype=output.dtype, device=output.device).reshape(())
+            values[site.place(head)] = torch.as_tensor(gate, dtype=output.dtype, device=output.device).reshape(())
         return output * torch.stack(values)[:, None]
 
 
@@ -102,7 +99,8 @@ class Replace(Edit):
                     f"the vector for {site}.{head} has shape {tuple(vector.shape)}",
                     expected=f"({output.shape[-1]},)",
                 )
-            parts[head] = vector.to(output).expand_as(parts[head])
+            place = site.place(head)
+            parts[place] = vector.to(output).expand_as(parts[place])
         return torch.stack(parts, dim=2)
 
 
@@ -121,7 +119,7 @@ class Uniform(Edit):
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
         here = torch.zeros(scores.shape[1], dtype=torch.bool, device=scores.device)
-        here[self._at[site]] = True
+        here[[site.place(head) for head in self._at[site]]] = True
         allowed = scores > masked_score(scores.dtype)
         return torch.where(here[:, None, None] & allowed, torch.zeros_like(scores), scores)
 
@@ -149,7 +147,7 @@ class MaskScores(Edit):
         lowest = masked_score(scores.dtype)
         masked = scores.masked_fill(~mask, lowest) if mask.dtype == torch.bool else (scores + mask).clamp_min(lowest)
         here = torch.zeros(scores.shape[1], dtype=torch.bool, device=scores.device)
-        here[self._at[site]] = True
+        here[[site.place(head) for head in self._at[site]]] = True
         # Padding stays below what is forbidden here: a query with nothing left spreads over real keys only.
         return torch.where(here[:, None, None] & (scores >= lowest), masked, scores)
 

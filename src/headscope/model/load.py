@@ -14,7 +14,9 @@ import torch
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel, family_of
 from headscope.model.checkpoint import check_finite, read_config, read_tokenizer, read_weights
+from headscope.model.cut_checkpoint import read_cut_weights
 from headscope.model.folder import find_folder
+from headscope.model.manifest import Cut, read_manifest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -52,12 +54,25 @@ def load(
     folder, name, revision = find_folder(spec, revision, say)
     config = read_config(folder)
     family = family_of(config["model_type"], where=folder / "config.json")
+    manifest = read_manifest(folder)
     with quiet():
-        model, untrained, notes = read_weights(folder, config, model_class, DTYPES[dtype], labels)
+        if manifest is None:
+            model, untrained, notes = read_weights(folder, config, model_class, DTYPES[dtype], labels)
+        else:
+            model, untrained, notes = read_cut_weights(folder, config, manifest, model_class, DTYPES[dtype], labels)
         tokenizer = read_tokenizer(folder, model) if family.takes_text else None
     check_finite(model, folder, dtype)
     model = model.to(place).eval()
-    return AttentionModel(model, tokenizer, name=name, path=folder, revision=revision, untrained=untrained, notes=notes)
+    return AttentionModel(
+        model,
+        tokenizer,
+        name=name,
+        path=folder,
+        revision=revision,
+        untrained=untrained,
+        notes=notes,
+        cut=None if manifest is None else Cut(manifest.origin, manifest.kept, manifest.silent),
+    )
 
 
 def _device(device: str) -> torch.device:

@@ -68,7 +68,8 @@ def open_tap(seam: Seam, tap: Tap) -> Iterator[None]:
     """Route the model's attention through the seam while this is open."""
     with ExitStack() as stack:
         for name, module in seam.root.named_modules():
-            if type(module).__name__ == tap.module:
+            is_attention = any(cls.__name__ == tap.module for cls in type(module).__mro__)  # a cut one is a kind of it
+            if is_attention and tap.heads(module):
                 stack.enter_context(_tapped(seam, tap, name, module))
         yield
 

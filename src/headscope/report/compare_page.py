@@ -7,10 +7,10 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headscope.drafts import drafted
 from headscope.report.grids import plain
 from headscope.report.page import TEMPLATES, Facts, summary
 from headscope.study.compare import Comparison
-from headscope.study.directory import drafted
 
 if TYPE_CHECKING:
     import pandas as pd

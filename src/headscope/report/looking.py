@@ -18,6 +18,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.tokens import Tokens
 from headscope.report.look import Look, Side, StackMaps
+from headscope.tables import by_number
 
 
 def look(model: AttentionModel | str, first: str, second: str | None = None, *, max_length: int | None = None) -> Look:
@@ -57,7 +58,8 @@ def look(model: AttentionModel | str, first: str, second: str | None = None, *, 
         sides = batch.layout.sides(stack)
         assert sides is not None
         query, key = (_side(model, tokens) for tokens in sides)
-        weights = np.stack([maps[site] for site in model.sites if site.stack == stack])
+        weights = by_number({site: weights for site, weights in maps.items() if site.stack == stack})
+        weights = np.nan_to_num(weights).astype(np.float32)  # a head that was cut is an empty map
         stacks.append(StackMaps(stack, query, key, weights))
     order = {stack: i for i, stack in enumerate(dict.fromkeys(site.stack for site in model.sites))}
     stacks.sort(key=lambda one: order[one.stack])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headscope.drafts import drafted
 from headscope.report.write import write_report
-from headscope.study.directory import drafted, write_tables
+from headscope.study.directory import write_tables
 from headscope.study.study import Study
 
 

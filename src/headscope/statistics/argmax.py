@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headscope.heads import Head, Site
+from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.statistics.base import Definition, Statistic
 from headscope.statistics.by_offset import OffsetSums, added
@@ -74,13 +74,13 @@ class Argmax(Statistic):
         offsets = np.arange(width) - width // 2
         near = np.lexsort((offsets, abs(offsets)))
         mode = near[sums.rows.round(6)[:, near].argmax(axis=1)]
-        everyone = [Head(site.stack, site.layer, head) for head in range(heads)]
+        everyone = site.heads(heads)
         shares = rows_of(everyone, "argmax-share", _moments_at(mode, sums, np.full(heads, sums.count)))
         counts = sums.count_at[0, mode].astype(np.int64)
         positional = rows_of(everyone, "positional-share", _moments_at(mode, sums.among_targets, counts))
         modes = [
-            replace(row, statistic="argmax-offset", value=float(offsets[mode[row.head]]), low=np.nan, high=np.nan)
-            for row in shares
+            replace(row, statistic="argmax-offset", value=float(offsets[of_head]), low=np.nan, high=np.nan)
+            for row, of_head in zip(shares, mode, strict=True)
         ]
         return shares + modes + positional
 

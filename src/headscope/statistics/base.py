@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from headscope.heads import Head, Site
+from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.tables import Moments, Row, rows_of
 
@@ -104,7 +104,7 @@ class PerSequence(Statistic):
     def table(self) -> list[Row]:
         rows = []
         for site, moments in sorted(self._settled().items()):
-            heads = [Head(site.stack, site.layer, head) for head in range(moments.total.shape[0])]
+            heads = site.heads(moments.total.shape[0])
             for i, name in enumerate(self.definitions):
                 if name in self.names:
                     rows += rows_of(heads, name, moments.column(i))

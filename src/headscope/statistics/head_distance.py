@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from headscope.errors import HeadscopeError
-from headscope.heads import Head
+from headscope.heads import Head, Site
 from headscope.model.attention import Attention
 from headscope.statistics.base import Definition, Statistic
 from headscope.statistics.resampling import fingerprint
@@ -75,11 +75,11 @@ class HeadDistance(Statistic):
         if self.content:
             left, kept = sampled.without_special(weights)
             values["js-content"] = _means(left, kept, sampled.of_sequences)
-        found = Distances(sampled.widths())
+        found = Distances(sampled.heads())
         for name, of_pairs in values.items():
             found.moments[name] = Moments(of_pairs.shape[1:])
             found.moments[name].add(of_pairs)
-        self._sums.setdefault(stack, Distances(found.widths)).merge(found, stack)
+        self._sums.setdefault(stack, Distances(found.heads)).merge(found, stack)
 
     def _settled(self) -> dict[str, Distances]:
         for stack in list(self._pending):
@@ -89,7 +89,7 @@ class HeadDistance(Statistic):
     def merge(self, other: Self) -> Self:
         mine = self._settled()
         for stack, sums in other._settled().items():
-            mine.setdefault(stack, Distances(sums.widths)).merge(sums, stack)
+            mine.setdefault(stack, Distances(sums.heads)).merge(sums, stack)
         return self
 
     def table(self) -> list[Row]:
@@ -116,28 +116,29 @@ class HeadDistance(Statistic):
 class Distances:
     """Sums over sequences for every pair of heads of one stack: (0, 1), (0, 2) … (1, 2) …; mergeable."""
 
-    def __init__(self, widths: dict[int, int]) -> None:
-        self.widths = widths  # the number of heads in each layer
+    def __init__(self, heads: list[Head]) -> None:
+        self.heads = heads
         self.moments: dict[str, Moments] = {}
 
     def merge(self, other: Distances, stack: str) -> None:
-        if other.widths != self.widths:
+        if other.heads != self.heads:
+            then, now = ({head.layer for head in one.heads} for one in (self, other))
             raise HeadscopeError(
-                f"{stack} had {sum(self.widths.values())} heads in {len(self.widths)} layers before, and now "
-                f"{sum(other.widths.values())} in {len(other.widths)}",
+                f"{stack} had {len(self.heads)} heads in {len(then)} layers before, and now "
+                f"{len(other.heads)} in {len(now)}",
                 expected="whole forward passes of one model",
             )
         for name, moments in other.moments.items():
             self.moments.setdefault(name, Moments(moments.total.shape)).merge(moments)
 
     def matrix(self, name: str) -> NDArray[np.float64]:
-        heads = sum(self.widths.values())
+        heads = len(self.heads)
         result = np.zeros((heads, heads))
         result[np.triu_indices(heads, 1)] = np.maximum(self.moments[name].mean(), 0.0)  # rounding may give -1e-8
         return result + result.T
 
     def twins(self, stack: str) -> list[Row]:
-        heads = [Head(stack, layer, head) for layer, width in self.widths.items() for head in range(width)]
+        heads = self.heads
         matrix = self.matrix("js")
         np.fill_diagonal(matrix, np.nan)
         low, high = self.moments["js"].interval()
@@ -158,7 +159,7 @@ class _Sampled:
     """The sampled rows of one stack over one batch, as far as its layers have come."""
 
     place: tuple[int, int] = (0, 0)  # layer and first sequence of what came last
-    layers: dict[int, list[Tensor]] = field(default_factory=dict)  # [head, row, key], the rows of all sequences
+    layers: dict[Site, list[Tensor]] = field(default_factory=dict)  # [head, row, key], the rows of all sequences
     counts: list[int] = field(default_factory=list)  # of rows in each sequence
     looking: list[Tensor] = field(default_factory=list)  # [row]: whether a content token looks
     special: list[Tensor] = field(default_factory=list)  # [row, key]: whether a key is special
@@ -168,25 +169,23 @@ class _Sampled:
         sequences, count = rows.shape
         weights = attention.weights[torch.arange(sequences)[:, None], :, rows]  # [sequence, row, head, key]
         weights = weights.cpu() if weights.dtype.itemsize >= 4 else weights.cpu().float()
-        layer = attention.site.layer
-        self.layers.setdefault(layer, []).append(weights.permute(2, 0, 1, 3).flatten(1, 2))
+        self.layers.setdefault(attention.site, []).append(weights.permute(2, 0, 1, 3).flatten(1, 2))
         if len(self.layers) == 1:  # the tokens are those of every layer
             self.counts += [count] * sequences
             self.looking.append(attention.query.content.take_along_dim(rows, dim=1).flatten().cpu())
             self.special.append(attention.key.special.repeat_interleave(count, dim=0).cpu())
 
-    def widths(self) -> dict[int, int]:
-        return {layer: pieces[0].shape[0] for layer, pieces in sorted(self.layers.items())}
+    def heads(self) -> list[Head]:
+        return [head for site, pieces in sorted(self.layers.items()) for head in site.heads(pieces[0].shape[0])]
 
     def weights(self) -> Tensor:
         """[head, row, key] of all layers; shorter rows end in zeros, which no divergence sees."""
         longest = max(special.shape[1] for special in self.special)
-        widths = self.widths()
-        result = next(iter(self.layers.values()))[0].new_zeros(sum(widths.values()), sum(self.counts), longest)
+        result = next(iter(self.layers.values()))[0].new_zeros(len(self.heads()), sum(self.counts), longest)
         first = 0
-        for layer, width in widths.items():
-            start = 0
-            for piece in self.layers[layer]:
+        for _, pieces in sorted(self.layers.items()):
+            start, width = 0, pieces[0].shape[0]
+            for piece in pieces:
                 stop = start + piece.shape[1]
                 result[first : first + width, start:stop, : piece.shape[2]] = piece
                 start = stop

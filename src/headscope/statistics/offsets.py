@@ -18,6 +18,7 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.statistics.base import Definition, PerSequence
 from headscope.statistics.by_offset import OffsetSums
+from headscope.tables import by_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,8 +68,8 @@ class Offsets(PerSequence):
         """offset/STACK: mean mass [layer, head, offset] over sequences, offsets -R … R."""
         found = {}
         for stack in sorted({site.stack for site in self._profile}):
-            layers = [sums.mean() for site, sums in sorted(self._profile.items()) if site.stack == stack]
-            found[f"offset/{stack}"] = np.stack(layers).astype(np.float32)
+            layers = {site: sums.mean() for site, sums in self._profile.items() if site.stack == stack}
+            found[f"offset/{stack}"] = by_number(layers).astype(np.float32)
         return found
 
 

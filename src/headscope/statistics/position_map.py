@@ -15,7 +15,7 @@ from torch import Tensor
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.statistics.base import Statistic
-from headscope.tables import Row
+from headscope.tables import Row, by_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,10 +69,10 @@ class PositionMap(Statistic):
         """map/STACK: [layer, head, query, key], NaN where no sequence was long enough."""
         found = {}
         for stack in sorted({site.stack for site in self._settled()}):
-            layers = [self._mean(site) for site in sorted(self._total) if site.stack == stack]
-            kept = ~np.isnan(layers[0][0])
+            layers = {site: self._mean(site) for site in sorted(self._total) if site.stack == stack}
+            kept = ~np.isnan(next(iter(layers.values()))[0])
             queries, keys = int(kept.any(axis=1).sum()), int(kept.any(axis=0).sum())
-            found[f"map/{stack}"] = np.stack(layers)[:, :, :queries, :keys].astype(np.float32)
+            found[f"map/{stack}"] = by_number(layers)[:, :, :queries, :keys].astype(np.float32)
         return found
 
     def _mean(self, site: Site) -> NDArray[np.float64]:

@@ -126,9 +126,7 @@ class Relations(Statistic):
         stack = sites[0].stack
         directions = [i for i, name in enumerate(DIRECTIONS) if stack != "cross" or name != "governor"]
         sums = [self._sums[site] for site in sites]
-        heads = [
-            Head(stack, site.layer, head) for site, one in zip(sites, sums, strict=True) for head in range(one.heads)
-        ]
+        heads = [head for site, one in zip(sites, sums, strict=True) for head in site.heads(one.heads)]
         seen = np.flatnonzero(self._seen[stack])
         reported = np.array([is_reported(self.units[i]) for i in seen])
         weights = weights_of([self.units[i] for i, there in zip(seen, reported, strict=True) if there])

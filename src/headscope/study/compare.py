@@ -17,10 +17,11 @@ import numpy as np
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
+from headscope.model.weights import weights_sha256
 from headscope.statistics import glossary
 from headscope.study.changes import changes_between
 from headscope.study.matching import WITHIN, behaviours, match
-from headscope.study.record import versions, weights_sha256
+from headscope.study.record import versions
 from headscope.study.smoothness import FORMS, smoothness_of
 from headscope.study.sources import Corpus, Files
 from headscope.study.study import SCHEMA, Study

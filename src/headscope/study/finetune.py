@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from headscope.data.records import find_split
+from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load, quiet
-from headscope.study.directory import drafted
+from headscope.model.load import load
+from headscope.model.saving import write_model
 from headscope.study.evaluate import metrics_of
 from headscope.study.journal import check_same_run
 from headscope.study.record import describe_files, describe_model, versions
@@ -200,10 +201,7 @@ def _restored(training: Training, folder: Path, header: dict[str, Any]) -> list[
 
 
 def _write(model: AttentionModel, record: dict[str, Any], folder: Path) -> None:
-    with quiet():
-        model.model.save_pretrained(folder)
-    assert model.tokenizer is not None
-    model.tokenizer.save_pretrained(folder)
+    write_model(model, folder)
     (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
     for name in (STATE, BEST):
         (folder / name).unlink()

@@ -22,11 +22,12 @@ from headscope.importances.racing import Race
 from headscope.importances.sweep import INTACT, Group, Mode, Sweep, Unit, check_mode
 from headscope.importances.variants import KINDS, Variant, variants_of
 from headscope.model.attention_model import AttentionModel
+from headscope.model.weights import weights_sha256
 from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
 from headscope.study.evaluate import loaded_for, metrics_of
 from headscope.study.journal import Journal, check_same_run, packed, unpacked
-from headscope.study.record import describe_files, describe_model, versions, weights_sha256
+from headscope.study.record import describe_files, describe_model, versions
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Moments, Row, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_named

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 from headscope.data.bundled import named
 from headscope.data.lines import can_be_read_again
 from headscope.model.attention_model import AttentionModel
+from headscope.model.surgery import removed_heads
+from headscope.model.weights import weights_sha256
 from headscope.model.zoo.wheels import sha256_of
 
 
@@ -31,7 +32,7 @@ def versions() -> dict[str, str]:
 def describe_model(model: AttentionModel) -> dict[str, Any]:
     stacks = dict.fromkeys(site.stack for site in model.sites)
     layers = {stack: sum(site.stack == stack for site in model.sites) for stack in stacks}
-    heads = {stack: max(head.head + 1 for head in model.heads if head.stack == stack) for stack in stacks}
+    heads = {stack: max((h.head + 1 for h in model.heads if h.stack == stack), default=0) for stack in stacks}
     return {
         "name": model.name,
         "revision": model.revision,
@@ -42,25 +43,10 @@ def describe_model(model: AttentionModel) -> dict[str, Any]:
         "device": str(model.device),
         "layers": layers,
         "heads": heads,
+        **({} if model.cut is None else {"cut": str(removed_heads(model)), "cut_from": model.cut.origin.sha256}),
         "notes": list(model.notes),
         "edits": [repr(edit) for edit in model.edits],
     }
-
-
-def weights_sha256(model: AttentionModel) -> str:
-    """Of the weight files (several: of their digests in order of name), or of a live model's tensors."""
-    digest = hashlib.sha256()
-    files = sorted(p for p in model.path.iterdir() if p.suffix in (".safetensors", ".bin")) if model.path else []
-    safe = [p for p in files if p.suffix == ".safetensors"] or files
-    if len(safe) == 1:
-        return sha256_of(safe[0])
-    for path in safe:
-        digest.update(sha256_of(path).encode())
-    if not safe:
-        for name, tensor in sorted(model.model.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().float().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def describe_files(paths: Iterable[str | Path]) -> list[dict[str, str]]:

@@ -1,7 +1,25 @@
 """DeBERTa v2 and v3: disentangled content and position scores, summed before a softmax of its own."""
 
+from typing import Any
+
+from torch import Tensor, nn
+
 from headscope.model.families.family import Family, encoder, encoder_layers
 from headscope.model.tap import Tap
+
+
+class Silent(nn.Module):
+    """Attention without heads, which DeBERTa's own code cannot compute: nothing, for every token."""
+
+    num_attention_heads = 0
+
+    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, None]:
+        return hidden_states[..., :0], None
+
+
+def silence(core: nn.Module) -> None:
+    core.self = Silent()
+
 
 DEBERTA_V2 = Family(
     model_types=("deberta-v2",),
@@ -13,4 +31,5 @@ DEBERTA_V2 = Family(
         lambda module: module.self.num_attention_heads,
         projection="output.dense",
     ),
+    silence=silence,
 )

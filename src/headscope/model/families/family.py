@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from headscope.model.silence import silence
 from headscope.model.tap import Tap
 
 
@@ -26,6 +27,9 @@ class Family:
     takes_text    False for images
     counts_from_padding  the model types whose positions begin after the padding id, so that some are lost
     dry_inputs    what a dry run needs besides the usual inputs, so that every stack is called
+    axes          the parameters of an attention module that have an axis of heads, where they are no linear layers
+    settle        (attention module, head numbers) mends what else has an axis of heads, after a cut and on loading
+    silence       (attention module) makes it compute without any head, on losing the last and on loading
     """
 
     model_types: tuple[str, ...]
@@ -35,6 +39,9 @@ class Family:
     takes_text: bool = True
     counts_from_padding: tuple[str, ...] = ()
     dry_inputs: Callable[[dict[str, Tensor]], dict[str, Tensor]] = no_inputs
+    axes: Mapping[str, int] = field(default_factory=dict)
+    settle: Callable[[nn.Module, tuple[int, ...]], None] | None = None
+    silence: Callable[[nn.Module], None] = silence
 
     def positions_lost(self, config: Any) -> int:
         """How many of the `max_position_embeddings` no token can have."""

@@ -1,8 +1,12 @@
 """T5: unscaled scores plus a learned bias of relative positions, kept in the first block of each stack."""
 
+from functools import cache
 from typing import Any
 
+from torch import Tensor, nn
+
 from headscope.model.families.family import Family
+from headscope.model.silence import keep_pace, what_is_left
 
 
 def layers(config: Any) -> dict[str, int]:
@@ -15,4 +19,62 @@ def stack(name: str, occurrence: int) -> str:
     return "decoder" if "decoder." in name else "encoder"
 
 
-T5 = Family(model_types=("mt5", "t5"), layers=layers, stack=stack)
+@cache
+def _cut(attention: type[nn.Module]) -> type[nn.Module]:
+    """T5's attention with some of its heads: the bias of positions is made in the first block, for all of them."""
+
+    class CutAttention(attention):  # type: ignore[misc, valid-type]
+        def forward(self, hidden: Tensor, *args: Any, position_bias: Tensor | None = None, **others: Any) -> Any:
+            self.whole_bias = position_bias
+            if position_bias is not None and position_bias.shape[1] > 1:
+                position_bias = position_bias[:, self.kept_heads]
+            output, used, weights = super().forward(hidden, *args, position_bias=position_bias, **others)
+            # What the next block gets: the bias of all heads, or one zero for each pair where there is none.
+            whole, self.whole_bias = self.whole_bias, None
+            return output, used[:, :1] if whole is None else whole, weights
+
+        def compute_bias(self, *args: Any, **others: Any) -> Tensor:
+            self.whole_bias = super().compute_bias(*args, **others)
+            return self.whole_bias[:, self.kept_heads]
+
+    return CutAttention
+
+
+@cache
+def _silent(attention: type[nn.Module]) -> type[nn.Module]:
+    """T5's attention without heads, which still makes the bias of positions where the others get it from here."""
+
+    class SilentAttention(attention):  # type: ignore[misc, valid-type]
+        def forward(
+            self,
+            hidden: Tensor,
+            mask: Tensor | None = None,
+            key_value_states: Tensor | None = None,
+            position_bias: Tensor | None = None,
+            past_key_values: Any = None,
+            **others: Any,
+        ) -> tuple[Tensor, Tensor, None]:
+            before = keep_pace(self, hidden, past_key_values, key_value_states)
+            count = hidden.shape[1]
+            if position_bias is None and self.has_relative_attention_bias:
+                position_bias = self.compute_bias(count, before + count, device=hidden.device, past_seen_tokens=before)
+            elif position_bias is None:
+                keys = before + count if key_value_states is None else key_value_states.shape[1]
+                position_bias = hidden.new_zeros(1, 1, count, keys)
+            return what_is_left(self, hidden), position_bias, None
+
+    return SilentAttention
+
+
+def silence(core: nn.Module) -> None:
+    core.kept_heads = slice(None)  # type: ignore[assignment]  # should it have been cut before: the bias is for others
+    core.__class__ = _silent(type(core))
+
+
+def settle(core: nn.Module, numbers: tuple[int, ...]) -> None:
+    if not hasattr(core, "kept_heads"):
+        core.__class__ = _cut(type(core))
+    core.kept_heads = list(numbers)  # type: ignore[assignment]
+
+
+T5 = Family(model_types=("mt5", "t5"), layers=layers, stack=stack, settle=settle, silence=silence)

@@ -37,10 +37,15 @@ def two_streams(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     return {"perm_mask": torch.zeros(batch, length, length), "target_mapping": mapping}
 
 
+# Nine parameters have an axis of heads.
+AXES = {"q": 1, "k": 1, "v": 1, "o": 1, "r": 1, "seg_embed": 1, "r_w_bias": 0, "r_r_bias": 0, "r_s_bias": 0}
+
 XLNET = Family(
     model_types=("xlnet",),
     layers=layers,
     stack=stack,
     tap=Tap("XLNetRelativeAttention", "rel_attn_core", lambda module: module.n_head, edit=edit),
     dry_inputs=two_streams,
+    axes=AXES,
+    silence=lambda core: None,  # its sums over no heads are zero by themselves
 )

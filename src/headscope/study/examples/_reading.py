@@ -61,7 +61,7 @@ def read_words(
             for role, question in questions.items():
                 queries, keys = question.right.shape
                 for head in heads[role]:
-                    cells = weights[row, head, :queries, :keys]
+                    cells = weights[row, site.place(head), :queries, :keys]
                     found.look(Head(site.stack, site.layer, head), role, question, cells, labels, number)
 
     _read(model, [text.example for text in texts], look, "skip", max_length, batch_size)
@@ -96,7 +96,7 @@ def read_tokens(
                 if question is not None:
                     for head in heads:
                         place = Head(site.stack, site.layer, head)
-                        found.look(place, role, question, weights[row, head], labels, number)
+                        found.look(place, role, question, weights[row, site.place(head)], labels, number)
 
     _read(model, examples, look, "truncate", max_length, batch_size)
 

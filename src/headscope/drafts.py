@@ -1,0 +1,141 @@
+"""A directory that is written: whole or not there.
+
+While a run is under way, `OUT.partial` beside OUT holds what there is so far; at the end it takes OUT's name.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from headscope.errors import HeadscopeError
+
+OWNER = ".owner"  # in OUT.partial: locked by the process that is writing it
+
+
+@contextmanager
+def drafted(
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    kept: Sequence[str] = (),
+    record: str = "run.json",
+) -> Iterator[Path]:
+    """A folder to write a study into; becomes `out` on leaving, and is gone after an exception.
+
+    kept    files of long work that outlive an exception, so that it can be taken up again
+    resume  go on with what an earlier run left of these
+    record  the file by which a directory of the same kind is known, which may be overwritten
+    """
+    final = Path(os.path.abspath(out))  # noqa: PTH100 - resolve() would follow a link that is to be replaced
+    partial = final.with_name(f"{final.name}.partial") if final.name else final
+    made = [folder for folder in final.parents if not folder.exists()]  # the innermost first
+    try:
+        _check(final, out, overwrite, record)
+        left = next((partial / name for name in kept if (partial / name).exists()), None)
+        if left is not None and not (resume or overwrite):
+            raise HeadscopeError(
+                f"a run that was stopped is there ({left.name})",
+                where=partial,
+                mend="Add --resume to go on with it, or --overwrite to begin anew",
+            )
+        partial.mkdir(parents=True, exist_ok=True)
+        with _owned(partial, out):
+            try:
+                _empty(partial, kept if resume else ())
+                yield partial
+                _take_place(partial, final)
+                (final / OWNER).unlink()  # last: until the rename it keeps others out
+                made = []
+            except BaseException:
+                if any((partial / name).exists() for name in kept):
+                    made = []
+                    raise
+                shutil.rmtree(partial, ignore_errors=True)
+                raise
+    except OSError as cause:
+        raise HeadscopeError(
+            f"cannot be written: {os.strerror(cause.errno) if cause.errno else cause}",
+            where=out,
+            expected="a place with room that may be written to",
+            mend="Free some space, or choose another --out" if cause.errno == errno.ENOSPC else "Choose another --out",
+        ) from cause
+    finally:
+        for folder in made:
+            with suppress(OSError):  # never made, or somebody else has begun to use it
+                folder.rmdir()
+
+
+def _check(final: Path, out: str | Path, overwrite: bool, record: str) -> None:
+    if final.exists() and not final.is_dir():
+        raise HeadscopeError(
+            "this is a file", where=out, expected="the name of a new directory", mend="Choose another --out"
+        )
+    if read_record(final, record):
+        if not overwrite:
+            mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
+            what = "a study" if record == "run.json" else "a trained model"
+            raise HeadscopeError(f"{what} is already there", where=out, mend=mend)
+    elif not final.name or (final.exists() and any(final.iterdir())):
+        raise HeadscopeError(
+            "the directory is neither a study nor empty",
+            where=out,
+            expected="the name of a new directory",
+            mend="Choose another --out",
+        )
+
+
+def read_record(folder: Path, name: str = "run.json") -> dict[str, Any]:
+    """The run record of a study; empty where there is none, or the `run.json` of another program."""
+    try:
+        record = json.loads((folder / name).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) and "schema" in record else {}
+
+
+@contextmanager
+def _owned(partial: Path, out: str | Path) -> Iterator[None]:
+    """Hold the draft for this process. The kernel lets go of it when the process ends, also after kill -9."""
+    import fcntl
+
+    with (partial / OWNER).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            mend = "Wait for it, or choose another --out"
+            raise HeadscopeError("another run is writing it", where=out, mend=mend) from None
+        yield
+
+
+def _empty(partial: Path, kept: Sequence[str]) -> None:
+    """Throw away what a killed run left, but for these files."""
+    for left in partial.iterdir():
+        if left.name in kept:
+            continue
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        elif left.name != OWNER:
+            left.unlink()
+
+
+def _take_place(partial: Path, final: Path) -> None:
+    """Two renames for a study that is replaced; should the second fail, the old one is put back."""
+    if not (final.exists() or final.is_symlink()):
+        partial.rename(final)
+        return
+    with TemporaryDirectory(prefix=f".{final.name}.", dir=final.parent) as aside:
+        old = final.rename(Path(aside) / "old")
+        try:
+            partial.rename(final)
+        except BaseException:
+            old.rename(final)
+            raise

@@ -1,0 +1,76 @@
+"""The card of a cut model: README.md beside its weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headscope.model.attention_model import AttentionModel
+from headscope.model.surgery import origin_of, removed_heads
+
+_LOAD = {
+    "small": """import headscope
+
+model = headscope.load("this directory")
+print(model.heads)                                   # the numbers are those of the original model
+inputs = model.tokenizer("Hello there", return_tensors="pt")
+print(model(**inputs))                               # model.model is the transformers model underneath""",
+    "plain": """from transformers import AutoTokenizer, {cls}
+
+model = {cls}.from_pretrained("this directory")
+tokenizer = AutoTokenizer.from_pretrained("this directory")""",
+    "onnx": """import onnxruntime
+
+session = onnxruntime.InferenceSession("model.onnx")""",
+}
+_SAID = {
+    "small": "The weights of these heads are gone from the file: `headscope.load` reads it, `from_pretrained` cannot.",
+    "plain": "The shapes are those of the original; where these heads were, the weights are zero. It is not faster.",
+    "onnx": "A graph without these heads, compared with torch at two batch sizes and lengths.",
+}
+
+
+def card(model: AttentionModel, form: str, chosen: dict[str, Any]) -> str:
+    origin, removed = origin_of(model), removed_heads(model)
+    cls = type(model.model).__name__
+    lines = [
+        "---",
+        "library_name: transformers",
+        "tags: [headscope, pruned]",
+        "---",
+        f"# {origin.name} without {len(removed)} of {len(origin.heads)} attention heads",
+        "",
+        f"Cut from `{origin.name}` (sha256 `{origin.sha256[:16]}…`), class `{cls}`. {_SAID[form]}",
+        "",
+        f"Removed (LAYER.HEAD, counted from 0): `{removed}`",
+        "",
+        "```python",
+        _LOAD[form].replace("{cls}", cls),
+        "```",
+    ]
+    return "\n".join(lines + _told(chosen)) + "\n"
+
+
+def _told(chosen: dict[str, Any]) -> list[str]:
+    """How it was chosen and what that did, where that is known."""
+    lines: list[str] = []
+    if "how" in chosen:
+        lines += ["", "## How the heads were chosen", "", str(chosen["how"])]
+    metrics = chosen.get("metrics")
+    if metrics:
+        lines += [
+            "",
+            f"## What it costs ({chosen.get('reported_on', '')})",
+            "",
+            "| | before | after |",
+            "|---|---|---|",
+        ]
+        for name, (before, after) in metrics.items():
+            lines.append(f"| {name} | {_number(before)} | {_number(after)} |")
+    return lines
+
+
+def _number(value: dict[str, float | None]) -> str:
+    if value.get("value") is None:
+        return "undefined"
+    interval = "" if value.get("low") is None else f" [{value['low']:.4f}, {value['high']:.4f}]"
+    return f"{value['value']:.4f}{interval}"

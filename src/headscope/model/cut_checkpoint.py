@@ -1,0 +1,129 @@
+"""The weights of a cut model, of shapes that no configuration gives: each tensor of the file is put in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import HeadscopeError, reason
+from headscope.model.attention_model import family_of
+from headscope.model.checkpoint import check_missing, class_of
+from headscope.model.manifest import NAME, WEIGHTS, Manifest
+from headscope.model.surgery import fit, settle
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def read_cut_weights(
+    folder: Path,
+    config: dict[str, Any],
+    manifest: Manifest,
+    model_class: str | type[PreTrainedModel] | None,
+    dtype: torch.dtype,
+    labels: Sequence[str] = (),
+) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
+    """The model, its untrained parameters, and notes for the user; as `read_weights` does for whole ones."""
+    cls, notes = class_of(config, model_class)
+    tensors = _tensors(folder)
+    model = _built(cls, folder, labels)
+    names = _Names(model, tensors)
+    for module_name, module in model.named_modules():
+        for name in [*module._parameters, *module._buffers]:
+            source = names.in_file(f"{module_name}.{name}".lstrip("."))
+            if source is not None:
+                _put(module, name, tensors[source], dtype)
+        fit(module)
+    family = family_of(config["model_type"], where=folder / "config.json")
+    for name, numbers in manifest.modules.items():
+        settle(_submodule(model, names.in_model(name), folder), numbers, family)
+    missing = _missing(model, names)
+    for module in {model.get_submodule(name.rpartition(".")[0]) for name in missing}:
+        model._init_weights(module)
+    model.to(dtype)
+    model.tie_weights()
+    missing = tuple(sorted(name for name in missing if not _is_tied(model, name, missing)))
+    check_missing(model, missing, folder, may_be_new=model_class is not None)
+    return model, missing, tuple(notes)
+
+
+def _tensors(folder: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        found: dict[str, Tensor] = load_file(folder / WEIGHTS)
+    except (OSError, SafetensorError) as cause:
+        raise HeadscopeError(
+            f"the weights cannot be read ({reason(cause)})", where=folder / WEIGHTS, expected="a whole file"
+        ) from cause
+    return found
+
+
+def _built(cls: Any, folder: Path, labels: Sequence[str]) -> PreTrainedModel:
+    """A model of full shapes, of which no weight is set yet."""
+    from transformers import AutoConfig
+    from transformers.initialization import no_init_weights
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if labels:
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {name: i for i, name in enumerate(labels)}
+    try:
+        with no_init_weights():
+            model: PreTrainedModel = cls.from_config(config) if hasattr(cls, "from_config") else cls(config)
+    except Exception as cause:  # wrong values in config.json fail in every class in its own way
+        raise HeadscopeError(
+            f"no {getattr(cls, '__name__', cls)} can be built from it ({reason(cause)})", where=folder / "config.json"
+        ) from cause
+    return model.eval()
+
+
+class _Names:
+    """What a tensor is called in the file and in the model: with a head on top all others get a prefix."""
+
+    def __init__(self, model: PreTrainedModel, tensors: dict[str, Tensor]) -> None:
+        self.prefix = f"{model.base_model_prefix}."
+        self.tensors = tensors
+        self.is_bare = model.base_model is model
+        self.file_is_bare = not any(name.startswith(self.prefix) for name in tensors)
+
+    def in_file(self, name: str) -> str | None:
+        plain = name.removeprefix(self.prefix)
+        return next((one for one in (name, plain, self.prefix + plain) if one in self.tensors), None)
+
+    def in_model(self, name: str) -> str:
+        plain = name.removeprefix(self.prefix)
+        return plain if self.is_bare else self.prefix + plain
+
+
+def _submodule(model: PreTrainedModel, name: str, folder: Path) -> nn.Module:
+    try:
+        found: nn.Module = model.get_submodule(name)
+    except AttributeError as cause:
+        raise HeadscopeError(
+            f"names a module {name!r} that {type(model).__name__} does not have", where=folder / NAME
+        ) from cause
+    return found
+
+
+def _put(module: nn.Module, name: str, tensor: Tensor, dtype: torch.dtype) -> None:
+    value = tensor.to(dtype) if tensor.is_floating_point() else tensor
+    if name in module._parameters:
+        setattr(module, name, nn.Parameter(value, requires_grad=value.is_floating_point()))
+    else:
+        module._buffers[name] = value
+
+
+def _missing(model: PreTrainedModel, names: _Names) -> tuple[str, ...]:
+    return tuple(name for name in model.state_dict() if names.in_file(name) is None)
+
+
+def _is_tied(model: PreTrainedModel, name: str, missing: tuple[str, ...]) -> bool:
+    """Whether this is another name of a tensor that the file has."""
+    state = model.state_dict(keep_vars=True)
+    return any(other is state[name] for known, other in state.items() if known not in missing)

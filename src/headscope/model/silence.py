@@ -1,0 +1,49 @@
+"""Attention that has lost all its heads: what is left is the bias of its output projection."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from torch import Tensor, nn
+
+
+@cache
+def silenced(attention: type[nn.Module]) -> type[nn.Module]:
+    """The class of such a module, with the forward of the common form: states in, (states, no weights) out."""
+
+    class SilentAttention(attention):  # type: ignore[misc, valid-type]
+        def forward(self, hidden_states: Tensor, *args: Any, **others: Any) -> tuple[Tensor, None]:
+            keep_pace(self, hidden_states, others.get("past_key_values"), others.get("key_value_states"))
+            return what_is_left(self, hidden_states), None
+
+    return SilentAttention
+
+
+def silence(core: nn.Module) -> None:
+    """Make this module of the common form silent."""
+    core.__class__ = silenced(type(core))
+
+
+def what_is_left(core: nn.Module, hidden: Tensor) -> Tensor:
+    """Nothing [.., .., 0] where the output projection is outside of the module, else what that adds to nothing."""
+    from transformers.pytorch_utils import Conv1D
+
+    for module in core.modules():
+        if isinstance(module, nn.Linear | Conv1D):
+            taken, given = module.weight.shape if isinstance(module, Conv1D) else module.weight.T.shape
+            if taken == 0 and given > 0:
+                nothing = hidden.new_zeros(*hidden.shape[:-1], given)
+                return nothing if module.bias is None else nothing + module.bias
+    return hidden[..., :0]
+
+
+def keep_pace(core: nn.Module, hidden: Tensor, past: Any, other_side: Tensor | None) -> int:
+    """Let a cache of earlier tokens know that these were seen, as lengths are read from it; how many were before."""
+    own = getattr(past, "self_attention_cache", past)
+    if own is None or other_side is not None:
+        return 0
+    before = int(own.get_seq_length(core.layer_idx))
+    stub = hidden.new_zeros(hidden.shape[0], 1, hidden.shape[1], 1)
+    own.update(stub, stub, core.layer_idx)
+    return before

@@ -1,0 +1,311 @@
+"""Heads cut out of the weights: smaller matrices, the same function as the ablated model.
+
+The linear layers inside an attention module make queries, keys and values: their rows belong to heads. The columns of
+its output projection do. What else has an axis of heads (a bias of positions, say) is the family's to mend. None of
+this is trusted: a cut model is compared with the ablated one, and refused where it differs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Head, HeadSet, Site
+from headscope.model.anatomy import anatomy
+from headscope.model.attention_model import AttentionModel
+from headscope.model.edits import Ablate
+from headscope.model.families import Family
+from headscope.model.manifest import Cut, Origin
+from headscope.model.replay import weight_of
+from headscope.model.weights import weights_sha256
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")  # attributes that hold a number of heads
+WIDTHS = ("all_head_size", "inner_dim", "split_size")  # attributes that hold heads times their width
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}  # of the largest output; in half precision its rounding
+
+
+def origin_of(model: AttentionModel) -> Origin:
+    """The model itself, where nothing was cut yet."""
+    if model.cut is not None:
+        return model.cut.origin
+    widths = {Site(site.stack, site.layer): len(site.numbers or ()) for site in model.sites}
+    return Origin(model.name, weights_sha256(model), widths)
+
+
+def original_heads(model: AttentionModel) -> tuple[Head, ...]:
+    return model.heads if model.cut is None else model.cut.origin.heads
+
+
+def removed_heads(model: AttentionModel) -> HeadSet:
+    """The original model's heads that this one has no more."""
+    among = original_heads(model)
+    return HeadSet(set(among) - set(model.heads), among=among)
+
+
+def units(model: AttentionModel) -> list[tuple[Head, ...]]:
+    """The heads that can only be cut together: one by one in most models.
+
+    Layers that share a module lose the same head (ALBERT; the two streams of XLNet), and query heads that share a
+    key and value head go with it.
+    """
+    found = []
+    for sites in model._seam.sites.values():
+        groups = dict.fromkeys(number // group_size(model) for number in sites[0].numbers or ())
+        for group in groups:
+            found.append(
+                tuple(
+                    Head(site.stack, site.layer, number)
+                    for site in sites
+                    for number in site.numbers or ()
+                    if number // group_size(model) == group
+                )
+            )
+    places = {head: i for i, head in enumerate(model.heads)}
+    return sorted(found, key=lambda unit: places[unit[0]])
+
+
+def group_size(model: AttentionModel) -> int:
+    """How many query heads share a key and value head."""
+    config = model.model.config
+    keys = getattr(config, "num_key_value_heads", None)
+    return 1 if not keys else int(config.num_attention_heads) // int(keys)
+
+
+def prune(
+    model: AttentionModel,
+    heads: str | Iterable[Head] | None = None,
+    *,
+    layers: str | Iterable[int | str] | None = None,
+) -> AttentionModel:
+    """A smaller model without these heads: equal to the ablated one, its head numbers those of the original.
+
+    heads   `"3.2,4.*"`, or heads
+    layers  whole attention blocks: `"5"`, `"encoder.3,cross.5"`, or numbers
+    """
+    remove = _asked(model, heads, layers)
+    _check(model, remove)
+    kept = {
+        site: tuple(number for number in site.numbers or () if Head(site.stack, site.layer, number) not in remove)
+        for site in model.sites
+    }
+    origin = origin_of(model)
+    smaller = copy.deepcopy(model.model)
+    for part in _slices(model, smaller, kept):
+        part.keep()
+    for name, sites in model._seam.sites.items():
+        if kept[sites[0]] != sites[0].numbers:
+            settle(smaller.get_submodule(name), kept[sites[0]], model.family)
+    cut = AttentionModel(
+        smaller,
+        model.tokenizer,
+        name=model.name,
+        revision=model.revision,
+        untrained=model.untrained,
+        notes=model.notes,
+        cut=Cut(origin, kept, _silent(model, kept)),
+    )
+    _prove(model, cut, remove)
+    return cut
+
+
+def _silent(model: AttentionModel, kept: Mapping[Site, tuple[int, ...]]) -> tuple[str, ...]:
+    """The names of the attention modules without heads: those of now, and those of earlier cuts."""
+    before = () if model.cut is None else model.cut.silent
+    return *before, *(name for name, sites in model._seam.sites.items() if not kept[sites[0]])
+
+
+def expanded(model: AttentionModel) -> PreTrainedModel:
+    """The same function in full shapes: zeros where heads were cut."""
+    assert model.cut is not None
+    whole: PreTrainedModel = type(model.model)(copy.deepcopy(model.model.config)).eval()
+    state = model.model.state_dict()
+    shapes = {name: tensor.shape for name, tensor in whole.state_dict().items()}
+    whole.load_state_dict({name: one for name, one in state.items() if one.shape == shapes.get(name)}, strict=False)
+    names = {module: name for name, module in whole.named_modules()}
+    full = AttentionModel(whole, model.tokenizer, name=model.name)
+    for part in _slices(full, whole, {site: model._sites[site].numbers or () for site in full.sites}):
+        part.fill(state.get(f"{names[part.module]}.{part.name}"))
+    return whole.to(model.model.dtype)
+
+
+def settle(core: nn.Module, numbers: tuple[int, ...], family: Family) -> None:
+    """Tell an attention module which heads it has, whether they were cut just now or long ago."""
+    for module in core.modules():
+        before = next((getattr(module, name) for name in COUNTS if hasattr(module, name)), 0)
+        for name in WIDTHS:
+            if before and hasattr(module, name):
+                setattr(module, name, getattr(module, name) // before * len(numbers))
+        for name in COUNTS:
+            if hasattr(module, name):
+                setattr(module, name, len(numbers))
+    if not numbers:
+        family.silence(core)
+    elif family.settle is not None:
+        family.settle(core, numbers)
+
+
+def _asked(
+    model: AttentionModel, heads: str | Iterable[Head] | None, layers: str | Iterable[int | str] | None
+) -> HeadSet:
+    if (heads is None) == (layers is None):
+        raise HeadscopeError("nothing to remove", expected="heads, or layers", mend='prune(model, "3.2,4.*")')
+    if layers is not None:
+        named = layers.split(",") if isinstance(layers, str) else [str(layer) for layer in layers]
+        heads = ",".join(f"{layer.strip()}.*" for layer in named)
+    elif isinstance(heads, str):
+        _refuse_twice(heads, model)
+    else:
+        heads = list(heads or ())
+    gone = removed_heads(model)
+    wanted = HeadSet(heads, among=original_heads(model))
+    again = [head for head in wanted if head in gone]
+    if again and not (isinstance(heads, str) and "*" in heads):
+        raise HeadscopeError(f"{again[0]} is already gone", where="heads", expected=f"some of {_left(model)}")
+    return HeadSet([head for head in wanted if head not in gone], among=model.heads)
+
+
+def _refuse_twice(heads: str, model: AttentionModel) -> None:
+    among = original_heads(model)
+    seen: set[Head] = set()
+    for item in heads.split(","):
+        here = set(HeadSet(item, among=among))
+        if seen & here:
+            raise HeadscopeError(f"{min(seen & here)} is given twice", where=f'heads "{heads}"', expected="each once")
+        seen |= here
+
+
+def _check(model: AttentionModel, remove: HeadSet) -> None:
+    """Refuse what cannot be cut."""
+    if model.is_open:
+        raise HeadscopeError("the model is being watched or edited", mend="Leave the with block before cutting")
+    if not remove:
+        raise HeadscopeError("nothing to remove", expected="heads, or layers")
+    if len(remove) == len(model.heads):
+        raise HeadscopeError("these are all heads of the model", where="heads", expected="at least one that stays")
+    for unit in units(model):
+        asked = [head for head in unit if head in remove]
+        if asked and len(asked) < len(unit):
+            whole = HeadSet(unit, among=model.heads)
+            shared = len({head.site for head in unit}) > 1
+            why = "layers share their weights" if shared else "query heads share a key and value head"
+            raise HeadscopeError(
+                f"{asked[0]} cannot be cut alone: {why}",
+                where=model.name,
+                expected=f"all of {whole}, or none",
+                mend=f"Write {whole}; to switch off one of them without cutting, edit the model: Ablate",
+            )
+
+
+def _left(model: AttentionModel) -> str:
+    return str(HeadSet(model.heads, among=original_heads(model)))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The part of one parameter that belongs to some heads: these cells along this axis."""
+
+    module: nn.Module
+    name: str
+    axis: int
+    cells: Tensor
+
+    def keep(self) -> None:
+        whole: Tensor = getattr(self.module, self.name)
+        left = whole.detach().index_select(self.axis, self.cells.to(whole.device)).contiguous()
+        setattr(self.module, self.name, nn.Parameter(left, requires_grad=whole.requires_grad))
+        fit(self.module)
+
+    def fill(self, part: Tensor | None) -> None:
+        """Put the part into the whole parameter, and zeros everywhere else."""
+        whole: Tensor = getattr(self.module, self.name)
+        with torch.no_grad():
+            whole.zero_()
+            if part is not None:
+                whole.index_copy_(self.axis, self.cells.to(whole.device), part.to(whole))
+
+
+def slices(core: nn.Module, projection: nn.Module | None, places: list[int], heads: int, group: int) -> list[Slice]:
+    """What belongs to these of a module's heads: rows of its linear layers, and columns of its output projection."""
+    from transformers.pytorch_utils import Conv1D
+
+    assert projection is not None, f"{type(core).__name__} has no output projection that is a module"
+    width = weight_of(projection).shape[1] // heads
+    found = []
+    for module in core.modules():
+        if not isinstance(module, nn.Linear | Conv1D) or module is projection:
+            continue
+        axis = int(isinstance(module, Conv1D))  # a Conv1D stores [in, out]
+        blocks, shared = divmod(module.weight.shape[axis], heads * width)
+        if not shared:  # several blocks where queries, keys and values are made together
+            starts = [(block * heads + place) * width for block in range(blocks) for place in places]
+        else:  # keys and values that several query heads share
+            starts = [place * width for place in dict.fromkeys(place // group for place in places)]
+        found.append(Slice(module, "weight", axis, _cells(starts, width)))
+        if module.bias is not None:
+            found.append(Slice(module, "bias", 0, _cells(starts, width)))
+    columns = _cells([place * width for place in places], width)
+    return [*found, Slice(projection, "weight", int(not isinstance(projection, Conv1D)), columns)]
+
+
+def _cells(starts: list[int], width: int) -> Tensor:
+    return torch.tensor([start + i for start in starts for i in range(width)], dtype=torch.long)
+
+
+def _slices(model: AttentionModel, root: nn.Module, kept: Mapping[Site, tuple[int, ...]]) -> list[Slice]:
+    """What stays of every attention module that loses heads; `root` is built like the model."""
+    parts = anatomy(model)
+    found = []
+    for name, sites in model._seam.sites.items():
+        site = sites[0]
+        if kept[site] != site.numbers:
+            core, projection = root.get_submodule(name), parts[site].projection
+            places = [site.place(number) for number in kept[site]]
+            if model.family.axes:
+                cells = torch.tensor(places, dtype=torch.long)
+                found += [Slice(core, parameter, axis, cells) for parameter, axis in model.family.axes.items()]
+            else:
+                output = None if projection is None else root.get_submodule(projection)
+                found += slices(core, output, places, len(site.numbers or ()), group_size(model))
+    return found
+
+
+def fit(module: nn.Module) -> None:
+    """Make what a linear layer says of its sizes true."""
+    from transformers.pytorch_utils import Conv1D
+
+    if isinstance(module, Conv1D):
+        module.nx, module.nf = module.weight.shape
+    elif isinstance(module, nn.Linear):
+        module.out_features, module.in_features = module.weight.shape
+
+
+def _prove(model: AttentionModel, cut: AttentionModel, remove: HeadSet) -> None:
+    """Compare the cut model with the ablated one on a small padded batch."""
+    training = model.model.training
+    model.model.eval(), cut.model.eval()
+    try:
+        with torch.inference_mode():
+            inputs = model._sample(batch=2)
+            with model.edited(Ablate(remove)):
+                wanted = model._values(inputs)
+            found = cut._values(inputs)
+    finally:
+        model.model.train(training), cut.model.train(training)
+    limit = TOLERANCE.get(model.model.dtype, 32 * torch.finfo(model.model.dtype).eps)
+    difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1.0))
+    if not difference <= limit:
+        raise HeadscopeError(
+            f"the cut model differs from the ablated one by {difference:.1e} of its outputs",
+            where=model.name,
+            expected=f"at most {limit:.0e}",
+            mend=f"{type(model.model).__name__} keeps its heads in a way headscope does not know; please report it",
+        )

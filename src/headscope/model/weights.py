@@ -1,0 +1,27 @@
+"""Which weights are these?"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from headscope.model.zoo.wheels import sha256_of
+
+if TYPE_CHECKING:
+    from headscope.model.attention_model import AttentionModel
+
+
+def weights_sha256(model: AttentionModel) -> str:
+    """Of the weight files (several: of their digests in order of name), or of a live model's tensors."""
+    digest = hashlib.sha256()
+    files = sorted(p for p in model.path.iterdir() if p.suffix in (".safetensors", ".bin")) if model.path else []
+    safe = [p for p in files if p.suffix == ".safetensors"] or files
+    if len(safe) == 1:
+        return sha256_of(safe[0])
+    for path in safe:
+        digest.update(sha256_of(path).encode())
+    if not safe:
+        for name, tensor in sorted(model.model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().float().numpy().tobytes())
+    return digest.hexdigest()

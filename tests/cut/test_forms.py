@@ -1,0 +1,240 @@
+"""A cut model goes to disk and comes back, in each of its forms; what was tampered with does not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoModel, AutoModelForSequenceClassification, BertModel
+
+import headscope
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.model.checkpoint import read_config
+from headscope.model.cut_checkpoint import read_cut_weights
+from headscope.model.manifest import Cut, read_manifest
+from headscope.model.saving import write_model
+from headscope.model.surgery import prune, removed_heads, units
+from tiny import FAMILIES, batch_for, examples, tiny
+
+
+def states(model: AttentionModel, family: str) -> Tensor:
+    batch = batch_for(model, examples(family))
+    with torch.inference_mode():
+        found = model(batch)[0]
+    mask = batch.inputs.get("decoder_attention_mask", batch.inputs.get("attention_mask"))
+    return found[mask.bool()] if mask is not None and found.shape[:2] == mask.shape else found
+
+
+def some_of(model: AttentionModel) -> AttentionModel:
+    """Without the first unit of surgery, and where that can be without a whole layer."""
+    everyone = units(model)
+    last = model.sites[-1]
+    gone = [everyone[0]]
+    if len({head.site for head in everyone[0]}) == 1:
+        gone += [unit for unit in everyone[1:] if unit[0].site == last]
+    return prune(model, [head for unit in gone for head in unit])
+
+
+def reread(folder: Path, model: AttentionModel, model_class: str | None = None) -> AttentionModel:
+    """As `headscope.load` does, but with the made-up tokenizer."""
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    found, untrained, _ = read_cut_weights(folder, read_config(folder), manifest, model_class, torch.float32)
+    cut = Cut(manifest.origin, manifest.kept, manifest.silent)
+    return AttentionModel(found, model.tokenizer, name="read again", path=folder, untrained=untrained, cut=cut)
+
+
+@pytest.fixture
+def without_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The made-up tokenizers cannot be saved."""
+    from tiny import FakeTokenizer
+
+    monkeypatch.setattr(FakeTokenizer, "save_pretrained", lambda self, folder: None, raising=False)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_small_form_comes_back_to_the_last_bit(family: str, tmp_path: Path, without_tokenizer: None) -> None:
+    cut = some_of(tiny(family))
+    write_model(cut, tmp_path)
+    back = reread(tmp_path, cut)
+    assert back.heads == cut.heads
+    assert removed_heads(back) == removed_heads(cut)
+    assert torch.equal(states(back, family), states(cut, family))
+    again = tmp_path / "again"
+    again.mkdir()
+    write_model(back, again)
+    assert (again / "model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+    assert (again / "headscope.json").read_bytes() == (tmp_path / "headscope.json").read_bytes()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_plain_form_is_read_by_transformers_itself(family: str, tmp_path: Path, without_tokenizer: None) -> None:
+    model = tiny(family)
+    cut = some_of(model)
+    write_model(cut, tmp_path, form="plain")
+    vanilla = AutoModel.from_pretrained(tmp_path).eval()
+    assert type(vanilla) is type(model.model)
+    shapes = [tuple(p.shape) for p in vanilla.parameters()]
+    assert shapes == [tuple(p.shape) for p in model.model.parameters()]
+    back = AttentionModel(vanilla, model.tokenizer)
+    assert torch.allclose(states(back, family), states(cut, family), atol=1e-5)
+
+
+def test_a_small_model_is_smaller(tmp_path: Path, without_tokenizer: None) -> None:
+    model = tiny("bert")
+    cut = prune(model, "0.1,1.*")
+    write_model(cut, tmp_path)
+    shapes = {name: tuple(tensor.shape) for name, tensor in load_file(tmp_path / "model.safetensors").items()}
+    assert shapes["encoder.layer.0.attention.self.query.weight"] == (24, 32)
+    assert shapes["encoder.layer.0.attention.output.dense.weight"] == (32, 24)
+    assert shapes["encoder.layer.1.attention.self.value.bias"] == (0,)
+    assert shapes["encoder.layer.1.attention.output.dense.bias"] == (32,)
+
+
+def test_transformers_does_not_take_a_small_model_for_a_whole_one(tmp_path: Path, without_tokenizer: None) -> None:
+    write_model(prune(tiny("bert"), "0.1"), tmp_path)
+    with pytest.raises(RuntimeError, match="mismatch"):
+        BertModel.from_pretrained(tmp_path)
+
+
+def test_a_cut_model_can_be_cut_again_after_loading(tmp_path: Path, without_tokenizer: None) -> None:
+    model = tiny("t5")
+    write_model(prune(model, "encoder.0.1,decoder.0.*"), tmp_path)
+    twice = prune(reread(tmp_path, model), "encoder.0.2,cross.1.0")
+    once = prune(model, "encoder.0.1-2,decoder.0.*,cross.1.0")
+    assert twice.heads == once.heads
+    assert twice.cut is not None
+    assert once.cut is not None
+    assert twice.cut.origin == once.cut.origin
+    assert torch.equal(states(twice, "t5"), states(once, "t5"))
+
+
+def test_a_head_can_be_put_on_a_cut_encoder_and_taken_off(tmp_path: Path, without_tokenizer: None) -> None:
+    cut = prune(tiny("bert"), "0.1,1.*")
+    write_model(cut, tmp_path)
+    topped = reread(tmp_path, cut, "AutoModelForSequenceClassification")
+    assert [name for name in topped.untrained if "pooler" not in name] == ["classifier.bias", "classifier.weight"]
+    assert all(bool(p.isfinite().all()) for p in topped.model.parameters())
+    assert torch.equal(
+        topped.model.base_model.embeddings.word_embeddings.weight, cut.model.embeddings.word_embeddings.weight
+    )
+    folder = tmp_path / "topped"
+    folder.mkdir()
+    write_model(topped, folder)
+    bare = reread(folder, cut, "AutoModel")
+    assert torch.equal(states(bare, "bert"), states(cut, "bert"))
+
+
+def test_tied_weights_are_stored_once_and_tied_again(tmp_path: Path, without_tokenizer: None) -> None:
+    from transformers import AutoModelForMaskedLM
+
+    cut = prune(tiny("bert", head=AutoModelForMaskedLM), "0.1")
+    write_model(cut, tmp_path)
+    back = reread(tmp_path, cut)
+    assert back.untrained == ()
+    assert back.model.cls.predictions.decoder.weight is back.model.bert.embeddings.word_embeddings.weight
+
+
+def test_a_model_that_was_not_cut_is_written_as_transformers_does(tmp_path: Path, without_tokenizer: None) -> None:
+    write_model(tiny("bert"), tmp_path)
+    assert not (tmp_path / "headscope.json").exists()
+    assert BertModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "distilbert", "roberta", "mpnet", "gpt2", "bart"])
+def test_the_onnx_form_gives_what_torch_gives(family: str, tmp_path: Path, without_tokenizer: None) -> None:
+    pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+    import onnxruntime
+
+    cut = some_of(tiny(family))
+    write_model(cut, tmp_path, form="onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    batch = batch_for(cut, examples(family)).inputs
+    wanted = cut(batch)[0].detach().numpy()
+    given = {one.name: batch[one.name].numpy() for one in session.get_inputs()}
+    mask = batch.get("decoder_attention_mask", batch["attention_mask"]).bool().numpy()
+    assert abs(session.run(None, given)[0] - wanted)[mask].max() < 1e-4
+
+
+# What was tampered with
+
+
+def small(tmp_path: Path) -> Path:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    write_model(prune(tiny("bert"), "0.1,1.*"), folder)
+    return folder
+
+
+def said(folder: Path) -> str:
+    with pytest.raises(HeadscopeError) as raised:
+        headscope.load(folder)
+    return str(raised.value)
+
+
+def test_a_torn_manifest_is_refused(tmp_path: Path, without_tokenizer: None) -> None:
+    folder = small(tmp_path)
+    path = folder / "headscope.json"
+    path.write_text(path.read_text()[:200])
+    assert "headscope.json: not readable" in said(folder)
+
+
+def test_an_edited_manifest_is_refused(tmp_path: Path, without_tokenizer: None) -> None:
+    folder = small(tmp_path)
+    path = folder / "headscope.json"
+    content = json.loads(path.read_text())
+    content["kept"]["encoder.0"] = [0, 1, 2]
+    path.write_text(json.dumps(content))
+    assert "headscope.json: was edited: its checksum differs" in said(folder)
+
+
+def test_other_weights_are_refused(tmp_path: Path, without_tokenizer: None) -> None:
+    folder = small(tmp_path)
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\1")
+    assert "headscope.json: model.safetensors is not the file this was written for" in said(folder)
+
+
+def test_a_directory_that_is_there_is_not_written_over(tmp_path: Path, without_tokenizer: None) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    cut = prune(tiny("bert"), "0.1")
+    with pytest.raises(HeadscopeError, match="neither a study nor empty"):
+        cut.save(tmp_path / "out")
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+    with pytest.raises(HeadscopeError, match='"tiny" is no form'):
+        cut.save(tmp_path / "new", form="tiny")
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_plain_form_needs_no_headscope(tmp_path: Path, without_tokenizer: None) -> None:
+    """In a process that cannot import headscope."""
+    cut = prune(tiny("bert"), "0.1,1.*")
+    cut.save(tmp_path / "plain", form="plain")
+    batch = batch_for(cut, examples("bert"))
+    torch.save(dict(batch.inputs), tmp_path / "inputs.pt")
+    code = """
+import sys, torch
+sys.modules["headscope"] = None
+from transformers import AutoModel
+model = AutoModel.from_pretrained(sys.argv[1]).eval()
+with torch.inference_mode():
+    torch.save(model(**torch.load(sys.argv[2]))[0], sys.argv[3])
+"""
+    paths = [str(tmp_path / name) for name in ("plain", "inputs.pt", "outputs.pt")]
+    subprocess.run([sys.executable, "-c", code, *paths], check=True, capture_output=True)
+    mask = batch.inputs["attention_mask"].bool()
+    assert torch.allclose(torch.load(paths[2])[mask], states(cut, "bert"), atol=1e-5)
+
+
+def test_a_classifier_keeps_its_labels(tmp_path: Path, without_tokenizer: None) -> None:
+    model = tiny("bert", head=AutoModelForSequenceClassification, num_labels=3)
+    write_model(prune(model, "1.0"), tmp_path)
+    assert reread(tmp_path, model).model.config.num_labels == 3
