@@ -45,6 +45,8 @@ _WHERE = {
     "look": "headscope.report.looking",
     "probe": "headscope.study.probe",
     "prune": "headscope.model.surgery",
+    "Target": "headscope.pruning.target",
+    "search": "headscope.study.search",
     "stream": "headscope.statistics",
     "write": "headscope.report.publish",
 }
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from headscope.model.load import load as load
     from headscope.model.surgery import prune as prune
     from headscope.model.tokens import Batch as Batch
+    from headscope.pruning.target import Target as Target
     from headscope.report.looking import look as look
     from headscope.report.publish import write as write
     from headscope.statistics import stream as stream
@@ -95,5 +98,6 @@ if TYPE_CHECKING:
     from headscope.study.importance import importance as importance
     from headscope.study.probe import probe as probe
     from headscope.study.roles import Thresholds as Thresholds
+    from headscope.study.search import search as search
     from headscope.study.study import Study as Study
     from headscope.training.loop import Settings as Settings

@@ -71,7 +71,7 @@ def test_the_small_form_comes_back_to_the_last_bit(family: str, tmp_path: Path, 
     again.mkdir()
     write_model(back, again)
     assert (again / "model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
-    assert (again / "headscope.json").read_bytes() == (tmp_path / "headscope.json").read_bytes()
+    assert (again / "cut.json").read_bytes() == (tmp_path / "cut.json").read_bytes()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -144,7 +144,7 @@ def test_tied_weights_are_stored_once_and_tied_again(tmp_path: Path, without_tok
 
 def test_a_model_that_was_not_cut_is_written_as_transformers_does(tmp_path: Path, without_tokenizer: None) -> None:
     write_model(tiny("bert"), tmp_path)
-    assert not (tmp_path / "headscope.json").exists()
+    assert not (tmp_path / "cut.json").exists()
     assert BertModel.from_pretrained(tmp_path)
 
 
@@ -181,25 +181,25 @@ def said(folder: Path) -> str:
 
 def test_a_torn_manifest_is_refused(tmp_path: Path, without_tokenizer: None) -> None:
     folder = small(tmp_path)
-    path = folder / "headscope.json"
+    path = folder / "cut.json"
     path.write_text(path.read_text()[:200])
-    assert "headscope.json: not readable" in said(folder)
+    assert "cut.json: not readable" in said(folder)
 
 
 def test_an_edited_manifest_is_refused(tmp_path: Path, without_tokenizer: None) -> None:
     folder = small(tmp_path)
-    path = folder / "headscope.json"
+    path = folder / "cut.json"
     content = json.loads(path.read_text())
     content["kept"]["encoder.0"] = [0, 1, 2]
     path.write_text(json.dumps(content))
-    assert "headscope.json: was edited: its checksum differs" in said(folder)
+    assert "cut.json: was edited: its checksum differs" in said(folder)
 
 
 def test_other_weights_are_refused(tmp_path: Path, without_tokenizer: None) -> None:
     folder = small(tmp_path)
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\1")
-    assert "headscope.json: model.safetensors is not the file this was written for" in said(folder)
+    assert "cut.json: model.safetensors is not the file this was written for" in said(folder)
 
 
 def test_a_directory_that_is_there_is_not_written_over(tmp_path: Path, without_tokenizer: None) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from transformers import BertForSequenceClassification, BertModel
 
-from headscope.study.evaluate import evaluate, metrics_of
+from headscope.importances.significance import metrics_of
+from headscope.study.evaluate import evaluate
 from headscope.tasks import Judged, task_named
 from worded import saved, sentiments, table, worded
 

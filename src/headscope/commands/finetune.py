@@ -43,6 +43,10 @@ def finetune(
     labels: Labels = None,
     limit: Limit = None,
     max_length: MaxLength = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(help="A model whose answers are imitated too: the one this was cut from", show_default="none"),
+    ] = None,
     revision: Revision = None,
     device: Device = "auto",
     resume: Annotated[
@@ -74,6 +78,7 @@ def finetune(
             overwrite=overwrite,
             device=device,
             revision=revision,
+            teacher=teacher,
             command=typed(),
             watch=watch,
             say=say,

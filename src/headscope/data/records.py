@@ -107,14 +107,22 @@ def _read_jsonl(path: str | Path) -> Iterator[Record]:
         yield Record(cells, where)
 
 
+HALVES = ("even", "odd")
+
+
 def find_split(data: str | Path, split: str, *, task: str = "", suffixes: Sequence[str] = _KINDS) -> Path:
     """The file of a split: `data` itself if it is a file, else the one in the directory that is called so.
 
     In a directory for several tasks (mnli_dev.tsv, rte_dev.tsv) the one that has the task's name too.
     The id of a data set (`datasets:OWNER/NAME:CONFIG`) is fetched first.
     """
+    split, _, half = split.partition(":")
     if split not in SPLITS:
         raise HeadscopeError(f'"{split}" is no split', where="--split", expected=choices(split, SPLITS))
+    if half not in ("", *HALVES):
+        raise HeadscopeError(
+            f'"{half}" is no half of {split}', where="--split", expected=f"{split}, {split}:even or {split}:odd"
+        )
     if hub.is_id(data):
         return hub.fetched(str(data), split, SPLITS[split])
     place = Path(data)

@@ -28,5 +28,6 @@ DEFINITIONS = {
         "nats", "Sensitivity a batch", "Mean over batches of 32 of the absolute mean term (TextPruner)."
     ),
     "output-norm": Definition("length", "Length of what the head adds", "Mean norm after the output projection."),
+    "cut": Definition("share", "Removed by the plan", "1 where the head is removed, 0 where it stays."),
     "random": Definition("share", "Random", "A number from 0 to 1 by chance: the control."),
 }

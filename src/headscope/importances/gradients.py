@@ -15,7 +15,7 @@ Signed predictions can be compared with exact removal; absolute ones measure sen
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -94,17 +94,19 @@ class Terms:
 
 
 class _Gates(Edit):
-    """A gate of 1 for every sequence, token and head, of which the gradient is wanted."""
+    """A gate of 1 for every sequence, token and head, of which the gradient is wanted; 0 for those taken away."""
 
-    def __init__(self) -> None:
+    def __init__(self, removed: Collection[Head] = ()) -> None:
         self.gates: dict[Site, Tensor] = {}
+        self.removed = {head.site: [one.head for one in removed if one.site == head.site] for head in removed}
 
     def changes_output(self, site: Site) -> bool:
         return True
 
     def output(self, site: Site, output: Tensor) -> Tensor:
-        gate = torch.ones(output.shape[:3], dtype=output.dtype, device=output.device, requires_grad=True)
-        self.gates[site] = gate
+        gate = torch.ones(output.shape[:3], dtype=output.dtype, device=output.device)
+        gate[:, :, [site.place(head) for head in self.removed.get(site, ())]] = 0.0
+        self.gates[site] = gate.requires_grad_()
         return output * gate[..., None]
 
 
@@ -115,9 +117,14 @@ def terms(
     *,
     batch_size: int = 32,
     labels_free: bool = False,
+    removed: Collection[Head] = (),
     progress: Progress = lambda done, total: None,
 ) -> Terms:
-    """The terms of all items. labels_free: of the loss against what the model itself says, not what is right."""
+    """The terms of all items.
+
+    labels_free  of the loss against what the model itself says, not what is right
+    removed      heads that are switched off: their terms say what switching them on would do
+    """
     model.check_evaluating()
     if labels_free:
         prepared = task.labelled_by_itself(answers(model, task, prepared, batch_size=batch_size), prepared)
@@ -134,7 +141,7 @@ def terms(
     try:
         for numbers in plan(prepared, batch_size):
             batch = batch_of(model, prepared, numbers)
-            gates = _Gates()
+            gates = _Gates(removed)
             with torch.enable_grad(), model.edited(gates), memory_named(batch_size):
                 found = task.read_out(task.call(model, batch), batch, prepared)
                 total = (

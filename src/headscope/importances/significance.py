@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from headscope.tasks.base import Task
+from headscope.tasks.base import Judged, Task
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,3 +104,29 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     factors = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0)
     return adjusted
+
+
+def metrics_of(task: Task, judged: Judged, seed: int = 0) -> dict[str, dict[str, float | None]]:
+    """Each metric, and the loss, with a 95 % interval (of a mean, else by bootstrap); None where undefined."""
+    values = task.measure(judged.scores)
+    draws = resamples(len(judged.scores), seed, 200)
+    sampled = [task.measure(judged.scores[draw]) for draw in draws]
+    found = {"loss": _mean(judged.losses)}
+    for place, (name, value) in enumerate(values.items()):
+        if place == 0 and task.mean_column is not None:
+            found[name] = _mean(judged.scores[:, task.mean_column])
+        else:
+            defined = [one[name] for one in sampled if np.isfinite(one[name])]
+            half = 1.96 * float(np.std(defined, ddof=1)) if len(defined) > 1 else np.nan
+            found[name] = _given(value, half)
+    return found
+
+
+def _mean(values: NDArray[np.float64]) -> dict[str, float | None]:
+    half = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return _given(float(values.mean()), half)
+
+
+def _given(value: float, half: float) -> dict[str, float | None]:
+    found = {"value": value, "low": value - half, "high": value + half}
+    return {name: float(one) if np.isfinite(one) else None for name, one in found.items()}

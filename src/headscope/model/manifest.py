@@ -1,4 +1,4 @@
-"""headscope.json: what was cut from a model, beside the weights that are left."""
+"""cut.json: what was cut from a model, beside the weights that are left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, HeadSet, Site
 from headscope.model.zoo.wheels import sha256_of
 
-NAME, WEIGHTS, SCHEMA = "headscope.json", "model.safetensors", 1
+NAME, WEIGHTS, SCHEMA = "cut.json", "model.safetensors", 1
 _MEND = "Cut the model again, or get the whole directory: headscope prune MODEL --heads HEADS --out DIR"
 
 

@@ -1,6 +1,6 @@
 """A cut model on disk, in three forms.
 
-small  the weights that are left, and headscope.json: loaded by `headscope.load`
+small  the weights that are left, and cut.json: loaded by `headscope.load`
 plain  full shapes, zeros where heads were: loaded by transformers as it is
 onnx   a graph for onnxruntime, compared with torch before it is kept
 """

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 
 @cache
-def silenced(attention: type[nn.Module]) -> type[nn.Module]:
+def silenced(attention: Any) -> Any:
     """The class of such a module, with the forward of the common form: states in, (states, no weights) out."""
 
-    class SilentAttention(attention):  # type: ignore[misc, valid-type]
+    class SilentAttention(attention):  # type: ignore[misc]
         def forward(self, hidden_states: Tensor, *args: Any, **others: Any) -> tuple[Tensor, None]:
             keep_pace(self, hidden_states, others.get("past_key_values"), others.get("key_value_states"))
             return what_is_left(self, hidden_states), None
@@ -22,7 +22,8 @@ def silenced(attention: type[nn.Module]) -> type[nn.Module]:
 
 def silence(core: nn.Module) -> None:
     """Make this module of the common form silent."""
-    core.__class__ = silenced(type(core))
+    kind: Any = type(core)
+    core.__class__ = silenced(kind)
 
 
 def what_is_left(core: nn.Module, hidden: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ def prune(
     layers  whole attention blocks: `"5"`, `"encoder.3,cross.5"`, or numbers
     """
     remove = _asked(model, heads, layers)
-    _check(model, remove)
+    check_cut(model, remove)
     kept = {
         site: tuple(number for number in site.numbers or () if Head(site.stack, site.layer, number) not in remove)
         for site in model.sites
@@ -183,7 +183,7 @@ def _refuse_twice(heads: str, model: AttentionModel) -> None:
         seen |= here
 
 
-def _check(model: AttentionModel, remove: HeadSet) -> None:
+def check_cut(model: AttentionModel, remove: HeadSet) -> None:
     """Refuse what cannot be cut."""
     if model.is_open:
         raise HeadscopeError("the model is being watched or edited", mend="Leave the with block before cutting")

@@ -55,7 +55,7 @@ class Finding:
 
 
 def findings_of(study: Study) -> list[Finding]:
-    """Positional heads, sinks, the broadest and the surest head, removals, relations, antecedents, rare words, twins.
+    """Positional heads, sinks, the broadest and the surest head, what was cut, removals, relations and the rest.
 
     As far as the study has their statistics and tables.
     """
@@ -68,6 +68,7 @@ def findings_of(study: Study) -> list[Finding]:
                 found.append(finding)
     return [
         *found,
+        *_cut(study),
         *_removals(study),
         *_cheap(study),
         *_relations(study),
@@ -143,6 +144,23 @@ def _removals(study: Study) -> list[Finding]:
             "(above 0: worse without it), most of all for"
         )
     return [Finding(LOSS, sentence, tuple(named[:MOST_NAMED]), max(len(named) - MOST_NAMED, 0))]
+
+
+def _cut(study: Study) -> list[Finding]:
+    """What the plan removes, and what that does on the split that nothing was chosen on."""
+    table = study.tables.get("front")
+    rows = [] if table is None else table[table["is_chosen"].astype(bool)].to_dict("records")
+    if not rows:
+        return []
+    row = rows[0]
+    metric = plain(recorded(study.record, "pruning", "metric") or "the metric", 30)
+    split = plain(recorded(study.record, "pruning", "reported_on", "split") or "another split", 30)
+    change = Measured("", *(_finite(row[name]) for name in ("metric_change", "change_low", "change_high")), decimals=4)
+    sentence = (
+        f"{int(row['removed'])} of {int(row['removed']) + int(row['left'])} heads can be cut: {metric} on {split} is "
+        f"{row['metric']:.4f}, a change of {change.text()}, and the model takes {row['time']:.2f} of the time"
+    )
+    return [Finding("cut", sentence, ())]
 
 
 def _cheap(study: Study) -> list[Finding]:

@@ -16,10 +16,11 @@ import torch
 from headscope.data.records import find_split
 from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
+from headscope.importances.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.saving import write_model
-from headscope.study.evaluate import metrics_of
+from headscope.model.weights import weights_sha256
 from headscope.study.journal import check_same_run
 from headscope.study.record import describe_files, describe_model, versions
 from headscope.study.study import SCHEMA
@@ -49,6 +50,7 @@ def finetune(
     overwrite: bool = False,
     device: str = "auto",
     revision: str | None = None,
+    teacher: str | Path | None = None,
     command: str = "",
     watch: Watcher = lambda step: None,
     say: Callable[[str], None] = lambda line: None,
@@ -59,6 +61,7 @@ def finetune(
     data      a directory with train and dev files
     settings  epochs, batch size, learning rate and the rest
     limit     only so many training examples
+    teacher   a model whose answers are imitated, beside what is right: the one that this was cut from, say
     resume    go on from the state that a killed run of the same options left in OUT.partial
     """
     started = time.perf_counter()
@@ -96,7 +99,10 @@ def finetune(
         "limit": limit,
         "versions": versions(),
     }
-    training = Training(loaded, chosen, train, settings)
+    followed = None if teacher is None else load(teacher, model_class=chosen.model_class, device=device)
+    if followed is not None:
+        header["teacher"] = weights_sha256(followed)
+    training = Training(loaded, chosen, train, settings, followed)
     is_main = training.accelerator.is_main_process
     with _draft(training, out, overwrite=overwrite, resume=resume) as folder:
         epochs = _restored(training, folder, header) if resume else []

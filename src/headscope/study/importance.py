@@ -19,13 +19,14 @@ from headscope.importances.deltas import LOSS, Deltas
 from headscope.importances.gradients import Terms, terms
 from headscope.importances.norms import output_norms
 from headscope.importances.racing import Race
+from headscope.importances.significance import metrics_of
 from headscope.importances.sweep import INTACT, Group, Mode, Sweep, Unit, check_mode
 from headscope.importances.variants import KINDS, Variant, variants_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.weights import weights_sha256
 from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
-from headscope.study.evaluate import loaded_for, metrics_of
+from headscope.study.evaluate import loaded_for
 from headscope.study.journal import Journal, check_same_run, packed, unpacked
 from headscope.study.record import describe_files, describe_model, versions
 from headscope.study.study import SCHEMA, Study
@@ -115,7 +116,7 @@ def importance(
         "model": model_now["sha256"],
         "dtype": model_now["dtype"],
         "device": model_now["device"],
-        "code": _code(),
+        "code": code_of("model", "data", "tasks", "importances"),
         "task": the_task.name,
         "data": described,
         "split": split,
@@ -448,13 +449,13 @@ def _rate(race: float | None) -> float | None:
 
 
 @cache
-def _code() -> str:
+def code_of(*rooms: str) -> str:
     """Of the source that the numbers follow from."""
     import hashlib
 
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]
-    for room in ("model", "data", "tasks", "importances"):
+    for room in rooms:
         for file in sorted((package / room).rglob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()

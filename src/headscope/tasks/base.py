@@ -83,6 +83,7 @@ class Task(ABC):
     model_class  the transformers class with the right head, as `load` takes it
     is_coupled   whether an example's loss depends on other examples' sequences (retrieval)
     reads_first  whether the head may be one that reads the first token alone; a sweep tries it
+    objective    what a search for heads goes by: the loss, or the metric where the loss asks for something else
     generates    whether it judges what the model says token by token: many passes, of which none can be left out
     """
 
@@ -92,6 +93,7 @@ class Task(ABC):
     is_coupled: ClassVar[bool] = False
     reads_first: ClassVar[bool] = False
     generates: ClassVar[bool] = False
+    objective: ClassVar[str] = "loss"
 
     def __init__(
         self, name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
@@ -115,7 +117,7 @@ class Task(ABC):
     def items(self, data: str | Path, split: str = "dev", *, limit: int | None = None) -> list[Item]:
         """The examples of a split, `limit` of them evenly spread over the file."""
         path = find_split(data, split, task=self.name)
-        return spread(list(self.read(path)), limit, path)
+        return spread(half_of(list(self.read(path)), split), limit, path)
 
     def labels(self, items: Sequence[Item]) -> tuple[str, ...]:
         """The classes of a classifier for these examples, in order; none for a task without classes."""
@@ -173,11 +175,33 @@ class Task(ABC):
             f"{self.name} has no labels but its texts", where="--labels-free", expected="a task with labels"
         )
 
+    def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
+        """[sequence]: how far answers are from those of a teacher, on the graph."""
+        raise HeadscopeError(
+            f"the answers to {self.name} cannot be imitated",
+            where="--teacher",
+            expected="a task with classes or vectors",
+        )
+
     def judge(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Judged:
         """Losses and scores of these items from the answers of their sequences, item by item."""
         with torch.inference_mode():
             losses = self.losses(answers, prepared, items).double().cpu().numpy()
         return Judged(losses, self.scores(answers, prepared, items))
+
+
+def half_of(items: list[Item], split: str) -> list[Item]:
+    """All examples, or of a split such as `dev:even` or `dev:odd` every other one.
+
+    Examples that share their longest text (the paragraph of several questions) stay together, so that nothing of the
+    one half is known from the other.
+    """
+    half = split.partition(":")[2]
+    if not half:
+        return items
+    numbers: dict[str, int] = {}
+    groups = [numbers.setdefault(max(item.texts, key=len, default=""), len(numbers)) for item in items]
+    return [item for item, group in zip(items, groups, strict=True) if group % 2 == (half == "odd")]
 
 
 def spread(items: list[Item], limit: int | None, where: str | Path) -> list[Item]:

@@ -145,6 +145,11 @@ class Classification(Task):
         logits: Tensor = output.logits
         return logits
 
+    def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
+        """The divergence of the teacher's classes from ours, in nats."""
+        ours, theirs = answers.log_softmax(dim=-1), wanted.log_softmax(dim=-1)
+        return (theirs.exp() * (theirs - ours)).sum(dim=-1)
+
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         targets = prepared.targets[list(items)].to(answers.device)
         return torch.nn.functional.cross_entropy(answers.float(), targets, reduction="none")

@@ -23,6 +23,11 @@ def check_bare(model: AttentionModel, task: str) -> None:
         )
 
 
+def apart(answers: Tensor, wanted: Tensor) -> Tensor:
+    """[sequence]: one minus the cosine of two vectors of length 1."""
+    return 1 - (answers * wanted).sum(dim=-1)
+
+
 def pooled(output: Any, batch: Batch) -> Tensor:
     """[sequence, width]: the mean state of the real tokens, of length 1."""
     states: Tensor = output[0]

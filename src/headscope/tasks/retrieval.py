@@ -21,7 +21,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Item, Prepared, Task, encoded
-from headscope.tasks.pooling import check_bare, pooled
+from headscope.tasks.pooling import apart, check_bare, pooled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,6 +62,9 @@ class Retrieval(Task):
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         return pooled(output, batch)
+
+    def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
+        return apart(answers, wanted)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         cosines, targets = self._cosines(answers, prepared, items)

@@ -16,7 +16,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole, rows
 from headscope.tasks.metrics import pearson, spearman
-from headscope.tasks.pooling import check_bare, pooled
+from headscope.tasks.pooling import apart, check_bare, pooled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +30,7 @@ class Similarity(Task):
     names: ClassVar[tuple[str, ...]] = ("similarity", "stsb")
     metrics = ("spearman", "pearson")
     model_class = "AutoModel"
+    objective: ClassVar[str] = "metric"  # an order, which the squared distance does not ask for
 
     def read(self, path: Path) -> Iterator[Item]:
         for record in read_records(path):
@@ -63,6 +64,9 @@ class Similarity(Task):
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         return pooled(output, batch)
+
+    def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
+        return apart(answers, wanted)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         targets = answers.new_tensor(prepared.targets[list(items)] / HIGHEST)

@@ -17,7 +17,7 @@ from headscope.data.lines import read_lines
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, encoded, keep_whole, labels_of, spread, two_files
+from headscope.tasks.base import Item, Prepared, encoded, half_of, keep_whole, labels_of, spread, two_files
 from headscope.tasks.per_token import IGNORED, PerToken
 
 
@@ -43,7 +43,7 @@ class Translation(PerToken):
             for (number, one), (_, other) in zip(*sides, strict=True)
             if one.strip() and other.strip()
         ]
-        return spread(found, limit, data)
+        return spread(half_of(found, split), limit, data)
 
     def read(self, path: Path) -> Iterator[Item]:
         fields = tuple(self.columns[name] for name in ("source", "target") if name in self.columns) or None

@@ -67,8 +67,17 @@ class Step:
 class Training:
     """A model being trained on a task's examples."""
 
-    def __init__(self, model: AttentionModel, task: Task, train: Prepared, settings: Settings) -> None:
+    def __init__(
+        self,
+        model: AttentionModel,
+        task: Task,
+        train: Prepared,
+        settings: Settings,
+        teacher: AttentionModel | None = None,
+    ) -> None:
+        """teacher: a model whose answers are to be imitated, beside what is right."""
         self.model, self.task, self.train, self.settings = model, task, train, settings
+        self.teacher = teacher
         self.accelerator = Accelerator(cpu=model.device.type == "cpu")
         self.in_epoch = -(-len(train.items) // settings.batch_size)
         self.total = self.in_epoch * settings.epochs
@@ -121,7 +130,12 @@ class Training:
         numbers = sequences_of(self.train, items)
         batch = batch_of(self.model, self.train, numbers)
         answers = self.task.read_out(self.task.call(self.model, batch), batch, self.train)
-        return self.task.losses(answers, self.train, items).mean()
+        loss = self.task.losses(answers, self.train, items).mean()
+        if self.teacher is None:
+            return loss
+        with torch.no_grad():
+            wanted = self.task.read_out(self.task.call(self.teacher, batch), batch, self.train)
+        return (loss + self.task.imitation(answers, wanted).mean()) / 2
 
     def _rate(self) -> float:
         """1 at the end of the warm-up, 0 at the end."""

@@ -10,10 +10,10 @@ from headscope.model.tap import Tap
 
 
 @cache
-def _cut(attention: type[nn.Module]) -> type[nn.Module]:
+def _cut(attention: Any) -> Any:
     """MPNet's attention with some of its heads: the bias of positions comes from outside, for all of them."""
 
-    class CutAttention(attention):  # type: ignore[misc, valid-type]
+    class CutAttention(attention):  # type: ignore[misc]
         def forward(
             self, hidden: Tensor, mask: Tensor | None = None, position_bias: Tensor | None = None, **others: Any
         ) -> Any:
@@ -25,7 +25,8 @@ def _cut(attention: type[nn.Module]) -> type[nn.Module]:
 
 def settle(core: nn.Module, numbers: tuple[int, ...]) -> None:
     if not hasattr(core, "kept_heads"):
-        core.__class__ = _cut(type(core))
+        kind: Any = type(core)
+    core.__class__ = _cut(kind)
     core.kept_heads = list(numbers)  # type: ignore[assignment]
 
 

@@ -20,10 +20,10 @@ def stack(name: str, occurrence: int) -> str:
 
 
 @cache
-def _cut(attention: type[nn.Module]) -> type[nn.Module]:
+def _cut(attention: Any) -> Any:
     """T5's attention with some of its heads: the bias of positions is made in the first block, for all of them."""
 
-    class CutAttention(attention):  # type: ignore[misc, valid-type]
+    class CutAttention(attention):  # type: ignore[misc]
         def forward(self, hidden: Tensor, *args: Any, position_bias: Tensor | None = None, **others: Any) -> Any:
             self.whole_bias = position_bias
             if position_bias is not None and position_bias.shape[1] > 1:
@@ -41,10 +41,10 @@ def _cut(attention: type[nn.Module]) -> type[nn.Module]:
 
 
 @cache
-def _silent(attention: type[nn.Module]) -> type[nn.Module]:
+def _silent(attention: Any) -> Any:
     """T5's attention without heads, which still makes the bias of positions where the others get it from here."""
 
-    class SilentAttention(attention):  # type: ignore[misc, valid-type]
+    class SilentAttention(attention):  # type: ignore[misc]
         def forward(
             self,
             hidden: Tensor,
@@ -68,12 +68,14 @@ def _silent(attention: type[nn.Module]) -> type[nn.Module]:
 
 def silence(core: nn.Module) -> None:
     core.kept_heads = slice(None)  # type: ignore[assignment]  # should it have been cut before: the bias is for others
-    core.__class__ = _silent(type(core))
+    kind: Any = type(core)
+    core.__class__ = _silent(kind)
 
 
 def settle(core: nn.Module, numbers: tuple[int, ...]) -> None:
     if not hasattr(core, "kept_heads"):
-        core.__class__ = _cut(type(core))
+        kind: Any = type(core)
+    core.__class__ = _cut(kind)
     core.kept_heads = list(numbers)  # type: ignore[assignment]
 
 

@@ -1,0 +1,1 @@
+"""Which heads to cut, what that costs, what it gains, and what can be mended without training."""

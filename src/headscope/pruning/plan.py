@@ -1,0 +1,63 @@
+"""A plan: a set of heads to remove, of one certain model, with how it was chosen. On paper until it is carried out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headscope.errors import HeadscopeError, reason
+from headscope.heads import HeadSet
+from headscope.model.attention_model import AttentionModel
+from headscope.model.surgery import origin_of, original_heads
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """heads: those to remove. model_sha256: of the weights they are heads of. chosen: how, and what it does."""
+
+    heads: HeadSet
+    model_name: str
+    model_sha256: str
+    chosen: dict[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(model: AttentionModel, heads: HeadSet, chosen: dict[str, Any] | None = None) -> Plan:
+        origin = origin_of(model)
+        return Plan(heads, origin.name, origin.sha256, chosen or {})
+
+    def write(self, path: Path) -> None:
+        content = {
+            "schema": SCHEMA,
+            "heads": str(self.heads),
+            "count": len(self.heads),
+            "model": {"name": self.model_name, "sha256": self.model_sha256},
+            "chosen": self.chosen,
+        }
+        path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_plan(path: str | Path, model: AttentionModel) -> Plan:
+    """A plan for this model, from a file; the plan of another model is refused."""
+    place = Path(path)
+    expected = "a plan that headscope wrote"
+    try:
+        content = json.loads(place.read_text("utf-8"))
+        heads, name, digest = content["heads"], content["model"]["name"], content["model"]["sha256"]
+        chosen = dict(content.get("chosen", {}))
+    except OSError as cause:
+        raise HeadscopeError(f"cannot be read: {reason(cause)}", where=path, expected=expected) from cause
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
+        raise HeadscopeError(f"not a plan ({reason(cause)})", where=path, expected=expected) from cause
+    here = origin_of(model).sha256
+    if digest != here:
+        raise HeadscopeError(
+            f"made for another model (sha256 {str(digest)[:8]}… there, {here[:8]}… here)",
+            where=path,
+            expected="a plan of the model it is carried out on",
+            mend="Load that model, or search again: headscope prune MODEL --task NAME --data PATH --keep-metric 0.99",
+        )
+    return Plan(HeadSet(str(heads), among=original_heads(model)), str(name), str(digest), chosen)

@@ -1,0 +1,200 @@
+"""What can be mended after a cut without training: two closed forms, from a few examples.
+
+fold    the mean of what each removed head wrote goes into the bias of the output projection (mean ablation, for free)
+refit   each output projection is fitted anew, by least squares, so that what the cut layer gives comes nearest to what
+        the whole model's layer gave; from the bottom up, each layer after those below it were mended
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import HeadscopeError, choices
+from headscope.heads import Head, Site
+from headscope.importances.sweep import mean_results
+from headscope.model.anatomy import Parts, anatomy
+from headscope.model.attention_model import AttentionModel
+from headscope.model.replay import weight_of
+from headscope.model.surgery import original_heads
+from headscope.model.tokens import Batch
+from headscope.tasks.base import Prepared, Task, batch_of, plan
+
+REPAIRS = ("fold", "refit")
+RIDGE = 1e-3  # of the mean square of what a head says: keeps a fit from few tokens near the weights there were
+
+
+def check_repair(repair: str) -> None:
+    if repair not in REPAIRS:
+        raise HeadscopeError(f'"{repair}" is no repair', where="--repair", expected=choices(repair, REPAIRS))
+
+
+def repaired(
+    whole: AttentionModel,
+    cut: AttentionModel,
+    repair: str,
+    task: Task,
+    prepared: Prepared,
+    *,
+    batch_size: int = 32,
+    say: Callable[[str], None] = lambda line: None,
+) -> AttentionModel:
+    """The cut model, mended in place: `fold` or `refit`, with these examples to learn from."""
+    check_repair(repair)
+    if repair == "fold":
+        fold(whole, cut, mean_results(whole, task, prepared, batch_size), say)
+    else:
+        refit(whole, cut, task, prepared, batch_size=batch_size)
+    return cut
+
+
+def fold(
+    whole: AttentionModel,
+    cut: AttentionModel,
+    means: dict[Head, Tensor],
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Add what the removed heads wrote on average to the biases. Layers that share a bias share the average."""
+    gone = [head for head in whole.heads if head not in set(cut.heads) and head in means]
+    parts = anatomy(whole)
+    shares: dict[str, list[Tensor]] = {}
+    for site in {head.site for head in gone}:
+        name = parts[site].projection
+        if name is not None:
+            weight = weight_of(whole.model.get_submodule(name))
+            width = weight.shape[1] // sum(head.site == site for head in whole.heads)
+            here = [head for head in gone if head.site == site]
+            share = torch.stack([_columns(weight, whole.place(head), width) @ means[head].to(weight) for head in here])
+            shares.setdefault(name, []).append(share.sum(dim=0))
+    without = 0
+    for name, found in shares.items():
+        bias = cut.model.get_submodule(name).bias
+        if bias is None:
+            without += 1
+            continue
+        with torch.no_grad():
+            bias += torch.stack(found).mean(dim=0)
+    if without:
+        say(f"note: {without} output projections have no bias to fold the means into")
+
+
+def _columns(weight: Tensor, place: int, width: int) -> Tensor:
+    return weight[:, place * width : (place + 1) * width]
+
+
+def refit(
+    whole: AttentionModel, cut: AttentionModel, task: Task, prepared: Prepared, *, batch_size: int = 32
+) -> dict[Site, tuple[float, float]]:
+    """Fit the output projections of the sites that lost heads. Returns the squared error before and after, of each."""
+    lost = [site for site in cut.sites if len(site.numbers or ()) < sum(h.site == site for h in original_heads(cut))]
+    parts, of_cut = anatomy(whole), anatomy(cut)
+    batches = [batch_of(cut, prepared, numbers) for numbers in plan(prepared, batch_size)]
+    done: set[str] = set()
+    errors: dict[Site, tuple[float, float]] = {}
+    for site in lost:
+        part = parts[site]
+        if part.projection is None or part.projection in done or not site.numbers:
+            continue  # a layer without heads has nothing to fit; its mean can be folded
+        done.add(part.projection)
+        projection = cut.model.get_submodule(part.projection)
+        shared = [one for one in lost if parts[one].projection == part.projection]
+        gram = _Gram(projection)
+        for batch in batches:
+            wanted = _passed(whole, task, batch, part, len(shared))
+            given = _passed(cut, task, batch, of_cut[site], len(shared))
+            for (_, target, before), (context, _, now) in zip(wanted, given, strict=True):
+                gram.add(context, target + (before - now if before.shape == target.shape else 0.0), _real(batch, site))
+        errors[site] = gram.solve()
+    return errors
+
+
+def _real(batch: Batch, site: Site) -> Tensor:
+    sides = batch.layout.sides(site.stack)
+    assert sides is not None
+    return sides[0].real
+
+
+class _Reached(Exception):
+    """The pass got as far as it was wanted."""
+
+
+def _passed(
+    model: AttentionModel, task: Task, batch: Batch, part: Parts, times: int
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """(what the projection took, what it gave, what came into the block) at each of its calls, which are `times`."""
+    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    entered: list[Tensor] = []
+
+    def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        entered.append(args[0] if args else kwargs["hidden_states"])
+
+    def leave(module: nn.Module, args: tuple[Tensor], output: Tensor) -> None:
+        found.append((args[0], output, entered[-1]))
+        if len(found) == times:
+            raise _Reached
+
+    assert part.projection is not None
+    with ExitStack() as stack:
+        block = model.model.get_submodule(part.block)
+        stack.callback(block.register_forward_pre_hook(enter, with_kwargs=True).remove)
+        stack.callback(model.model.get_submodule(part.projection).register_forward_hook(leave).remove)
+        stack.enter_context(torch.inference_mode())
+        stack.enter_context(suppress(_Reached))
+        task.watched(model, batch)
+    return found
+
+
+class _Gram:
+    """Least squares with a ridge towards the weights there are, from sums over tokens in float64."""
+
+    def __init__(self, projection: nn.Module) -> None:
+        self.projection = projection
+        weight = weight_of(projection).double().cpu()  # [out, in]
+        bias = projection.bias
+        offset = torch.zeros(len(weight), 1).double() if bias is None else bias.detach().double().cpu()[:, None]  # type: ignore[operator]
+        self.has_bias = bias is not None
+        self.before = torch.cat([weight, offset], dim=1)
+        size = self.before.shape[1]
+        self.gram = torch.zeros(size, size, dtype=torch.float64)
+        self.against = torch.zeros(len(weight), size, dtype=torch.float64)
+        self.squares, self.count = 0.0, 0
+
+    def add(self, context: Tensor, target: Tensor, real: Tensor) -> None:
+        """context [sequence, token, in], target [sequence, token, out], real [sequence, token]."""
+        taken = context[real.to(context.device)].double().cpu()
+        taken = torch.cat([taken, torch.full((len(taken), 1), float(self.has_bias), dtype=torch.float64)], dim=1)
+        residual = target[real.to(target.device)].double().cpu() - taken @ self.before.T
+        self.gram += taken.T @ taken
+        self.against += residual.T @ taken
+        self.squares += float(residual.square().sum())
+        self.count += len(taken)
+
+    def solve(self) -> tuple[float, float]:
+        """Put the fitted weights in place; the mean squared error a token before and after."""
+        size = self.gram.shape[0]
+        ridge = RIDGE * float(self.gram.diagonal().mean()) + 1e-12
+        change = torch.linalg.solve(self.gram + ridge * torch.eye(size, dtype=torch.float64), self.against.T).T
+        fitted = self.before + change
+        after = self.squares - 2 * float((change * self.against).sum()) + float(((change @ self.gram) * change).sum())
+        from transformers.pytorch_utils import Conv1D
+
+        with torch.no_grad():
+            weight: Tensor = self.projection.weight  # type: ignore[assignment]
+            new = fitted[:, :-1].T if isinstance(self.projection, Conv1D) else fitted[:, :-1]
+            weight.copy_(new.to(weight))
+            if self.has_bias:
+                bias: Tensor = self.projection.bias  # type: ignore[assignment]
+                bias.copy_(fitted[:, -1].to(bias))
+        return self.squares / max(self.count, 1), max(after, 0.0) / max(self.count, 1)
+
+
+def names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
+    """`fold`, `refit`, both with a comma between, or none."""
+    found = [] if not repairs else repairs.split(",") if isinstance(repairs, str) else list(repairs)
+    for one in found:
+        check_repair(one.strip())
+    return tuple(one.strip() for one in found)

@@ -1,0 +1,73 @@
+"""How important is every unit when some are gone already? Any importance, for the searches that go by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headscope.errors import HeadscopeError, choices
+from headscope.heads import Head
+from headscope.importances.agreement import of_items
+from headscope.importances.gradients import terms
+from headscope.importances.norms import output_norms
+from headscope.pruning.selection import BACKWARD, Removed, Selection
+from headscope.statistics import chosen, stream
+from headscope.tasks.base import batch_of, plan
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+GRADIENTS = ("gradient", "gradient-absolute", "gradient-tokens", "gradient-fisher", "gradient-second", "gradient-batch")
+IMPORTANCES = (*GRADIENTS, "ablation", "confidence", "entropy", "norm")
+
+OfHeads = dict[Head, float]
+
+
+def scores_by(selection: Selection, importance: str) -> Callable[[Removed], NDArray[np.float64]]:
+    """A function of what is gone: the importance of every unit, the sum of its heads'."""
+    if importance not in IMPORTANCES:
+        raise HeadscopeError(
+            f'"{importance}" is no importance', where="--by", expected=choices(importance, IMPORTANCES)
+        )
+
+    def scores(removed: Removed) -> NDArray[np.float64]:
+        key = f"scores {importance} {sorted(removed)}"
+        known = selection.memory.get(key)
+        if known is None:
+            if importance == "ablation":
+                known = _by_ablation(selection, removed)
+            else:
+                found = _of_heads(selection, removed, importance)
+                known = [sum(found.get(head, 0.0) for head in unit) for unit in selection.units]
+            selection.memory.add(key, known)
+        selection.spent += BACKWARD if importance in GRADIENTS else 0.0 if importance == "ablation" else 1.0
+        return np.array(known)
+
+    return scores
+
+
+def _by_ablation(selection: Selection, removed: Removed) -> list[float]:
+    states = selection.children(removed, selection.candidates(removed))
+    found = {next(iter(state.removed - removed)): state.outcome.loss for state in states}
+    return [found.get(number, np.inf) for number in range(len(selection.units))]
+
+
+def _of_heads(selection: Selection, removed: Removed, importance: str) -> OfHeads:
+    model, task, prepared, size = selection.cut(removed), selection.task, selection.prepared, selection.batch_size
+    if importance in GRADIENTS:
+        found = terms(model, task, prepared, batch_size=size)
+        values = of_items(found.importances()[importance], np.arange(len(prepared.items)))
+        return dict(zip(found.heads, values.tolist(), strict=True))
+    if importance == "norm":
+        norms = output_norms(model, task, prepared, model.heads, size)
+        if norms is None:
+            raise HeadscopeError("this family's heads have no norms", where="--by norm", expected=", ".join(GRADIENTS))
+        return dict(zip(model.heads, norms.mean(axis=0).tolist(), strict=True))
+    asked = chosen([importance])
+    for _ in stream(model, (batch_of(model, prepared, numbers) for numbers in plan(prepared, size)), asked):
+        pass
+    sign = -1.0 if importance == "entropy" else 1.0  # a head that spreads its attention is held for less important
+    rows = [row for statistic in asked for row in statistic.table() if row.statistic == importance]
+    return {Head(row.stack, row.layer, row.head): sign * row.value for row in rows}

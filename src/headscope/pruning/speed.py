@@ -1,0 +1,167 @@
+"""What can head pruning gain on this machine, and what did it? Measured, never counted in operations.
+
+One block of the model is run with ever fewer of its heads; together with the time of everything that is no attention
+this is the bound. Measurements are interleaved, so that a busy moment hits all alike, and ratios are of the fastest
+quarter of the runs, which a busy machine moves least.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Head, Site
+from headscope.model.attention_model import AttentionModel
+from headscope.model.surgery import prune, units
+from headscope.tasks.base import check_count
+
+REPEATS, WARM = 12, 2
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the heads of every layer that are left
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One model as it was measured: seconds a batch, sequences a second, parameters, megabytes of weights."""
+
+    name: str
+    heads: int
+    seconds: float
+    throughput: float
+    parameters: int
+    megabytes: float
+    ratio: float  # its time over that of the first that was measured with it
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The model's time by the share of heads that every layer has left, of the whole model's time.
+
+    share   1 to 0
+    time    measured; the last, with no heads at all, is the bound for head pruning alone
+    """
+
+    share: tuple[float, ...]
+    time: tuple[float, ...]
+
+    @property
+    def bound(self) -> float:
+        return 1 / self.time[-1]
+
+    def at(self, share: float) -> float:
+        """The time with this share of heads, between what was measured."""
+        return float(np.interp(share, self.share[::-1], self.time[::-1]))
+
+
+def inputs_of(model: AttentionModel, batch_size: int, length: int) -> dict[str, Tensor]:
+    """A batch of `batch_size` sequences of `length` tokens, without padding."""
+    check_count(batch_size, "--batch-size")
+    check_count(length, "--length")
+    config = model.model.config
+    if not model.family.takes_text:
+        return {name: value[:1].repeat(batch_size, 1, 1, 1) for name, value in model._sample(batch=1).items()}
+    most = getattr(config, "max_position_embeddings", None)
+    if most is not None and length > most - model.family.positions_lost(config):
+        raise HeadscopeError(
+            f"{length} tokens are too many",
+            where="--length",
+            expected=f"at most {most - model.family.positions_lost(config)}",
+        )
+    sample = model._sample(batch=1)
+    found = {}
+    for name, value in sample.items():
+        if value.dim() == 2:
+            wide = value.repeat(batch_size, -(-length // value.shape[1]))[:, :length]
+            found[name] = torch.ones_like(wide) if "mask" in name else wide
+    return found
+
+
+def measure(
+    models: Sequence[AttentionModel],
+    *,
+    batch_size: int = 32,
+    length: int = 128,
+    repeats: int = REPEATS,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Speed]:
+    """All models on the same batch, in turns; ratios to the first."""
+    batch = inputs_of(models[0], batch_size, length)
+    runs = [_forward(model, batch) for model in models]
+    times = _interleaved(runs, repeats, progress)
+    return [
+        Speed(
+            name=model.name,
+            heads=len(model.heads),
+            seconds=float(seconds),
+            throughput=batch_size / float(seconds),
+            parameters=sum(p.numel() for p in model.model.parameters()),
+            megabytes=sum(p.numel() * p.element_size() for p in model.model.parameters()) / 1e6,
+            ratio=float(seconds / times[0]),
+        )
+        for model, seconds in zip(models, times, strict=True)
+    ]
+
+
+def layers(
+    model: AttentionModel,
+    *,
+    batch_size: int = 32,
+    length: int = 128,
+    repeats: int = REPEATS,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Layers:
+    """How the model's time falls as every layer loses the same share of its heads."""
+    models = [thinned(model, share) for share in SHARES]
+    found = measure(models, batch_size=batch_size, length=length, repeats=repeats, progress=progress)
+    return Layers(SHARES, tuple(one.ratio for one in found))
+
+
+def thinned(model: AttentionModel, share: float) -> AttentionModel:
+    """Every site with the first `share` of its heads; of the whole model the last head stays, as one must."""
+    if share == 1.0:
+        return model
+    gone: list[Head] = []
+    seen: dict[Site, int] = {}
+    widths = {site: len(site.numbers or ()) for site in model.sites}
+    for unit in units(model):
+        site = unit[0].site
+        here = [head for head in unit if head.site == site]
+        seen[site] = seen.get(site, 0) + len(here)
+        if seen[site] > round(share * widths[site]):
+            gone += unit
+    if len(gone) == len(model.heads):
+        last = units(model)[-1]
+        gone = [head for head in gone if head not in last]
+    return prune(model, gone) if gone else model
+
+
+def _forward(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], Any]:
+    place = {name: value.to(model.device) for name, value in batch.items()}
+
+    def run() -> None:
+        with torch.inference_mode():
+            model(place)
+        if model.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return run
+
+
+def _interleaved(runs: Sequence[Callable[[], Any]], repeats: int, progress: Callable[[int, int], None]) -> list[float]:
+    """Seconds of each: the mean of the fastest quarter of the repeats."""
+    times = np.zeros((repeats + WARM, len(runs)))
+    for turn in range(repeats + WARM):
+        order = range(len(runs)) if turn % 2 else reversed(range(len(runs)))
+        for place in order:
+            begun = time.perf_counter()
+            runs[place]()
+            times[turn, place] = time.perf_counter() - begun
+        progress(turn + 1, repeats + WARM)
+    fastest = np.sort(times[WARM:], axis=0)[: max(1, repeats // 4)]
+    return [float(one) for one in fastest.mean(axis=0)]

@@ -1,0 +1,159 @@
+"""How far a search goes, and which of the states on its way is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+from headscope.errors import HeadscopeError
+from headscope.pruning import speed
+from headscope.pruning.selection import Selection, State
+
+Told = Callable[[str], None]
+PATIENCE = 3  # sizes in a row below the wanted metric, after which a search gives up
+
+
+@dataclass(frozen=True)
+class Target:
+    """How far a search goes; exactly one of these."""
+
+    heads: int | None = None
+    sparsity: float | None = None
+    keep_metric: float | None = None
+    speedup: float | None = None
+
+    def __post_init__(self) -> None:
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        if len(given) != 1:
+            raise HeadscopeError(
+                f"{len(given)} targets" if given else "no target",
+                where="prune",
+                expected="one of --heads N, --sparsity P, --keep-metric F and --speedup X",
+            )
+        (name, value), option = next(iter(given.items())), f"--{next(iter(given)).replace('_', '-')}"
+        if name == "heads" and value < 1:
+            raise HeadscopeError(f"{value} is too few", where=option, expected="1 or more")
+        if name == "sparsity" and not 0 < value < 1:
+            raise HeadscopeError(f"{value} is no share", where=option, expected="a number between 0 and 1")
+        if name == "keep_metric" and not value > 0:
+            raise HeadscopeError(f"{value} is no share of the metric", where=option, expected="0.99, say")
+        if name == "speedup" and not value > 1:
+            raise HeadscopeError(f"{value} is no speed-up", where=option, expected="more than 1")
+
+    def most(self, selection: Selection) -> int | None:
+        """The number of heads to remove, where that is the target."""
+        everyone = selection.size(range(len(selection.units)))
+        wanted = self.heads if self.sparsity is None else max(1, round(self.sparsity * everyone))
+        if wanted is None:
+            return None
+        reachable = _reachable(selection)
+        if wanted > reachable:
+            raise HeadscopeError(
+                f"{wanted} of {everyone} heads cannot go",
+                where="--heads" if self.sparsity is None else "--sparsity",
+                expected=f"at most {reachable}"
+                + (f", as {selection.at_least} stay in each layer" if selection.at_least else ""),
+            )
+        smallest = min(len(unit) for unit in selection.units)
+        if wanted < smallest:
+            raise HeadscopeError(
+                f"{wanted} cannot go alone",
+                where="--heads",
+                expected=f"{smallest} or more: so many share their weights",
+            )
+        return wanted
+
+
+def _reachable(selection: Selection) -> int:
+    """How many heads a search can remove at most."""
+    removed: frozenset[int] = frozenset()
+    while candidates := selection.candidates(removed):
+        removed |= {candidates[0]}
+    return selection.size(removed)
+
+
+class Pursuit:
+    """Follows a search until its target is reached."""
+
+    def __init__(self, selection: Selection, target: Target, say: Told, progress: Callable[[int, int], None]) -> None:
+        self.selection, self.target, self.say, self.progress = selection, target, say, progress
+        self.most = target.most(selection)
+        self.layers = speed.layers(selection.model, repeats=6) if target.speedup is not None else None
+        if self.layers is not None and target.speedup is not None and target.speedup > self.layers.bound:
+            raise HeadscopeError(
+                f"{target.speedup:g} times is more than head pruning can give here",
+                where="--speedup",
+                expected=f"at most {self.layers.bound:.2f}: that is the time without any attention head",
+            )
+        self.reachable = self.most or _reachable(selection)
+
+    def followed(self, path: Iterator[State]) -> list[State]:
+        """The states of a search, from the intact model to the target."""
+        found = [State(frozenset(), self.selection.intact)]
+        below = 0
+        for state in path:
+            if self.most is not None and self.selection.size(state.removed) > self.most:
+                state = self._trimmed(found[-1], state)
+                if state.removed == found[-1].removed:
+                    break
+            found.append(state)
+            size = self.selection.size(state.removed)
+            self.say(self._told(state))
+            self.progress(min(size, self.reachable), self.reachable)
+            below = 0 if self._keeps(state) else below + 1
+            if (self.most is not None and size >= self.most) or below >= PATIENCE or self._is_fast(state):
+                break
+        return found
+
+    def _trimmed(self, before: State, state: State) -> State:
+        """A step that overshoots, cut back: units that were added leave in order of number until it fits."""
+        assert self.most is not None
+        removed = state.removed
+        for unit in sorted(state.removed - before.removed, reverse=True):
+            if self.selection.size(removed) > self.most:
+                removed -= {unit}
+        return State(removed, self.selection.evaluated(removed))
+
+    def _keeps(self, state: State) -> bool:
+        share = self.target.keep_metric
+        return share is None or state.outcome.metric >= share * self.selection.intact.metric
+
+    def _is_fast(self, state: State) -> bool:
+        if self.layers is None or self.target.speedup is None:
+            return False
+        return 1 / self.expected_time(state) >= self.target.speedup
+
+    def expected_time(self, state: State) -> float:
+        """The share of the intact model's time, from the layers' measured times."""
+        assert self.layers is not None
+        left = len(self.selection.model.heads) - self.selection.size(state.removed)
+        return self.layers.at(left / len(self.selection.model.heads))
+
+    def chosen(self, path: list[State]) -> State:
+        """The last state of the path that meets the target."""
+        if len(path) == 1:
+            raise HeadscopeError("no head may go", where="prune", expected="a smaller --at-least")
+        if self.target.keep_metric is not None:
+            good = [state for state in path[1:] if self._keeps(state)]
+            if not good:
+                best = max(path[1:], key=lambda state: state.outcome.metric)
+                share = best.outcome.metric / self.selection.intact.metric
+                raise HeadscopeError(
+                    f"no set keeps {self.target.keep_metric:g} of the metric",
+                    where="--keep-metric",
+                    expected=f"at most {share:.4f}, which is without {self.selection.heads(best.removed)}",
+                )
+            return max(good, key=lambda state: self.selection.size(state.removed))
+        if self.target.speedup is not None and not self._is_fast(path[-1]):
+            raise HeadscopeError(
+                f"{self.target.speedup:g} times cannot be reached",
+                where="--speedup",
+                expected=f"at most {1 / self.expected_time(path[-1]):.2f}",
+            )
+        return path[-1]
+
+    def _told(self, state: State) -> str:
+        size, outcome = self.selection.size(state.removed), state.outcome
+        name = self.selection.task.metrics[0]
+        spent = f"{self.selection.spent:.0f} evaluations"
+        return f"{size} removed: loss {outcome.loss:.4f}, {name} {outcome.metric:.4f} ({spent})"

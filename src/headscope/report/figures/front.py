@@ -1,0 +1,111 @@
+"""What is lost and gained as heads go: the metric on examples that nothing was chosen on, after Michel's figure 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
+from headscope.report.figures._style import headed, heading_height, style, whole_numbers
+from headscope.report.grids import model_name, plain, recorded
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+ORDER = 20
+WIDTH, LEFT, RIGHT, BOTTOM, PANEL, GAP = 6.4, 0.68, 0.2, 0.85, 1.9, 0.35
+
+
+@dataclass(frozen=True)
+class Front:
+    """The metric above, the measured time below, by heads removed."""
+
+    name: str = "front"
+    title: str = "What is lost and gained as heads go"
+    caption: str = (
+        "Above: the metric with so many heads removed, on the split that was reported on (dots, with 95 % intervals) "
+        "and on the one that was chosen on (line); the ring is the set that was cut. Below: the time of the cut model "
+        "over that of the whole one, measured on this machine."
+    )
+    is_raster: bool = False
+
+    def applies(self, study: Study) -> bool:
+        table = study.tables.get("front")
+        return table is not None and len(table) > 1
+
+    def draw(self, study: Study) -> Figure:
+        table = study.tables["front"]
+        metric = plain(recorded(study.record, "pruning", "metric") or "metric", 30)
+        search = plain(recorded(study.record, "pruning", "search") or "", 30)
+        task = plain(recorded(study.record, "pruning", "task") or "", 30)
+        subtitle = f"{model_name(study)}, {task} · search: {search}"
+        with style():
+            top = heading_height(WIDTH, subtitle) + 0.2
+            height = top + 2 * PANEL + GAP + BOTTOM
+            fig = headed(WIDTH, height, self.title, subtitle)
+            size = ((WIDTH - LEFT - RIGHT) / WIDTH, PANEL / height)
+            above = fig.add_axes((LEFT / WIDTH, (height - top - PANEL) / height, *size))
+            below = fig.add_axes((LEFT / WIDTH, BOTTOM / height, *size), sharex=above)
+            for draw, rows in table.groupby("draw"):
+                _draw_metric(above, rows.sort_values("removed"), is_first=draw == 0)
+                _draw_time(below, rows.sort_values("removed"), is_first=draw == 0)
+            above.set_ylabel(metric)
+            above.tick_params(labelbottom=False)
+            below.set(xlabel="heads removed", ylabel="time / whole model", ylim=(0, 1.1))
+            whole_numbers(below.xaxis)
+            handles, labels = above.get_legend_handles_labels()
+            fig.legend(handles, labels, loc="lower center", ncols=3, frameon=False, fontsize=7.5)
+            return fig
+
+
+def drawings(study: Study) -> Iterator[Front]:
+    yield Front()
+
+
+def _draw_metric(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
+    removed, value = rows["removed"], rows["metric"]
+    ends = np.abs(np.stack([value - rows["metric_low"], rows["metric_high"] - value]))
+    shade = 1.0 if is_first else 0.35
+    ax.plot(
+        removed,
+        rows["selection_metric"],
+        color=SERIES[1],
+        linewidth=1,
+        alpha=shade,
+        label="chosen on" if is_first else None,
+    )
+    ax.errorbar(
+        removed,
+        value,
+        np.where(np.isfinite(ends), ends, 0),
+        fmt="o",
+        markersize=4,
+        color=SERIES[0],
+        elinewidth=1,
+        alpha=shade,
+        label="reported on" if is_first else None,
+    )
+    chosen = rows[rows["is_chosen"].astype(bool)]
+    if is_first and len(chosen):
+        ring = {"markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.2, "linestyle": "none"}
+        ax.plot(chosen["removed"], chosen["metric"], marker="o", markersize=10, label="cut", **ring)
+    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
+    ax.set_axisbelow(True)
+    ax.tick_params(colors=RULE, labelcolor=MUTED)
+
+
+def _draw_time(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
+    ax.plot(
+        rows["removed"], rows["time"], "o-", color=SERIES[2], markersize=3, linewidth=1, alpha=1 if is_first else 0.35
+    )
+    ax.axhline(1.0, color=RULE, linewidth=0.8)
+    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
+    ax.set_axisbelow(True)
+    ax.tick_params(colors=RULE, labelcolor=MUTED)

@@ -1,0 +1,237 @@
+"""search, the verb: which heads to cut for a task. Chosen on one split, reported on another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headscope.data.records import find_split
+from headscope.errors import HeadscopeError, choices
+from headscope.heads import HeadSet
+from headscope.importances.significance import metrics_of
+from headscope.model.attention_model import AttentionModel
+from headscope.pruning import searches
+from headscope.pruning.front import Report
+from headscope.pruning.plan import Plan
+from headscope.pruning.scores import scores_by
+from headscope.pruning.searches import SEARCHES
+from headscope.pruning.selection import Memory, Outcome, Selection, State
+from headscope.pruning.target import Pursuit, Target
+from headscope.study.evaluate import loaded_for
+from headscope.study.importance import code_of
+from headscope.study.journal import Journal
+from headscope.study.record import describe_files, describe_model, versions
+from headscope.study.study import SCHEMA, Study
+from headscope.tables import Row, to_frame
+from headscope.tasks import Task, task_named
+from headscope.tasks.base import two_files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FRONT = 12  # sizes of the front that are reported on the other split, and timed
+DRAWS = 3  # random orders
+
+Told = Callable[[str], None]
+
+
+@dataclass
+class Search:
+    """What was found.
+
+    plan    the heads to remove, with how they were chosen
+    front   a row for every size that was reported: what is lost on the other split, what is gained
+    tried   a row for every set that was evaluated on the selection split
+    study   all of it as a study, with `cut` (1 removed, 0 kept) as a statistic of every head
+    """
+
+    plan: Plan
+    front: pd.DataFrame
+    tried: pd.DataFrame
+    study: Study
+
+
+class JournalMemory(Memory):
+    """Finished work that outlives the process."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self.journal = journal
+        self._known = {unit["key"]: unit["value"] for unit in journal.units}
+
+    def add(self, key: str, value: Any) -> None:
+        super().add(key, value)
+        self.journal.add({"key": key, "value": value})
+
+
+def search(
+    model: AttentionModel | str | Path | Callable[[str], AttentionModel],
+    *,
+    task: str | Task,
+    data: str | Path,
+    target: Target,
+    how: str = "beam",
+    by: str = "gradient",
+    select_on: str = "dev:even",
+    report_on: str = "dev:odd",
+    objective: str | None = None,
+    at_least: int = 0,
+    step: float = 0.1,
+    width: int = searches.WIDTH,
+    expansion: int = searches.EXPANSION,
+    swaps: int = searches.SWAPS,
+    draws: int = DRAWS,
+    limit: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    max_length: int | None = None,
+    batch_size: int = 32,
+    seed: int = 0,
+    front: int = FRONT,
+    journal: Callable[[dict[str, Any]], Journal] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    say: Told = lambda line: None,
+) -> Search:
+    """Find the heads that a task can do without.
+
+    target      Target(heads=20), Target(sparsity=0.3), Target(keep_metric=0.99) or Target(speedup=1.2)
+    how         beam, greedy, iterative, rank or random
+    by          the importance that rank and iterative go by
+    select_on   the split that is chosen on; report_on: the split that is reported on, another one
+    objective   loss or metric; by default what the task prefers
+    at_least    so many heads stay in every layer
+    step        the share of heads that iterative removes between two scorings
+    limit       only so many examples to choose on
+    front       at most so many sizes are reported on the other split, and timed
+    """
+    started = time.perf_counter()
+    if how not in SEARCHES:
+        raise HeadscopeError(f'"{how}" is no search', where="--search", expected=choices(how, SEARCHES))
+    if select_on == report_on:
+        raise HeadscopeError(
+            f"{select_on} cannot be chosen on and reported on", where="--report-on", expected="another split"
+        )
+    the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
+    splits = (select_on, report_on)
+    to_choose, to_report = the_task.items(data, select_on, limit=limit), the_task.items(data, report_on)
+    loaded = loaded_for(model, the_task)
+    loaded.canary()
+    chosen_on, reported_on = (the_task.prepare(loaded, one, max_length=max_length) for one in (to_choose, to_report))
+    files = two_files(data) or sorted({find_split(data, split, task=the_task.name) for split in splits})
+    described, model_now = describe_files(files), describe_model(loaded)
+    options = {
+        "search": how,
+        "by": by if how in ("rank", "iterative") else None,
+        "target": asdict(target),
+        "objective": objective or the_task.objective,
+        "at_least": at_least,
+        "step": step,
+        "width": width,
+        "expansion": expansion,
+        "swaps": swaps,
+        "draws": draws,
+        "columns": the_task.columns,
+        "labels": the_task.renamed,
+        "max_length": max_length,
+        "limit": limit,
+        "batch_size": batch_size,
+        "seed": seed,
+    }
+    header = {
+        "model": model_now["sha256"],
+        "dtype": model_now["dtype"],
+        "device": model_now["device"],
+        "code": code_of("model", "data", "tasks", "importances", "pruning"),
+        "task": the_task.name,
+        "data": described,
+        "splits": list(splits),
+        "options": options,
+        "versions": {name: version for name, version in versions().items() if name != "python"},
+    }
+    memory = Memory() if journal is None else JournalMemory(journal(header))
+    selection = Selection(
+        loaded,
+        the_task,
+        chosen_on,
+        objective=objective or the_task.objective,  # type: ignore[arg-type]
+        at_least=at_least,
+        max_length=max_length,
+        batch_size=batch_size,
+        seed=seed,
+        memory=memory,
+    )
+    run = Pursuit(selection, target, say, progress)
+    ways: dict[str, Callable[[], list[Iterator[State]]]] = {
+        "beam": lambda: [searches.beam(selection, width, expansion, swaps)],
+        "greedy": lambda: [searches.greedy(selection)],
+        "iterative": lambda: [searches.iterative(selection, scores_by(selection, by), step)],
+        "rank": lambda: [searches.rank(selection, scores_by(selection, by))],
+        "random": lambda: [searches.random(selection, seed + draw) for draw in range(max(1, draws))],
+    }
+    paths = [run.followed(path) for path in ways[how]()]
+    best = run.chosen(paths[0])
+    report = Report(loaded, the_task, reported_on, batch_size, selection)
+    table = report.front(paths, best, front, say)
+    heads = selection.heads(best.removed)
+    row = next(one for one in table if one["removed"] == len(heads) and one["draw"] == 0)
+    told = {
+        "task": the_task.name,
+        "data": described,
+        "selected_on": {"split": select_on, "examples": len(chosen_on.items)},
+        "reported_on": {"split": report_on, "examples": len(reported_on.items)},
+        **options,
+        "metric": the_task.metrics[0],
+        "intact": {"selection": asdict(selection.intact), "report": metrics_of(the_task, report.intact)},
+        "removed": str(heads),
+        "count": len(heads),
+        "of": len(loaded.heads),
+        "after": {"selection": asdict(best.outcome), "report": row},
+        "evaluations": round(selection.spent, 2),
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    study = _study(loaded, heads, table, selection, told, model_now, seed)
+    return Search(Plan.of(loaded, heads, told), study.tables["front"], study.tables["search"], study)
+
+
+def _study(
+    model: AttentionModel,
+    heads: HeadSet,
+    front: list[dict[str, Any]],
+    selection: Selection,
+    told: dict[str, Any],
+    model_now: dict[str, Any],
+    seed: int,
+) -> Study:
+    import pandas as pd
+
+    nothing = float("nan")
+    rows = [
+        Row(head.stack, head.layer, head.head, "cut", float(head in heads), nothing, nothing, 1) for head in model.heads
+    ]
+    tried = [
+        {
+            "order": order,
+            "removed": selection.size(removed),
+            "loss": outcome.loss,
+            "metric": outcome.metric,
+            "examples": outcome.examples,
+            "heads": str(selection.heads(removed)),
+        }
+        for order, (removed, outcome) in enumerate(_every(selection))
+    ]
+    record = {
+        "schema": SCHEMA,
+        "versions": versions(),
+        "model": model_now,
+        "pruning": told,
+        "seed": seed,
+        "lens": "raw",
+    }
+    return Study(to_frame(rows), {}, record, {"front": pd.DataFrame(front), "search": pd.DataFrame(tried)})
+
+
+def _every(selection: Selection) -> list[tuple[frozenset[int], Outcome]]:
+    return list(selection.tried.items())

@@ -1,0 +1,202 @@
+"""Searches for heads on models whose heads were planted: what can go goes first, what must stay stays."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from carrier import CARRIER, FREE, HEADS, WIDTH, classifier, examples, write
+
+from headscope import HeadSet, Target, prune, search
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.pruning import searches
+from headscope.pruning.scores import IMPORTANCES, scores_by
+from headscope.pruning.selection import Selection
+from headscope.tasks import task_named
+from worded import DISLIKED, LIKED
+
+
+def selection_of(model: AttentionModel, folder: Path, count: int = 80, **options: object) -> Selection:
+    task = task_named("sst2")
+    prepared = task.prepare(model, task.items(examples(folder, count), "dev"))
+    return Selection(model, task, prepared, **options)  # type: ignore[arg-type]
+
+
+def quiet(model: AttentionModel, heads: str) -> AttentionModel:
+    """These heads write nothing."""
+    with torch.no_grad():
+        for head in HeadSet(heads, among=model.heads):
+            row = head.head * (WIDTH // HEADS)
+            dense = model.model.bert.encoder.layer[head.layer].attention.output.dense
+            dense.weight[:, row : row + WIDTH // HEADS] = 0.0
+    return model
+
+
+def last(path: object, count: int) -> object:
+    """The state after so many steps."""
+    return next(state for step, state in enumerate(path, 1) if step == count)  # type: ignore[arg-type, var-annotated]
+
+
+def kept_of(selection: Selection, removed: frozenset[int]) -> list[str]:
+    return [str(head) for head in selection.model.heads if head not in selection.heads(removed)]
+
+
+PATHS = {
+    "beam": lambda selection: searches.beam(selection),
+    "greedy": lambda selection: searches.greedy(selection),
+    "iterative": lambda selection: searches.iterative(selection, scores_by(selection, "gradient"), 0.01),
+    "rank": lambda selection: searches.rank(selection, scores_by(selection, "ablation")),
+}
+
+
+@pytest.mark.parametrize("how", PATHS)
+def test_the_head_that_carries_the_label_is_the_last_to_go(how: str, tmp_path: Path) -> None:
+    selection = selection_of(classifier(), tmp_path)
+    final = last(PATHS[how](selection), 7)
+    assert (
+        str(HeadSet(set(selection.model.heads) - set(selection.heads(final.removed)), among=selection.model.heads))
+        == CARRIER
+    )
+    assert final.outcome.metric == selection.intact.metric
+
+
+@pytest.mark.parametrize("how", ["beam", "greedy"])
+def test_heads_that_write_nothing_go_first_and_cost_nothing(how: str, tmp_path: Path) -> None:
+    selection = selection_of(quiet(classifier(noise=0.3), "0.1,0.3,1.0"), tmp_path)
+    state = last(PATHS[how](selection), 3)
+    assert str(selection.heads(state.removed)) == "0.1,0.3,1.0"
+    assert state.outcome.loss == pytest.approx(selection.intact.loss, abs=1e-6)
+
+
+@pytest.mark.parametrize("how", ["beam", "greedy"])
+def test_of_twins_one_stays(how: str, tmp_path: Path) -> None:
+    selection = selection_of(classifier(twin="0.1"), tmp_path)
+    removed = selection.heads(last(PATHS[how](selection), 7).removed)
+    assert len({"encoder.0.1", "encoder.1.2"} - {str(head) for head in removed}) == 1
+
+
+def cancelling(folder: Path) -> Selection:
+    """0.0 and 0.3 write opposite things, loudly: alone neither can go, together they are nothing."""
+    model = classifier(noise=0.02)
+    with torch.no_grad():
+        likes = torch.tensor([1.0] * len(LIKED) + [-1.0] * len(DISLIKED))
+        write(model.model, "0.0", (*LIKED, *DISLIKED), likes, 2.0)
+        write(model.model, "0.3", (*LIKED, *DISLIKED), likes, -2.0)
+    return selection_of(model, folder)
+
+
+def test_a_swap_finds_a_pair_that_cancels(tmp_path: Path) -> None:
+    """With two heads to remove the best set is the one that a single removal never comes near."""
+    selection = cancelling(tmp_path)
+    every = {pair: selection.evaluated(frozenset(pair)).loss for pair in combinations(range(8), 2)}
+    best = min(every, key=lambda pair: every[pair])
+    fresh = cancelling(tmp_path)
+    assert min(every.values()) <= last(searches.beam(fresh, width=4, expansion=8, swaps=8), 2).outcome.loss + 1e-9
+    assert every[(0, 3)] - every[best] < 0.01
+
+
+def test_beam_with_all_candidates_and_one_set_is_greedy(tmp_path: Path) -> None:
+    one, other = selection_of(classifier(noise=0.5), tmp_path), selection_of(classifier(noise=0.5), tmp_path)
+    beam, greedy = searches.beam(one, width=1, expansion=8, swaps=0), searches.greedy(other)
+    for _ in range(5):
+        mine, theirs = next(beam), next(greedy)
+        assert mine.removed == theirs.removed
+        assert mine.outcome.loss == pytest.approx(theirs.outcome.loss, abs=1e-6)
+
+
+def test_beam_is_not_worse_than_greedy_on_small_models_that_can_be_solved(tmp_path: Path) -> None:
+    for seed in range(3):
+        model = classifier(noise=0.8)
+        with torch.no_grad():
+            for layer in range(2):
+                dense = model.model.bert.encoder.layer[layer].attention.output.dense
+                dense.weight += torch.randn(dense.weight.shape, generator=torch.Generator().manual_seed(seed)) * 0.2
+        one, other = selection_of(model, tmp_path, 60), selection_of(model, tmp_path, 60)
+        for _, mine, theirs in zip(range(5), searches.beam(one), searches.greedy(other), strict=False):
+            assert mine.outcome.loss <= theirs.outcome.loss + 1e-9
+        exhaustive = min(other.evaluated(frozenset(three)).loss for three in combinations(range(8), 3))
+        found = last(searches.beam(selection_of(model, tmp_path, 60)), 3).outcome.loss
+        assert found <= exhaustive * 1.05 + 1e-9
+
+
+def test_children_are_what_cut_models_do(tmp_path: Path) -> None:
+    selection = selection_of(classifier(noise=0.5), tmp_path)
+    parent = frozenset({0, 5})
+    for state in selection.children(parent, [1, 6, 7]):
+        plain = selection_of(prune(selection.model, list(selection.heads(state.removed))), tmp_path)
+        assert state.outcome.loss == pytest.approx(plain.intact.loss, abs=1e-6)
+        assert state.outcome.metric == plain.intact.metric
+
+
+def test_slopes_of_removed_heads_say_what_bringing_them_back_does(tmp_path: Path) -> None:
+    selection = selection_of(classifier(), tmp_path)
+    carrier = [str(unit[0]) for unit in selection.units].index(f"encoder.{CARRIER}")
+    off, on = selection.slopes(frozenset({carrier})), selection.slopes(frozenset())
+    assert on[carrier] > 0, "removing it must cost"
+    assert off[carrier] < 0, "bringing it back must help"
+    assert np.argmax(np.abs(on)) == np.argmax(np.abs(off)) == carrier
+
+
+@pytest.mark.parametrize("by", IMPORTANCES)
+def test_every_importance_gives_a_number_for_every_unit_that_is_left(by: str, tmp_path: Path) -> None:
+    selection = selection_of(classifier(noise=0.3), tmp_path, 40)
+    found = scores_by(selection, by)(frozenset({1}))
+    left = [number for number in range(8) if number != 1]
+    assert np.isfinite(found[left]).all()
+
+
+def test_at_least_so_many_heads_stay_in_every_layer(tmp_path: Path) -> None:
+    selection = selection_of(classifier(), tmp_path, 40, at_least=2)
+    states = list(searches.greedy(selection))
+    assert len(states) == 4
+    kept = set(selection.model.heads) - set(selection.heads(states[-1].removed))
+    assert [sum(head.layer == layer for head in kept) for layer in range(2)] == [2, 2]
+
+
+def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
+    data = examples(tmp_path, 200)
+    found = search(classifier(), task="sst2", data=data, target=Target(keep_metric=0.99), how="greedy")
+    assert str(found.plan.heads).count(".") >= 1
+    assert len(found.plan.heads) == 7
+    told = found.plan.chosen
+    assert told["selected_on"] == {"split": "dev:even", "examples": 100}
+    assert told["reported_on"] == {"split": "dev:odd", "examples": 100}
+    assert list(found.front["removed"]) == list(range(8))
+    assert found.front.loc[found.front["removed"] == 0, "metric_change"].item() == 0
+    cut = found.study.heads.query("statistic == 'cut'")
+    assert cut["value"].sum() == 7
+
+
+REFUSED = [
+    ({"target": {"heads": 8}}, "--heads: 8 of 8 heads cannot go. Expected at most 7."),
+    (
+        {"target": {"heads": 5}, "at_least": 2},
+        "--heads: 5 of 8 heads cannot go. Expected at most 4, as 2",
+    ),
+    ({"target": {"keep_metric": 3.0}}, "--keep-metric: no set keeps 3 of the metric. Expected at most 1.0"),
+    (
+        {"target": {"heads": 1}, "how": "magic"},
+        '--search: "magic" is no search. Expected beam',
+    ),
+    ({"target": {"heads": 1}, "how": "rank", "by": "luck"}, '--by: "luck" is no importance.'),
+    ({"target": {"heads": 1}, "report_on": "dev:even"}, "--report-on: dev:even cannot be chosen on and reported on."),
+    ({"target": {}}, "prune: no target. Expected one of --heads N, --sparsity P, --keep-metric F and --speedup X."),
+    ({"target": {"sparsity": 1.5}}, "--sparsity: 1.5 is no share. Expected a number between 0 and 1."),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_cannot_be_searched_for_is_refused(options: dict[str, object], message: str, tmp_path: Path) -> None:
+    data = examples(tmp_path, 60)
+    with pytest.raises(HeadscopeError) as raised:
+        search(classifier(), task="sst2", data=data, **{**options, "target": Target(**options["target"])})  # type: ignore[arg-type]
+    assert str(raised.value).startswith(message), raised.value
+
+
+def test_free_is_free() -> None:
+    """The planted place is one that no word uses, or nothing here is planted."""
+    assert FREE < WIDTH
