@@ -1,8 +1,8 @@
 """Head pruning by the clock, and searches at equal numbers of evaluations: JSON lines.
 
-    python benchmarks/prune.py [--only speed|search] [--model minilm] [--data stsb_dev.tsv] [--examples 128] [--heads 12]
+    python benchmarks/prune.py [--only speed|search] [--model minilm] [--data stsb_dev.tsv] [--heads 12]
 
-speed   25, 50 and 75 % of the heads of every layer really removed, 32 sequences of 128 tokens. The bound comes from single
+speed   25, 50 and 75 % of the heads of every layer removed, 32 sequences of 128 tokens. The bound comes from single
         layers: the time of one block with so many heads, times the number of blocks, and what the model does besides.
         Models and layers are measured in turns.
 search  the objective that beam, greedy and iterative reach on the selection examples, and the evaluations each took.

@@ -106,11 +106,10 @@ def prune(
     """Cut attention heads and save a smaller model: these heads, or those that a task can do without."""
     from headscope.drafts import drafted
     from headscope.errors import HeadscopeError
-    from headscope.heads import HeadSet
     from headscope.model.attention_model import AttentionModel
     from headscope.model.manifest import NAME as MANIFEST
     from headscope.model.saving import check_form
-    from headscope.model.surgery import check_cut, original_heads
+    from headscope.model.surgery import check_cut, read_heads
     from headscope.pruning.plan import Plan, read_plan
     from headscope.pruning.repair import names
     from headscope.pruning.target import Target
@@ -150,7 +149,7 @@ def prune(
             return read_plan(plan, whole), None
         if named:
             assert heads is not None
-            return Plan.of(whole, HeadSet(heads, among=original_heads(whole))), None
+            return Plan.of(whole, read_heads(whole, heads)), None
         assert the_task is not None
         assert data is not None
         assert target is not None
@@ -188,7 +187,11 @@ def prune(
     if named:
         check_cut(whole, planned(None)[0].heads)  # before anything is written
     with drafted(out, overwrite=overwrite, resume=resume, kept=[NAME, *KEPT], record=MANIFEST) as folder:
-        chosen, found = planned(folder)
+        try:
+            chosen, found = planned(folder)
+        except HeadscopeError:  # another target is another run: nothing to go on with
+            (folder / NAME).unlink(missing_ok=True)
+            raise
         say(f"cutting {len(chosen.heads)} heads: {chosen.heads}")
         judgement = (
             None

@@ -153,6 +153,17 @@ def settle(core: nn.Module, numbers: tuple[int, ...], family: Family) -> None:
         family.settle(core, numbers)
 
 
+def read_heads(model: AttentionModel, heads: str) -> HeadSet:
+    """Heads of the original model as they are written, each named once."""
+    seen: set[Head] = set()
+    for item in heads.split(","):
+        here = set(HeadSet(item, among=original_heads(model)))
+        if seen & here:
+            raise HeadscopeError(f"{min(seen & here)} is given twice", where=f'heads "{heads}"', expected="each once")
+        seen |= here
+    return HeadSet(heads, among=original_heads(model))
+
+
 def _asked(
     model: AttentionModel, heads: str | Iterable[Head] | None, layers: str | Iterable[int | str] | None
 ) -> HeadSet:
@@ -161,26 +172,13 @@ def _asked(
     if layers is not None:
         named = layers.split(",") if isinstance(layers, str) else [str(layer) for layer in layers]
         heads = ",".join(f"{layer.strip()}.*" for layer in named)
-    elif isinstance(heads, str):
-        _refuse_twice(heads, model)
-    else:
-        heads = list(heads or ())
+    wanted = read_heads(model, heads) if isinstance(heads, str) else HeadSet(heads or (), among=original_heads(model))
     gone = removed_heads(model)
-    wanted = HeadSet(heads, among=original_heads(model))
     again = [head for head in wanted if head in gone]
     if again and not (isinstance(heads, str) and "*" in heads):
-        raise HeadscopeError(f"{again[0]} is already gone", where="heads", expected=f"some of {_left(model)}")
+        left = HeadSet(model.heads, among=original_heads(model))
+        raise HeadscopeError(f"{again[0]} is already gone", where="heads", expected=f"some of {left}")
     return HeadSet([head for head in wanted if head not in gone], among=model.heads)
-
-
-def _refuse_twice(heads: str, model: AttentionModel) -> None:
-    among = original_heads(model)
-    seen: set[Head] = set()
-    for item in heads.split(","):
-        here = set(HeadSet(item, among=among))
-        if seen & here:
-            raise HeadscopeError(f"{min(seen & here)} is given twice", where=f'heads "{heads}"', expected="each once")
-        seen |= here
 
 
 def check_cut(model: AttentionModel, remove: HeadSet) -> None:
@@ -203,10 +201,6 @@ def check_cut(model: AttentionModel, remove: HeadSet) -> None:
                 expected=f"all of {whole}, or none",
                 mend=f"Write {whole}; to switch off one of them without cutting, edit the model: Ablate",
             )
-
-
-def _left(model: AttentionModel) -> str:
-    return str(HeadSet(model.heads, among=original_heads(model)))
 
 
 @dataclass(frozen=True)

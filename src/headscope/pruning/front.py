@@ -81,9 +81,9 @@ class Report:
         key = f"time {sorted(state.removed)}"
         known = self.selection.memory.get(key)
         if known is None:
-            known = (
-                speed.measure([self.model, cut], batch_size=8, length=64, repeats=8)[1].ratio if state.removed else 1.0
-            )
+            length = speed.longest(self.model, 64)
+            both = speed.measure([self.model, cut], batch_size=8, length=length, repeats=8) if state.removed else []
+            known = both[1].ratio if both else 1.0
             self.selection.memory.add(key, known)
         return float(known)
 

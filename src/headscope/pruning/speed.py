@@ -63,15 +63,11 @@ def inputs_of(model: AttentionModel, batch_size: int, length: int) -> dict[str, 
     """A batch of `batch_size` sequences of `length` tokens, without padding."""
     check_count(batch_size, "--batch-size")
     check_count(length, "--length")
-    config = model.model.config
     if not model.family.takes_text:
         return {name: value[:1].repeat(batch_size, 1, 1, 1) for name, value in model._sample(batch=1).items()}
-    most = getattr(config, "max_position_embeddings", None)
-    if most is not None and length > most - model.family.positions_lost(config):
+    if length > longest(model, length):
         raise HeadscopeError(
-            f"{length} tokens are too many",
-            where="--length",
-            expected=f"at most {most - model.family.positions_lost(config)}",
+            f"{length} tokens are too many", where="--length", expected=f"at most {longest(model, length)}"
         )
     sample = model._sample(batch=1)
     found = {}
@@ -80,6 +76,15 @@ def inputs_of(model: AttentionModel, batch_size: int, length: int) -> dict[str, 
             wide = value.repeat(batch_size, -(-length // value.shape[1]))[:, :length]
             found[name] = torch.ones_like(wide) if "mask" in name else wide
     return found
+
+
+def longest(model: AttentionModel, wanted: int) -> int:
+    """The wanted number of tokens, or the most that the model can read."""
+    config = model.model.config
+    most = getattr(config, "max_position_embeddings", None)
+    if not model.family.takes_text or most is None or most < 1:
+        return wanted
+    return min(wanted, int(most) - model.family.positions_lost(config))
 
 
 def measure(

@@ -78,7 +78,9 @@ class Pursuit:
     def __init__(self, selection: Selection, target: Target, say: Told, progress: Callable[[int, int], None]) -> None:
         self.selection, self.target, self.say, self.progress = selection, target, say, progress
         self.most = target.most(selection)
-        self.layers = speed.layers(selection.model, repeats=6) if target.speedup is not None else None
+        self.layers: speed.Layers | None = None
+        if target.speedup is not None:
+            self.layers = speed.layers(selection.model, length=speed.longest(selection.model, 128), repeats=6)
         if self.layers is not None and target.speedup is not None and target.speedup > self.layers.bound:
             raise HeadscopeError(
                 f"{target.speedup:g} times is more than head pruning can give here",

@@ -89,7 +89,8 @@ def carry_out(
         cut = _recovered(model, cut, folder, judgement, mending, resume, say)
         measured.take("recovered", cut, stages, say)
     chosen = _told(plan, mending, measured, stages)
-    chosen["speed"] = [asdict(one) for one in speed.measure([model, cut], batch_size=8, length=64)]
+    length = speed.longest(model, 64)
+    chosen["speed"] = [asdict(one) for one in speed.measure([model, cut], batch_size=8, length=length)]
     write_model(cut, folder, form=form, chosen=chosen)
     plan.write(folder / "plan.json")
     if study is not None:

@@ -26,7 +26,7 @@ def _cut(attention: Any) -> Any:
 def settle(core: nn.Module, numbers: tuple[int, ...]) -> None:
     if not hasattr(core, "kept_heads"):
         kind: Any = type(core)
-    core.__class__ = _cut(kind)
+        core.__class__ = _cut(kind)
     core.kept_heads = list(numbers)  # type: ignore[assignment]
 
 

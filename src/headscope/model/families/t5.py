@@ -75,7 +75,7 @@ def silence(core: nn.Module) -> None:
 def settle(core: nn.Module, numbers: tuple[int, ...]) -> None:
     if not hasattr(core, "kept_heads"):
         kind: Any = type(core)
-    core.__class__ = _cut(kind)
+        core.__class__ = _cut(kind)
     core.kept_heads = list(numbers)  # type: ignore[assignment]
 
 

@@ -1,0 +1,246 @@
+"""headscope prune from files to a smaller model: searched for, repaired, recovered, killed and taken up, refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from children import begun, killed
+from transformers import BertForSequenceClassification, pipeline
+from typer.testing import CliRunner, Result
+
+import headscope
+from headscope.commands import app
+from headscope.commands import prune as command_file
+from headscope.errors import HeadscopeError
+from headscope.study.study import Study
+from worded import glue, saved, sentiments, table
+
+KILLS = 6
+SEARCH = ("prune", "bert", "--task", "sst2", "--data", "dev.tsv", "--heads", "3", "--batch-size", "8")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
+    table(tmp_path / "dev.tsv", ("sentence", "label"), sentiments(80))
+    return tmp_path
+
+
+def command(*words: str) -> Result:
+    found = CliRunner().invoke(app, words)
+    return found
+
+
+def done(*words: str) -> Result:
+    found = command(*words)
+    assert found.exit_code == 0, (found.output, found.exception)
+    return found
+
+
+def evaluated(model: str, data: str, *words: str) -> dict[str, Any]:
+    said = done("evaluate", model, "--task", "sst2", "--data", data, "--split", "dev:odd", "--json", *words)
+    found: dict[str, Any] = json.loads(said.stdout)
+    return found
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "cut.json").read_text("utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("how", ["beam", "greedy", "iterative", "rank", "random"])
+def test_a_search_ends_in_a_model_whose_number_can_be_found_again(here: Path, how: str) -> None:
+    done(*SEARCH, "--search", how, "--out", "small")
+    told = manifest(here / "small")
+    assert len(headscope.load("small").heads) == len(headscope.load("bert").heads) - 3
+    said = json.loads(
+        done(
+            "evaluate",
+            "small",
+            "--task",
+            "sst2",
+            "--data",
+            "dev.tsv",
+            "--split",
+            "dev:odd",
+            "--batch-size",
+            "8",
+            "--json",
+        ).stdout
+    )
+    assert said["metrics"] == {name: after for name, (_, after) in told["chosen"]["metrics"].items()}
+    study = Study(here / "small" / "study")
+    assert study.heads.query("statistic == 'cut'")["value"].sum() == 3
+    assert {0, 3} <= set(study.tables["front"]["removed"])
+    assert (here / "small" / "study" / "index.html").read_text("utf-8").count("What can be cut") >= 1
+    assert "# bert without 3 of" in (here / "small" / "README.md").read_text("utf-8")
+
+
+def test_named_heads_are_cut_without_a_task(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1,1.*", "--out", "small")
+    small = headscope.load("small")
+    assert [str(head) for head in small.heads] == ["encoder.0.0"] if len(small.heads) == 1 else small.heads
+    assert not (here / "small" / "study").exists()
+
+
+def test_a_plan_is_carried_out_on_its_own_model_alone(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1", "--out", "small")
+    done("prune", "bert", "--plan", "small/plan.json", "--form", "plain", "--out", "plain")
+    vanilla = BertForSequenceClassification.from_pretrained(here / "plain")
+    assert vanilla.config.num_labels == 2
+    saved(here / "other", BertForSequenceClassification, seed=1, num_labels=2)
+    refused = command("prune", "other", "--plan", "small/plan.json", "--out", "wrong")
+    assert isinstance(refused.exception, HeadscopeError)
+    assert "small/plan.json: made for another model (sha256 " in str(refused.exception)
+    assert not (here / "wrong").exists()
+
+
+def test_repairs_and_recovery_are_reported_stage_by_stage(here: Path) -> None:
+    glue(here / "glue")
+    words = (
+        "--task",
+        "sst2",
+        "--data",
+        "glue",
+        "--heads",
+        "0.1",
+        "--repair",
+        "fold,refit",
+        "--recover",
+        "1",
+        "--teacher",
+    )
+    done("prune", "bert", *words, "--out", "small")
+    told = manifest(here / "small")["chosen"]
+    assert list(told["stages"]) == ["cut", "fold", "refit", "recovered"]
+    said = json.loads(
+        done("evaluate", "small", "--task", "sst2", "--data", "glue", "--split", "dev:odd", "--json").stdout
+    )
+    assert said["metrics"] == told["stages"]["recovered"]["metrics"]
+    assert sorted(path.name for path in (here / "small").iterdir() if path.is_dir()) == []
+
+
+def test_a_cut_model_can_be_trained_scored_and_cut_again(here: Path) -> None:
+    glue(here / "glue")
+    done("prune", "bert", "--heads", "0.1", "--out", "small")
+    done("finetune", "small", "--task", "sst2", "--data", "glue", "--epochs", "1", "--out", "trained")
+    trained = headscope.load("trained")
+    assert trained.cut is not None
+    assert "encoder.0.1" not in {str(head) for head in trained.heads}
+    study = headscope.importance(trained, task="sst2", data="dev.tsv", by="ablation,gradient,confidence,norm")
+    loss = study.heads.query("statistic == 'ablation-loss'")
+    assert [(layer, head) for layer, head in loss[["layer", "head"]].to_numpy()] == [
+        (head.layer, head.head) for head in trained.heads
+    ]
+    with torch.inference_mode():
+        headscope.prune(trained, "1.0").save("twice")
+    assert str(headscope.model.surgery.removed_heads(headscope.load("twice"))) == "0.1,1.0"
+
+
+def test_a_pipeline_takes_a_cut_model(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1", "--out", "small")
+    small = headscope.load("small")
+    found = pipeline("text-classification", model=small.model, tokenizer=small.tokenizer)(sentiments(1)[0][0])
+    assert found[0]["label"] in small.model.config.id2label.values()
+
+
+def test_a_dry_run_writes_nothing(here: Path) -> None:
+    before = sorted(here.iterdir())
+    assert done(*SEARCH, "--search", "rank", "--dry-run").stdout.strip().count(".") >= 1
+    assert sorted(here.iterdir()) == before
+
+
+def has_grown(journal: Path, lines: int) -> bool:
+    return journal.exists() and journal.read_bytes().count(b"\n") > lines
+
+
+def test_kills_change_no_plan(here: Path) -> None:
+    """Timings apart, which are measured: the model and every set that was tried are the same."""
+    places = [here / "whole", here / "killed"]
+    for place in places:
+        saved(place / "bert", BertForSequenceClassification, num_labels=2)
+        table(place / "dev.tsv", ("sentence", "label"), sentiments(160))
+    words = (*SEARCH, "--out", "small")
+    whole = begun(places[0], *words)
+    whole.join(240)
+    assert whole.exitcode == 0
+    chance = random.Random(0)
+    journal = places[1] / "small.partial" / "journal.jsonl"
+    count = 0
+    for turn in range(40):
+        child = begun(places[1], *words, *(["--resume"] if turn else []))
+        lines = journal.read_bytes().count(b"\n") if journal.exists() else 0
+        grew = partial(has_grown, journal, lines)
+        if count < KILLS and killed(child, grew, chance, 0.2):
+            count += 1
+            continue
+        child.join(240)
+        break
+    assert count >= 3
+    for name in ("model.safetensors", "study/search.csv", "study/heads.csv"):
+        assert (places[0] / "small" / name).read_bytes() == (places[1] / "small" / name).read_bytes(), name
+
+
+TASK = ("--task", "sst2", "--data", "dev.tsv")
+REFUSED = [
+    (("--heads", "7.0"), 'heads "7.0": "7.0" is not in this model.'),
+    (("--heads", "0.1,0.1"), 'heads "0.1,0.1": encoder.0.1 is given twice.'),
+    (("--heads", "*.*"), "heads: these are all heads of the model."),
+    (("--heads", "0.1", "--plan", "plan.json"), "prune: the heads are given already."),
+    (("--heads", "3"), "--task: a search needs a task."),
+    ((), "prune: no target."),
+    (("--heads", "3", "--sparsity", "0.5", "--task", "sst2", "--data", "dev.tsv"), "prune: 2 targets."),
+    (("--heads", "0.1", "--repair", "fold"), "--repair: there is no task to learn from."),
+    (("--heads", "0.1", "--repair", "glue"), '--repair: "glue" is no repair.'),
+    (("--heads", "0.1", "--form", "huge"), '--form: "huge" is no form. Expected onnx, plain or small.'),
+    (("--plan", "none.json"), "none.json: cannot be read:"),
+    (("--plan", "dev.tsv"), "dev.tsv: not a plan ("),
+    (("--heads", "99", "--task", "sst2", "--data", "dev.tsv"), "--heads: 99 of "),
+    (
+        ("--speedup", "50", "--task", "sst2", "--data", "dev.tsv"),
+        "--speedup: 50 times is more than head pruning can give here.",
+    ),
+    (
+        ("--heads", "3", "--task", "sst2", "--data", "dev.tsv", "--select-on", "dev:third"),
+        '--split: "third" is no half of dev.',
+    ),
+    (("--heads", "0.1", "--task", "sst2"), "--task: a task and its data belong together."),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED)
+def test_what_cannot_be_done_is_said_in_a_line_and_nothing_is_written(
+    here: Path, words: tuple[str, ...], message: str
+) -> None:
+    before = sorted(here.iterdir())
+    found = command("prune", "bert", *words, "--out", "out")
+    assert isinstance(found.exception, HeadscopeError), (found.output, found.exception)
+    assert str(found.exception).startswith(message), found.exception
+    assert sorted(here.iterdir()) == before
+
+
+def test_an_output_that_exists_is_not_touched(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1", "--out", "small")
+    found = command("prune", "bert", "--heads", "0.0", "--out", "small")
+    assert isinstance(found.exception, HeadscopeError)
+    assert "already there" in str(found.exception)
+    done("prune", "bert", "--heads", "1.1", "--out", "small", "--overwrite")
+    assert manifest(here / "small")["removed"] == "1.1"
+    assert command_file.EXAMPLES.count("headscope prune") >= 3
+
+
+def test_speed_says_what_it_measured(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1,1.*", "--out", "small")
+    sizes = ("--batch-size", "2", "--length", "8", "--repeats", "2")
+    said = json.loads(done("speed", "small", "--against", "bert", *sizes, "--json").stdout)
+    assert [one["name"] for one in said["models"]] == ["bert", "small"]
+    assert said["models"][1]["parameters"] < said["models"][0]["parameters"]
+    assert "the bound" in done("speed", "bert", *sizes).stdout
