@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -144,6 +145,12 @@ def prune(
     if the_task is not None:
         the_task.check(whole)
 
+    opened: list[Journal] = []
+
+    def opened_journal(folder: Path, header: dict[str, Any]) -> Journal:
+        opened.append(Journal(folder, header, resume=resume))
+        return opened[0]
+
     def planned(folder: Path | None) -> tuple[Plan, Search | None]:
         if plan is not None:
             return read_plan(plan, whole), None
@@ -173,7 +180,7 @@ def prune(
                 max_length=max_length,
                 batch_size=batch_size,
                 seed=seed,
-                journal=None if folder is None else lambda header: Journal(folder, header, resume=resume),
+                journal=None if folder is None else partial(opened_journal, folder),
                 progress=update,
                 say=say,
             )
@@ -189,8 +196,9 @@ def prune(
     with drafted(out, overwrite=overwrite, resume=resume, kept=[NAME, *KEPT], record=MANIFEST) as folder:
         try:
             chosen, found = planned(folder)
-        except HeadscopeError:  # another target is another run: nothing to go on with
-            (folder / NAME).unlink(missing_ok=True)
+        except HeadscopeError:
+            if opened:  # another target is another run: nothing to go on with
+                (folder / NAME).unlink(missing_ok=True)
             raise
         say(f"cutting {len(chosen.heads)} heads: {chosen.heads}")
         judgement = (

@@ -155,7 +155,8 @@ def _cut(study: Study) -> list[Finding]:
     row = rows[0]
     metric = plain(recorded(study.record, "pruning", "metric") or "the metric", 30)
     split = plain(recorded(study.record, "pruning", "reported_on", "split") or "another split", 30)
-    change = Measured("", *(_finite(row[name]) for name in ("metric_change", "change_low", "change_high")), decimals=4)
+    value, low, high = (_finite(row[name]) for name in ("metric_change", "change_low", "change_high"))
+    change = Measured("", value, low, high, 4)
     sentence = (
         f"{int(row['removed'])} of {int(row['removed']) + int(row['left'])} heads can be cut: {metric} on {split} is "
         f"{row['metric']:.4f}, a change of {change.text()}, and the model takes {row['time']:.2f} of the time"

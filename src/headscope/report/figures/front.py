@@ -94,8 +94,7 @@ def _draw_metric(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
     )
     chosen = rows[rows["is_chosen"].astype(bool)]
     if is_first and len(chosen):
-        ring = {"markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.2, "linestyle": "none"}
-        ax.plot(chosen["removed"], chosen["metric"], marker="o", markersize=10, label="cut", **ring)
+        ax.scatter(chosen["removed"], chosen["metric"], s=90, facecolors="none", edgecolors=INK, label="cut", zorder=3)
     ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
     ax.set_axisbelow(True)
     ax.tick_params(colors=RULE, labelcolor=MUTED)
