@@ -21,6 +21,7 @@ from headscope.heads import Head, Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.families import families
+from headscope.model.surgery import prune, units
 from headscope.model.tokens import Batch
 from headscope.statistics import Statistic, chosen, glossary, registry, stream
 from headscope.statistics.fixed_patterns import FixedPatterns
@@ -525,3 +526,35 @@ def test_random_cuts_of_a_larger_corpus_give_one_answer() -> None:
     assert_same([one.merge(other) for one, other in zip(*halves, strict=True)], whole, tolerance=1e-9, maps=False)
     assert table_of(whole)[Head("encoder", 0, 0), "self"].count == 60
     assert Site("encoder", 0) in model.sites
+
+
+# Cut models
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_heads_of_a_cut_model_are_measured_under_their_own_numbers(case: str) -> None:
+    """A head of the last layer that is cut changes what no other head attends to: their rows and maps stay."""
+    family = family_of_case(case)
+    if family == "albert":
+        pytest.skip("its layers share their heads: cutting one changes all layers")
+    model = shared(family)
+    batches = [batch_for(model, examples(case))]
+    last = [site for site in model.sites if site.layer == max(s.layer for s in model.sites if s.stack == site.stack)]
+    gone = set(next(unit for unit in units(model) if last[-1] in {head.site for head in unit}))
+    cut = prune(model, gone)
+    before, after = asked(model, batches), asked(cut, batches)
+    one, other = table_of(before), table_of(after)
+    names = SURFACE  # distances and patterns of samples depend on which heads there are
+    kept = {key: row for key, row in one.items() if key[0] not in gone and key[1] in names}
+    found = {key: row for key, row in other.items() if key[1] in names}
+    assert kept.keys() == found.keys()
+    for key, row in kept.items():
+        np.testing.assert_allclose(found[key].value, row.value, rtol=1e-4, atol=1e-4, err_msg=str(key))
+    for name, array in maps_of(after).items():
+        if name.startswith(("map/", "offset/")):
+            whole = maps_of(before)[name]
+            stack = name.partition("/")[2]
+            assert array.shape[0] == whole.shape[0]
+            for head in (head for head in cut.heads if head.stack == stack):
+                mine, theirs = (one[head.layer, head.head] for one in (array, whole))
+                np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4, err_msg=f"{name} of {head}")

@@ -128,6 +128,16 @@ def test_repairs_and_recovery_are_reported_stage_by_stage(here: Path) -> None:
     assert sorted(path.name for path in (here / "small").iterdir() if path.is_dir()) == []
 
 
+def test_training_between_the_steps_of_iterative(here: Path) -> None:
+    glue(here / "glue")
+    words = ("--task", "sst2", "--data", "glue", "--heads", "2", "--search", "iterative", "--step", "0.25")
+    done("prune", "bert", *words, "--recover", "1", "--recover-steps", "--out", "small")
+    assert len(headscope.load("small").heads) == 2
+    told = manifest(here / "small")["chosen"]
+    assert evaluated("small", "glue")["metrics"] == told["stages"]["cut"]["metrics"]
+    assert not [path.name for path in (here / "small").iterdir() if path.is_dir()]
+
+
 def test_a_cut_model_can_be_trained_scored_and_cut_again(here: Path) -> None:
     glue(here / "glue")
     done("prune", "bert", "--heads", "0.1", "--out", "small")
@@ -212,6 +222,7 @@ REFUSED = [
         ("--heads", "3", "--task", "sst2", "--data", "dev.tsv", "--select-on", "dev:third"),
         '--split: "third" is no half of dev.',
     ),
+    (("--heads", "3", *TASK, "--recover-steps"), "--recover-steps: there are no steps to train between."),
     (("--heads", "0.1", "--task", "sst2"), "--task: a task and its data belong together."),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -86,6 +87,9 @@ def prune(
         str | None, typer.Option(help="Mend without training: fold, refit, or both with a comma", show_default="none")
     ] = None,
     recover: Annotated[int, typer.Option(help="Epochs of training after the cut, on the train split")] = 0,
+    recover_steps: Annotated[
+        bool, typer.Option("--recover-steps", help="With --search iterative: train after every step, not at the end")
+    ] = False,
     teacher: Annotated[
         bool, typer.Option("--teacher", help="Train with the whole model's answers beside what is right")
     ] = False,
@@ -110,7 +114,7 @@ def prune(
     from headscope.model.attention_model import AttentionModel
     from headscope.model.manifest import NAME as MANIFEST
     from headscope.model.saving import check_form
-    from headscope.model.surgery import check_cut, read_heads
+    from headscope.model.surgery import check_cut, read_heads, removed_heads
     from headscope.pruning.plan import Plan, read_plan
     from headscope.pruning.repair import names
     from headscope.pruning.target import Target
@@ -118,6 +122,7 @@ def prune(
     from headscope.study.journal import NAME, Journal
     from headscope.study.prune import KEPT, Judgement, Mending, carry_out
     from headscope.study.search import Search, search
+    from headscope.study.stepwise import STEPS, in_steps
     from headscope.tasks import task_named
 
     check_form(form)
@@ -134,6 +139,12 @@ def prune(
             raise HeadscopeError("a search needs a task", where="--task", mend="Add --task NAME and --data PATH")
     elif (plan is not None and heads is not None) or any(one is not None for one in (sparsity, keep_metric, speedup)):
         raise HeadscopeError("the heads are given already", where="prune", expected="one way to say what to remove")
+    if recover_steps and not (how == "iterative" and recover and target is not None):
+        raise HeadscopeError(
+            "there are no steps to train between",
+            where="--recover-steps",
+            expected="--search iterative and --recover N",
+        )
     mending = Mending(names(repair), recover, teacher, learning_rate, seed)
     renamed, called = pairs_of(labels, "--labels"), pairs_of(columns, "--columns")
     the_task = None if task is None else task_named(task, columns=called, labels=renamed)
@@ -193,29 +204,47 @@ def prune(
         return
     if named:
         check_cut(whole, planned(None)[0].heads)  # before anything is written
-    with drafted(out, overwrite=overwrite, resume=resume, kept=[NAME, *KEPT], record=MANIFEST) as folder:
-        try:
-            chosen, found = planned(folder)
-        except HeadscopeError:
-            if opened:  # another target is another run: nothing to go on with
-                (folder / NAME).unlink(missing_ok=True)
-            raise
-        say(f"cutting {len(chosen.heads)} heads: {chosen.heads}")
+    with drafted(out, overwrite=overwrite, resume=resume, kept=[NAME, *KEPT, *STEPS], record=MANIFEST) as folder:
         judgement = (
             None
             if the_task is None or data is None
             else Judgement(the_task, data, select_on, report_on, max_length, batch_size)
         )
+        already: AttentionModel | None = None
+        try:
+            if recover_steps:
+                assert judgement is not None
+                assert target is not None
+                already = in_steps(
+                    whole,
+                    target,
+                    folder,
+                    judgement,
+                    mending,
+                    by=by,
+                    step=step,
+                    at_least=at_least,
+                    limit=limit,
+                    say=say,
+                )
+                chosen, found = Plan.of(whole, removed_heads(already), {"in_steps": step, "by": by}), None
+            else:
+                chosen, found = planned(folder)
+        except HeadscopeError:
+            if opened:  # another target is another run: nothing to go on with
+                (folder / NAME).unlink(missing_ok=True)
+            raise
+        say(f"cutting {len(chosen.heads)} heads: {chosen.heads}")
         told = carry_out(
             whole,
             chosen,
             folder,
             form=form,
             judgement=judgement,
-            mending=mending,
+            mending=mending if already is None else replace(mending, recover=0),
+            already=already,
             study=None if found is None else found.study,
             command=typed(),
-            resume=resume,
             say=say,
         )
         if found is not None:

@@ -59,19 +59,20 @@ def carry_out(
     judgement: Judgement | None = None,
     mending: Mending | None = None,
     study: Study | None = None,
+    already: AttentionModel | None = None,
     command: str = "",
-    resume: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Cut a plan's heads and write the model into a folder; returns what the manifest says of it.
 
     judgement  measure what it did on this task; needed for repairs and recovery
     study      what the search found, written beside the model
+    already    the model as it was cut and trained in steps
     """
     mending = mending or Mending()
     if judgement is None and (mending.repairs or mending.recover):
         raise HeadscopeError("there is no task to learn from", where="--repair", mend="Add --task NAME and --data PATH")
-    cut = prune(model, list(plan.heads))
+    cut = prune(model, list(plan.heads)) if already is None else already
     stages: dict[str, Any] = {}
     measured = None if judgement is None else _Measured(model, judgement)
     if measured is not None:
@@ -86,7 +87,7 @@ def carry_out(
     if mending.recover:
         assert judgement is not None
         assert measured is not None
-        cut = _recovered(model, cut, folder, judgement, mending, resume, say)
+        cut = recovered(model, cut, folder, judgement, mending, say=say)
         measured.take("recovered", cut, stages, say)
     chosen = _told(plan, mending, measured, stages)
     length = speed.longest(model, 64)
@@ -128,20 +129,20 @@ class _Measured:
         )
 
 
-def _recovered(
+def recovered(
     model: AttentionModel,
     cut: AttentionModel,
     folder: Path,
     judgement: Judgement,
     mending: Mending,
-    resume: bool,
-    say: Callable[[str], None],
+    *,
+    say: Callable[[str], None] = lambda line: None,
 ) -> AttentionModel:
-    """Trained on the train split; goes on where a killed run was."""
+    """Trained on the train split; goes on where a killed run was, if that was of the same cut."""
     here, there = folder / KEPT[0], folder / "recovered"
-    if not (resume and here.exists()):
-        here.mkdir()
-        write_model(cut, here)
+    shutil.rmtree(here, ignore_errors=True)
+    here.mkdir()
+    write_model(cut, here)
     if mending.teacher and model.path is None:
         raise HeadscopeError("the teacher has no files", where="--teacher", expected="a model that was loaded")
     finetune(
@@ -151,7 +152,7 @@ def _recovered(
         out=there,
         settings=Settings(epochs=mending.recover, learning_rate=mending.learning_rate, seed=mending.seed),
         max_length=judgement.max_length,
-        resume=resume,
+        resume=True,
         teacher=model.path if mending.teacher else None,
         say=say,
     )

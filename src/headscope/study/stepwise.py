@@ -1,0 +1,83 @@
+"""Iterative pruning with training between the steps: score, cut a few, recover, and again (Michel; Prasanna)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Head
+from headscope.model.attention_model import AttentionModel
+from headscope.model.load import load
+from headscope.model.surgery import prune
+from headscope.pruning.scores import scores_by
+from headscope.pruning.selection import Selection
+from headscope.pruning.target import Target
+from headscope.study.prune import Judgement, Mending, recovered
+
+STEPS = tuple(f"step-{number}" for number in range(1, 200))
+
+
+def in_steps(
+    model: AttentionModel,
+    target: Target,
+    folder: Path,
+    judgement: Judgement,
+    mending: Mending,
+    *,
+    by: str = "gradient",
+    step: float = 0.1,
+    at_least: int = 0,
+    limit: int | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> AttentionModel:
+    """The model after its last step. Finished steps lie in the folder, so that a run that was stopped goes on."""
+    if target.heads is None and target.sparsity is None:
+        raise HeadscopeError(
+            "steps with training go to a number of heads", where="--recover-steps", expected="--heads N or --sparsity P"
+        )
+    items = judgement.task.items(judgement.data, judgement.learn_on, limit=limit)
+    now, number, wanted, each = model, 0, None, 1
+    while True:
+        prepared = judgement.task.prepare(now, items, max_length=judgement.max_length)
+        selection = Selection(
+            now,
+            judgement.task,
+            prepared,
+            at_least=at_least,
+            max_length=judgement.max_length,
+            batch_size=judgement.batch_size,
+            seed=mending.seed,
+        )
+        if wanted is None:
+            wanted = target.most(selection)
+            assert wanted is not None
+            each = max(1, round(step * len(model.heads)))
+        gone = len(model.heads) - len(now.heads)
+        name = judgement.task.metrics[0]
+        say(f"{gone} removed: loss {selection.intact.loss:.4f}, {name} {selection.intact.metric:.4f}")
+        heads = _next(selection, by, min(each, wanted - gone))
+        if not heads:
+            break
+        number += 1
+        done = folder / STEPS[number - 1]
+        if not done.is_dir():
+            trained = recovered(model, prune(now, heads), folder, judgement, mending, say=say)
+            trained.save(done)
+        now = load(done, model_class=judgement.task.model_class, device=str(model.device))
+    for place in folder.glob("step-*"):
+        shutil.rmtree(place)
+    now.path = None  # its files are gone; it is written anew
+    return now
+
+
+def _next(selection: Selection, by: str, most: int) -> list[Head]:
+    """The heads that go in one step: the least important, not more than so many."""
+    known = scores_by(selection, by)(frozenset())
+    removed: frozenset[int] = frozenset()
+    for unit in sorted(range(len(selection.units)), key=lambda one: (known[one], one)):
+        fits = selection.size(removed | {unit}) <= most
+        if fits and unit in selection.candidates(removed):
+            removed |= {unit}
+    return list(selection.heads(removed))
