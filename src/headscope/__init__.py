@@ -29,10 +29,12 @@ _WHERE = {
     "HeadscopeError": "headscope.errors",
     "MaskScores": "headscope.model.edits",
     "Replace": "headscope.model.edits",
+    "SearchOptions": "headscope.study.search",
     "Sentence": "headscope.data.sentences",
     "Settings": "headscope.training.loop",
     "Site": "headscope.heads",
     "Study": "headscope.study.study",
+    "Target": "headscope.pruning.target",
     "Thresholds": "headscope.study.roles",
     "Uniform": "headscope.model.edits",
     "analyze": "headscope.study.analyze",
@@ -45,7 +47,6 @@ _WHERE = {
     "look": "headscope.report.looking",
     "probe": "headscope.study.probe",
     "prune": "headscope.model.surgery",
-    "Target": "headscope.pruning.target",
     "search": "headscope.study.search",
     "stream": "headscope.statistics",
     "write": "headscope.report.publish",
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from headscope.study.importance import importance as importance
     from headscope.study.probe import probe as probe
     from headscope.study.roles import Thresholds as Thresholds
+    from headscope.study.search import SearchOptions as SearchOptions
     from headscope.study.search import search as search
     from headscope.study.study import Study as Study
     from headscope.training.loop import Settings as Settings

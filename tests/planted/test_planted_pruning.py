@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from carrier import CARRIER, FREE, HEADS, WIDTH, classifier, examples, write
 
-from headscope import HeadSet, Target, prune, search
+from headscope import HeadSet, SearchOptions, Target, prune, search
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
@@ -157,7 +158,9 @@ def test_at_least_so_many_heads_stay_in_every_layer(tmp_path: Path) -> None:
 
 def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
     data = examples(tmp_path, 200)
-    found = search(classifier(), task="sst2", data=data, target=Target(keep_metric=0.99), how="greedy")
+    found = search(
+        classifier(), task="sst2", data=data, target=Target(keep_metric=0.99), options=SearchOptions(how="greedy")
+    )
     assert str(found.plan.heads).count(".") >= 1
     assert len(found.plan.heads) == 7
     told = found.plan.chosen
@@ -188,10 +191,16 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED)
-def test_what_cannot_be_searched_for_is_refused(options: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_searched_for_is_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    options = dict(options)
     data = examples(tmp_path, 60)
+    target, where = options.pop("target"), {"report_on": options.pop("report_on", "dev:odd")}
+
+    def asked() -> None:
+        search(classifier(), task="sst2", data=data, target=Target(**target), options=SearchOptions(**options), **where)
+
     with pytest.raises(HeadscopeError) as raised:
-        search(classifier(), task="sst2", data=data, **{**options, "target": Target(**options["target"])})  # type: ignore[arg-type]
+        asked()
     assert str(raised.value).startswith(message), raised.value
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,6 +22,7 @@ from headscope.commands._options import (
     typed,
 )
 from headscope.commands._tasks import BatchSize, Columns, Labels, pairs_of
+from headscope.errors import HeadscopeError
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -109,154 +108,56 @@ def prune(
     overwrite: Overwrite = False,
 ) -> None:
     """Cut attention heads and save a smaller model: these heads, or those that a task can do without."""
-    from headscope.drafts import drafted
-    from headscope.errors import HeadscopeError
-    from headscope.model.attention_model import AttentionModel
-    from headscope.model.manifest import NAME as MANIFEST
     from headscope.model.saving import check_form
-    from headscope.model.surgery import check_cut, read_heads, removed_heads
-    from headscope.pruning.plan import Plan, read_plan
     from headscope.pruning.repair import names
-    from headscope.pruning.target import Target
     from headscope.report.write import write_report
-    from headscope.study.journal import NAME, Journal
-    from headscope.study.prune import KEPT, Judgement, Mending, carry_out
-    from headscope.study.search import Search, search
-    from headscope.study.stepwise import STEPS, in_steps
+    from headscope.study.mending import Judgement, Mending
+    from headscope.study.prune import Wanted, prune_into, shown
+    from headscope.study.search import SearchOptions
     from headscope.tasks import task_named
 
     check_form(form)
+    wanted = Wanted.of(heads, plan, sparsity, keep_metric, speedup, steps=step if recover_steps else None)
+    options = SearchOptions(how, by, objective, at_least, step, width, expansion, draws=draws, limit=limit, seed=seed)
+    mending = Mending(names(repair), recover, teacher, learning_rate, seed)
+    judgement = None
+    if task is not None and data is not None:
+        the_task = task_named(task, columns=pairs_of(columns, "--columns"), labels=pairs_of(labels, "--labels"))
+        judgement = Judgement(the_task, data, select_on, report_on, max_length, batch_size)
+    elif task is not None or data is not None:
+        raise HeadscopeError("a task and its data belong together", where="--task", expected="--task and --data")
     if (out is None) == (not dry_run):
         raise HeadscopeError("nowhere to write it" if out is None else "a dry run writes nothing", where="--out")
-    if (task is None) != (data is None):
-        raise HeadscopeError("a task and its data belong together", where="--task", expected="--task and --data")
-    named = heads is not None and not heads.isdigit()
-    count = int(heads) if heads is not None and heads.isdigit() else None
-    target = None
-    if plan is None and not named:
-        target = Target(count, sparsity, keep_metric, speedup)
-        if task is None or data is None:
-            raise HeadscopeError("a search needs a task", where="--task", mend="Add --task NAME and --data PATH")
-    elif (plan is not None and heads is not None) or any(one is not None for one in (sparsity, keep_metric, speedup)):
-        raise HeadscopeError("the heads are given already", where="prune", expected="one way to say what to remove")
-    if recover_steps and not (how == "iterative" and recover and target is not None):
-        raise HeadscopeError(
-            "there are no steps to train between",
-            where="--recover-steps",
-            expected="--search iterative and --recover N",
-        )
-    mending = Mending(names(repair), recover, teacher, learning_rate, seed)
-    renamed, called = pairs_of(labels, "--labels"), pairs_of(columns, "--columns")
-    the_task = None if task is None else task_named(task, columns=called, labels=renamed)
-
-    def loaded(wanted: str | None) -> AttentionModel:
-        return load_aloud(model, revision=revision, device=device, dtype=dtype, model_class=wanted)
-
-    whole = loaded(None if the_task is None else the_task.model_class)
-    if the_task is not None:
-        the_task.check(whole)
-
-    opened: list[Journal] = []
-
-    def opened_journal(folder: Path, header: dict[str, Any]) -> Journal:
-        opened.append(Journal(folder, header, resume=resume))
-        return opened[0]
-
-    def planned(folder: Path | None) -> tuple[Plan, Search | None]:
-        if plan is not None:
-            return read_plan(plan, whole), None
-        if named:
-            assert heads is not None
-            return Plan.of(whole, read_heads(whole, heads)), None
-        assert the_task is not None
-        assert data is not None
-        assert target is not None
-        with progress(model) as update:
-            found = search(
-                whole,
-                task=the_task,
-                data=data,
-                target=target,
-                how=how,
-                by=by,
-                select_on=select_on,
-                report_on=report_on,
-                objective=objective,
-                at_least=at_least,
-                step=step,
-                width=width,
-                expansion=expansion,
-                draws=draws,
-                limit=limit,
-                max_length=max_length,
-                batch_size=batch_size,
-                seed=seed,
-                journal=None if folder is None else partial(opened_journal, folder),
-                progress=update,
-                say=say,
-            )
-        return found.plan, found
-
-    if out is None:
-        chosen, _ = planned(None)
-        check_cut(whole, chosen.heads)
-        typer.echo(json.dumps(chosen.chosen | {"heads": str(chosen.heads)}) if as_json else str(chosen.heads))
-        return
-    if named:
-        check_cut(whole, planned(None)[0].heads)  # before anything is written
-    with drafted(out, overwrite=overwrite, resume=resume, kept=[NAME, *KEPT, *STEPS], record=MANIFEST) as folder:
-        judgement = (
-            None
-            if the_task is None or data is None
-            else Judgement(the_task, data, select_on, report_on, max_length, batch_size)
-        )
-        already: AttentionModel | None = None
-        try:
-            if recover_steps:
-                assert judgement is not None
-                assert target is not None
-                already = in_steps(
-                    whole,
-                    target,
-                    folder,
-                    judgement,
-                    mending,
-                    by=by,
-                    step=step,
-                    at_least=at_least,
-                    limit=limit,
-                    say=say,
-                )
-                chosen, found = Plan.of(whole, removed_heads(already), {"in_steps": step, "by": by}), None
-            else:
-                chosen, found = planned(folder)
-        except HeadscopeError:
-            if opened:  # another target is another run: nothing to go on with
-                (folder / NAME).unlink(missing_ok=True)
-            raise
-        say(f"cutting {len(chosen.heads)} heads: {chosen.heads}")
-        told = carry_out(
+    wanted.check(judgement, mending, options)
+    model_class = None if judgement is None else judgement.task.model_class
+    whole = load_aloud(model, revision=revision, device=device, dtype=dtype, model_class=model_class)
+    with progress(model) as update:
+        if out is None:
+            chosen = shown(whole, wanted, judgement, options, progress=update, say=say)
+            typer.echo(json.dumps(chosen.chosen | {"heads": str(chosen.heads)}) if as_json else str(chosen.heads))
+            return
+        told = prune_into(
+            out,
             whole,
-            chosen,
-            folder,
+            wanted,
             form=form,
             judgement=judgement,
-            mending=mending if already is None else replace(mending, recover=0),
-            already=already,
-            study=None if found is None else found.study,
+            mending=mending,
+            options=options,
+            report=write_report,
             command=typed(),
+            resume=resume,
+            overwrite=overwrite,
+            progress=update,
             say=say,
         )
-        if found is not None:
-            write_report(found.study, folder / "study")
-        (folder / NAME).unlink(missing_ok=True)
     if as_json:
         typer.echo(json.dumps(told, ensure_ascii=False))
         return
     before, after = told["speed"]
     say(
         f"{before['heads']} to {after['heads']} heads, {before['parameters'] / 1e6:.2f} to "
-        f"{after['parameters'] / 1e6:.2f} million parameters, {1 / after['ratio']:.2f} times as fast (8 x 64 tokens)"
+        f"{after['parameters'] / 1e6:.2f} million parameters, {1 / after['ratio']:.2f} times as fast ({told['timed']})"
     )
     if judgement is not None:
         say(f"check it: headscope evaluate {out} --task {task} --data {data} --split {report_on}")

@@ -2,52 +2,176 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import delta_of_metric, metrics_of, resamples
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
+from headscope.model.manifest import NAME as MANIFEST
 from headscope.model.saving import write_model
-from headscope.model.surgery import prune
+from headscope.model.surgery import check_cut, prune, read_heads, removed_heads
 from headscope.pruning import speed
-from headscope.pruning.plan import Plan
+from headscope.pruning.plan import Plan, read_plan
 from headscope.pruning.repair import repaired
-from headscope.study.finetune import finetune
+from headscope.pruning.target import Target
+from headscope.study.directory import write_tables
+from headscope.study.journal import NAME as JOURNAL
+from headscope.study.journal import Journal
+from headscope.study.mending import CALIBRATION, KEPT, Judgement, Mending, recovered
+from headscope.study.search import Search, SearchOptions, search
+from headscope.study.stepwise import STEPS, in_steps
 from headscope.study.study import Study
-from headscope.tasks import Judged, Task
+from headscope.tasks import Judged
 from headscope.tasks.running import evaluate
-from headscope.training.loop import Settings
-
-CALIBRATION = 256  # examples that a repair learns from
-KEPT = ("cut", "recovered.partial")  # of a recovery that was stopped
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """A task, its data, and the two splits: what is learned from the one is reported on the other."""
+class Wanted:
+    """What to remove: heads by name, a plan in a file, or what a search finds; steps: with training between them."""
 
-    task: Task
-    data: str | Path
-    learn_on: str = "dev:even"
-    report_on: str = "dev:odd"
-    max_length: int | None = None
-    batch_size: int = 32
+    heads: str | None = None
+    plan: Path | None = None
+    target: Target | None = None
+    steps: float | None = None
+
+    @staticmethod
+    def of(
+        heads: str | None,
+        plan: Path | None,
+        sparsity: float | None,
+        keep_metric: float | None,
+        speedup: float | None,
+        *,
+        steps: float | None = None,
+    ) -> Wanted:
+        """As the options of the command say it; a bare number of heads is a target."""
+        count = int(heads) if heads is not None and heads.isdigit() else None
+        named = heads if count is None else None
+        aims = [one for one in (count, sparsity, keep_metric, speedup) if one is not None]
+        if (named is not None) + (plan is not None) + bool(aims) > 1:
+            raise HeadscopeError("the heads are given already", where="prune", expected="one way to say what to remove")
+        target = Target(count, sparsity, keep_metric, speedup) if named is None and plan is None else None
+        return Wanted(named, plan, target, steps)
+
+    def check(self, judgement: Judgement | None, mending: Mending, options: SearchOptions) -> None:
+        """Refuse what does not go together, before anything is loaded."""
+        if self.target is not None and judgement is None:
+            raise HeadscopeError("a search needs a task", where="--task", mend="Add --task NAME and --data PATH")
+        if judgement is None and (mending.repairs or mending.recover):
+            where = "--repair" if mending.repairs else "--recover"
+            raise HeadscopeError("there is no task to learn from", where=where, mend="Add --task NAME and --data PATH")
+        if self.steps is not None and not (options.how == "iterative" and mending.recover and self.target is not None):
+            raise HeadscopeError(
+                "there are no steps to train between",
+                where="--recover-steps",
+                expected="--search iterative and --recover N",
+            )
 
 
-@dataclass(frozen=True)
-class Mending:
-    """repairs: fold, refit. recover: epochs of training on the train split, with the whole model as teacher or not."""
+def shown(
+    model: AttentionModel,
+    wanted: Wanted,
+    judgement: Judgement | None,
+    options: SearchOptions,
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Plan:
+    """The plan alone: nothing is cut or written."""
+    plan, _ = _planned(model, wanted, judgement, options, None, progress, say)
+    check_cut(model, plan.heads)
+    return plan
 
-    repairs: tuple[str, ...] = ()
-    recover: int = 0
-    teacher: bool = False
-    learning_rate: float = 5e-5
-    seed: int = 0
+
+def prune_into(
+    out: str | Path,
+    model: AttentionModel,
+    wanted: Wanted,
+    *,
+    form: str = "small",
+    judgement: Judgement | None = None,
+    mending: Mending | None = None,
+    options: SearchOptions | None = None,
+    report: Callable[[Study, Path], None] = lambda study, folder: None,
+    command: str = "",
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """From what is wanted to a directory with the smaller model; returns what its manifest says.
+
+    report  draws the study of a search into its folder
+    """
+    mending, options = mending or Mending(), options or SearchOptions()
+    wanted.check(judgement, mending, options)
+    if judgement is not None:
+        judgement.task.check(model)
+    if wanted.heads is not None:
+        check_cut(model, read_heads(model, wanted.heads))  # before anything is written
+    opened: list[Journal] = []
+    with drafted(out, overwrite=overwrite, resume=resume, kept=[JOURNAL, *KEPT, *STEPS], record=MANIFEST) as folder:
+
+        def journal(header: dict[str, Any]) -> Journal:
+            opened.append(Journal(folder, header, resume=resume))
+            return opened[0]
+
+        trained, found = None, None
+        try:
+            if wanted.steps is not None and wanted.target is not None and judgement is not None:
+                trained = in_steps(model, wanted.target, folder, judgement, mending, options, say=say)
+                plan = Plan.of(model, removed_heads(trained), {"in_steps": wanted.steps, "by": options.by})
+            else:
+                plan, found = _planned(model, wanted, judgement, options, journal, progress, say)
+        except HeadscopeError:
+            if opened:  # another target is another run: nothing to go on with
+                (folder / JOURNAL).unlink(missing_ok=True)
+            raise
+        say(f"cutting {len(plan.heads)} heads: {plan.heads}")
+        told = carry_out(model, plan, folder, form=form, judgement=judgement, mending=mending, trained=trained, say=say)
+        if found is not None:
+            (folder / "study").mkdir()
+            found.study.record["command"] = command
+            write_tables(found.study, folder / "study")
+            report(found.study, folder / "study")
+        (folder / JOURNAL).unlink(missing_ok=True)
+    return told
+
+
+def _planned(
+    model: AttentionModel,
+    wanted: Wanted,
+    judgement: Judgement | None,
+    options: SearchOptions,
+    journal: Callable[[dict[str, Any]], Journal] | None,
+    progress: Callable[[int, int], None],
+    say: Callable[[str], None],
+) -> tuple[Plan, Search | None]:
+    if wanted.plan is not None:
+        return read_plan(wanted.plan, model), None
+    if wanted.heads is not None:
+        return Plan.of(model, read_heads(model, wanted.heads)), None
+    assert judgement is not None
+    assert wanted.target is not None
+    found = search(
+        model,
+        task=judgement.task,
+        data=judgement.data,
+        target=wanted.target,
+        options=options,
+        select_on=judgement.learn_on,
+        report_on=judgement.report_on,
+        max_length=judgement.max_length,
+        batch_size=judgement.batch_size,
+        journal=journal,
+        progress=progress,
+        say=say,
+    )
+    return found.plan, found
 
 
 def carry_out(
@@ -58,48 +182,38 @@ def carry_out(
     form: str = "small",
     judgement: Judgement | None = None,
     mending: Mending | None = None,
-    study: Study | None = None,
-    already: AttentionModel | None = None,
-    command: str = "",
+    trained: AttentionModel | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Cut a plan's heads and write the model into a folder; returns what the manifest says of it.
 
     judgement  measure what it did on this task; needed for repairs and recovery
-    study      what the search found, written beside the model
-    already    the model as it was cut and trained in steps
+    trained    the model as it was cut and trained in steps already
     """
     mending = mending or Mending()
-    if judgement is None and (mending.repairs or mending.recover):
-        raise HeadscopeError("there is no task to learn from", where="--repair", mend="Add --task NAME and --data PATH")
-    cut = prune(model, list(plan.heads)) if already is None else already
+    cut = prune(model, list(plan.heads)) if trained is None else trained
     stages: dict[str, Any] = {}
     measured = None if judgement is None else _Measured(model, judgement)
     if measured is not None:
-        measured.take("cut", cut, stages, say)
+        measured.take("cut" if trained is None else "in steps", cut, stages, say)
     for repair in mending.repairs:
         assert judgement is not None
+        assert measured is not None
         items = judgement.task.items(judgement.data, judgement.learn_on, limit=CALIBRATION)
         examples = judgement.task.prepare(cut, items, max_length=judgement.max_length)
         repaired(model, cut, repair, judgement.task, examples, batch_size=judgement.batch_size, say=say)
-        assert measured is not None
         measured.take(repair, cut, stages, say)
-    if mending.recover:
+    if mending.recover and trained is None:
         assert judgement is not None
         assert measured is not None
         cut = recovered(model, cut, folder, judgement, mending, say=say)
         measured.take("recovered", cut, stages, say)
     chosen = _told(plan, mending, measured, stages)
     length = speed.longest(model, 64)
+    chosen["timed"] = f"8 sequences of {length} tokens"
     chosen["speed"] = [asdict(one) for one in speed.measure([model, cut], batch_size=8, length=length)]
     write_model(cut, folder, form=form, chosen=chosen)
     plan.write(folder / "plan.json")
-    if study is not None:
-        from headscope.study.directory import write_tables
-
-        (folder / "study").mkdir()
-        study.record["command"] = command
-        write_tables(study, folder / "study")
     return chosen
 
 
@@ -127,40 +241,6 @@ class _Measured:
             f"{stage}: {name} {metrics[name]['value']:.4f}, change {change.value:+.4f} "
             f"[{change.low:+.4f}, {change.high:+.4f}] on {self.judgement.report_on}"
         )
-
-
-def recovered(
-    model: AttentionModel,
-    cut: AttentionModel,
-    folder: Path,
-    judgement: Judgement,
-    mending: Mending,
-    *,
-    say: Callable[[str], None] = lambda line: None,
-) -> AttentionModel:
-    """Trained on the train split; goes on where a killed run was, if that was of the same cut."""
-    here, there = folder / KEPT[0], folder / "recovered"
-    shutil.rmtree(here, ignore_errors=True)
-    here.mkdir()
-    write_model(cut, here)
-    if mending.teacher and model.path is None:
-        raise HeadscopeError("the teacher has no files", where="--teacher", expected="a model that was loaded")
-    finetune(
-        here,
-        task=judgement.task,
-        data=judgement.data,
-        out=there,
-        settings=Settings(epochs=mending.recover, learning_rate=mending.learning_rate, seed=mending.seed),
-        max_length=judgement.max_length,
-        resume=True,
-        teacher=model.path if mending.teacher else None,
-        say=say,
-    )
-    found = load(there, model_class=judgement.task.model_class, device=str(model.device))
-    for place in (here, there):
-        shutil.rmtree(place)
-    found.path = None  # its files are gone; it is written anew
-    return found
 
 
 def _told(plan: Plan, mending: Mending, measured: _Measured | None, stages: dict[str, Any]) -> dict[str, Any]:

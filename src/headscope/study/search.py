@@ -16,7 +16,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.front import Report
 from headscope.pruning.plan import Plan
-from headscope.pruning.scores import scores_by
+from headscope.pruning.scores import IMPORTANCES, scores_by
 from headscope.pruning.searches import SEARCHES
 from headscope.pruning.selection import Memory, Outcome, Selection, State
 from headscope.pruning.target import Pursuit, Target
@@ -67,30 +67,59 @@ class JournalMemory(Memory):
         self.journal.add({"key": key, "value": value})
 
 
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search.
+
+    how        beam, greedy, iterative, rank or random
+    by         the importance that rank and iterative go by
+    objective  loss or metric; by default what the task prefers
+    at_least   so many heads stay in every layer
+    step       the share of heads that iterative removes between two scorings
+    width, expansion, swaps  the sets a beam keeps, the heads it tries to add, the heads that may come back
+    draws      random orders
+    limit      only so many examples to choose on
+    front      at most so many sizes are reported on the other split, and timed
+    """
+
+    how: str = "beam"
+    by: str = "gradient"
+    objective: str | None = None
+    at_least: int = 0
+    step: float = 0.1
+    width: int = searches.WIDTH
+    expansion: int = searches.EXPANSION
+    swaps: int = searches.SWAPS
+    draws: int = DRAWS
+    limit: int | None = None
+    front: int = FRONT
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.how not in SEARCHES:
+            raise HeadscopeError(f'"{self.how}" is no search', where="--search", expected=choices(self.how, SEARCHES))
+        if self.how in ("rank", "iterative") and self.by not in IMPORTANCES:
+            raise HeadscopeError(f'"{self.by}" is no importance', where="--by", expected=choices(self.by, IMPORTANCES))
+        if not 0 < self.step <= 1:
+            raise HeadscopeError(f"{self.step} is no share", where="--step", expected="more than 0, at most 1")
+        for name in ("width", "expansion", "draws"):
+            if getattr(self, name) < 1:
+                raise HeadscopeError(f"{getattr(self, name)} is too few", where=f"--{name}", expected="1 or more")
+
+
 def search(
     model: AttentionModel | str | Path | Callable[[str], AttentionModel],
     *,
     task: str | Task,
     data: str | Path,
     target: Target,
-    how: str = "beam",
-    by: str = "gradient",
+    options: SearchOptions | None = None,
     select_on: str = "dev:even",
     report_on: str = "dev:odd",
-    objective: str | None = None,
-    at_least: int = 0,
-    step: float = 0.1,
-    width: int = searches.WIDTH,
-    expansion: int = searches.EXPANSION,
-    swaps: int = searches.SWAPS,
-    draws: int = DRAWS,
-    limit: int | None = None,
     columns: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     max_length: int | None = None,
     batch_size: int = 32,
-    seed: int = 0,
-    front: int = FRONT,
     journal: Callable[[dict[str, Any]], Journal] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     say: Told = lambda line: None,
@@ -98,47 +127,33 @@ def search(
     """Find the heads that a task can do without.
 
     target      Target(heads=20), Target(sparsity=0.3), Target(keep_metric=0.99) or Target(speedup=1.2)
-    how         beam, greedy, iterative, rank or random
-    by          the importance that rank and iterative go by
+    options     how to search: SearchOptions(how="greedy")
     select_on   the split that is chosen on; report_on: the split that is reported on, another one
-    objective   loss or metric; by default what the task prefers
-    at_least    so many heads stay in every layer
-    step        the share of heads that iterative removes between two scorings
-    limit       only so many examples to choose on
-    front       at most so many sizes are reported on the other split, and timed
     """
     started = time.perf_counter()
-    if how not in SEARCHES:
-        raise HeadscopeError(f'"{how}" is no search', where="--search", expected=choices(how, SEARCHES))
+    options = options or SearchOptions()
     if select_on == report_on:
         raise HeadscopeError(
             f"{select_on} cannot be chosen on and reported on", where="--report-on", expected="another split"
         )
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     splits = (select_on, report_on)
-    to_choose, to_report = the_task.items(data, select_on, limit=limit), the_task.items(data, report_on)
+    to_choose, to_report = the_task.items(data, select_on, limit=options.limit), the_task.items(data, report_on)
     loaded = loaded_for(model, the_task)
     loaded.canary()
     chosen_on, reported_on = (the_task.prepare(loaded, one, max_length=max_length) for one in (to_choose, to_report))
     files = two_files(data) or sorted({find_split(data, split, task=the_task.name) for split in splits})
     described, model_now = describe_files(files), describe_model(loaded)
-    options = {
-        "search": how,
-        "by": by if how in ("rank", "iterative") else None,
+    objective = options.objective or the_task.objective
+    told_options = {
+        "search": options.how,
+        **{name: value for name, value in asdict(options).items() if name != "how"},
+        "objective": objective,
         "target": asdict(target),
-        "objective": objective or the_task.objective,
-        "at_least": at_least,
-        "step": step,
-        "width": width,
-        "expansion": expansion,
-        "swaps": swaps,
-        "draws": draws,
         "columns": the_task.columns,
         "labels": the_task.renamed,
         "max_length": max_length,
-        "limit": limit,
         "batch_size": batch_size,
-        "seed": seed,
     }
     header = {
         "model": model_now["sha256"],
@@ -148,7 +163,7 @@ def search(
         "task": the_task.name,
         "data": described,
         "splits": list(splits),
-        "options": options,
+        "options": told_options,
         "versions": {name: version for name, version in versions().items() if name != "python"},
     }
     memory = Memory() if journal is None else JournalMemory(journal(header))
@@ -156,25 +171,18 @@ def search(
         loaded,
         the_task,
         chosen_on,
-        objective=objective or the_task.objective,  # type: ignore[arg-type]
-        at_least=at_least,
+        objective=objective,  # type: ignore[arg-type]
+        at_least=options.at_least,
         max_length=max_length,
         batch_size=batch_size,
-        seed=seed,
+        seed=options.seed,
         memory=memory,
     )
     run = Pursuit(selection, target, say, progress)
-    ways: dict[str, Callable[[], list[Iterator[State]]]] = {
-        "beam": lambda: [searches.beam(selection, width, expansion, swaps)],
-        "greedy": lambda: [searches.greedy(selection)],
-        "iterative": lambda: [searches.iterative(selection, scores_by(selection, by), step)],
-        "rank": lambda: [searches.rank(selection, scores_by(selection, by))],
-        "random": lambda: [searches.random(selection, seed + draw) for draw in range(max(1, draws))],
-    }
-    paths = [run.followed(path) for path in ways[how]()]
+    paths = [run.followed(path) for path in _paths(selection, options)]
     best = run.chosen(paths[0])
     report = Report(loaded, the_task, reported_on, batch_size, selection)
-    table = report.front(paths, best, front, say)
+    table = report.front(paths, best, options.front, say)
     heads = selection.heads(best.removed)
     row = next(one for one in table if one["removed"] == len(heads) and one["draw"] == 0)
     told = {
@@ -182,7 +190,7 @@ def search(
         "data": described,
         "selected_on": {"split": select_on, "examples": len(chosen_on.items)},
         "reported_on": {"split": report_on, "examples": len(reported_on.items)},
-        **options,
+        **told_options,
         "metric": the_task.metrics[0],
         "intact": {"selection": asdict(selection.intact), "report": metrics_of(the_task, report.intact)},
         "removed": str(heads),
@@ -192,8 +200,22 @@ def search(
         "evaluations": round(selection.spent, 2),
         "seconds": round(time.perf_counter() - started, 1),
     }
-    study = _study(loaded, heads, table, selection, told, model_now, seed)
+    study = _study(loaded, heads, table, selection, told, model_now, options.seed)
     return Search(Plan.of(loaded, heads, told), study.tables["front"], study.tables["search"], study)
+
+
+def _paths(selection: Selection, options: SearchOptions) -> list[Iterator[State]]:
+    """The way through the sets that was asked for; several where it is by chance."""
+    if options.how == "beam":
+        return [searches.beam(selection, options.width, options.expansion, options.swaps)]
+    if options.how == "greedy":
+        return [searches.greedy(selection)]
+    if options.how == "random":
+        return [searches.random(selection, options.seed + draw) for draw in range(options.draws)]
+    scores = scores_by(selection, options.by)
+    if options.how == "iterative":
+        return [searches.iterative(selection, scores, options.step)]
+    return [searches.rank(selection, scores)]
 
 
 def _study(

@@ -14,7 +14,8 @@ from headscope.model.surgery import prune
 from headscope.pruning.scores import scores_by
 from headscope.pruning.selection import Selection
 from headscope.pruning.target import Target
-from headscope.study.prune import Judgement, Mending, recovered
+from headscope.study.mending import Judgement, Mending, recovered
+from headscope.study.search import SearchOptions
 
 STEPS = tuple(f"step-{number}" for number in range(1, 200))
 
@@ -25,11 +26,8 @@ def in_steps(
     folder: Path,
     judgement: Judgement,
     mending: Mending,
+    options: SearchOptions,
     *,
-    by: str = "gradient",
-    step: float = 0.1,
-    at_least: int = 0,
-    limit: int | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> AttentionModel:
     """The model after its last step. Finished steps lie in the folder, so that a run that was stopped goes on."""
@@ -37,7 +35,7 @@ def in_steps(
         raise HeadscopeError(
             "steps with training go to a number of heads", where="--recover-steps", expected="--heads N or --sparsity P"
         )
-    items = judgement.task.items(judgement.data, judgement.learn_on, limit=limit)
+    items = judgement.task.items(judgement.data, judgement.learn_on, limit=options.limit)
     now, number, wanted, each = model, 0, None, 1
     while True:
         prepared = judgement.task.prepare(now, items, max_length=judgement.max_length)
@@ -45,7 +43,7 @@ def in_steps(
             now,
             judgement.task,
             prepared,
-            at_least=at_least,
+            at_least=options.at_least,
             max_length=judgement.max_length,
             batch_size=judgement.batch_size,
             seed=mending.seed,
@@ -53,11 +51,11 @@ def in_steps(
         if wanted is None:
             wanted = target.most(selection)
             assert wanted is not None
-            each = max(1, round(step * len(model.heads)))
+            each = max(1, round(options.step * len(model.heads)))
         gone = len(model.heads) - len(now.heads)
         name = judgement.task.metrics[0]
         say(f"{gone} removed: loss {selection.intact.loss:.4f}, {name} {selection.intact.metric:.4f}")
-        heads = _next(selection, by, min(each, wanted - gone))
+        heads = _next(selection, options.by, min(each, wanted - gone))
         if not heads:
             break
         number += 1
