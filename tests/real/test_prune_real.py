@@ -27,10 +27,11 @@ with torch.inference_mode():
 
 
 def states(model: headscope.AttentionModel, texts: list[str]) -> torch.Tensor:
-    batch = next(headscope.encode(model, texts))
+    assert model.tokenizer is not None
+    batch = model.tokenizer(texts, padding=True, return_tensors="pt")
     with torch.inference_mode():
-        found: torch.Tensor = model(batch)[0]
-    return found[batch.inputs["attention_mask"].bool()]
+        found: torch.Tensor = model(**batch)[0]
+    return found[batch["attention_mask"].bool()]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from headscope.study.study import Study
 from worded import glue, saved, sentiments, table
 
 KILLS = 6
+TASK = ("--task", "sst2", "--data", "dev.tsv")
 SEARCH = ("prune", "bert", "--task", "sst2", "--data", "dev.tsv", "--heads", "3", "--batch-size", "8")
 
 
@@ -128,6 +129,20 @@ def test_repairs_and_recovery_are_reported_stage_by_stage(here: Path) -> None:
     assert sorted(path.name for path in (here / "small").iterdir() if path.is_dir()) == []
 
 
+def test_repairs_are_tried_at_every_reported_size(here: Path) -> None:
+    done(*SEARCH, "--search", "rank", "--sizes", "1,2", "--try-repairs", "fold,fold+refit", "--out", "small")
+    front = Study(here / "small" / "study").tables["front"].fillna({"repair": ""})
+    assert list(zip(front["removed"], front["repair"], strict=True)) == [
+        (0, ""),
+        *((size, repair) for size in (1, 2, 3) for repair in ("", "fold", "fold+refit")),
+    ]
+    folded = front.query("removed == 3 and repair == 'fold'")["metric"].item()
+    done(
+        "prune", "bert", "--plan", "small/plan.json", *TASK, "--repair", "fold", "--batch-size", "8", "--out", "folded"
+    )
+    assert evaluated("folded", "dev.tsv", "--batch-size", "8")["metrics"]["accuracy"]["value"] == pytest.approx(folded)
+
+
 def test_training_between_the_steps_of_iterative(here: Path) -> None:
     glue(here / "glue")
     words = ("--task", "sst2", "--data", "glue", "--heads", "2", "--search", "iterative", "--step", "0.25")
@@ -199,7 +214,6 @@ def test_kills_change_no_plan(here: Path) -> None:
         assert (places[0] / "small" / name).read_bytes() == (places[1] / "small" / name).read_bytes(), name
 
 
-TASK = ("--task", "sst2", "--data", "dev.tsv")
 REFUSED = [
     (("--heads", "7.0"), 'heads "7.0": "7.0" is not in this model.'),
     (("--heads", "0.1,0.1"), 'heads "0.1,0.1": encoder.0.1 is given twice.'),

@@ -49,3 +49,11 @@ def pairs_of(given: str | None, where: str) -> dict[str, str]:
             raise HeadscopeError(f'"{word}" is not NAME=NAME', where=where, expected="such as a=b,c=d")
         found[name] = value
     return found
+
+
+def numbers_of(given: str, where: str) -> tuple[int, ...]:
+    """3,10,20 as numbers."""
+    words = [word.strip() for word in given.split(",")]
+    if not all(word.isdigit() for word in words):
+        raise HeadscopeError(f'"{given}" is no list of numbers', where=where, expected="such as 3,10,20")
+    return tuple(int(word) for word in words)

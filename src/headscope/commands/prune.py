@@ -21,7 +21,7 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Labels, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Labels, numbers_of, pairs_of
 from headscope.errors import HeadscopeError
 
 EXAMPLES = """
@@ -82,6 +82,17 @@ def prune(
     limit: Annotated[
         int | None, typer.Option(help="Only so many examples to choose on, evenly spread", show_default="all")
     ] = None,
+    report_limit: Annotated[
+        int | None, typer.Option(help="Only so many examples to report on, evenly spread", show_default="all")
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(help="Report these numbers of removed heads, as in 3,10,20,30", show_default="12, evenly spread"),
+    ] = None,
+    try_repairs: Annotated[
+        str | None,
+        typer.Option(help="Report each of them mended too: fold,refit,fold+refit", show_default="none"),
+    ] = None,
     repair: Annotated[
         str | None, typer.Option(help="Mend without training: fold, refit, or both with a comma", show_default="none")
     ] = None,
@@ -113,17 +124,30 @@ def prune(
     from headscope.report.write import write_report
     from headscope.study.mending import Judgement, Mending
     from headscope.study.prune import Wanted, prune_into, shown
-    from headscope.study.search import SearchOptions
+    from headscope.study.search import FRONT, SearchOptions
     from headscope.tasks import task_named
 
     check_form(form)
     wanted = Wanted.of(heads, plan, sparsity, keep_metric, speedup, steps=step if recover_steps else None)
-    options = SearchOptions(how, by, objective, at_least, step, width, expansion, draws=draws, limit=limit, seed=seed)
+    options = SearchOptions(
+        how,
+        by,
+        objective,
+        at_least,
+        step,
+        width,
+        expansion,
+        draws=draws,
+        limit=limit,
+        seed=seed,
+        repairs=tuple(try_repairs.split(",")) if try_repairs else (),
+        sizes=numbers_of(sizes, "--sizes") if sizes else FRONT,
+    )
     mending = Mending(names(repair), recover, teacher, learning_rate, seed)
     judgement = None
     if task is not None and data is not None:
         the_task = task_named(task, columns=pairs_of(columns, "--columns"), labels=pairs_of(labels, "--labels"))
-        judgement = Judgement(the_task, data, select_on, report_on, max_length, batch_size)
+        judgement = Judgement(the_task, data, select_on, report_on, max_length, batch_size, report_limit)
     elif task is not None or data is not None:
         raise HeadscopeError("a task and its data belong together", where="--task", expected="--task and --data")
     if (out is None) == (not dry_run):
@@ -160,5 +184,5 @@ def prune(
         f"{after['parameters'] / 1e6:.2f} million parameters, {1 / after['ratio']:.2f} times as fast ({told['timed']})"
     )
     if judgement is not None:
-        say(f"check it: headscope evaluate {out} --task {task} --data {data} --split {report_on}")
+        say(f"check it: headscope evaluate {out} {judgement.named}")
     typer.echo(out)

@@ -9,55 +9,82 @@ import numpy as np
 
 from headscope.importances.significance import delta_of_losses, delta_of_metric, metrics_of, resamples
 from headscope.model.attention_model import AttentionModel
+from headscope.model.surgery import prune
 from headscope.pruning import speed
+from headscope.pruning.repair import repaired
 from headscope.pruning.selection import Selection, State
-from headscope.tasks import Judged, Prepared, Task
+from headscope.tasks import Judged, Prepared
 from headscope.tasks.running import evaluate
 
 Told = Callable[[str], None]
 
 
 class Report:
-    """What sets do on the split that nothing was chosen on, and how fast they are."""
+    """What sets do on the split that nothing was chosen on, and how fast they are.
+
+    repairs      each set is reported as it is, and mended in each of these ways
+    calibration  the examples that repairs learn from
+    """
 
     def __init__(
-        self, model: AttentionModel, task: Task, prepared: Prepared, batch_size: int, selection: Selection
+        self,
+        selection: Selection,
+        prepared: Prepared,
+        *,
+        repairs: Sequence[str] = (),
+        calibration: Prepared | None = None,
     ) -> None:
-        self.model, self.task, self.prepared, self.batch_size = model, task, prepared, batch_size
-        self.selection = selection
-        self.draws = None if task.mean_column is not None else resamples(len(prepared.items), 0)
-        self.intact = self._judged(model, "report []")
+        self.selection, self.prepared, self.calibration = selection, prepared, calibration
+        self.model, self.task = selection.model, selection.task
+        self.repairs = repairs
+        self.draws = None if self.task.mean_column is not None else resamples(len(prepared.items), 0)
+        self.intact = self._judged(lambda: self.model, "report []")
 
-    def _judged(self, model: AttentionModel, key: str) -> Judged:
+    def _judged(self, model: Callable[[], AttentionModel], key: str) -> Judged:
         known = self.selection.memory.get(key)
         if known is None:
-            judged = evaluate(model, self.task, self.prepared, batch_size=self.batch_size)
+            judged = evaluate(model(), self.task, self.prepared, batch_size=self.selection.batch_size)
             known = {"losses": judged.losses.tolist(), "scores": judged.scores.tolist()}
             self.selection.memory.add(key, known)
         return Judged(np.array(known["losses"]), np.array(known["scores"]))
 
-    def front(self, paths: Sequence[list[State]], best: State, most: int, say: Told) -> list[dict[str, Any]]:
+    def front(
+        self, paths: Sequence[list[State]], best: State, sizes: int | Sequence[int], say: Told
+    ) -> list[dict[str, Any]]:
+        """A row for each set and repair. sizes: these, or so many evenly spread ones."""
         found = []
         for draw, path in enumerate(paths):
-            wanted = _spread(path, best, most)
+            wanted = self._spread(path, best, sizes)
             say(f"reporting {len(wanted)} sizes on {len(self.prepared.items)} other examples")
-            found += [self._row(state, draw, state.removed == best.removed) for state in wanted]
+            for state in wanted:
+                ways = ["", *self.repairs] if state.removed else [""]
+                found += [self._row(state, draw, repair, state.removed == best.removed) for repair in ways]
         return found
 
-    def _row(self, state: State, draw: int, is_chosen: bool) -> dict[str, Any]:
+    def _mended(self, state: State, repair: str) -> AttentionModel:
+        """The cut model, mended; not the one that the search goes on with."""
+        if not repair:
+            return self.selection.cut(state.removed)
+        assert self.calibration is not None
+        cut = prune(self.model, list(self.selection.heads(state.removed)))
+        for way in repair.split("+"):
+            repaired(self.model, cut, way, self.task, self.calibration, batch_size=self.selection.batch_size)
+        return cut
+
+    def _row(self, state: State, draw: int, repair: str, is_chosen: bool) -> dict[str, Any]:
         """One set. The change is paired with the intact model, example by example."""
         cut = self.selection.cut(state.removed)
-        judged = self._judged(cut, f"report {sorted(state.removed)}")
+        judged = self._judged(lambda: self._mended(state, repair), f"report {repair}{sorted(state.removed)}")
         metrics = metrics_of(self.task, judged)
         name = self.task.metrics[0]
         loss = delta_of_losses(self.intact.losses, judged.losses)
         metric = delta_of_metric(self.task, self.intact.scores, judged.scores, self.draws)
-        timed = self._timed(cut, state)
         return {
             "removed": self.selection.size(state.removed),
             "left": len(cut.heads),
+            "repair": repair,
             "parameters": sum(p.numel() for p in cut.model.parameters()),
-            "time": timed,
+            "time": self._timed(cut, state),
             "selection_loss": state.outcome.loss,
             "selection_metric": state.outcome.metric,
             "loss": metrics["loss"]["value"],
@@ -87,10 +114,13 @@ class Report:
             self.selection.memory.add(key, known)
         return float(known)
 
-
-def _spread(path: list[State], best: State, most: int) -> list[State]:
-    """At most so many states of the path, evenly spread, the first, the last and the best among them."""
-    if len(path) <= most:
-        return path
-    places = {round(i * (len(path) - 1) / (most - 1)) for i in range(most)} if most > 1 else {0}
-    return [state for place, state in enumerate(path) if place in places or state.removed == best.removed]
+    def _spread(self, path: list[State], best: State, sizes: int | Sequence[int]) -> list[State]:
+        """The states of these sizes, or so many evenly spread ones; always the first, the last and the best."""
+        ends = {0, len(path) - 1}
+        if not isinstance(sizes, int):
+            places = {i for i, state in enumerate(path) if self.selection.size(state.removed) in sizes}
+        elif len(path) <= sizes:
+            return path
+        else:
+            places = {round(i * (len(path) - 1) / max(sizes - 1, 1)) for i in range(sizes)}
+        return [state for i, state in enumerate(path) if i in places | ends or state.removed == best.removed]

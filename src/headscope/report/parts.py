@@ -190,10 +190,13 @@ def _front(study: Study) -> Part | None:
     if table is None or not len(table):
         return None
     several = table["draw"].nunique() > 1
+    table = table.assign(repair=table["repair"].fillna(""))  # an empty cell of a csv is read as nothing
+    mended = table["repair"].nunique() > 1
     rows = [
         [
             Cell(f"{int(row['removed'])}{' (cut)' if row['is_chosen'] else ''}", int(row["removed"])),
             *([Cell(str(int(row["draw"])), int(row["draw"]))] if several else []),
+            *([Cell(plain(row["repair"], 20), plain(row["repair"], 20))] if mended else []),
             _count(row["parameters"]),
             _number(row["time"]),
             _number(row["selection_metric"], decimals=4),
@@ -213,6 +216,7 @@ def _front(study: Study) -> Part | None:
     columns = (
         "removed",
         *(["draw"] if several else []),
+        *(["repair"] if mended else []),
         "parameters",
         "time",
         "metric, chosen on",

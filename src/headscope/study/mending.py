@@ -15,13 +15,15 @@ from headscope.study.finetune import finetune
 from headscope.tasks import Task
 from headscope.training.loop import Settings
 
-CALIBRATION = 256  # examples that a repair learns from
 KEPT = ("cut", "recovered.partial")  # of a recovery that was stopped
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A task, its data, and the two splits: what is learned from the one is reported on the other."""
+    """A task, its data, and the two splits: what is learned from the one is reported on the other.
+
+    report_limit  only so many examples of it, evenly spread
+    """
 
     task: Task
     data: str | Path
@@ -29,6 +31,13 @@ class Judgement:
     report_on: str = "dev:odd"
     max_length: int | None = None
     batch_size: int = 32
+    report_limit: int | None = None
+
+    @property
+    def named(self) -> str:
+        """What is reported on, as `headscope evaluate` takes it."""
+        few = f" --limit {self.report_limit}" if self.report_limit else ""
+        return f"--task {self.task.name} --data {self.data} --split {self.report_on}{few}"
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from headscope.pruning.target import Target
 from headscope.study.directory import write_tables
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
-from headscope.study.mending import CALIBRATION, KEPT, Judgement, Mending, recovered
-from headscope.study.search import Search, SearchOptions, search
+from headscope.study.mending import KEPT, Judgement, Mending, recovered
+from headscope.study.search import CALIBRATION, Search, SearchOptions, search
 from headscope.study.stepwise import STEPS, in_steps
 from headscope.study.study import Study
 from headscope.tasks import Judged
@@ -165,6 +165,7 @@ def _planned(
         options=options,
         select_on=judgement.learn_on,
         report_on=judgement.report_on,
+        report_limit=judgement.report_limit,
         max_length=judgement.max_length,
         batch_size=judgement.batch_size,
         journal=journal,
@@ -222,7 +223,7 @@ class _Measured:
 
     def __init__(self, model: AttentionModel, judgement: Judgement) -> None:
         self.judgement, task = judgement, judgement.task
-        items = task.items(judgement.data, judgement.report_on)
+        items = task.items(judgement.data, judgement.report_on, limit=judgement.report_limit)
         self.prepared = task.prepare(model, items, max_length=judgement.max_length)
         self.draws = None if task.mean_column is not None else resamples(len(self.prepared.items), 0)
         self.before = self._judged(model)

@@ -16,6 +16,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.front import Report
 from headscope.pruning.plan import Plan
+from headscope.pruning.repair import check_repair
 from headscope.pruning.scores import IMPORTANCES, scores_by
 from headscope.pruning.searches import SEARCHES
 from headscope.pruning.selection import Memory, Outcome, Selection, State
@@ -32,6 +33,7 @@ from headscope.tasks.base import two_files
 if TYPE_CHECKING:
     import pandas as pd
 
+CALIBRATION = 256  # examples that a repair learns from
 FRONT = 12  # sizes of the front that are reported on the other split, and timed
 DRAWS = 3  # random orders
 
@@ -79,7 +81,8 @@ class SearchOptions:
     width, expansion, swaps  the sets a beam keeps, the heads it tries to add, the heads that may come back
     draws      random orders
     limit      only so many examples to choose on
-    front      at most so many sizes are reported on the other split, and timed
+    sizes      the numbers of removed heads that are reported on the other split, and timed; or how many of them
+    repairs    ways to mend that every reported set is tried with too: fold, refit, fold+refit
     """
 
     how: str = "beam"
@@ -92,7 +95,8 @@ class SearchOptions:
     swaps: int = searches.SWAPS
     draws: int = DRAWS
     limit: int | None = None
-    front: int = FRONT
+    sizes: int | tuple[int, ...] = FRONT
+    repairs: tuple[str, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -102,6 +106,9 @@ class SearchOptions:
             raise HeadscopeError(f'"{self.by}" is no importance', where="--by", expected=choices(self.by, IMPORTANCES))
         if not 0 < self.step <= 1:
             raise HeadscopeError(f"{self.step} is no share", where="--step", expected="more than 0, at most 1")
+        for repair in self.repairs:
+            for way in repair.split("+"):
+                check_repair(way)
         for name in ("width", "expansion", "draws"):
             if getattr(self, name) < 1:
                 raise HeadscopeError(f"{getattr(self, name)} is too few", where=f"--{name}", expected="1 or more")
@@ -116,6 +123,7 @@ def search(
     options: SearchOptions | None = None,
     select_on: str = "dev:even",
     report_on: str = "dev:odd",
+    report_limit: int | None = None,
     columns: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     max_length: int | None = None,
@@ -129,6 +137,7 @@ def search(
     target      Target(heads=20), Target(sparsity=0.3), Target(keep_metric=0.99) or Target(speedup=1.2)
     options     how to search: SearchOptions(how="greedy")
     select_on   the split that is chosen on; report_on: the split that is reported on, another one
+    report_limit  only so many examples of it
     """
     started = time.perf_counter()
     options = options or SearchOptions()
@@ -138,7 +147,10 @@ def search(
         )
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     splits = (select_on, report_on)
-    to_choose, to_report = the_task.items(data, select_on, limit=options.limit), the_task.items(data, report_on)
+    to_choose, to_report = (
+        the_task.items(data, select_on, limit=options.limit),
+        the_task.items(data, report_on, limit=report_limit),
+    )
     loaded = loaded_for(model, the_task)
     loaded.canary()
     chosen_on, reported_on = (the_task.prepare(loaded, one, max_length=max_length) for one in (to_choose, to_report))
@@ -152,6 +164,7 @@ def search(
         "target": asdict(target),
         "columns": the_task.columns,
         "labels": the_task.renamed,
+        "report_limit": report_limit,
         "max_length": max_length,
         "batch_size": batch_size,
     }
@@ -181,10 +194,12 @@ def search(
     run = Pursuit(selection, target, say, progress)
     paths = [run.followed(path) for path in _paths(selection, options)]
     best = run.chosen(paths[0])
-    report = Report(loaded, the_task, reported_on, batch_size, selection)
-    table = report.front(paths, best, options.front, say)
+    few = the_task.items(data, select_on, limit=CALIBRATION) if options.repairs else []
+    calibration = the_task.prepare(loaded, few, max_length=max_length) if few else None
+    report = Report(selection, reported_on, repairs=options.repairs, calibration=calibration)
+    table = report.front(paths, best, options.sizes, say)
     heads = selection.heads(best.removed)
-    row = next(one for one in table if one["removed"] == len(heads) and one["draw"] == 0)
+    row = next(one for one in table if one["removed"] == len(heads) and one["draw"] == 0 and not one["repair"])
     told = {
         "task": the_task.name,
         "data": described,

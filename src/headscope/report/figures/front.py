@@ -53,9 +53,14 @@ class Front:
             size = ((WIDTH - LEFT - RIGHT) / WIDTH, PANEL / height)
             above = fig.add_axes((LEFT / WIDTH, (height - top - PANEL) / height, *size))
             below = fig.add_axes((LEFT / WIDTH, BOTTOM / height, *size), sharex=above)
-            for draw, rows in table.groupby("draw"):
-                _draw_metric(above, rows.sort_values("removed"), is_first=draw == 0)
-                _draw_time(below, rows.sort_values("removed"), is_first=draw == 0)
+            table = table.assign(repair=table["repair"].fillna("")).sort_values("removed")
+            for draw, rows in table[table["repair"] == ""].groupby("draw"):
+                _draw_metric(above, rows, is_first=draw == 0)
+                _draw_time(below, rows, is_first=draw == 0)
+            mended = table[(table["repair"] != "") & (table["draw"] == 0)]
+            for place, (repair, rows) in enumerate(mended.groupby("repair")):
+                colour = SERIES[3 + place % (len(SERIES) - 3)]
+                above.plot(rows["removed"], rows["metric"], ".--", color=colour, linewidth=1, label=plain(repair, 20))
             above.set_ylabel(metric)
             above.tick_params(labelbottom=False)
             below.set(xlabel="heads removed", ylabel="time / whole model", ylim=(0, 1.1))
