@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from said import Run
 
-from headscope import Study
+from headscope import Study, drafts
 from headscope.errors import HeadscopeError, choices, printable
 from headscope.statistics import registry
-from headscope.study import directory
 
 OF_TEXTS = [name for kind in registry() if kind.needs is None for name in kind.definitions]
 STATISTICS = choices("entropi", OF_TEXTS)
@@ -205,7 +204,7 @@ def test_a_link_is_replaced_and_not_what_it_leads_to(here: Path, analyze: Run) -
 
 
 def test_two_runs_do_not_write_the_same_study(here: Path, analyze: Run) -> None:
-    with directory.drafted(here / "study"):
+    with drafts.drafted(here / "study"):
         said = analyze("bert")
         assert said.error == "study: another run is writing it. Wait for it, or choose another --out."
         assert (here / "study.partial").is_dir()
