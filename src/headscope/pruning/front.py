@@ -58,7 +58,9 @@ class Report:
             say(f"reporting {len(wanted)} sizes on {len(self.prepared.items)} other examples")
             for state in wanted:
                 ways = ["", *self.repairs] if state.removed else [""]
-                found += [self._row(state, draw, repair, state.removed == best.removed) for repair in ways]
+                found += [
+                    self._row(state, draw, repair, state.removed == best.removed and not repair) for repair in ways
+                ]
         return found
 
     def _mended(self, state: State, repair: str) -> AttentionModel:

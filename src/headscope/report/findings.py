@@ -158,7 +158,7 @@ def _cut(study: Study) -> list[Finding]:
     value, low, high = (_finite(row[name]) for name in ("metric_change", "change_low", "change_high"))
     change = Measured("", value, low, high, 4)
     sentence = (
-        f"{int(row['removed'])} of {int(row['removed']) + int(row['left'])} heads can be cut: {metric} on {split} is "
+        f"{int(row['removed'])} of {int(row['removed']) + int(row['left'])} heads are cut: {metric} on {split} is "
         f"{row['metric']:.4f}, a change of {change.text()}, and the model takes {row['time']:.2f} of the time"
     )
     return [Finding("cut", sentence, ())]

@@ -246,7 +246,8 @@ def _study(
 
     nothing = float("nan")
     rows = [
-        Row(head.stack, head.layer, head.head, "cut", float(head in heads), nothing, nothing, 1) for head in model.heads
+        Row(head.stack, head.layer, head.head, "cut", float(head in heads), nothing, nothing, selection.count)
+        for head in model.heads
     ]
     tried = [
         {
