@@ -57,10 +57,9 @@ class Report:
             wanted = self._spread(path, best, sizes)
             say(f"reporting {len(wanted)} sizes on {len(self.prepared.items)} other examples")
             for state in wanted:
-                ways = ["", *self.repairs] if state.removed else [""]
-                found += [
-                    self._row(state, draw, repair, state.removed == best.removed and not repair) for repair in ways
-                ]
+                for repair in ["", *self.repairs] if state.removed else [""]:
+                    is_chosen = state.removed == best.removed and not repair
+                    found.append(self._row(state, draw, repair, is_chosen))
         return found
 
     def _mended(self, state: State, repair: str) -> AttentionModel:
