@@ -91,6 +91,9 @@ class HeadSet(Collection[Head]):
             and match["layer"] in ("*", str(head.layer))
             and (first == "*" or int(first) <= head.head <= int(last))
         ]
+        largest = max((head.head for head in self.among if head.stack == (stack or stacks[0])), default=-1)
+        if first != "*" and int(last) > largest:
+            found = []
         asked = 1 if first == "*" else int(last) - int(first) + 1
         if len(found) < max(asked, 1):
             raise HeadscopeError(

@@ -206,6 +206,7 @@ def test_query_heads_go_with_the_keys_they_share(family: str) -> None:
 REFUSED = {
     "9.0": 'heads "9.0": "9.0" is not in this model',
     "0.1,0.0-2": 'heads "0.1,0.0-2": encoder.0.1 is given twice',
+    "*.3-9": 'heads "*.3-9": "*.3-9" is not in this model',
     "*.*": "heads: these are all heads of the model",
     "": 'heads "": "" names no head',
 }
@@ -230,6 +231,14 @@ def test_nothing_is_cut_inside_an_edit() -> None:
     model = tiny("bert")
     with model.edited(Ablate("0.0")), pytest.raises(HeadscopeError, match="being watched or edited"):
         prune(model, "0.1")
+
+
+def test_a_cut_in_half_precision_is_proven_and_comes_back_to_the_bit() -> None:
+    model = tiny("bert")
+    model.model.bfloat16()
+    before = {name: tensor.clone() for name, tensor in model.model.state_dict().items()}
+    assert prune(model, "0.1").model.dtype == torch.bfloat16
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.model.state_dict().items())
 
 
 def test_a_cut_that_went_wrong_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,6 +142,20 @@ def test_tied_weights_are_stored_once_and_tied_again(tmp_path: Path, without_tok
     assert back.model.cls.predictions.decoder.weight is back.model.bert.embeddings.word_embeddings.weight
 
 
+@pytest.mark.parametrize(
+    "family", ["bert", "albert", "distilbert", "electra", "modernbert", "roberta", "mpnet", "xlm-roberta"]
+)
+def test_a_language_model_keeps_its_head(family: str, tmp_path: Path, without_tokenizer: None) -> None:
+    """Its weights are the embeddings', its bias is not: nothing of it is made anew."""
+    from transformers import AutoModelForMaskedLM
+
+    cut = some_of(tiny(family, head=AutoModelForMaskedLM))
+    write_model(cut, tmp_path)
+    back = reread(tmp_path, cut)
+    for name, tensor in cut.model.state_dict().items():
+        assert torch.equal(back.model.state_dict()[name], tensor), name
+
+
 def test_a_model_that_was_not_cut_is_written_as_transformers_does(tmp_path: Path, without_tokenizer: None) -> None:
     write_model(tiny("bert"), tmp_path)
     assert not (tmp_path / "cut.json").exists()
@@ -156,7 +170,10 @@ def test_the_onnx_form_gives_what_torch_gives(family: str, tmp_path: Path, witho
     cut = some_of(tiny(family))
     write_model(cut, tmp_path, form="onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    batch = batch_for(cut, examples(family)).inputs
+    batch = dict(batch_for(cut, examples(family)).inputs)
+    if "token_type_ids" in {one.name for one in session.get_inputs()}:  # segments are told apart
+        batch["token_type_ids"] = (torch.arange(batch["input_ids"].shape[1]) > 4).long().expand_as(batch["input_ids"])
+    assert ("token_type_ids" in batch) == (family in ("bert", "albert"))
     wanted = cut(batch)[0].detach().numpy()
     given = {one.name: batch[one.name].numpy() for one in session.get_inputs()}
     mask = batch.get("decoder_attention_mask", batch["attention_mask"]).bool().numpy()

@@ -183,6 +183,6 @@ def prune(
         f"{before['heads']} to {after['heads']} heads, {before['parameters'] / 1e6:.2f} to "
         f"{after['parameters'] / 1e6:.2f} million parameters, {1 / after['ratio']:.2f} times as fast ({told['timed']})"
     )
-    if judgement is not None:
+    if judgement is not None and form != "onnx":
         say(f"check it: headscope evaluate {out} {judgement.named}")
     typer.echo(out)

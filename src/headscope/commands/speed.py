@@ -52,7 +52,7 @@ def speed(
     typer.echo(f"{batch_size} sequences of {length} tokens")
     typer.echo("heads left    time   times as fast")
     for share, ratio in zip(by_share.share, by_share.time, strict=True):
-        note = "   the bound" if share == 0 else ""
+        note = "   the bound" if share == by_share.share[-1] else ""
         typer.echo(f"{share:10.0%}  {ratio:6.3f}  {1 / ratio:14.2f}{note}")
     typer.echo("")
     typer.echo("model               heads  million parameters  MB weights  ms a batch  sequences/s  times as fast")

@@ -32,21 +32,18 @@ def read_cut_weights(
     tensors = _tensors(folder)
     model = _built(cls, folder, labels)
     names = _Names(model, tensors)
-    for module_name, module in model.named_modules():
-        for name in [*module._parameters, *module._buffers]:
-            source = names.in_file(f"{module_name}.{name}".lstrip("."))
-            if source is not None:
-                _put(module, name, tensors[source], dtype)
-        fit(module)
+    _fill(model, names, tensors, dtype)
     family = family_of(config["model_type"], where=folder / "config.json")
     for name, numbers in manifest.modules.items():
         settle(_submodule(model, names.in_model(name), folder), numbers, family)
-    missing = _missing(model, names)
-    for module in {model.get_submodule(name.rpartition(".")[0]) for name in missing}:
-        model._init_weights(module)
-    model.to(dtype)
     model.tie_weights()
-    missing = tuple(sorted(name for name in missing if not _is_tied(model, name, missing)))
+    missing = tuple(sorted(name for name in model.state_dict() if names.in_file(name) is None))
+    if missing:
+        for module in {model.get_submodule(name.rpartition(".")[0]) for name in missing}:
+            model._init_weights(module)
+        _fill(model, names, tensors, dtype)  # what was there of these modules, and what is tied to it
+        model.tie_weights()
+    model.to(dtype)
     check_missing(model, missing, folder, may_be_new=model_class is not None)
     return model, missing, tuple(notes)
 
@@ -87,14 +84,25 @@ class _Names:
     """What a tensor is called in the file and in the model: with a head on top all others get a prefix."""
 
     def __init__(self, model: PreTrainedModel, tensors: dict[str, Tensor]) -> None:
+        model.tie_weights()
+        self.aliases: dict[str, list[str]] = {}  # the names of each tensor that has several
+        by_tensor: dict[int, list[str]] = {}
+        for name, tensor in model.state_dict(keep_vars=True).items():
+            by_tensor.setdefault(id(tensor), []).append(name)
+        for names in by_tensor.values():
+            self.aliases |= dict.fromkeys(names, names)
         self.prefix = f"{model.base_model_prefix}."
         self.tensors = tensors
         self.is_bare = model.base_model is model
-        self.file_is_bare = not any(name.startswith(self.prefix) for name in tensors)
 
     def in_file(self, name: str) -> str | None:
-        plain = name.removeprefix(self.prefix)
-        return next((one for one in (name, plain, self.prefix + plain) if one in self.tensors), None)
+        """What the file calls a tensor of the model; of one with several names it has only one."""
+        for alias in [name, *self.aliases.get(name, ())]:
+            plain = alias.removeprefix(self.prefix)
+            for one in (alias, plain, self.prefix + plain):
+                if one in self.tensors:
+                    return one
+        return None
 
     def in_model(self, name: str) -> str:
         plain = name.removeprefix(self.prefix)
@@ -111,19 +119,19 @@ def _submodule(model: PreTrainedModel, name: str, folder: Path) -> nn.Module:
     return found
 
 
+def _fill(model: PreTrainedModel, names: _Names, tensors: dict[str, Tensor], dtype: torch.dtype) -> None:
+    """Every tensor of the file in its place, of whatever shape."""
+    for module_name, module in model.named_modules():
+        for name in [*module._parameters, *module._buffers]:
+            source = names.in_file(f"{module_name}.{name}".lstrip("."))
+            if source is not None:
+                _put(module, name, tensors[source], dtype)
+        fit(module)
+
+
 def _put(module: nn.Module, name: str, tensor: Tensor, dtype: torch.dtype) -> None:
     value = tensor.to(dtype) if tensor.is_floating_point() else tensor
     if name in module._parameters:
         setattr(module, name, nn.Parameter(value, requires_grad=value.is_floating_point()))
     else:
         module._buffers[name] = value
-
-
-def _missing(model: PreTrainedModel, names: _Names) -> tuple[str, ...]:
-    return tuple(name for name in model.state_dict() if names.in_file(name) is None)
-
-
-def _is_tied(model: PreTrainedModel, name: str, missing: tuple[str, ...]) -> bool:
-    """Whether this is another name of a tensor that the file has."""
-    state = model.state_dict(keep_vars=True)
-    return any(other is state[name] for known, other in state.items() if known not in missing)

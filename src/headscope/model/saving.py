@@ -7,6 +7,8 @@ onnx   a graph for onnxruntime, compared with torch before it is kept
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +53,8 @@ def save(
 def check_form(form: str) -> None:
     if form not in FORMS:
         raise HeadscopeError(f'"{form}" is no form', where="--form", expected=choices(form, FORMS))
+    if form == "onnx":
+        _runtime()  # refuses at once what would fail at the end
 
 
 def write_model(
@@ -131,9 +135,10 @@ class _Whole(nn.Module):
 def _write_onnx(model: AttentionModel, folder: Path) -> None:
     """Export, and compare with torch at two batch sizes and lengths; refuse what differs."""
     run = _runtime()
-    example = model._sample(batch=2)
+    example = {name: value.cpu() for name, value in _example(model).items()}
     names = list(example)
-    whole = _Whole(model.model, names).eval()
+    here = model.model if model.device.type == "cpu" else copy.deepcopy(model.model).cpu()
+    whole = _Whole(here, names).eval()
     shapes = tuple(_dynamic(name, value) for name, value in example.items())
     path = folder / "model.onnx"
     try:
@@ -174,11 +179,21 @@ def _dynamic(name: str, value: Tensor) -> dict[int, Any]:
     return dict.fromkeys(range(min(value.dim(), 2)), Dim.AUTO)
 
 
+def _example(model: AttentionModel) -> dict[str, Tensor]:
+    """Two sequences, the second padded; with the segments of pairs where the model tells them apart."""
+    inputs = model._sample(batch=2)
+    segments = getattr(model.model.config, "type_vocab_size", 0) or 0
+    takes = "token_type_ids" in inspect.signature(model.model.forward).parameters
+    if takes and segments > 1:
+        inputs["token_type_ids"] = torch.zeros_like(inputs["input_ids"])
+        inputs["token_type_ids"][:, inputs["input_ids"].shape[1] // 2 :] = 1
+    return inputs
+
+
 def _resized(value: Tensor, batch: int, length: int) -> Tensor:
-    if value.dim() != 2:
-        return value[:1].expand(batch, *value.shape[1:]).contiguous()
-    rows = value[:1, : min(length, value.shape[1])]
-    return rows.expand(batch, rows.shape[1]).contiguous()
+    """So many of the sequences in turns, the padded ones among them, cut to a length."""
+    rows = value[torch.arange(batch) % len(value)]
+    return (rows[:, :length] if rows.dim() == 2 else rows).contiguous()
 
 
 def _runtime() -> Callable[[Path, dict[str, Any]], Any]:

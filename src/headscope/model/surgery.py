@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")  # attributes that hold a number of heads
 WIDTHS = ("all_head_size", "inner_dim", "split_size")  # attributes that hold heads times their width
-TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}  # of the largest output; in half precision its rounding
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}  # of the largest output
 
 
 def origin_of(model: AttentionModel) -> Origin:
@@ -154,14 +154,21 @@ def settle(core: nn.Module, numbers: tuple[int, ...], family: Family) -> None:
 
 
 def read_heads(model: AttentionModel, heads: str) -> HeadSet:
-    """Heads of the original model as they are written, each named once."""
+    """Heads of the original model as they are written, each named once, that the model still has.
+
+    A star means those that are left; a head that is gone already cannot be named.
+    """
     seen: set[Head] = set()
     for item in heads.split(","):
         here = set(HeadSet(item, among=original_heads(model)))
         if seen & here:
             raise HeadscopeError(f"{min(seen & here)} is given twice", where=f'heads "{heads}"', expected="each once")
         seen |= here
-    return HeadSet(heads, among=original_heads(model))
+        again = sorted(here & set(removed_heads(model)))
+        if again and "*" not in item:
+            left = HeadSet(model.heads, among=original_heads(model))
+            raise HeadscopeError(f"{again[0]} is already gone", where="heads", expected=f"some of {left}")
+    return HeadSet([head for head in seen if head in set(model.heads)], among=original_heads(model))
 
 
 def _asked(
@@ -172,13 +179,14 @@ def _asked(
     if layers is not None:
         named = layers.split(",") if isinstance(layers, str) else [str(layer) for layer in layers]
         heads = ",".join(f"{layer.strip()}.*" for layer in named)
-    wanted = read_heads(model, heads) if isinstance(heads, str) else HeadSet(heads or (), among=original_heads(model))
-    gone = removed_heads(model)
-    again = [head for head in wanted if head in gone]
-    if again and not (isinstance(heads, str) and "*" in heads):
+    if isinstance(heads, str):
+        return read_heads(model, heads)
+    wanted = HeadSet(heads or (), among=original_heads(model))
+    again = [head for head in wanted if head in removed_heads(model)]
+    if again:
         left = HeadSet(model.heads, among=original_heads(model))
         raise HeadscopeError(f"{again[0]} is already gone", where="heads", expected=f"some of {left}")
-    return HeadSet([head for head in wanted if head not in gone], among=model.heads)
+    return wanted
 
 
 def check_cut(model: AttentionModel, remove: HeadSet) -> None:
@@ -284,8 +292,11 @@ def fit(module: nn.Module) -> None:
 
 def _prove(model: AttentionModel, cut: AttentionModel, remove: HeadSet) -> None:
     """Compare the cut model with the ablated one on a small padded batch."""
-    training = model.model.training
-    model.model.eval(), cut.model.eval()
+    training, dtype = model.model.training, model.model.dtype
+    for one in (model, cut):
+        one.model.eval()
+        if dtype.itemsize < 4:  # half precision would hide a mistake, and comes back to the bit
+            one.model.float()
     try:
         with torch.inference_mode():
             inputs = model._sample(batch=2)
@@ -293,8 +304,9 @@ def _prove(model: AttentionModel, cut: AttentionModel, remove: HeadSet) -> None:
                 wanted = model._values(inputs)
             found = cut._values(inputs)
     finally:
-        model.model.train(training), cut.model.train(training)
-    limit = TOLERANCE.get(model.model.dtype, 32 * torch.finfo(model.model.dtype).eps)
+        for one in (model, cut):
+            one.model.to(dtype).train(training)
+    limit = TOLERANCE.get(dtype, TOLERANCE[torch.float32])
     difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1.0))
     if not difference <= limit:
         raise HeadscopeError(

@@ -10,7 +10,8 @@ from typing import Any
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import HeadSet
 from headscope.model.attention_model import AttentionModel
-from headscope.model.surgery import origin_of, original_heads
+from headscope.model.surgery import original_heads
+from headscope.model.weights import weights_sha256
 
 SCHEMA = 1
 
@@ -26,8 +27,8 @@ class Plan:
 
     @staticmethod
     def of(model: AttentionModel, heads: HeadSet, chosen: dict[str, Any] | None = None) -> Plan:
-        origin = origin_of(model)
-        return Plan(heads, origin.name, origin.sha256, chosen or {})
+        whole = HeadSet(heads, among=original_heads(model))  # so that 4.* means what it meant there
+        return Plan(whole, model.name, weights_sha256(model), chosen or {})
 
     def write(self, path: Path) -> None:
         content = {
@@ -52,7 +53,7 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
         raise HeadscopeError(f"cannot be read: {reason(cause)}", where=path, expected=expected) from cause
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
         raise HeadscopeError(f"not a plan ({reason(cause)})", where=path, expected=expected) from cause
-    here = origin_of(model).sha256
+    here = weights_sha256(model)
     if digest != here:
         raise HeadscopeError(
             f"made for another model (sha256 {str(digest)[:8]}… there, {here[:8]}… here)",

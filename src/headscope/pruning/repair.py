@@ -20,7 +20,6 @@ from headscope.importances.sweep import mean_results
 from headscope.model.anatomy import Parts, anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.replay import weight_of
-from headscope.model.surgery import original_heads
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, batch_of, plan
 
@@ -48,7 +47,7 @@ def repaired(
     if repair == "fold":
         fold(whole, cut, mean_results(whole, task, prepared, batch_size), say)
     else:
-        refit(whole, cut, task, prepared, batch_size=batch_size)
+        refit(whole, cut, task, prepared, batch_size=batch_size, say=say)
     return cut
 
 
@@ -62,9 +61,11 @@ def fold(
     gone = [head for head in whole.heads if head not in set(cut.heads) and head in means]
     parts = anatomy(whole)
     shares: dict[str, list[Tensor]] = {}
-    for site in {head.site for head in gone}:
+    for site in dict.fromkeys(head.site for head in gone):
         name = parts[site].projection
-        if name is not None:
+        if name is None:
+            say(f"note: {site} has no output projection with a bias to fold the means into")
+        else:
             weight = weight_of(whole.model.get_submodule(name))
             width = weight.shape[1] // sum(head.site == site for head in whole.heads)
             here = [head for head in gone if head.site == site]
@@ -87,27 +88,42 @@ def _columns(weight: Tensor, place: int, width: int) -> Tensor:
 
 
 def refit(
-    whole: AttentionModel, cut: AttentionModel, task: Task, prepared: Prepared, *, batch_size: int = 32
+    whole: AttentionModel,
+    cut: AttentionModel,
+    task: Task,
+    prepared: Prepared,
+    *,
+    batch_size: int = 32,
+    say: Callable[[str], None] = lambda line: None,
 ) -> dict[Site, tuple[float, float]]:
-    """Fit the output projections of the sites that lost heads. Returns the squared error before and after, of each."""
-    lost = [site for site in cut.sites if len(site.numbers or ()) < sum(h.site == site for h in original_heads(cut))]
+    """Fit the output projections of the sites that lost heads, in the order in which they are called.
+
+    Returns the squared error before and after, of each. A layer without heads has nothing to fit; its mean is folded.
+    """
     parts, of_cut = anatomy(whole), anatomy(cut)
+    calls = [site for sites in whole._seam.sites.values() for site in sites]  # in the order in which they are called
+    widths = {site: sum(head.site == site for head in whole.heads) for site in calls}
+    lost = [site for site in calls if site in of_cut and sum(h.site == site for h in cut.heads) < widths[site]]
     batches = [batch_of(cut, prepared, numbers) for numbers in plan(prepared, batch_size)]
     done: set[str] = set()
     errors: dict[Site, tuple[float, float]] = {}
     for site in lost:
         part = parts[site]
-        if part.projection is None or part.projection in done or not site.numbers:
-            continue  # a layer without heads has nothing to fit; its mean can be folded
+        if part.projection is None:
+            say(f"note: {site} has no output projection that could be fitted")
+            continue
+        if part.projection in done:
+            continue
         done.add(part.projection)
-        projection = cut.model.get_submodule(part.projection)
-        shared = [one for one in lost if parts[one].projection == part.projection]
-        gram = _Gram(projection)
+        gram = _Gram(cut.model.get_submodule(part.projection))
+        times = sum(parts[one].projection == part.projection for one in calls)
+        # What comes into a block is what its first attention is added to; a later one is added to something else.
+        is_first = next(one for one in calls if parts[one].block == part.block) == site
         for batch in batches:
-            wanted = _passed(whole, task, batch, part, len(shared))
-            given = _passed(cut, task, batch, of_cut[site], len(shared))
+            wanted, given = _passed(whole, task, batch, part, times), _passed(cut, task, batch, of_cut[site], times)
             for (_, target, before), (context, _, now) in zip(wanted, given, strict=True):
-                gram.add(context, target + (before - now if before.shape == target.shape else 0.0), _real(batch, site))
+                shift = before - now if is_first and before.shape == target.shape else 0.0
+                gram.add(context, target + shift, _real(batch, site))
         errors[site] = gram.solve()
     return errors
 
@@ -193,8 +209,9 @@ class _Gram:
 
 
 def names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
-    """`fold`, `refit`, both with a comma between, or none."""
+    """`fold`, `refit`, both with a comma between, or none; folding comes first, since a fit takes the means in."""
     found = [] if not repairs else repairs.split(",") if isinstance(repairs, str) else list(repairs)
-    for one in found:
-        check_repair(one.strip())
-    return tuple(one.strip() for one in found)
+    asked = [one.strip() for one in found]
+    for one in asked:
+        check_repair(one)
+    return tuple(one for one in REPAIRS if one in asked)

@@ -10,7 +10,7 @@ import numpy as np
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head
 from headscope.importances.agreement import of_items
-from headscope.importances.gradients import terms
+from headscope.importances.gradients import Terms, terms
 from headscope.importances.norms import output_norms
 from headscope.pruning.selection import BACKWARD, Removed, Selection
 from headscope.statistics import chosen, stream
@@ -38,6 +38,8 @@ def scores_by(selection: Selection, importance: str) -> Callable[[Removed], NDAr
         if known is None:
             if importance == "ablation":
                 known = _by_ablation(selection, removed)
+            elif importance in GRADIENTS:
+                known = _by_gradient(selection, removed, importance)
             else:
                 found = _of_heads(selection, removed, importance)
                 known = [sum(found.get(head, 0.0) for head in unit) for unit in selection.units]
@@ -54,12 +56,25 @@ def _by_ablation(selection: Selection, removed: Removed) -> list[float]:
     return [found.get(number, np.inf) for number in range(len(selection.units))]
 
 
+def _by_gradient(selection: Selection, removed: Removed, importance: str) -> list[float]:
+    """Terms are added up within a unit before any absolute value or square is taken of them."""
+    model, task, prepared = selection.cut(removed), selection.task, selection.prepared
+    found = terms(model, task, prepared, batch_size=selection.batch_size)
+    places = {head: place for place, head in enumerate(found.heads)}
+    left = [unit for unit in selection.units if unit[0] in places]
+    of_units = [[places[head] for head in unit if head in places] for unit in left]
+
+    def added(table: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.stack([table[:, columns].sum(axis=1) for columns in of_units], axis=1)
+
+    whole = Terms(tuple(unit[0] for unit in left), added(found.signed), added(found.absolute), added(found.tokens))
+    values = of_items(whole.importances()[importance], np.arange(len(prepared.items)))
+    known = dict(zip(left, values.tolist(), strict=True))
+    return [known.get(unit, 0.0) for unit in selection.units]
+
+
 def _of_heads(selection: Selection, removed: Removed, importance: str) -> OfHeads:
     model, task, prepared, size = selection.cut(removed), selection.task, selection.prepared, selection.batch_size
-    if importance in GRADIENTS:
-        found = terms(model, task, prepared, batch_size=size)
-        values = of_items(found.importances()[importance], np.arange(len(prepared.items)))
-        return dict(zip(found.heads, values.tolist(), strict=True))
     if importance == "norm":
         norms = output_norms(model, task, prepared, model.heads, size)
         if norms is None:

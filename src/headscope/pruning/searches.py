@@ -47,7 +47,7 @@ def _in_order(selection: Selection, order: Sequence[int]) -> Iterator[State]:
 
 
 def iterative(selection: Selection, scores: Scores, step: float) -> Iterator[State]:
-    """The least important go, a share `step` of all at a time, and those that are left are scored again."""
+    """The least important go, and after a share `step` of all those that are left are scored again."""
     each = max(1, round(step * len(selection.units)))
     removed: Removed = frozenset()
     while candidates := selection.candidates(removed):
@@ -55,7 +55,7 @@ def iterative(selection: Selection, scores: Scores, step: float) -> Iterator[Sta
         for unit in sorted(candidates, key=lambda one: (known[one], one))[:each]:
             if unit in selection.candidates(removed):
                 removed |= {unit}
-        yield State(removed, selection.evaluated(removed))
+                yield State(removed, selection.evaluated(removed))
 
 
 def greedy(selection: Selection) -> Iterator[State]:

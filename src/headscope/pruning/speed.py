@@ -1,8 +1,8 @@
 """What can head pruning gain on this machine, and what did it? Measured, never counted in operations.
 
-One block of the model is run with ever fewer of its heads; together with the time of everything that is no attention
-this is the bound. Measurements are interleaved, so that a busy moment hits all alike, and ratios are of the fastest
-quarter of the runs, which a busy machine moves least.
+The model is run with ever fewer heads in every layer; without (almost) any, what is left is the time of everything that
+is no attention: the bound. Measurements are interleaved, so that a busy moment hits all alike, and ratios are of the
+fastest quarter of the runs, which a busy machine moves least.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Speed:
 class Layers:
     """The model's time by the share of heads that every layer has left, of the whole model's time.
 
-    share   1 to 0
+    share   from 1 down, as they were cut: heads that share weights go together, and one stays in the model
     time    measured; the last, with no heads at all, is the bound for head pruning alone
     """
 
@@ -122,9 +122,9 @@ def layers(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Layers:
     """How the model's time falls as every layer loses the same share of its heads."""
-    models = [thinned(model, share) for share in SHARES]
-    found = measure(models, batch_size=batch_size, length=length, repeats=repeats, progress=progress)
-    return Layers(SHARES, tuple(one.ratio for one in found))
+    models = {len(one.heads): one for one in (thinned(model, share) for share in SHARES)}
+    found = measure(list(models.values()), batch_size=batch_size, length=length, repeats=repeats, progress=progress)
+    return Layers(tuple(count / len(model.heads) for count in models), tuple(one.ratio for one in found))
 
 
 def thinned(model: AttentionModel, share: float) -> AttentionModel:

@@ -95,9 +95,9 @@ class Pursuit:
         below = 0
         for state in path:
             if self.most is not None and self.selection.size(state.removed) > self.most:
-                state = self._trimmed(found[-1], state)
-                if state.removed == found[-1].removed:
-                    break
+                reached = self.selection.size(found[-1].removed)
+                self.say(f"note: {reached} heads instead of {self.most}: the next share their weights and go together")
+                break
             found.append(state)
             size = self.selection.size(state.removed)
             self.say(self._told(state))
@@ -106,15 +106,6 @@ class Pursuit:
             if (self.most is not None and size >= self.most) or below >= PATIENCE or self._is_fast(state):
                 break
         return found
-
-    def _trimmed(self, before: State, state: State) -> State:
-        """A step that overshoots, cut back: units that were added leave in order of number until it fits."""
-        assert self.most is not None
-        removed = state.removed
-        for unit in sorted(state.removed - before.removed, reverse=True):
-            if self.selection.size(removed) > self.most:
-                removed -= {unit}
-        return State(removed, self.selection.evaluated(removed))
 
     def _keeps(self, state: State) -> bool:
         share = self.target.keep_metric

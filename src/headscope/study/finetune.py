@@ -51,6 +51,7 @@ def finetune(
     device: str = "auto",
     revision: str | None = None,
     teacher: str | Path | None = None,
+    validate_on: str = "dev",
     command: str = "",
     watch: Watcher = lambda step: None,
     say: Callable[[str], None] = lambda line: None,
@@ -62,12 +63,13 @@ def finetune(
     settings  epochs, batch size, learning rate and the rest
     limit     only so many training examples
     teacher   a model whose answers are imitated, beside what is right: the one that this was cut from, say
+    validate_on  the split by which the best epoch is known: dev, or one half of it
     resume    go on from the state that a killed run of the same options left in OUT.partial
     """
     started = time.perf_counter()
     settings = settings or Settings()
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
-    files = [find_split(data, split, task=chosen.name) for split in ("train", "dev")]
+    files = [find_split(data, split, task=chosen.name) for split in ("train", validate_on)]
     if files[0] == files[1]:
         raise HeadscopeError(
             "one file cannot be both train and dev",
@@ -75,7 +77,7 @@ def finetune(
             expected="a directory with a train file and a dev file",
         )
     train_items = chosen.items(files[0], "train", limit=limit)
-    dev_items = chosen.items(files[1], "dev")
+    dev_items = chosen.items(files[1], validate_on)
     torch.manual_seed(settings.seed)  # a new classifier's weights follow from it
     loaded = load(
         model,
@@ -97,6 +99,7 @@ def finetune(
         "labels": chosen.renamed,
         "max_length": max_length,
         "limit": limit,
+        "validate_on": validate_on,
         "versions": versions(),
     }
     followed = None if teacher is None else load(teacher, model_class=chosen.model_class, device=device)

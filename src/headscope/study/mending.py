@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.saving import write_model
 from headscope.study.finetune import finetune
 from headscope.tasks import Task
+from headscope.tasks.base import check_apart
 from headscope.training.loop import Settings
 
 KEPT = ("cut", "recovered.partial")  # of a recovery that was stopped
@@ -33,11 +35,33 @@ class Judgement:
     batch_size: int = 32
     report_limit: int | None = None
 
+    def check(self, *, plan: bool, mending: Mending) -> None:
+        """Refuse splits that overlap where something is learned from one, and a recovery with nothing to train on."""
+        if plan or mending.repairs or mending.recover:
+            learned, reported = (self.task.items(self.data, split) for split in (self.learn_on, self.report_on))
+            check_apart(learned, reported, "--report-on")
+        if mending.recover:
+            files = [find_split(self.data, split, task=self.task.name) for split in ("train", self.learn_on)]
+            if files[0] == files[1]:
+                raise HeadscopeError(
+                    "there is no train file",
+                    where=self.data,
+                    expected="a directory with one",
+                    mend="Leave --recover out",
+                )
+
     @property
     def named(self) -> str:
         """What is reported on, as `headscope evaluate` takes it."""
-        few = f" --limit {self.report_limit}" if self.report_limit else ""
-        return f"--task {self.task.name} --data {self.data} --split {self.report_on}{few}"
+        words = f"--task {self.task.name} --data {self.data} --split {self.report_on}"
+        others = {
+            "limit": self.report_limit,
+            "max-length": self.max_length,
+            "batch-size": None if self.batch_size == 32 else self.batch_size,
+            "columns": ",".join(f"{ours}={theirs}" for ours, theirs in self.task.columns.items()),
+            "labels": ",".join(f"{theirs}={ours}" for theirs, ours in self.task.renamed.items()),
+        }
+        return words + "".join(f" --{name} {value}" for name, value in others.items() if value)
 
 
 @dataclass(frozen=True)
@@ -75,6 +99,8 @@ def recovered(
         settings=Settings(epochs=mending.recover, learning_rate=mending.learning_rate, seed=mending.seed),
         max_length=judgement.max_length,
         resume=True,
+        device=str(model.device),
+        validate_on=judgement.learn_on,
         teacher=model.path if mending.teacher else None,
         say=say,
     )

@@ -28,7 +28,7 @@ from headscope.study.record import describe_files, describe_model, versions
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Task, task_named
-from headscope.tasks.base import two_files
+from headscope.tasks.base import check_apart, two_files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,16 +141,13 @@ def search(
     """
     started = time.perf_counter()
     options = options or SearchOptions()
-    if select_on == report_on:
-        raise HeadscopeError(
-            f"{select_on} cannot be chosen on and reported on", where="--report-on", expected="another split"
-        )
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     splits = (select_on, report_on)
     to_choose, to_report = (
         the_task.items(data, select_on, limit=options.limit),
         the_task.items(data, report_on, limit=report_limit),
     )
+    check_apart(to_choose, to_report, "--report-on")
     loaded = loaded_for(model, the_task)
     loaded.canary()
     chosen_on, reported_on = (the_task.prepare(loaded, one, max_length=max_length) for one in (to_choose, to_report))

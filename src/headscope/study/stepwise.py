@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from headscope.errors import HeadscopeError
@@ -11,13 +13,17 @@ from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.surgery import prune
+from headscope.model.weights import weights_sha256
 from headscope.pruning.scores import scores_by
 from headscope.pruning.selection import Selection
 from headscope.pruning.target import Target
+from headscope.study.journal import check_same_run
 from headscope.study.mending import Judgement, Mending, recovered
+from headscope.study.record import versions
 from headscope.study.search import SearchOptions
 
-STEPS = tuple(f"step-{number}" for number in range(1, 200))
+HEADER = "steps.json"
+STEPS = tuple(f"step-{number}" for number in range(1, 1000))
 
 
 def in_steps(
@@ -35,6 +41,7 @@ def in_steps(
         raise HeadscopeError(
             "steps with training go to a number of heads", where="--recover-steps", expected="--heads N or --sparsity P"
         )
+    _check_same(folder, model, target, judgement, mending, options)
     items = judgement.task.items(judgement.data, judgement.learn_on, limit=options.limit)
     now, number, wanted, each = model, 0, None, 1
     while True:
@@ -51,23 +58,47 @@ def in_steps(
         if wanted is None:
             wanted = target.most(selection)
             assert wanted is not None
-            each = max(1, round(options.step * len(model.heads)))
+            each = max(round(options.step * len(model.heads)), *(len(unit) for unit in selection.units))
         gone = len(model.heads) - len(now.heads)
         name = judgement.task.metrics[0]
         say(f"{gone} removed: loss {selection.intact.loss:.4f}, {name} {selection.intact.metric:.4f}")
         heads = _next(selection, options.by, min(each, wanted - gone))
         if not heads:
             break
+        done = folder / STEPS[number]
         number += 1
-        done = folder / STEPS[number - 1]
         if not done.is_dir():
-            trained = recovered(model, prune(now, heads), folder, judgement, mending, say=say)
-            trained.save(done)
+            recovered(model, prune(now, heads), folder, judgement, mending, say=say).save(done)
         now = load(done, model_class=judgement.task.model_class, device=str(model.device))
     for place in folder.glob("step-*"):
         shutil.rmtree(place)
+    (folder / HEADER).unlink()
     now.path = None  # its files are gone; it is written anew
     return now
+
+
+def _check_same(
+    folder: Path,
+    model: AttentionModel,
+    target: Target,
+    judgement: Judgement,
+    mending: Mending,
+    options: SearchOptions,
+) -> None:
+    """Refuse to go on with the steps of another run."""
+    header = {
+        "model": weights_sha256(model),
+        "target": asdict(target),
+        "task": judgement.named,
+        "learn_on": judgement.learn_on,
+        "mending": asdict(mending),
+        "options": asdict(options),
+        "versions": versions(),
+    }
+    path = folder / HEADER
+    if path.exists():
+        check_same_run(json.loads(path.read_text("utf-8")), json.loads(json.dumps(header)), path)
+    path.write_text(json.dumps(header), "utf-8")
 
 
 def _next(selection: Selection, by: str, most: int) -> list[Head]:

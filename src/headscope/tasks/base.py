@@ -205,6 +205,17 @@ def half_of(items: list[Item], split: str) -> list[Item]:
     return [item for item, parity in zip(items, parities, strict=True) if parity == (half == "odd")]
 
 
+def check_apart(chosen: Sequence[Item], reported: Sequence[Item], where: str) -> None:
+    """Refuse to report on examples that something was chosen on or learned from."""
+    shared = {item.where for item in chosen if item.where} & {item.where for item in reported}
+    if shared:
+        raise HeadscopeError(
+            f"{len(shared)} examples are chosen on and reported on, {min(shared)} among them",
+            where=where,
+            expected="two splits that have no example in common: dev:even and dev:odd, say",
+        )
+
+
 def spread(items: list[Item], limit: int | None, where: str | Path) -> list[Item]:
     """`limit` of the examples, evenly spread; all where there is no limit. None at all is refused."""
     if not items:
