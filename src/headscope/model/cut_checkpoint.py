@@ -91,15 +91,15 @@ class _Names:
             by_tensor.setdefault(id(tensor), []).append(name)
         for names in by_tensor.values():
             self.aliases |= dict.fromkeys(names, names)
-        self.prefix = f"{model.base_model_prefix}."
+        self.prefix: str = f"{model.base_model_prefix}."
         self.tensors = tensors
         self.is_bare = model.base_model is model
 
     def in_file(self, name: str) -> str | None:
         """What the file calls a tensor of the model; of one with several names it has only one."""
         for alias in [name, *self.aliases.get(name, ())]:
-            plain = alias.removeprefix(self.prefix)
-            for one in (alias, plain, self.prefix + plain):
+            plain = str(alias).removeprefix(self.prefix)
+            for one in (str(alias), plain, self.prefix + plain):
                 if one in self.tensors:
                     return one
         return None
