@@ -122,10 +122,16 @@ def test_beam_is_not_worse_than_greedy_on_small_models_that_can_be_solved(tmp_pa
         assert found <= exhaustive * 1.05 + 1e-9
 
 
-def test_children_are_what_cut_models_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("parent", "candidates"),
+    [({0, 5}, [1, 6, 7]), ({4, 5, 6, 7}, [0, 3]), ({0, 1, 2, 3}, [4, 6])],
+    ids=["some", "no head in the last layer", "no head in the first"],
+)
+def test_children_are_what_cut_models_do(parent: set[int], candidates: list[int], tmp_path: Path) -> None:
     selection = selection_of(classifier(noise=0.5), tmp_path)
-    parent = frozenset({0, 5})
-    for state in selection.children(parent, [1, 6, 7]):
+    states = selection.children(frozenset(parent), candidates)
+    assert len(states) == len(candidates)
+    for state in states:
         plain = selection_of(prune(selection.model, list(selection.heads(state.removed))), tmp_path)
         assert state.outcome.loss == pytest.approx(plain.intact.loss, abs=1e-6)
         assert state.outcome.metric == plain.intact.metric

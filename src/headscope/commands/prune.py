@@ -119,6 +119,7 @@ def prune(
     overwrite: Overwrite = False,
 ) -> None:
     """Cut attention heads and save a smaller model: these heads, or those that a task can do without."""
+    from headscope.model.attention_model import AttentionModel
     from headscope.model.saving import check_form
     from headscope.pruning.repair import names
     from headscope.report.write import write_report
@@ -152,17 +153,18 @@ def prune(
         raise HeadscopeError("a task and its data belong together", where="--task", expected="--task and --data")
     if (out is None) == (not dry_run):
         raise HeadscopeError("nowhere to write it" if out is None else "a dry run writes nothing", where="--out")
-    wanted.check(judgement, mending, options)
-    model_class = None if judgement is None else judgement.task.model_class
-    whole = load_aloud(model, revision=revision, device=device, dtype=dtype, model_class=model_class)
+
+    def loaded(wanted_class: str | None) -> AttentionModel:
+        return load_aloud(model, revision=revision, device=device, dtype=dtype, model_class=wanted_class)
+
     with progress(model) as update:
         if out is None:
-            chosen = shown(whole, wanted, judgement, options, progress=update, say=say)
+            chosen = shown(loaded, wanted, judgement, options, progress=update, say=say)
             typer.echo(json.dumps(chosen.chosen | {"heads": str(chosen.heads)}) if as_json else str(chosen.heads))
             return
         told = prune_into(
             out,
-            whole,
+            loaded,
             wanted,
             form=form,
             judgement=judgement,

@@ -65,6 +65,7 @@ class Unit:
 class Sweep:
     """How a sweep is run: which way, and why not a faster one.
 
+    proven  a way that was found valid for this model before it lost heads, which need not be tried again
     way     "rows" (reuse, and the last block by its first row), "reuse", or "plain" (a whole pass for each variant)
     notes   why a faster way is not valid for this model
     """
@@ -76,6 +77,7 @@ class Sweep:
     batch_size: int = 32
     seed: int = 0
     plainly: bool = False
+    proven: str | None = None
     way: str = "plain"
     notes: list[str] = field(default_factory=list)
     parts: dict[Site, Parts] = field(default_factory=dict)
@@ -86,7 +88,10 @@ class Sweep:
         self.model.check_evaluating()
         if self.mode == "mean":
             self.means = mean_results(self.model, self.task, self.prepared, self.batch_size)
-        if not self.plainly:
+        if self.proven is not None:
+            self.way = self.proven
+            self.parts = {} if self.way == "plain" else anatomy(self.model)
+        elif not self.plainly:
             self._find_way()
 
     # Which way

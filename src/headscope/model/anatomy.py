@@ -45,8 +45,10 @@ class Parts:
 
 
 def anatomy(model: AttentionModel) -> dict[Site, Parts]:
-    """The parts of every site of a model that has heads."""
-    return _Dissection(model).parts()
+    """The parts of every site of a model that has heads; found once, as they stay where they are."""
+    if model.parts is None:
+        model.parts = _Dissection(model).parts()
+    return model.parts
 
 
 class _Dissection(Edit):

@@ -26,6 +26,8 @@ from headscope.model.tokens import Batch, Marks
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from headscope.model.anatomy import Parts
+
 CANARY_TOLERANCE = 1e-4  # of the largest output; watching differs from SDPA by about 1e-6 of it in float32
 CANARY_ROUNDINGS = 32  # in half precision: so many of the dtype's rounding errors
 
@@ -57,6 +59,7 @@ class AttentionModel:
         self.model, self.tokenizer, self.path, self.revision = model, tokenizer, path, revision
         self.untrained, self.notes = untrained, notes
         self.cut = cut
+        self.parts: dict[Site, Parts] | None = None  # where its parts are, once somebody has looked (model.anatomy)
         self.family = family_of(model.config.model_type, where=name)
         self.name = name or type(model).__name__
         self.marks = Marks() if tokenizer is None else Marks.of(tokenizer)

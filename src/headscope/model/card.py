@@ -59,7 +59,7 @@ def _told(chosen: dict[str, Any]) -> list[str]:
     if metrics:
         lines += [
             "",
-            f"## What it costs ({chosen.get('reported_on', '')})",
+            f"## What it costs ({chosen['judged_on']})",
             "",
             "| | before | after |",
             "|---|---|---|",

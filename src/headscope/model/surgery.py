@@ -164,11 +164,16 @@ def read_heads(model: AttentionModel, heads: str) -> HeadSet:
         if seen & here:
             raise HeadscopeError(f"{min(seen & here)} is given twice", where=f'heads "{heads}"', expected="each once")
         seen |= here
-        again = sorted(here & set(removed_heads(model)))
-        if again and "*" not in item:
-            left = HeadSet(model.heads, among=original_heads(model))
-            raise HeadscopeError(f"{again[0]} is already gone", where="heads", expected=f"some of {left}")
-    return HeadSet([head for head in seen if head in set(model.heads)], among=original_heads(model))
+        if "*" not in item:
+            _refuse_gone(model, here)
+    return HeadSet(seen & set(model.heads), among=original_heads(model))
+
+
+def _refuse_gone(model: AttentionModel, heads: Iterable[Head]) -> None:
+    again = sorted(set(heads) & set(removed_heads(model)))
+    if again:
+        left = HeadSet(model.heads, among=original_heads(model))
+        raise HeadscopeError(f"{again[0]} is already gone", where="heads", expected=f"some of {left}")
 
 
 def _asked(
@@ -182,10 +187,7 @@ def _asked(
     if isinstance(heads, str):
         return read_heads(model, heads)
     wanted = HeadSet(heads or (), among=original_heads(model))
-    again = [head for head in wanted if head in removed_heads(model)]
-    if again:
-        left = HeadSet(model.heads, among=original_heads(model))
-        raise HeadscopeError(f"{again[0]} is already gone", where="heads", expected=f"some of {left}")
+    _refuse_gone(model, wanted)
     return wanted
 
 

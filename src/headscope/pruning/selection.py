@@ -102,6 +102,7 @@ class Selection:
         self.units = [unit for unit in units(model) if any(head.site in used for head in unit)]
         self.tried: dict[Removed, Outcome] = {}
         self.spent = 0.0
+        self._way: str | None = None  # of the sweep, found valid once
         self._slopes: dict[Removed, NDArray[np.float64]] = {}
         self._cut: tuple[Removed, AttentionModel] = (frozenset(), model)
         self.intact = self.evaluated(frozenset())
@@ -203,7 +204,16 @@ class Selection:
         return Outcome(float(losses.mean()), float(self.task.measure(scores)[self.task.metrics[0]]), len(losses))
 
     def _raced(self, removed: Removed, candidates: Sequence[int], keep: int | None) -> list[Outcome]:
-        sweep = Sweep(self.cut(removed), self.task, self.prepared, batch_size=self.batch_size, seed=self.seed)
+        if self._way is None:
+            self._way = Sweep(self.model, self.task, self.prepared, batch_size=self.batch_size).way
+        sweep = Sweep(
+            self.cut(removed),
+            self.task,
+            self.prepared,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            proven=self._way,
+        )
         variants = {unit: Variant("head", str(unit), self.units[unit]) for unit in candidates}
         losses: dict[int, list[NDArray[np.float64]]] = {unit: [] for unit in candidates}
         scores: dict[int, list[NDArray[np.float64]]] = {unit: [] for unit in candidates}

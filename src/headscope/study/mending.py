@@ -35,11 +35,10 @@ class Judgement:
     batch_size: int = 32
     report_limit: int | None = None
 
-    def check(self, *, plan: bool, mending: Mending) -> None:
+    def check(self, mending: Mending) -> None:
         """Refuse splits that overlap where something is learned from one, and a recovery with nothing to train on."""
-        if plan or mending.repairs or mending.recover:
-            learned, reported = (self.task.items(self.data, split) for split in (self.learn_on, self.report_on))
-            check_apart(learned, reported, "--report-on")
+        if mending.repairs or mending.recover:
+            self.check_apart_from(self.learn_on)
         if mending.recover:
             files = [find_split(self.data, split, task=self.task.name) for split in ("train", self.learn_on)]
             if files[0] == files[1]:
@@ -49,6 +48,11 @@ class Judgement:
                     expected="a directory with one",
                     mend="Leave --recover out",
                 )
+
+    def check_apart_from(self, split: str) -> None:
+        """Refuse to report on examples of this split."""
+        learned, reported = (self.task.items(self.data, one) for one in (split, self.report_on))
+        check_apart(learned, reported, "--report-on")
 
     @property
     def named(self) -> str:

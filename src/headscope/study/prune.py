@@ -65,7 +65,7 @@ class Wanted:
             where = "--repair" if mending.repairs else "--recover"
             raise HeadscopeError("there is no task to learn from", where=where, mend="Add --task NAME and --data PATH")
         if judgement is not None:
-            judgement.check(plan=self.plan is not None, mending=mending)
+            judgement.check(mending)
         if self.steps is not None and mending.repairs:
             raise HeadscopeError("what was trained cannot be repaired from what was not", where="--repair")
         if self.steps is not None and not (options.how == "iterative" and mending.recover and self.target is not None):
@@ -76,8 +76,11 @@ class Wanted:
             )
 
 
+Loader = Callable[[str | None], AttentionModel]  # given the class that the task wants
+
+
 def shown(
-    model: AttentionModel,
+    model: AttentionModel | Loader,
     wanted: Wanted,
     judgement: Judgement | None,
     options: SearchOptions,
@@ -88,14 +91,16 @@ def shown(
     """The plan alone: nothing is cut or written."""
     if wanted.steps is not None:
         raise HeadscopeError("steps with training cannot be shown without training", where="--dry-run")
-    plan, _ = _planned(model, wanted, judgement, options, None, progress, say)
-    check_cut(model, plan.heads)
+    wanted.check(judgement, Mending(), options)
+    whole = _loaded(model, judgement)
+    plan, _ = _planned(whole, wanted, judgement, options, None, progress, say)
+    check_cut(whole, plan.heads)
     return plan
 
 
 def prune_into(
     out: str | Path,
-    model: AttentionModel,
+    model: AttentionModel | Loader,
     wanted: Wanted,
     *,
     form: str = "small",
@@ -111,12 +116,12 @@ def prune_into(
 ) -> dict[str, Any]:
     """From what is wanted to a directory with the smaller model; returns what its manifest says.
 
+    model   loaded, or a function that loads it: only done once the rest is seen to be right
     report  draws the study of a search into its folder
     """
     mending, options = mending or Mending(), options or SearchOptions()
     wanted.check(judgement, mending, options)
-    if judgement is not None:
-        judgement.task.check(model)
+    model = _loaded(model, judgement)
     if wanted.heads is not None:
         check_cut(model, read_heads(model, wanted.heads))  # before anything is written
     opened: list[Journal] = []
@@ -150,6 +155,15 @@ def prune_into(
     return told
 
 
+def _loaded(model: AttentionModel | Loader, judgement: Judgement | None) -> AttentionModel:
+    """A model that can do the task, if there is one."""
+    if not isinstance(model, AttentionModel):
+        model = model(None if judgement is None else judgement.task.model_class)
+    if judgement is not None:
+        judgement.task.check(model)
+    return model
+
+
 def _planned(
     model: AttentionModel,
     wanted: Wanted,
@@ -160,7 +174,11 @@ def _planned(
     say: Callable[[str], None],
 ) -> tuple[Plan, Search | None]:
     if wanted.plan is not None:
-        return read_plan(wanted.plan, model), None
+        plan = read_plan(wanted.plan, model)
+        chosen_on = plan.chosen.get("selected_on")
+        if judgement is not None and chosen_on is not None:
+            judgement.check_apart_from(chosen_on["split"])
+        return plan, None
     if wanted.heads is not None:
         return Plan.of(model, read_heads(model, wanted.heads)), None
     assert judgement is not None
@@ -264,7 +282,7 @@ def _told(plan: Plan, mending: Mending, measured: _Measured | None, stages: dict
         task = measured.judgement.task
         found["metrics"] = {name: [measured.metrics[name], last[name]] for name in measured.metrics}
         found["stages"] = stages
-        found["reported_on"] = f"{task.name}, {measured.judgement.report_on}, {len(measured.prepared.items)} examples"
+        found["judged_on"] = f"{task.name}, {measured.judgement.report_on}, {len(measured.prepared.items)} examples"
     found["repair"] = list(mending.repairs)
     found["recover"] = {"epochs": mending.recover, "teacher": mending.teacher} if mending.recover else None
     return found

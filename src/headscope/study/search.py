@@ -19,7 +19,7 @@ from headscope.pruning.plan import Plan
 from headscope.pruning.repair import check_repair
 from headscope.pruning.scores import IMPORTANCES, scores_by
 from headscope.pruning.searches import SEARCHES
-from headscope.pruning.selection import Memory, Outcome, Selection, State
+from headscope.pruning.selection import Memory, Selection, State
 from headscope.pruning.target import Pursuit, Target
 from headscope.study.evaluate import loaded_for
 from headscope.study.importance import code_of
@@ -45,15 +45,21 @@ class Search:
     """What was found.
 
     plan    the heads to remove, with how they were chosen
-    front   a row for every size that was reported: what is lost on the other split, what is gained
-    tried   a row for every set that was evaluated on the selection split
     study   all of it as a study, with `cut` (1 removed, 0 kept) as a statistic of every head
     """
 
     plan: Plan
-    front: pd.DataFrame
-    tried: pd.DataFrame
     study: Study
+
+    @property
+    def front(self) -> pd.DataFrame:
+        """A row for every size that was reported: what is lost on the other split, what is gained."""
+        return self.study.tables["front"]
+
+    @property
+    def tried(self) -> pd.DataFrame:
+        """A row for every set that was evaluated on the selection split."""
+        return self.study.tables["search"]
 
 
 class JournalMemory(Memory):
@@ -213,7 +219,7 @@ def search(
         "seconds": round(time.perf_counter() - started, 1),
     }
     study = _study(loaded, heads, table, selection, told, model_now, options.seed)
-    return Search(Plan.of(loaded, heads, told), study.tables["front"], study.tables["search"], study)
+    return Search(Plan.of(loaded, heads, told), study)
 
 
 def _paths(selection: Selection, options: SearchOptions) -> list[Iterator[State]]:
@@ -255,7 +261,7 @@ def _study(
             "examples": outcome.examples,
             "heads": str(selection.heads(removed)),
         }
-        for order, (removed, outcome) in enumerate(_every(selection))
+        for order, (removed, outcome) in enumerate(selection.tried.items())
     ]
     record = {
         "schema": SCHEMA,
@@ -266,7 +272,3 @@ def _study(
         "lens": "raw",
     }
     return Study(to_frame(rows), {}, record, {"front": pd.DataFrame(front), "search": pd.DataFrame(tried)})
-
-
-def _every(selection: Selection) -> list[tuple[frozenset[int], Outcome]]:
-    return list(selection.tried.items())
