@@ -145,6 +145,28 @@ def test_a_cut_decoder_says_the_same_with_a_cache(family: str) -> None:
     assert differ(whole, step) < 1e-4
 
 
+@pytest.mark.parametrize("family", DECODERS)
+def test_a_layer_without_heads_counts_the_tokens_of_a_cache(family: str) -> None:
+    """Lengths are read from the first layer's part of it: were nothing there, positions would begin anew."""
+    cut = prune(tiny(family, head=AutoModelForCausalLM), layers=[0])
+    ids = torch.tensor([examples(family)[3].source])
+    with torch.inference_mode():
+        whole = cut.model(ids, use_cache=False).logits[:, -1]
+        start = cut.model(ids[:, :-1], use_cache=True)
+        assert start.past_key_values.get_seq_length() == ids.shape[1] - 1
+        step = cut.model(ids[:, -1:], past_key_values=start.past_key_values, use_cache=True).logits[:, -1]
+    assert differ(whole, step) < 1e-4
+
+
+@pytest.mark.parametrize("family", ENCODER_DECODERS)
+def test_a_translator_without_its_first_layer_says_the_same_with_a_cache(family: str) -> None:
+    cut = prune(tiny(family, head=AutoModelForSeq2SeqLM), layers="decoder.0,cross.0,encoder.0")
+    asked = {"input_ids": batch_for(cut, examples(family)[:1]).inputs["input_ids"], "max_new_tokens": 5}
+    with torch.inference_mode():
+        found = [cut.model.generate(**asked, num_beams=2, do_sample=False, use_cache=way) for way in (True, False)]
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize("family", ENCODER_DECODERS)
 def test_a_cut_translator_says_the_same_with_a_cache(family: str) -> None:
     model = tiny(family, head=AutoModelForSeq2SeqLM)

@@ -154,6 +154,18 @@ def test_every_importance_gives_a_number_for_every_unit_that_is_left(by: str, tm
     assert np.isfinite(found[left]).all()
 
 
+def test_a_search_goes_by_its_objective(tmp_path: Path) -> None:
+    """By the loss a head may go that leaves fewer answers right, by the metric it may not."""
+    by_loss = selection_of(classifier(noise=0.8), tmp_path, objective="loss")
+    by_metric = selection_of(classifier(noise=0.8), tmp_path, objective="metric")
+    everyone = range(8)
+    losses, metrics = by_loss.children(frozenset(), everyone), by_metric.children(frozenset(), everyone)
+    assert losses[0].outcome.loss == min(state.outcome.loss for state in losses)
+    assert metrics[0].outcome.metric == max(state.outcome.metric for state in metrics)
+    assert task_named("similarity").objective == "metric"
+    assert task_named("sst2").objective == "loss"
+
+
 def test_at_least_so_many_heads_stay_in_every_layer(tmp_path: Path) -> None:
     selection = selection_of(classifier(), tmp_path, 40, at_least=2)
     states = list(searches.greedy(selection))

@@ -18,6 +18,7 @@ import headscope
 from headscope.commands import app
 from headscope.commands import prune as command_file
 from headscope.errors import HeadscopeError
+from headscope.pruning import speed
 from headscope.study.study import Study
 from worded import glue, saved, sentiments, table
 
@@ -174,6 +175,31 @@ def test_a_pipeline_takes_a_cut_model(here: Path) -> None:
     small = headscope.load("small")
     found = pipeline("text-classification", model=small.model, tokenizer=small.tokenizer)(sentiments(1)[0][0])
     assert found[0]["label"] in small.model.config.id2label.values()
+
+
+def test_a_share_of_all_heads(here: Path) -> None:
+    done("prune", "bert", *TASK, "--sparsity", "0.5", "--search", "rank", "--out", "half")
+    assert len(headscope.load("half").heads) == 2
+
+
+def test_a_search_for_speed_ends_where_the_layers_promise_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With layers that were measured to take 1, 0.75 and 0.5 of the time at all, half and none of their heads."""
+    monkeypatch.setattr(speed, "layers", lambda *_, **__: speed.Layers((1.0, 0.5, 0.0), (1.0, 0.75, 0.5)))
+    done("prune", "bert", *TASK, "--speedup", "1.3", "--search", "rank", "--out", "fast")
+    assert len(headscope.load("fast").heads) == 2
+    told = manifest(here / "fast")["chosen"]
+    assert told["target"]["speedup"] == 1.3
+    refused = command("prune", "bert", *TASK, "--speedup", "2.1", "--search", "rank", "--out", "faster")
+    said = "--speedup: 2.1 times is more than head pruning can give here. Expected at most 2.00"
+    assert str(refused.exception).startswith(said)
+
+
+def test_a_plan_is_not_reported_on_the_half_it_was_chosen_on(here: Path) -> None:
+    done(*SEARCH, "--search", "rank", "--out", "small")
+    words = ("--plan", "small/plan.json", *TASK, "--report-on", "dev:even", "--out", "again")
+    refused = command("prune", "bert", *words)
+    assert "are chosen on and reported on" in str(refused.exception)
+    assert not (here / "again").exists()
 
 
 def test_a_dry_run_writes_nothing(here: Path) -> None:

@@ -11,6 +11,7 @@ from transformers import BertForSequenceClassification
 
 from headscope.errors import HeadscopeError
 from headscope.tasks import Item, task_named
+from headscope.tasks.running import answers
 from headscope.training.loop import Settings, Training
 from worded import sentiments, worded
 
@@ -135,3 +136,32 @@ def test_impossible_settings_are_refused(changes: dict[str, float], message: str
     with pytest.raises(HeadscopeError) as error:
         Settings(**changes)  # type: ignore[arg-type]
     assert str(error.value) == message
+
+
+def test_a_teacher_is_imitated() -> None:
+    """A pupil with a teacher comes nearer to its answers than one without, and the teacher stays as it was."""
+    settings = Settings(epochs=6, batch_size=8, learning_rate=3e-3)
+    teacher = worded(BertForSequenceClassification, seed=3, num_labels=2)
+    before = {name: value.clone() for name, value in teacher.model.state_dict().items()}
+    apart = []
+    for followed in (None, teacher):
+        run = training(settings)
+        run.teacher = followed
+        list(run)
+        ours, theirs = (answers(one, run.task, run.train) for one in (run.model, teacher))
+        apart.append(float(run.task.imitation(ours, theirs).mean()))
+    assert apart[1] < 0.8 * apart[0]
+    assert all(torch.equal(value, before[name]) for name, value in teacher.model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["sst2", "similarity", "retrieval"])
+def test_imitation_is_zero_for_the_same_answers_and_positive_for_others(name: str) -> None:
+    one, other = torch.nn.functional.normalize(torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
+    task = task_named(name)
+    assert float(task.imitation(one, one).abs().max()) < 1e-6
+    assert (task.imitation(one, other) > 0.01).all()
+
+
+def test_answers_without_classes_or_vectors_cannot_be_imitated() -> None:
+    with pytest.raises(HeadscopeError, match="the answers to masked cannot be imitated"):
+        task_named("masked").imitation(torch.zeros(1), torch.zeros(1))
