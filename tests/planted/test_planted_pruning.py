@@ -17,6 +17,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.scores import IMPORTANCES, scores_by
 from headscope.pruning.selection import Selection
+from headscope.study.search import warning_of
 from headscope.tasks import task_named
 from worded import DISLIKED, LIKED
 
@@ -174,6 +175,27 @@ def test_at_least_so_many_heads_stay_in_every_layer(tmp_path: Path) -> None:
     assert [sum(head.layer == layer for head in kept) for layer in range(2)] == [2, 2]
 
 
+def test_only_the_heads_that_may_go_go(tmp_path: Path) -> None:
+    model = classifier()
+    selection = selection_of(model, tmp_path, 40, among=HeadSet("0.1-3", among=model.heads))
+    for path in (searches.greedy(selection), searches.beam(selection)):
+        assert str(selection.heads(list(path)[-1].removed)) == "0.1-3"
+
+
+def test_a_choice_that_fits_its_own_examples_is_told() -> None:
+    def row(removed: int, metric: float, repair: str = "") -> dict[str, Any]:
+        return {"removed": removed, "metric": metric, "repair": repair, "draw": 0, "is_chosen": removed == 30}
+
+    target = Target(keep_metric=0.99)
+    said = warning_of(target, [row(0, 0.8), row(10, 0.81), row(20, 0.793), row(25, 0.9, "fold"), row(30, 0.72)], "odd")
+    assert said is not None
+    assert "0.9000 of the metric is left on odd, not 0.99" in said
+    assert "take --heads 20," in said
+    assert "take --heads" not in str(warning_of(target, [row(0, 0.8), row(30, 0.72)], "odd"))
+    assert warning_of(target, [row(0, 0.8), row(30, 0.795)], "odd") is None
+    assert warning_of(Target(heads=30), [row(0, 0.8), row(30, 0.1)], "odd") is None
+
+
 def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
     data = examples(tmp_path, 200)
     found = search(
@@ -203,6 +225,8 @@ REFUSED = [
     ),
     ({"target": {"heads": 1}, "how": "rank", "by": "luck"}, '--by: "luck" is no importance.'),
     ({"target": {"heads": 1}, "report_on": "dev:even"}, "--report-on: "),
+    ({"target": {"heads": 5}, "among": "0.*"}, "--heads: 5 of 4 heads cannot go. Expected at most 4."),
+    ({"target": {"heads": 1}, "among": "7.*"}, 'heads "7.*": "7.*" is not in this model.'),
     ({"target": {}}, "prune: no target. Expected one of --heads N, --sparsity P, --keep-metric F and --speedup X."),
     ({"target": {"sparsity": 1.5}}, "--sparsity: 1.5 is no share. Expected a number between 0 and 1."),
 ]

@@ -295,4 +295,5 @@ def test_speed_says_what_it_measured(here: Path) -> None:
     said = json.loads(done("speed", "small", "--against", "bert", *sizes, "--json").stdout)
     assert [one["name"] for one in said["models"]] == ["bert", "small"]
     assert said["models"][1]["parameters"] < said["models"][0]["parameters"]
+    assert 0 < said["models"][1]["working"] <= said["models"][0]["working"] < 1
     assert "the bound" in done("speed", "bert", *sizes).stdout

@@ -75,6 +75,9 @@ def prune(
         str | None, typer.Option(help="What a search goes by: loss or metric", show_default="what the task prefers")
     ] = None,
     at_least: Annotated[int, typer.Option(help="So many heads stay in every layer")] = 0,
+    among: Annotated[
+        str | None, typer.Option(help="Only these heads may go, as in encoder.*.*", show_default="all")
+    ] = None,
     step: Annotated[float, typer.Option(help="The share of heads that iterative removes at a time")] = 0.1,
     width: Annotated[int, typer.Option(help="The sets that a beam keeps")] = 3,
     expansion: Annotated[int, typer.Option(help="The heads that a beam tries to add to its best set")] = 12,
@@ -135,6 +138,7 @@ def prune(
         by,
         objective,
         at_least,
+        among,
         step,
         width,
         expansion,

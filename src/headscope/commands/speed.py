@@ -55,9 +55,11 @@ def speed(
         note = "   the bound" if share == by_share.share[-1] else ""
         typer.echo(f"{share:10.0%}  {ratio:6.3f}  {1 / ratio:14.2f}{note}")
     typer.echo("")
-    typer.echo("model               heads  million parameters  MB weights  ms a batch  sequences/s  times as fast")
+    typer.echo(
+        "model               heads  million parameters  MB weights  MB working  ms a batch  sequences/s  times as fast"
+    )
     for each in found:
         typer.echo(
             f"{each.name[-18:]:18} {each.heads:6}  {each.parameters / 1e6:18.2f}  {each.megabytes:10.1f}  "
-            f"{each.seconds * 1e3:10.1f}  {each.throughput:11.1f}  {1 / each.ratio:13.2f}"
+            f"{each.working:10.1f}  {each.seconds * 1e3:10.1f}  {each.throughput:11.1f}  {1 / each.ratio:13.2f}"
         )

@@ -73,6 +73,7 @@ class Selection:
     tried      every set that was evaluated, in order; the last outcome of each
     spent      evaluations of one set on all examples, so far; a backward pass counts as three
     at_least   so many heads stay in every layer
+    among      only these heads may go; None: all
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Selection:
         *,
         objective: Objective = "loss",
         at_least: int = 0,
+        among: HeadSet | None = None,
         max_length: int | None = None,
         batch_size: int = 32,
         seed: int = 0,
@@ -100,6 +102,12 @@ class Selection:
         self.guide = prepared if len(few) == len(prepared.items) else task.prepare(model, few, max_length=max_length)
         used = set(sites_in_use(model, task, prepared))
         self.units = [unit for unit in units(model) if any(head.site in used for head in unit)]
+        if among is not None:
+            self.units = [unit for unit in self.units if all(head in among for head in unit)]
+        if not self.units:
+            raise HeadscopeError(
+                "none of these heads can be cut alone", where="--among", expected="heads that the task uses, as 3.2,4.*"
+            )
         self.tried: dict[Removed, Outcome] = {}
         self.spent = 0.0
         self._way: str | None = None  # of the sweep, found valid once

@@ -7,6 +7,7 @@ fastest quarter of the runs, which a busy machine moves least.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,10 @@ SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the heads of every layer that are lef
 
 @dataclass(frozen=True)
 class Speed:
-    """One model as it was measured: seconds a batch, sequences a second, parameters, megabytes of weights."""
+    """One model as it was measured.
+
+    megabytes  of its weights; working: the most that is taken beside them while a batch is computed
+    """
 
     name: str
     heads: int
@@ -36,6 +40,7 @@ class Speed:
     throughput: float
     parameters: int
     megabytes: float
+    working: float
     ratio: float  # its time over that of the first that was measured with it
 
 
@@ -107,9 +112,10 @@ def measure(
             throughput=batch_size / float(seconds),
             parameters=sum(p.numel() for p in model.model.parameters()),
             megabytes=sum(p.numel() * p.element_size() for p in model.model.parameters()) / 1e6,
+            working=_working(run, model.device) / 1e6,
             ratio=float(seconds / times[0]),
         )
-        for model, seconds in zip(models, times, strict=True)
+        for model, run, seconds in zip(models, runs, times, strict=True)
     ]
 
 
@@ -156,6 +162,21 @@ def _forward(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], An
             torch.cuda.synchronize()
 
     return run
+
+
+def _working(run: Callable[[], Any], device: torch.device) -> int:
+    """The most bytes that one run holds at a time, beyond what was there before it."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        run()
+        return torch.cuda.max_memory_allocated(device) - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler reports its own start
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        run()
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
+    return int(held.max(initial=0))
 
 
 def _interleaved(runs: Sequence[Callable[[], Any]], repeats: int, progress: Callable[[int, int], None]) -> list[float]:

@@ -13,6 +13,7 @@ from headscope.errors import HeadscopeError, choices
 from headscope.heads import HeadSet
 from headscope.importances.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
+from headscope.model.surgery import read_heads
 from headscope.pruning import searches
 from headscope.pruning.front import Report
 from headscope.pruning.plan import Plan
@@ -83,6 +84,7 @@ class SearchOptions:
     by         the importance that rank and iterative go by
     objective  loss or metric; by default what the task prefers
     at_least   so many heads stay in every layer
+    among      only these heads may go, as in encoder.*.*; None: all
     step       the share of heads that iterative removes between two scorings
     width, expansion, swaps  the sets a beam keeps, the heads it tries to add, the heads that may come back
     draws      random orders
@@ -95,6 +97,7 @@ class SearchOptions:
     by: str = "gradient"
     objective: str | None = None
     at_least: int = 0
+    among: str | None = None
     step: float = 0.1
     width: int = searches.WIDTH
     expansion: int = searches.EXPANSION
@@ -189,6 +192,7 @@ def search(
         chosen_on,
         objective=objective,  # type: ignore[arg-type]
         at_least=options.at_least,
+        among=None if options.among is None else read_heads(loaded, options.among),
         max_length=max_length,
         batch_size=batch_size,
         seed=options.seed,
@@ -203,6 +207,8 @@ def search(
     table = report.front(paths, best, options.sizes, say)
     heads = selection.heads(best.removed)
     row = next(one for one in table if one["removed"] == len(heads) and one["draw"] == 0 and not one["repair"])
+    if warning := warning_of(target, table, report_on):
+        say(warning)
     told = {
         "task": the_task.name,
         "data": described,
@@ -220,6 +226,22 @@ def search(
     }
     study = _study(loaded, heads, table, selection, told, model_now, options.seed)
     return Search(Plan.of(loaded, heads, told), study)
+
+
+def warning_of(target: Target, front: list[dict[str, Any]], report_on: str) -> str | None:
+    """A set that keeps the metric where it was chosen may not keep it elsewhere: then, what did."""
+    if target.keep_metric is None:
+        return None
+    plain = {row["removed"]: row["metric"] for row in front if row["draw"] == 0 and not row["repair"]}
+    left = next(row["metric"] for row in front if row["is_chosen"]) / plain[0]
+    if left >= target.keep_metric:
+        return None
+    most = max(size for size, metric in plain.items() if metric >= target.keep_metric * plain[0])
+    instead = f", or take --heads {most}, the most of those reported that kept it" if most else ""
+    return (
+        f"note: {left:.4f} of the metric is left on {report_on}, not {target.keep_metric:g}: the choice fits its own "
+        f"examples; choose on more of them{instead}"
+    )
 
 
 def _paths(selection: Selection, options: SearchOptions) -> list[Iterator[State]]:

@@ -12,7 +12,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
-from headscope.model.surgery import prune
+from headscope.model.surgery import prune, read_heads
 from headscope.model.weights import weights_sha256
 from headscope.pruning.scores import scores_by
 from headscope.pruning.selection import Selection
@@ -43,6 +43,7 @@ def in_steps(
         )
     _check_same(folder, model, target, judgement, mending, options)
     items = judgement.task.items(judgement.data, judgement.learn_on, limit=options.limit)
+    among = None if options.among is None else read_heads(model, options.among)
     now, number, wanted, each = model, 0, None, 1
     while True:
         prepared = judgement.task.prepare(now, items, max_length=judgement.max_length)
@@ -51,6 +52,7 @@ def in_steps(
             judgement.task,
             prepared,
             at_least=options.at_least,
+            among=among,
             max_length=judgement.max_length,
             batch_size=judgement.batch_size,
             seed=mending.seed,
