@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
+    "Aim": "headscope.study.gating",
     "Ablate": "headscope.model.edits",
     "Attention": "headscope.model.attention",
     "AttentionModel": "headscope.model.attention_model",
@@ -24,10 +25,12 @@ _WHERE = {
     "Comparison": "headscope.study.compare",
     "Edit": "headscope.model.edits",
     "Gate": "headscope.model.edits",
+    "GateOptions": "headscope.study.gating",
     "Head": "headscope.heads",
     "HeadSet": "headscope.heads",
     "HeadscopeError": "headscope.errors",
     "MaskScores": "headscope.model.edits",
+    "Masked": "headscope.masks",
     "Replace": "headscope.model.edits",
     "SearchOptions": "headscope.study.search",
     "Sentence": "headscope.data.sentences",
@@ -42,6 +45,7 @@ _WHERE = {
     "encode": "headscope.data.batches",
     "evaluate": "headscope.study.evaluate",
     "finetune": "headscope.study.finetune",
+    "gate": "headscope.study.gating",
     "importance": "headscope.study.importance",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
@@ -76,6 +80,7 @@ if TYPE_CHECKING:
     from headscope.heads import Head as Head
     from headscope.heads import HeadSet as HeadSet
     from headscope.heads import Site as Site
+    from headscope.masks import Masked as Masked
     from headscope.model.attention import Attention as Attention
     from headscope.model.attention_model import AttentionModel as AttentionModel
     from headscope.model.edits import Ablate as Ablate
@@ -96,6 +101,9 @@ if TYPE_CHECKING:
     from headscope.study.compare import compare as compare
     from headscope.study.evaluate import evaluate as evaluate
     from headscope.study.finetune import finetune as finetune
+    from headscope.study.gating import Aim as Aim
+    from headscope.study.gating import GateOptions as GateOptions
+    from headscope.study.gating import gate as gate
     from headscope.study.importance import importance as importance
     from headscope.study.probe import probe as probe
     from headscope.study.roles import Thresholds as Thresholds

@@ -57,11 +57,11 @@ def _command(folder: str, words: tuple[str, ...]) -> None:
 
     from headscope import commands
     from headscope.importances import sweep
-    from headscope.study import finetune
+    from headscope.study import resumable
 
     torch.set_num_threads(1)
     sweep.MEMORY = 1
-    finetune.EVERY = -1.0
+    resumable.EVERY = -1.0
     sys.argv = ["headscope", *words]
     commands.main()
 

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headscope.errors import HeadscopeError
+
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
+    from headscope.model.edits import Edit
 
 Model = Annotated[
     str,
@@ -35,6 +38,15 @@ MaxLength = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:1, mps …")]
 Dtype = Annotated[str, typer.Option(help="Precision to compute in: float32, float64, bfloat16 or float16")]
+MaskName = Annotated[
+    str | None,
+    typer.Option(
+        "--mask", help="Attend only where this mask lets: star, window:width=8 … (headscope masks)", show_default="none"
+    ),
+]
+OpenSpecial = Annotated[
+    bool, typer.Option("--open-special", help="Under a mask: special tokens see all and are seen by all")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a study that is already there")]
 
 
@@ -60,15 +72,31 @@ def separated(names: str | None) -> tuple[str, ...] | None:
 
 
 def load_aloud(
-    model: str, revision: str | None, device: str, dtype: str, model_class: str | None = None
+    model: str,
+    revision: str | None,
+    device: str,
+    dtype: str,
+    model_class: str | None = None,
+    mask: str | None = None,
+    open_special: bool = False,
 ) -> AttentionModel:
-    """The model, after saying what its user should know."""
+    """The model, with a mask put on if there is one, after saying what its user should know."""
     from headscope.model.load import load
 
+    worn = masked(mask, open_special)
     loaded = load(model, revision=revision, device=device, dtype=dtype, model_class=model_class, say=say)
     for note in loaded.notes:
         say(f"note: {note}")
-    return loaded
+    return loaded.wear(*worn)
+
+
+def masked(mask: str | None, open_special: bool) -> list[Edit]:
+    """The mask to wear, if there is one."""
+    from headscope.masks import Masked
+
+    if mask is None and open_special:
+        raise HeadscopeError("there is no mask to keep open", where="--open-special", expected="--mask NAME")
+    return [] if mask is None else [Masked(mask, open_special=open_special)]
 
 
 @contextmanager

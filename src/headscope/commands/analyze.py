@@ -12,8 +12,10 @@ from headscope.commands._options import (
     Device,
     Dtype,
     Fields,
+    MaskName,
     MaxLength,
     Model,
+    OpenSpecial,
     Overwrite,
     Pairs,
     Revision,
@@ -113,6 +115,8 @@ def analyze(
             show_default="those of the papers",
         ),
     ] = [],  # noqa: B006
+    mask: MaskName = None,
+    open_special: OpenSpecial = False,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -128,7 +132,7 @@ def analyze(
     thresholds = read_thresholds(threshold)
 
     def loaded() -> AttentionModel:
-        one = load_aloud(model, revision, device, dtype)
+        one = load_aloud(model, revision, device, dtype, mask=mask, open_special=open_special)
         if one.is_encoder_decoder and not pairs:
             say("note: without --pairs (source and target) only the encoder runs")
         return one

@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, Dtype, MaxLength, Model, Revision, load_aloud, progress
+from headscope.commands._options import (
+    Device,
+    Dtype,
+    MaskName,
+    MaxLength,
+    Model,
+    OpenSpecial,
+    Revision,
+    load_aloud,
+    progress,
+)
 from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, Split, TaskName, pairs_of
 
 EXAMPLES = """
@@ -35,6 +45,8 @@ def evaluate(
     limit: Limit = None,
     max_length: MaxLength = None,
     batch_size: BatchSize = 32,
+    mask: MaskName = None,
+    open_special: OpenSpecial = False,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -45,7 +57,7 @@ def evaluate(
 
     with progress(model) as update:
         found = run(
-            lambda wanted: load_aloud(model, revision=revision, device=device, dtype=dtype, model_class=wanted),
+            lambda wanted: load_aloud(model, revision, device, dtype, wanted, mask, open_special),
             task=task,
             data=data,
             split=split,

@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, is_first, progress, say, typed
+from headscope.commands._options import (
+    Device,
+    MaskName,
+    MaxLength,
+    Model,
+    OpenSpecial,
+    Overwrite,
+    Revision,
+    is_first,
+    progress,
+    say,
+    typed,
+)
 from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, pairs_of
 
 EXAMPLES = """
@@ -47,6 +59,8 @@ def finetune(
         str | None,
         typer.Option(help="A model whose answers are imitated too: the one this was cut from", show_default="none"),
     ] = None,
+    mask: MaskName = None,
+    open_special: OpenSpecial = False,
     revision: Revision = None,
     device: Device = "auto",
     resume: Annotated[
@@ -79,6 +93,8 @@ def finetune(
             device=device,
             revision=revision,
             teacher=teacher,
+            mask=mask,
+            open_special=open_special,
             command=typed(),
             watch=watch,
             say=say,

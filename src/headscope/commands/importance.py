@@ -11,8 +11,10 @@ from headscope.commands import app
 from headscope.commands._options import (
     Device,
     Dtype,
+    MaskName,
     MaxLength,
     Model,
+    OpenSpecial,
     Overwrite,
     Revision,
     load_aloud,
@@ -82,6 +84,8 @@ def importance(
     max_length: MaxLength = None,
     batch_size: BatchSize = 32,
     seed: Annotated[int, typer.Option(help="Of the order of examples and of resampling")] = 0,
+    mask: MaskName = None,
+    open_special: OpenSpecial = False,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -102,7 +106,7 @@ def importance(
     there = to_add_to(out, "importance", overwrite=overwrite)
 
     def loaded(wanted: str) -> AttentionModel:
-        one = load_aloud(model, revision=revision, device=device, dtype=dtype, model_class=wanted)
+        one = load_aloud(model, revision, device, dtype, wanted, mask, open_special)
         if there is not None:
             check_same_model(one, there, out)
         return one

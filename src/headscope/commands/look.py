@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, Dtype, MaxLength, Model, Revision, say
+from headscope.commands._options import Device, Dtype, MaskName, MaxLength, Model, OpenSpecial, Revision, masked, say
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -31,6 +31,8 @@ def look(
     ] = None,
     out: Annotated[Path, typer.Option(help="The page to write, such as look.html", show_default=False)] = ...,  # type: ignore[assignment]
     max_length: MaxLength = None,
+    mask: MaskName = None,
+    open_special: OpenSpecial = False,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -41,5 +43,6 @@ def look(
     from headscope.report.looking import look as run
 
     check_place(out)
-    loaded = load(model, revision=revision, device=device, dtype=dtype, say=say)
+    worn = masked(mask, open_special)
+    loaded = load(model, revision=revision, device=device, dtype=dtype, say=say).wear(*worn)
     typer.echo(run(loaded, text, second, max_length=max_length).save(out))

@@ -185,10 +185,12 @@ def prune(
         typer.echo(json.dumps(told, ensure_ascii=False))
         return
     before, after = told["speed"]
-    say(
-        f"{before['heads']} to {after['heads']} heads, {before['parameters'] / 1e6:.2f} to "
-        f"{after['parameters'] / 1e6:.2f} million parameters, {1 / after['ratio']:.2f} times as fast ({told['timed']})"
-    )
+    if form == "plain":
+        say(f"{before['heads']} to {after['heads']} heads; this form keeps the size and the speed of the whole model")
+    else:
+        parameters = " to ".join(f"{one['parameters'] / 1e6:.2f}" for one in (before, after))
+        faster = f"{1 / after['ratio']:.2f} times as fast ({told['timed']})"
+        say(f"{before['heads']} to {after['heads']} heads, {parameters} million parameters, {faster}")
     if judgement is not None and form != "onnx":
         say(f"check it: headscope evaluate {out} {judgement.named}")
     typer.echo(out)

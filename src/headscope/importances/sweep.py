@@ -101,6 +101,9 @@ class Sweep:
         if self.task.generates:
             self.notes.append(f"{self.task.name} judges what the model says itself: every head is a whole run")
             return
+        if self.model.worn:
+            self.notes.append(f"the model wears {self.model.worn[0]!r}: every head is a whole pass")
+            return
         self.parts = anatomy(self.model)
         without = [str(site) for site, part in self.parts.items() if part.projection is None]
         if without:

@@ -65,6 +65,8 @@ class AttentionModel:
         self.marks = Marks() if tokenizer is None else Marks.of(tokenizer)
         self._expected = _stacks(model, self.family, self.name)
         self._frames = 0
+        self._worn = ExitStack()
+        self.worn: tuple[Edit, ...] = ()  # edits that it wears for good
         self._seam = Seam(
             model,
             marks=self.marks,
@@ -145,6 +147,13 @@ class AttentionModel:
                 yield
             finally:
                 _take_away(self._seam.edits, edits)
+
+    def wear(self, *edits: Edit) -> AttentionModel:
+        """Put edits on for good: all that is done with the model from now on is done under them."""
+        if edits:
+            self._worn.enter_context(self.edited(*edits))
+            self.worn += edits
+        return self
 
     def canary(self) -> float:
         """Prove on a small padded batch that watching changes nothing and ablating changes something.

@@ -1,18 +1,22 @@
 """Reversible changes of attention: ablate, gate, mask scores, replace outputs.
 
-An edit acts at one or both of two places of a site: the scores before the softmax, and each head's output before
-the output projection. Both are ordinary differentiable tensor operations.
+An edit acts at some of three places of a site: which keys a query may attend to, the scores before the softmax, and
+each head's output before the output projection. All are ordinary differentiable tensor operations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet, Site
+
+if TYPE_CHECKING:
+    from headscope.model.tokens import Layout
 
 
 class Edit:
@@ -26,11 +30,21 @@ class Edit:
         heads = [f"{site}.{head if isinstance(head, int) else head[0]}" for site, here in at.items() for head in here]
         return f"{type(self).__name__}({', '.join(heads)})"
 
+    def begins(self, layout: Layout) -> None:
+        """A forward pass over these tokens begins."""
+
+    def changes_mask(self, site: Site) -> bool:
+        return False
+
     def changes_scores(self, site: Site) -> bool:
         return False
 
     def changes_output(self, site: Site) -> bool:
         return False
+
+    def allowed(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> Tensor:
+        """Bool (True may attend) or float (added), broadcastable to [batch, head, query, key]; faster than `scores`."""
+        return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
         """[batch, head, query, key] before the softmax, padding already masked."""

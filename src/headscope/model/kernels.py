@@ -5,13 +5,14 @@ Both give what the library's own kernels give (to 1e-5 in float32) and hand the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from headscope.model.attention import Scratch
+from headscope.model.edits import masked_score
 from headscope.model.tokens import Chunk
 
 
@@ -64,6 +65,55 @@ class Call:
             _, _, queries, keys = self.shape
             masks.append(torch.ones(queries, keys, dtype=torch.bool, device=self.query.device).tril()[None, None])
         return masks
+
+
+def narrowed(call: Call, masks: Sequence[Tensor]) -> Call:
+    """The call with further masks; a query that may then attend to nothing attends to itself."""
+    allowed, added = _together([*call.masks(), *masks], call.shape, call.query)
+    mask = allowed if added is None else torch.where(allowed, added, torch.finfo(added.dtype).min)
+    return replace(call, mask=mask, is_causal=False)
+
+
+def narrowed_scores(scores: Tensor, masks: Sequence[Tensor]) -> Tensor:
+    """The same for scores [batch, head, query, key] in which padding is masked already."""
+    seen = scores.detach() > masked_score(scores.dtype)
+    allowed, added = _together([seen, *masks], (*scores.shape,), scores)
+    return torch.where(allowed, scores if added is None else scores + added, torch.finfo(scores.dtype).min)
+
+
+def _together(masks: Sequence[Tensor], shape: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Where all masks let attention go, at least to a query itself, and what those that are no bools add."""
+    lowest = masked_score(like.dtype)
+    allowed = torch.ones((), dtype=torch.bool, device=like.device)
+    added: Tensor | None = None
+    for mask in masks:
+        if mask.dtype == torch.bool:
+            allowed = allowed & mask
+        else:
+            allowed = allowed & (mask.detach() > lowest)
+            finite = mask.to(like.dtype).clamp_min(lowest)
+            added = finite if added is None else added + finite
+    queries, keys = shape[-2:]
+    own = torch.ones(queries, keys, dtype=torch.bool, device=like.device).triu(keys - queries).tril(keys - queries)
+    return allowed | (own & ~allowed.any(dim=-1, keepdim=True)), added
+
+
+def attend_by_kernel(call: Call) -> Tensor:
+    """[batch, query, head, width] by torch's own kernel, for a mask that the library does not know of."""
+    mask = call.mask
+    if call.bias is not None and mask is not None:
+        hidden = torch.finfo(call.query.dtype).min
+        mask = call.bias.masked_fill(~mask, hidden) if mask.dtype == torch.bool else call.bias + mask
+    output = nn.functional.scaled_dot_product_attention(
+        call.query,
+        call.key.repeat_interleave(call.groups, dim=1),
+        call.value.repeat_interleave(call.groups, dim=1),
+        attn_mask=call.bias if mask is None else mask,
+        dropout_p=call.dropout,
+        is_causal=call.is_causal,
+        scale=call.scaling,
+    )
+    return output.transpose(1, 2).contiguous()
 
 
 def attend_plainly(

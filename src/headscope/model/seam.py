@@ -20,7 +20,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention, Scratch
 from headscope.model.edits import Edit
-from headscope.model.kernels import Call, attend_in_chunks, attend_plainly
+from headscope.model.kernels import Call, attend_by_kernel, attend_in_chunks, attend_plainly, narrowed, narrowed_scores
 from headscope.model.tokens import Chunk, Layout, Marks, Tokens, layout_of
 
 Observer = Callable[[Attention], None]
@@ -51,6 +51,8 @@ class Seam:
         if self._depth == 1:
             self._calls.clear()
             self._layout = self.given_layout or self._read_layout(module, args, kwargs)
+            for edit in self.edits:
+                edit.begins(self._layout)
 
     def end(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Forward hook, also called after an exception (then without output): was every site seen?"""
@@ -95,6 +97,14 @@ class Seam:
         sites = self.sites[name]
         return sites[occurrence % len(sites)]
 
+    def _masks(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> list[Tensor]:
+        return [edit.allowed(site, shape, device) for edit in self.edits if edit.changes_mask(site)]
+
+    def mask_scores(self, site: Site | None, scores: Tensor) -> Tensor:
+        """Scores [batch, head, query, key] with what the open edits forbid far below, for a family's own softmax."""
+        masks = [] if site is None else self._masks(site, tuple(scores.shape), scores.device)  # type: ignore[arg-type]
+        return narrowed_scores(scores, masks) if masks else scores
+
     def edit_scores(self, site: Site | None, scores: Tensor) -> Tensor:
         """Apply the open edits to the scores [batch, head, query, key]."""
         for edit in self.edits:
@@ -118,6 +128,9 @@ class Seam:
         site = self.next_site(name, call.query.shape[1])
         if self.inspecting is not None and site is not None:
             self.inspecting(site, call)
+        if site is not None and (masks := self._masks(site, call.shape, call.query.device)):
+            call = narrowed(call, masks)
+            own = partial(attend_by_kernel, call)
         scores_edited = site is not None and any(edit.changes_scores(site) for edit in self.edits)
         watched = self.is_watched(site)
         # Checkpointing computes a layer again outside the forward, and must find the operations it saw the first time.

@@ -15,4 +15,4 @@ def random_twin(model: AttentionModel, seed: int = 0) -> AttentionModel:
         torch.manual_seed(seed)
         untrained = type(model.model)(copy.deepcopy(model.model.config))
     untrained = untrained.to(device=model.device, dtype=model.model.dtype).eval()
-    return AttentionModel(untrained, model.tokenizer, name=f"{model.name} with random weights")
+    return AttentionModel(untrained, model.tokenizer, name=f"{model.name} with random weights").wear(*model.worn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,10 +13,34 @@ from headscope.model.surgery import prune
 from headscope.pruning import speed
 from headscope.pruning.repair import repaired
 from headscope.pruning.selection import Selection, State
-from headscope.tasks import Judged, Prepared
+from headscope.tasks import Judged, Prepared, Task
 from headscope.tasks.running import evaluate
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 Told = Callable[[str], None]
+
+
+def changes(task: Task, before: Judged, after: Judged, draws: NDArray[np.int64] | None) -> dict[str, Any]:
+    """Loss and metric of the one, and their change from the other, paired example by example."""
+    metrics = metrics_of(task, after)
+    name = task.metrics[0]
+    loss = delta_of_losses(before.losses, after.losses)
+    metric = delta_of_metric(task, before.scores, after.scores, draws)
+    return {
+        "loss": metrics["loss"]["value"],
+        "loss_change": loss.value,
+        "loss_low": loss.low,
+        "loss_high": loss.high,
+        "metric": metrics[name]["value"],
+        "metric_low": metrics[name]["low"],
+        "metric_high": metrics[name]["high"],
+        "metric_change": metric.value,
+        "change_low": metric.low,
+        "change_high": metric.high,
+        "p": metric.p,
+    }
 
 
 class Report:
@@ -76,10 +100,6 @@ class Report:
         """One set. The change is paired with the intact model, example by example."""
         cut = self.selection.cut(state.removed)
         judged = self._judged(lambda: self._mended(state, repair), f"report {repair}{sorted(state.removed)}")
-        metrics = metrics_of(self.task, judged)
-        name = self.task.metrics[0]
-        loss = delta_of_losses(self.intact.losses, judged.losses)
-        metric = delta_of_metric(self.task, self.intact.scores, judged.scores, self.draws)
         return {
             "removed": self.selection.size(state.removed),
             "left": len(cut.heads),
@@ -88,17 +108,7 @@ class Report:
             "time": self._timed(cut, state),
             "selection_loss": state.outcome.loss,
             "selection_metric": state.outcome.metric,
-            "loss": metrics["loss"]["value"],
-            "loss_change": loss.value,
-            "loss_low": loss.low,
-            "loss_high": loss.high,
-            "metric": metrics[name]["value"],
-            "metric_low": metrics[name]["low"],
-            "metric_high": metrics[name]["high"],
-            "metric_change": metric.value,
-            "change_low": metric.low,
-            "change_high": metric.high,
-            "p": metric.p,
+            **changes(self.task, self.intact, judged, self.draws),
             "is_chosen": is_chosen,
             "draw": draw,
             "heads": str(self.selection.heads(state.removed)),

@@ -8,8 +8,10 @@ import re
 import warnings
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headscope.errors import HeadscopeError, reason
 from headscope.report.figures import Drawing, figures_of
 from headscope.report.figures._palette import INK, MISSING, MUTED, PAPER, RULE, SERIES
 
@@ -99,6 +101,17 @@ def png_of(figure: Figure, dpi: int = DPI) -> bytes:
     with Image.open(target) as image:
         image.convert("RGB").save(small, format="PNG", optimize=True, dpi=(dpi, dpi))
     return small.getvalue()
+
+
+def save_figure(figure: Figure, out: Path) -> Path:
+    """A picture by itself: svg or png, as its name says."""
+    if out.suffix not in (".svg", ".png"):
+        raise HeadscopeError(f'"{out.suffix}" is no picture', where=out, expected="a name that ends in .svg or .png")
+    try:
+        out.write_bytes(svg_of(figure).encode() if out.suffix == ".svg" else png_of(figure))
+    except OSError as cause:
+        raise HeadscopeError(f"cannot be written: {reason(cause)}", where=out) from cause
+    return out
 
 
 def _in_few_colours(png: bytes) -> bytes:

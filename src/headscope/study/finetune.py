@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,23 +13,22 @@ from typing import Any
 import torch
 
 from headscope.data.records import find_split
-from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import metrics_of
+from headscope.masks import Masked
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.saving import write_model
 from headscope.model.weights import weights_sha256
-from headscope.study.journal import check_same_run
 from headscope.study.record import describe_files, describe_model, versions
+from headscope.study.resumable import BEST, STATE, Resumable, draft, write_whole
 from headscope.study.study import SCHEMA
 from headscope.tasks import Task, task_named
 from headscope.tasks.base import Prepared
 from headscope.tasks.running import evaluate
 from headscope.training.loop import Settings, Step, Training
 
-STATE, BEST, RECORD = "state.pt", "best.pt", "training.json"
-EVERY = 120.0  # seconds between saved states: what a kill can cost
+RECORD = "training.json"
 
 Watcher = Callable[[Step], None]
 
@@ -51,6 +49,8 @@ def finetune(
     device: str = "auto",
     revision: str | None = None,
     teacher: str | Path | None = None,
+    mask: str | None = None,
+    open_special: bool = False,
     validate_on: str = "dev",
     command: str = "",
     watch: Watcher = lambda step: None,
@@ -63,6 +63,7 @@ def finetune(
     settings  epochs, batch size, learning rate and the rest
     limit     only so many training examples
     teacher   a model whose answers are imitated, beside what is right: the one that this was cut from, say
+    mask      attend only where this mask lets, in training and validation (open_special: but for special tokens)
     validate_on  the split by which the best epoch is known: dev, or one half of it
     resume    go on from the state that a killed run of the same options left in OUT.partial
     """
@@ -88,6 +89,8 @@ def finetune(
         say=say,
     )
     loaded.untrained = ()  # what is new is about to be trained
+    if mask is not None:
+        loaded.wear(Masked(mask, open_special=open_special))
     train = chosen.prepare(loaded, train_items, max_length=max_length)
     dev = chosen.prepare(loaded, dev_items, max_length=max_length)
     header = {
@@ -107,16 +110,19 @@ def finetune(
         header["teacher"] = weights_sha256(followed)
     training = Training(loaded, chosen, train, settings, followed)
     is_main = training.accelerator.is_main_process
-    with _draft(training, out, overwrite=overwrite, resume=resume) as folder:
-        epochs = _restored(training, folder, header) if resume else []
-        for step in _saving(training, folder, header, epochs):
+    with draft(training, out, overwrite=overwrite, resume=resume, record=RECORD) as folder:
+        run = Resumable(training, folder, header)
+        if resume:
+            run.restore()
+        epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
+        for step in run.steps():
             watch(step)
             if step.ends_epoch:
-                epochs.append(_measured(loaded, chosen, dev, step))
-                say(_told(epochs[-1]))
+                epochs.append(measured(loaded, chosen, dev, step))
+                say(told_of(epochs[-1]))
                 if _is_best(epochs) and is_main:
-                    _save(loaded.model.state_dict(), folder / BEST)
-                _save_state(training, folder, header, epochs)
+                    write_whole(loaded.model.state_dict(), folder / BEST)
+                run.save()
         record = {
             "schema": SCHEMA,
             "command": command,
@@ -131,30 +137,7 @@ def finetune(
     return record
 
 
-@contextmanager
-def _draft(training: Training, out: str | Path, *, overwrite: bool, resume: bool) -> Iterator[Path]:
-    """The folder to write into. With several processes the first alone makes and fills it."""
-    accelerator = training.accelerator
-    if accelerator.is_main_process:
-        with drafted(out, overwrite=overwrite, resume=resume, kept=(STATE, BEST), record=RECORD) as folder:
-            accelerator.wait_for_everyone()
-            yield folder
-    else:
-        accelerator.wait_for_everyone()  # what an earlier run left is read after the first has cleared up
-        yield Path(f"{out}.partial")
-
-
-def _saving(training: Training, folder: Path, header: dict[str, Any], epochs: list[dict[str, Any]]) -> Any:
-    """The steps, with the state saved every two minutes."""
-    last = time.monotonic()
-    for step in training:
-        yield step
-        if training.agree(time.monotonic() - last > EVERY) and not step.ends_epoch:
-            _save_state(training, folder, header, epochs)
-            last = time.monotonic()
-
-
-def _measured(model: AttentionModel, task: Task, dev: Prepared, step: Step) -> dict[str, Any]:
+def measured(model: AttentionModel, task: Task, dev: Prepared, step: Step) -> dict[str, Any]:
     judged = evaluate(model, task, dev)
     metrics = metrics_of(task, judged)
     name = task.metrics[0]
@@ -168,7 +151,7 @@ def _measured(model: AttentionModel, task: Task, dev: Prepared, step: Step) -> d
     }
 
 
-def _told(epoch: dict[str, Any]) -> str:
+def told_of(epoch: dict[str, Any]) -> str:
     value = epoch["value"]
     said = "undefined (one answer to all)" if value is None else f"{value:.4f}"
     return f"epoch {epoch['epoch']}: dev loss {epoch['dev_loss']:.4f}, {epoch['metric']} {said}"
@@ -181,32 +164,6 @@ def _goodness(epoch: dict[str, Any]) -> tuple[float, float]:
 
 def _is_best(epochs: list[dict[str, Any]]) -> bool:
     return all(_goodness(epochs[-1]) > _goodness(one) for one in epochs[:-1])
-
-
-def _save(content: Any, path: Path) -> None:
-    """Whole or not there: a kill while it is written leaves the one before."""
-    beside = path.with_suffix(".tmp")
-    torch.save(content, beside)
-    beside.replace(path)
-
-
-def _save_state(training: Training, folder: Path, header: dict[str, Any], epochs: list[dict[str, Any]]) -> None:
-    told = json.dumps({"header": header, "epochs": epochs})
-    state = training.state() | {"told": told}
-    if training.accelerator.is_main_process:
-        _save(state, folder / STATE)
-
-
-def _restored(training: Training, folder: Path, header: dict[str, Any]) -> list[dict[str, Any]]:
-    """Take up the state that is there; returns the epochs that are done. None there: from the beginning."""
-    if not (folder / STATE).exists():
-        return []
-    state = torch.load(folder / STATE, weights_only=True)
-    told = json.loads(state.pop("told"))
-    check_same_run(told["header"], json.loads(json.dumps(header)), folder / STATE)
-    training.restore(state)
-    epochs: list[dict[str, Any]] = told["epochs"]
-    return epochs
 
 
 def _write(model: AttentionModel, record: dict[str, Any], folder: Path) -> None:

@@ -116,6 +116,7 @@ def importance(
         "model": model_now["sha256"],
         "dtype": model_now["dtype"],
         "device": model_now["device"],
+        "edits": model_now["edits"],
         "code": code_of("model", "data", "tasks", "importances"),
         "task": the_task.name,
         "data": described,

@@ -178,6 +178,7 @@ def search(
         "model": model_now["sha256"],
         "dtype": model_now["dtype"],
         "device": model_now["device"],
+        "edits": model_now["edits"],
         "code": code_of("model", "data", "tasks", "importances", "pruning"),
         "task": the_task.name,
         "data": described,

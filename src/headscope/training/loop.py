@@ -20,6 +20,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks.base import Prepared, Task, batch_of, sequences_of
 from headscope.tasks.running import memory_named
+from headscope.training.learned import Learned
 
 POOL = 50  # batches' worth of examples that are sorted by length together: little padding, still a good shuffle
 _UNDECAYED = ("bias", "norm", "LayerNorm")
@@ -74,18 +75,33 @@ class Training:
         train: Prepared,
         settings: Settings,
         teacher: AttentionModel | None = None,
+        learned: Learned | None = None,
+        frozen: bool = False,
     ) -> None:
-        """teacher: a model whose answers are to be imitated, beside what is right."""
+        """teacher: a model whose answers are to be imitated, beside what is right.
+
+        learned  gates or a mask, trained beside the weights; frozen: instead of them
+        """
         self.model, self.task, self.train, self.settings = model, task, train, settings
-        self.teacher = teacher
+        self.teacher, self.learned, self.frozen = teacher, learned, frozen
         self.accelerator = Accelerator(cpu=model.device.type == "cpu")
         self.in_epoch = -(-len(train.items) // settings.batch_size)
         self.total = self.in_epoch * settings.epochs
         self.number = 0
         decayed = [p for name, p in model.model.named_parameters() if not any(mark in name for mark in _UNDECAYED)]
         others = [p for name, p in model.model.named_parameters() if any(mark in name for mark in _UNDECAYED)]
-        groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate)
+        groups: list[dict[str, Any]] = [
+            {"params": decayed, "weight_decay": settings.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        if frozen:
+            groups = []
+            model.model.requires_grad_(False)
+        self._decaying = len(groups)  # those after them keep their rate once the warm-up is over
+        self.optimizer = torch.optim.AdamW(
+            [*groups, *([] if learned is None else learned.groups())], lr=settings.learning_rate
+        )
+        self._rates = [group["lr"] for group in self.optimizer.param_groups]
         torch.manual_seed(settings.seed + self.accelerator.process_index)  # other dropout in every process
 
     def __iter__(self) -> Iterator[Step]:
@@ -101,21 +117,26 @@ class Training:
         """One update from these examples; with several processes each takes its share."""
         many = self.accelerator.num_processes
         mine = items[self.accelerator.process_index :: many]
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.settings.learning_rate * self._rate()
-        self.model.model.train()
+        for number, group in enumerate(self.optimizer.param_groups):
+            rate = self._rate() if number < self._decaying else min(self._rising(), 1.0)
+            group["lr"] = self._rates[number] * rate
+        self._switch(True)
         try:
             with torch.enable_grad(), memory_named(self.settings.batch_size):
+                if self.learned is not None:
+                    self.learned.draw(self.progress)
                 loss = self._loss(mine) * (len(mine) * many / len(items))
                 self.optimizer.zero_grad(set_to_none=True)
-                self.accelerator.backward(loss)
+                self.accelerator.backward(loss + self._cost())
         finally:
-            self.model.model.eval()
+            self._switch(False)
         parameters = [p for p in self.model.model.parameters() if p.grad is not None]
+        others = [] if self.learned is None else [p for p in self.learned.parameters() if p.grad is not None]
         if many > 1:
-            for parameter in parameters:
+            for parameter in parameters + others:
                 parameter.grad = self.accelerator.reduce(parameter.grad, reduction="mean")
-        torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+        if parameters:
+            torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         self.optimizer.step()
         value = float(self.accelerator.reduce(loss.detach(), reduction="mean"))
         if not math.isfinite(value):
@@ -125,6 +146,19 @@ class Training:
                 mend=f"Try a smaller --learning-rate than {self.settings.learning_rate:g}",
             )
         return value
+
+    def _switch(self, is_training: bool) -> None:
+        """Dropout and noise on or off; frozen weights are never under dropout."""
+        self.model.model.train(is_training and not self.frozen)
+        if self.learned is not None:
+            self.learned.train(is_training)
+
+    @property
+    def progress(self) -> float:
+        return self.number / self.total
+
+    def _cost(self) -> Tensor | float:
+        return 0.0 if self.learned is None else self.learned.cost(self.progress)
 
     def _loss(self, items: list[int]) -> Tensor:
         numbers = sequences_of(self.train, items)
@@ -139,8 +173,11 @@ class Training:
 
     def _rate(self) -> float:
         """1 at the end of the warm-up, 0 at the end."""
-        rising = self.settings.warmup * self.total
-        return min((self.number + 1) / max(rising, 1), (self.total - self.number) / max(self.total - rising, 1))
+        falling = (self.total - self.number) / max(self.total - self.settings.warmup * self.total, 1)
+        return min(self._rising(), falling)
+
+    def _rising(self) -> float:
+        return (self.number + 1) / max(self.settings.warmup * self.total, 1)
 
     def _epoch(self, epoch: int) -> list[list[int]]:
         """The batches of an epoch: examples shuffled, sorted by length in pools, the batches shuffled again."""
@@ -168,6 +205,7 @@ class Training:
             "model": self.model.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "chance": self.accelerator.gather(torch.get_rng_state()[None]),
+            **({} if self.learned is None else {"learned": self.learned.state_dict()}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -175,6 +213,8 @@ class Training:
         self.model.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["chance"][self.accelerator.process_index])
+        if self.learned is not None:
+            self.learned.load_state_dict(state["learned"])
 
     def agree(self, is_due: bool) -> bool:
         """Whether any process says so: their clocks differ, and what they do together they must all begin."""

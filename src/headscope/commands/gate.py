@@ -1,0 +1,130 @@
+"""headscope gate: learn which heads to keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headscope.commands import app
+from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, progress, say, typed
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, numbers_of, pairs_of
+from headscope.errors import HeadscopeError
+
+if TYPE_CHECKING:
+    from headscope.study.gating import Aim
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+headscope gate ./minilm-mnli --task mnli --data glue --keep 20,40 --out gated
+
+headscope gate ./minilm-mnli --task mnli --data glue --penalty 0.002 --frozen --out gated
+
+headscope prune gated/keep-20 --plan gated/keep-20/plan.json --out small
+
+In Python: headscope.gate
+"""
+
+
+@app.command(epilog=EXAMPLES, no_args_is_help=True)
+def gate(
+    model: Model,
+    task: TaskName,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The study to write; must not exist yet", show_default=False)],
+    keep: Annotated[
+        str | None, typer.Option(help="So many heads stay; several numbers are several runs", show_default=False)
+    ] = None,
+    penalty: Annotated[
+        str | None,
+        typer.Option(
+            help="What an open head costs, in nats: 0.001,0.01 are two runs, encoder=0.01,cross=0.002 is one",
+            show_default=False,
+        ),
+    ] = None,
+    frozen: Annotated[bool, typer.Option("--frozen", help="Train the gates only, not the weights")] = False,
+    epochs: Annotated[int, typer.Option(help="How often every example is seen")] = 3,
+    batch_size: BatchSize = 32,
+    learning_rate: Annotated[float, typer.Option(help="Of the weights")] = 5e-5,
+    gate_rate: Annotated[float, typer.Option(help="Learning rate of the gates")] = 0.1,
+    settle: Annotated[
+        float, typer.Option(help="The share of the steps after which gates are 0 or 1, and the weights go on alone")
+    ] = 0.75,
+    select_on: Annotated[str, typer.Option(help="The split that is looked at after every epoch")] = "dev:even",
+    report_on: Annotated[str, typer.Option(help="The split that is reported on")] = "dev:odd",
+    report_limit: Annotated[
+        int | None, typer.Option(help="Only so many examples to report on, evenly spread", show_default="all")
+    ] = None,
+    columns: Columns = None,
+    labels: Labels = None,
+    limit: Limit = None,
+    max_length: MaxLength = None,
+    seed: Annotated[int, typer.Option(help="Of noise, dropout and the order of examples")] = 0,
+    revision: Revision = None,
+    device: Device = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same result")
+    ] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Learn which heads to keep: a gate on every head, trained with the weights or alone, becomes a plan to cut by."""
+    from headscope.report.write import write_report
+    from headscope.study.gating import GateOptions
+    from headscope.study.gating import gate as run
+    from headscope.training.loop import Settings, Step
+
+    aims = _aims(keep, penalty)
+    options = GateOptions(frozen, gate_rate, settle)
+    settings = Settings(epochs, batch_size, learning_rate, seed=seed)
+    with progress(f"{model} on {task}") as update:
+
+        def watch(step: Step) -> None:
+            update(step.number, step.total)
+
+        run(
+            model,
+            task=task,
+            data=data,
+            out=out,
+            aims=aims,
+            options=options,
+            settings=settings,
+            select_on=select_on,
+            report_on=report_on,
+            report_limit=report_limit,
+            columns=pairs_of(columns, "--columns"),
+            labels=pairs_of(labels, "--labels"),
+            max_length=max_length,
+            limit=limit,
+            device=device,
+            revision=revision,
+            resume=resume,
+            overwrite=overwrite,
+            report=write_report,
+            command=typed(),
+            watch=watch,
+            say=say,
+        )
+    first = f"{out}/{aims[0].name}"
+    say(f"cut it: headscope prune {model if frozen else first} --plan {first}/plan.json --out small")
+    typer.echo(out)
+
+
+def _aims(keep: str | None, penalty: str | None) -> list[Aim]:
+    from headscope.study.gating import Aim
+
+    if (keep is None) == (penalty is None):
+        raise HeadscopeError("what shall open heads cost?", where="gate", expected="either --keep or --penalty")
+    if keep is not None:
+        return [Aim(keep=number) for number in numbers_of(keep, "--keep")]
+    assert penalty is not None
+    try:
+        if "=" in penalty:
+            prices = {stack: float(price) for stack, price in pairs_of(penalty, "--penalty").items()}
+            return [Aim(penalty=prices)]
+        return [Aim(penalty=float(price)) for price in penalty.split(",")]
+    except ValueError as cause:
+        expected = "0.001,0.01 or encoder=0.01,cross=0.002"
+        raise HeadscopeError(f'"{penalty}" is no penalty', where="--penalty", expected=expected) from cause

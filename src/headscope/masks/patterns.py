@@ -1,0 +1,122 @@
+"""The named masks: from a length to which position (row) may attend to which (column).
+
+The defaults of those in SparseBERT's table give its printed sparsities at 128 positions: star, logsparse, strided
+and fixed exactly; longformer and bigbird agree with the print, but their parameters were not published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Positions = tuple[str, ...]  # numbers from 0, or first, middle, last
+Pattern = Callable[..., Tensor]
+
+PATTERNS: dict[str, Pattern] = {}
+
+
+def pattern(make: Pattern) -> Pattern:
+    """Known by its name, with hyphens."""
+    PATTERNS[make.__name__.replace("_", "-")] = make
+    return make
+
+
+@pattern
+def dense(length: int) -> Tensor:
+    """All to all."""
+    return torch.ones(length, length, dtype=torch.bool)
+
+
+@pattern
+def diagonal(length: int) -> Tensor:
+    """To itself only."""
+    return _distance(length) == 0
+
+
+@pattern
+def no_diagonal(length: int) -> Tensor:
+    """To all but itself."""
+    return _distance(length) != 0
+
+
+@pattern
+def window(length: int, width: int = 4) -> Tensor:
+    """To itself and the `width` positions on either side."""
+    return _distance(length) <= width
+
+
+@pattern
+def first_and_last(length: int) -> Tensor:
+    """The first and the last position attend to all, and all attend to them."""
+    return _open(length, ("first", "last"))
+
+
+@pattern
+def strided(length: int, stride: int = 4) -> Tensor:
+    """A window of `stride`, and every position a multiple of it away (Child et al. 2019, both heads, both ways)."""
+    distance = _distance(length)
+    return (distance <= stride) | (distance % stride == 0)
+
+
+@pattern
+def fixed(length: int, stride: int = 4, summary: int = 1) -> Tensor:
+    """The block of `stride` positions, and the last `summary` positions of every block (Child et al. 2019)."""
+    place = torch.arange(length)
+    same_block = place[:, None] // stride == place[None, :] // stride
+    return same_block | (place % stride >= stride - summary)[None, :]
+
+
+@pattern
+def longformer(length: int, width: int = 5, globals: Positions = ("first", "middle")) -> Tensor:
+    """A window, and global positions that see all and are seen by all (Beltagy et al. 2020)."""
+    return window(length, width) | _open(length, globals)
+
+
+@pattern
+def logsparse(length: int) -> Tensor:
+    """Itself, and the positions 1, 2, 4, 8 … away on either side (Li et al. 2019)."""
+    distance = _distance(length)
+    return (distance & (distance - 1) == 0) | (distance == 0)
+
+
+@pattern
+def bigbird(length: int, width: int = 1, globals: Positions = ("first",), random: int = 4, seed: int = 0) -> Tensor:
+    """A window, global positions, and `random` keys for every query, drawn with replacement (Zaheer et al. 2020)."""
+    drawn = torch.randint(length, (length, random), generator=_chance(seed, length))
+    return longformer(length, width, globals) | torch.zeros(length, length).scatter(1, drawn, 1.0).bool()
+
+
+@pattern
+def star(length: int) -> Tensor:
+    """Neighbours, and the first position as a relay between all (Guo et al. 2019)."""
+    return window(length, 1) | _open(length, ("first",))
+
+
+@pattern
+def random(length: int, keep: float = 0.5, drop: int = 0, seed: int = 0) -> Tensor:
+    """Keys by chance: the share `keep` of them for every query, or all but `drop`."""
+    left = length - drop if drop else round(keep * length)
+    order = torch.rand(length, length, generator=_chance(seed, length)).argsort(dim=1)
+    return order < max(left, 1)
+
+
+def _distance(length: int) -> Tensor:
+    place = torch.arange(length)
+    return (place[:, None] - place[None, :]).abs()
+
+
+def _open(length: int, positions: Positions) -> Tensor:
+    """These positions' rows and columns."""
+    named = {"first": 0, "middle": length // 2, "last": length - 1}
+    found = torch.zeros(length, dtype=torch.bool)
+    for position in positions:
+        place = named[position] if position in named else int(position)
+        if place < length:
+            found[place] = True
+    return found[:, None] | found[None, :]
+
+
+def _chance(seed: int, length: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed * 1_000_003 + length)

@@ -1,0 +1,188 @@
+"""A learned switch for every head: hard-concrete gates (Louizos et al. 2018), as Voita et al. (2019) put them on heads.
+
+A gate is a random number between 0 and 1 that is exactly 0 or exactly 1 most of the time, with a gradient in between:
+
+    s = sigmoid((log u − log(1 − u) + log α) / β),  gate = clip(s (ζ − γ) + γ, 0, 1),  u uniform
+
+so that P(gate ≠ 0) = sigmoid(log α − β log(−γ / ζ)), which is what a head costs. Without noise the gate is
+clip((ζ − γ) sigmoid(log α) + γ, 0, 1). All start open: step 0 is the model as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Head, Site
+from headscope.model.attention_model import AttentionModel
+from headscope.model.edits import Edit
+from headscope.model.surgery import units
+from headscope.training.learned import Learned
+
+LOW, HIGH, BETA = -0.1, 1.1, 0.33  # γ, ζ and β of Voita's code
+START = 3.0  # log α; from 2.4 on a gate without noise is exactly 1
+RATE = 0.1  # of log α: a hundred to a thousand times that of the weights
+RAMP = 0.5  # share of the steps in which the target falls from all heads to those that are to be kept
+SETTLE = 0.75  # share of the steps after which gates are 0 or 1 and only the weights go on
+EDGE = 1e-6  # u is never nearer to 0 and 1
+
+
+def open_probability(log_alpha: Tensor) -> Tensor:
+    """P(gate ≠ 0)."""
+    return torch.sigmoid(log_alpha - BETA * math.log(-LOW / HIGH))
+
+
+def gate_of(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
+    """The gate for these uniform numbers; without them, the gate without noise."""
+    if uniform is None:
+        soft = torch.sigmoid(log_alpha)
+    else:
+        soft = torch.sigmoid((torch.logit(uniform, EDGE) + log_alpha) / BETA)
+    return (soft * (HIGH - LOW) + LOW).clamp(0.0, 1.0)
+
+
+class Gates(Learned):
+    """One gate for each unit of heads that can be cut.
+
+    penalty  what an open head costs, in nats; or one number for each stack
+    keep     instead: so many heads stay, by a penalty that is learned (a Lagrangian) until the number is right
+    """
+
+    def __init__(
+        self,
+        model: AttentionModel,
+        *,
+        penalty: float | Mapping[str, float] | None = None,
+        keep: int | None = None,
+        rate: float = RATE,
+        settle: float = SETTLE,
+        start: float = START,
+    ) -> None:
+        super().__init__()
+        self.units: list[tuple[Head, ...]] = [tuple(unit) for unit in units(model)]
+        self.penalty, self.keep, self.rate, self.settle = penalty, keep, rate, settle
+        self._check(model)
+        count = len(self.units)
+        self.log_alpha = nn.Parameter(torch.full((count,), start, device=model.device))
+        self.strength = nn.Parameter(torch.zeros(2, device=model.device))  # of the Lagrangian: linear and quadratic
+        self.register_buffer("fixed", torch.full((count,), -1.0, device=model.device))  # 0 or 1 once settled
+        self.register_buffer("sizes", torch.tensor([float(len(unit)) for unit in self.units], device=model.device))
+        self.register_buffer("prices", self._prices(), persistent=False)
+        self.prices: Tensor
+        self.fixed: Tensor
+        self.sizes: Tensor
+        self.values = self.still()
+
+    def _check(self, model: AttentionModel) -> None:
+        if (self.penalty is None) == (self.keep is None):
+            raise HeadscopeError("what shall open heads cost?", where="gate", expected="either --penalty or --keep")
+        if self.keep is not None and not 1 <= self.keep <= len(model.heads):
+            raise HeadscopeError(
+                f"{self.keep} heads cannot be kept", where="--keep", expected=f"1 to {len(model.heads)}"
+            )
+        prices = self.penalty.values() if isinstance(self.penalty, Mapping) else [self.penalty or 0.0]
+        wrong = [price for price in prices if not (price >= 0 and math.isfinite(price))]
+        if wrong:
+            raise HeadscopeError(f"{wrong[0]} is no penalty", where="--penalty", expected="0 or more")
+        if isinstance(self.penalty, Mapping):
+            stacks = sorted({head.stack for head in model.heads})
+            strangers = sorted(set(self.penalty) - set(stacks))
+            if strangers:
+                raise HeadscopeError(
+                    f"there is no {strangers[0]}", where="--penalty", expected=f"some of {', '.join(stacks)}"
+                )
+
+    def _prices(self) -> Tensor:
+        """[unit]: what each costs when it is open."""
+        if isinstance(self.penalty, Mapping):
+            prices = [sum(self.penalty.get(head.stack, 0.0) for head in unit) for unit in self.units]
+        else:
+            prices = [(self.penalty or 0.0) * len(unit) for unit in self.units]
+        return torch.tensor(prices, device=self.log_alpha.device)
+
+    # As something that is learned
+
+    def groups(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = [{"params": [self.log_alpha], "lr": self.rate, "weight_decay": 0.0}]
+        if self.keep is not None:
+            found.append({"params": [self.strength], "lr": self.rate, "weight_decay": 0.0, "maximize": True})
+        return found
+
+    def draw(self, progress: float) -> None:
+        """New noise; from the settling on, none."""
+        if progress >= self.settle and not self.is_settled:
+            self.fixed.copy_(self.chosen())
+        if self.is_settled:
+            self.values = self.fixed
+        elif self.training:
+            self.values = gate_of(self.log_alpha, torch.rand(len(self.units)).to(self.log_alpha.device))
+        else:
+            self.values = self.still()
+
+    def cost(self, progress: float) -> Tensor:
+        likely = open_probability(self.log_alpha)
+        if self.is_settled:
+            return likely.sum() * 0.0
+        if self.keep is None:
+            return (likely * self.prices).sum()
+        total = self.sizes.sum()
+        wanted = total + (self.keep - total) * min(progress / RAMP, 1.0)
+        over = ((likely * self.sizes).sum() - wanted) / total
+        return self.strength[0] * over + self.strength[1] * over**2
+
+    def edit(self) -> Edit:
+        return GateEdit(self)
+
+    # What has been learned
+
+    @property
+    def is_settled(self) -> bool:
+        return bool(self.fixed[0] >= 0)
+
+    def still(self) -> Tensor:
+        """[unit]: the gates without noise."""
+        with torch.no_grad():
+            return self.fixed.clone() if self.is_settled else gate_of(self.log_alpha)
+
+    def chosen(self) -> Tensor:
+        """[unit]: 1 for what is to stay, 0 for the rest. With `keep`, the most open ones up to just so many heads."""
+        if self.is_settled:
+            return self.fixed.clone()
+        if self.keep is None:
+            return (gate_of(self.log_alpha.detach()) >= 0.5).float()
+        found, left = torch.zeros_like(self.fixed), self.keep
+        for unit in torch.argsort(self.log_alpha.detach(), descending=True, stable=True).tolist():
+            if len(self.units[unit]) <= left:
+                found[unit] = 1.0
+                left -= len(self.units[unit])
+        return found
+
+    def heads(self, values: Sequence[float]) -> dict[Head, float]:
+        """A number for every head from one for every unit."""
+        return {head: value for unit, value in zip(self.units, values, strict=True) for head in unit}
+
+
+class GateEdit(Edit):
+    """Every head's output times its gate of the moment; gradients flow into the gates."""
+
+    def __init__(self, gates: Gates) -> None:
+        self.gates = gates
+        self._unit: dict[Site, Tensor] = {}
+
+    def bind(self, heads: tuple[Head, ...]) -> None:
+        numbers = {head: number for number, unit in enumerate(self.gates.units) for head in unit}
+        by_site: dict[Site, list[int]] = {}
+        for head in heads:
+            by_site.setdefault(head.site, []).append(numbers[head])
+        self._unit = {site: torch.tensor(here, device=self.gates.log_alpha.device) for site, here in by_site.items()}
+
+    def changes_output(self, site: Site) -> bool:
+        return site in self._unit
+
+    def output(self, site: Site, output: Tensor) -> Tensor:
+        return output * self.gates.values[self._unit[site]].to(output.dtype)[:, None]

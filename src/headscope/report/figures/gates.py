@@ -1,0 +1,75 @@
+"""Gates over a training: which heads are closed when, after Voita's figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headscope.report.figures._palette import MUTED, RULE
+from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, slug, style
+from headscope.report.grids import model_name, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+ORDER = 21
+WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 0.95, 0.2, 0.6, 0.075
+
+
+@dataclass(frozen=True)
+class GatesOverTime:
+    """A row for every head, its gate from the first step to the last."""
+
+    aim: str
+    name: str
+    title: str = "Which heads close when"
+    caption: str = (
+        "A row for every head, layer by layer; from left to right the steps of the training. Dark: the gate is open, "
+        "the head's output passes; light: it is closed. At the end every gate is open or closed."
+    )
+    is_raster: bool = False
+
+    def applies(self, study: Study) -> bool:
+        return "gates" in study.tables
+
+    def draw(self, study: Study) -> Figure:
+        table = study.tables["gates"].query("aim == @self.aim")
+        heads = table[["stack", "layer", "head"]].drop_duplicates()
+        grid = table.pivot_table(index=["stack", "layer", "head"], columns="step", values="gate")
+        grid = grid.reindex(list(heads.itertuples(index=False, name=None)))
+        stay = int((grid.iloc[:, -1] > 0.5).sum())
+        subtitle = f"{model_name(study)} · {plain(self.aim, 60)} · {stay} of {len(grid)} heads stay"
+        with style():
+            top = heading_height(WIDTH, subtitle) + 0.15
+            body = max(1.6, ROW * len(grid))
+            height = top + body + BOTTOM
+            fig = headed(WIDTH, height, self.title, subtitle)
+            axes = fig.add_axes((LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - RIGHT) / WIDTH, body / height))
+            steps = grid.columns.to_numpy(dtype=float)
+            edges = np.concatenate([[0.0], (steps[1:] + steps[:-1]) / 2, [steps[-1]]])
+            axes.pcolormesh(edges, np.arange(len(grid) + 1), grid.to_numpy(), cmap=SEQUENTIAL, vmin=0, vmax=1)
+            axes.invert_yaxis()
+            axes.set_xlabel("step")
+            starts = [i for i, key in enumerate(grid.index) if i == 0 or key[:2] != grid.index[i - 1][:2]]
+            ends = [*starts[1:], len(grid)]
+            several = heads["stack"].nunique() > 1
+            axes.set_yticks([(a + b) / 2 for a, b in zip(starts, ends, strict=True)])
+            axes.set_yticklabels(
+                [f"{grid.index[i][0]} {grid.index[i][1]}" if several else f"layer {grid.index[i][1]}" for i in starts],
+                color=MUTED,
+            )
+            for start in starts[1:]:
+                axes.axhline(start, color=RULE, linewidth=0.8)
+        return fig
+
+
+def drawings(study: Study) -> Iterator[GatesOverTime]:
+    table = study.tables.get("gates")
+    if table is not None:
+        for aim in table["aim"].unique():
+            yield GatesOverTime(str(aim), f"gates-{slug(str(aim))}")
