@@ -158,7 +158,7 @@ def test_another_option_is_refused_by_name(here: Path) -> None:
             finetune("bert", **{**options, **changes}, resume=True)  # type: ignore[arg-type]
         assert str(error.value) == (
             f"{here / 'made.partial' / STATE}: begun with another {named}. Expected a resumed run to be the same run. "
-            "Give the same options again, or leave --resume out to begin anew."
+            "Give the same options again, or --overwrite instead of --resume to begin anew."
         )
         assert bytes_of(here / "made.partial") == before
     record = finetune("bert", **options, resume=True)  # type: ignore[arg-type]

@@ -192,7 +192,7 @@ def refused(*words: str) -> str:
         f"study.partial/{NAME}:1: begun with another ",
         (
             ". Expected a resumed run to be the same run. "
-            "Give the same options again, or leave --resume out to begin anew."
+            "Give the same options again, or --overwrite instead of --resume to begin anew."
         ),
     )
     assert start in told

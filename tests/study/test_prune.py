@@ -289,6 +289,46 @@ def test_an_output_that_exists_is_not_touched(here: Path) -> None:
     assert command_file.EXAMPLES.count("headscope prune") >= 3
 
 
+def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -> None:
+    done(*SEARCH, "--search", "rank", "--repair", "fold", "--out", "small")
+    told = manifest(here / "small")["chosen"]
+    page = (here / "small" / "study" / "index.html").read_text("utf-8")
+    saved_as = told["stages"]["fold"]["metrics"]["accuracy"]["value"]
+    assert f"As it is saved, mended (fold): accuracy {saved_as:.4f}, a change of" in page
+    assert "Which attention heads <bdi>bert</bdi> can do without" in page
+    assert f"These heads are cut: {manifest(here / 'small')['removed']}." in page
+
+
+def test_an_edited_plan_is_refused(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1", "--out", "small")
+    plan = (here / "small" / "plan.json").read_text("utf-8")
+    (here / "plan.json").write_text(plan.replace('"0.1"', '"1.1"'), "utf-8")
+    refused = command("prune", "bert", "--plan", "plan.json", "--out", "other")
+    assert str(refused.exception).startswith("plan.json: was edited: its checksum differs.")
+
+
+def test_a_cut_model_that_is_cut_again_tells_its_history(here: Path) -> None:
+    done(*SEARCH, "--search", "rank", "--heads", "1", "--repair", "fold", "--out", "small")
+    first = manifest(here / "small")["removed"]
+    left = str(headscope.load("small").heads[0]).removeprefix("encoder.")
+    done("prune", "small", "--heads", left, "--out", "smaller")
+    (before,) = manifest(here / "smaller")["chosen"]["history"]
+    assert before.startswith(f"Without {first}. By the search `rank`")
+    assert before.endswith("Repaired without training: fold.")
+    assert before in (here / "smaller" / "README.md").read_text("utf-8")
+    refused = command("prune", "smaller", "--heads", first, "--out", "x")
+    assert "is already gone" in str(refused.exception)
+
+
+def test_a_graph_is_no_model_to_load(here: Path) -> None:
+    (here / "graph").mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (here / "graph" / name).write_bytes((here / "bert" / name).read_bytes())
+    (here / "graph" / "model.onnx").write_bytes(b"x")
+    with pytest.raises(HeadscopeError, match="this is a graph for onnxruntime"):
+        headscope.load("graph")
+
+
 def test_speed_says_what_it_measured(here: Path) -> None:
     done("prune", "bert", "--heads", "0.1,1.*", "--out", "small")
     sizes = ("--batch-size", "2", "--length", "8", "--repeats", "2")

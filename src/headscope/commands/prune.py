@@ -189,7 +189,8 @@ def prune(
         say(f"{before['heads']} to {after['heads']} heads; this form keeps the size and the speed of the whole model")
     else:
         parameters = " to ".join(f"{one['parameters'] / 1e6:.2f}" for one in (before, after))
-        faster = f"{1 / after['ratio']:.2f} times as fast ({told['timed']})"
+        between = f"[{1 / after['high']:.2f}, {1 / after['low']:.2f}]"
+        faster = f"{1 / after['ratio']:.2f} {between} times as fast ({told['timed']})"
         say(f"{before['heads']} to {after['heads']} heads, {parameters} million parameters, {faster}")
     if judgement is not None and form != "onnx":
         say(f"check it: headscope evaluate {out} {judgement.named}")

@@ -50,6 +50,7 @@ def speed(
         typer.echo(json.dumps({"layers": told, "models": [asdict(each) for each in found]}))
         return
     typer.echo(f"{batch_size} sequences of {length} tokens")
+    typer.echo(f"heads of {(other or one).name} left")
     typer.echo("heads left    time   times as fast")
     for share, ratio in zip(by_share.share, by_share.time, strict=True):
         note = "   the bound" if share == by_share.share[-1] else ""
@@ -62,4 +63,5 @@ def speed(
         typer.echo(
             f"{each.name[-18:]:18} {each.heads:6}  {each.parameters / 1e6:18.2f}  {each.megabytes:10.1f}  "
             f"{each.working:10.1f}  {each.seconds * 1e3:10.1f}  {each.throughput:11.1f}  {1 / each.ratio:13.2f}"
+            + ("" if each is found[0] else f" [{1 / each.high:.2f}, {1 / each.low:.2f}]")
         )

@@ -55,6 +55,10 @@ def _told(chosen: dict[str, Any]) -> list[str]:
     lines: list[str] = []
     if "how" in chosen:
         lines += ["", "## How the heads were chosen", "", str(chosen["how"])]
+    if chosen.get("warning"):
+        lines += ["", str(chosen["warning"])]
+    if chosen.get("history"):
+        lines += ["", "Before, it had been cut already:", "", *(f"- {one}" for one in chosen["history"])]
     metrics = chosen.get("metrics")
     if metrics:
         lines += [

@@ -189,6 +189,13 @@ def _shape(sizes: Any) -> str:
 def _weights_file(folder: Path) -> Path:
     """The file transformers will read, or a refusal where it is plainly something else."""
     path = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
+    if path is None and (folder / "model.onnx").is_file():
+        raise HeadscopeError(
+            "this is a graph for onnxruntime",
+            where=folder,
+            expected="weights",
+            mend="Run model.onnx with onnxruntime, or cut the model in another form: --form small or plain",
+        )
     if path is None:
         raise HeadscopeError(
             "no weights here",

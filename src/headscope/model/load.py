@@ -71,7 +71,7 @@ def load(
         revision=revision,
         untrained=untrained,
         notes=notes,
-        cut=None if manifest is None else Cut(manifest.origin, manifest.kept, manifest.silent),
+        cut=None if manifest is None else Cut(manifest.origin, manifest.kept, manifest.silent, manifest.history),
     )
 
 

@@ -36,11 +36,13 @@ class Cut:
 
     kept    the numbers of the heads that each site has left
     silent  the names of the attention modules that have none
+    history what was done to it before it was saved the last time, a sentence for each cut
     """
 
     origin: Origin
     kept: Mapping[Site, tuple[int, ...]]
     silent: tuple[str, ...] = ()
+    history: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,12 @@ class Manifest:
     @property
     def silent(self) -> tuple[str, ...]:
         return tuple(name for name, numbers in self.modules.items() if not numbers)
+
+    @property
+    def history(self) -> tuple[str, ...]:
+        """What was done up to here, this cut included."""
+        before = tuple(map(str, self.chosen.get("history", ())))
+        return (*before, f"Without {self.removed}. {self.chosen.get('how', '')}".strip())
 
     @property
     def removed(self) -> HeadSet:

@@ -61,7 +61,9 @@ def write_model(
     model: AttentionModel, folder: Path, *, form: str = "small", chosen: dict[str, Any] | None = None
 ) -> None:
     """The files of a model in a folder that is there. One that was not cut is written as transformers does."""
-    chosen = chosen or {}
+    chosen = dict(chosen or {})
+    if model.cut is not None and model.cut.history:
+        chosen["history"] = list(model.cut.history)
     if model.tokenizer is not None:
         model.tokenizer.save_pretrained(folder)
     if form == "onnx":

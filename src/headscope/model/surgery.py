@@ -111,7 +111,7 @@ def prune(
         revision=model.revision,
         untrained=model.untrained,
         notes=model.notes,
-        cut=Cut(origin, kept, _silent(model, kept)),
+        cut=Cut(origin, kept, _silent(model, kept), () if model.cut is None else model.cut.history),
     )
     _prove(model, cut, remove)
     return cut
@@ -164,7 +164,7 @@ def read_heads(model: AttentionModel, heads: str) -> HeadSet:
         if seen & here:
             raise HeadscopeError(f"{min(seen & here)} is given twice", where=f'heads "{heads}"', expected="each once")
         seen |= here
-        if "*" not in item:
+        if "*" not in item or not here & set(model.heads):
             _refuse_gone(model, here)
     return HeadSet(seen & set(model.heads), among=original_heads(model))
 

@@ -84,6 +84,8 @@ class Report:
                 for repair in ["", *self.repairs] if state.removed else [""]:
                     is_chosen = state.removed == best.removed and not repair
                     found.append(self._row(state, draw, repair, is_chosen))
+                    told = f"{found[-1]['removed']} removed{', ' + repair if repair else ''}"
+                    say(f"{told}: {self.task.metrics[0]} {found[-1]['metric']:.4f} there")
         return found
 
     def _mended(self, state: State, repair: str) -> AttentionModel:
@@ -106,8 +108,8 @@ class Report:
             "repair": repair,
             "parameters": sum(p.numel() for p in cut.model.parameters()),
             "time": self._timed(cut, state),
-            "selection_loss": state.outcome.loss,
-            "selection_metric": state.outcome.metric,
+            "selection_loss": np.nan if repair else state.outcome.loss,
+            "selection_metric": np.nan if repair else state.outcome.metric,
             **changes(self.task, self.intact, judged, self.draws),
             "is_chosen": is_chosen,
             "draw": draw,
@@ -119,8 +121,8 @@ class Report:
         key = f"time {sorted(state.removed)}"
         known = self.selection.memory.get(key)
         if known is None:
-            length = speed.longest(self.model, 64)
-            both = speed.measure([self.model, cut], batch_size=8, length=length, repeats=8) if state.removed else []
+            batch_size, length = speed.TIMED[0], speed.longest(self.model, speed.TIMED[1])
+            both = speed.measure([self.model, cut], batch_size=batch_size, length=length) if state.removed else []
             known = both[1].ratio if both else 1.0
             self.selection.memory.add(key, known)
         return float(known)

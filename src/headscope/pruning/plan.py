@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,7 @@ class Plan:
             "model": {"name": self.model_name, "sha256": self.model_sha256},
             "chosen": self.chosen,
         }
+        content["sum"] = _sum(content)
         path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
@@ -53,6 +55,10 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
         raise HeadscopeError(f"cannot be read: {reason(cause)}", where=path, expected=expected) from cause
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
         raise HeadscopeError(f"not a plan ({reason(cause)})", where=path, expected=expected) from cause
+    if content.get("sum") != _sum({key: value for key, value in content.items() if key != "sum"}):
+        raise HeadscopeError(
+            "was edited: its checksum differs", where=path, expected=expected, mend=f"Name the heads: --heads {heads}"
+        )
     here = weights_sha256(model)
     if digest != here:
         raise HeadscopeError(
@@ -62,3 +68,7 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
             mend="Load that model, or search again: headscope prune MODEL --task NAME --data PATH --keep-metric 0.99",
         )
     return Plan(HeadSet(str(heads), among=original_heads(model)), str(name), str(digest), chosen)
+
+
+def _sum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,8 +1,8 @@
 """What can head pruning gain on this machine, and what did it? Measured, never counted in operations.
 
 The model is run with ever fewer heads in every layer; without (almost) any, what is left is the time of everything that
-is no attention: the bound. Measurements are interleaved, so that a busy moment hits all alike, and ratios are of the
-fastest quarter of the runs, which a busy machine moves least.
+is no attention: the bound. Measurements are interleaved, so that a busy moment hits all alike: a ratio is the median of
+the ratios within a turn, with the interval of a median by ranks; times are those of the fastest quarter.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from scipy.stats import binom
 from torch import Tensor
 
 from headscope.errors import HeadscopeError
@@ -23,7 +24,11 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import prune, units
 from headscope.tasks.base import check_count
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 REPEATS, WARM = 12, 2
+TIMED = (8, 64)  # sequences and tokens that a cut model is timed with in passing: soon done
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the heads of every layer that are left
 
 
@@ -42,6 +47,8 @@ class Speed:
     megabytes: float
     working: float
     ratio: float  # its time over that of the first that was measured with it
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,9 @@ def measure(
     """All models on the same batch, in turns; ratios to the first."""
     batch = inputs_of(models[0], batch_size, length)
     runs = [_forward(model, batch) for model in models]
-    times = _interleaved(runs, repeats, progress)
+    by_turn = _interleaved(runs, repeats, progress)  # [turn, model]
+    times = np.sort(by_turn, axis=0)[: max(1, repeats // 4)].mean(axis=0)
+    ratios = [_median(by_turn[:, place] / by_turn[:, 0]) for place in range(len(models))]
     return [
         Speed(
             name=model.name,
@@ -113,9 +122,11 @@ def measure(
             parameters=sum(p.numel() for p in model.model.parameters()),
             megabytes=sum(p.numel() * p.element_size() for p in model.model.parameters()) / 1e6,
             working=_working(run, model.device) / 1e6,
-            ratio=float(seconds / times[0]),
+            ratio=ratio,
+            low=low,
+            high=high,
         )
-        for model, run, seconds in zip(models, runs, times, strict=True)
+        for model, run, seconds, (ratio, low, high) in zip(models, runs, times, ratios, strict=True)
     ]
 
 
@@ -179,8 +190,17 @@ def _working(run: Callable[[], Any], device: torch.device) -> int:
     return int(held.max(initial=0))
 
 
-def _interleaved(runs: Sequence[Callable[[], Any]], repeats: int, progress: Callable[[int, int], None]) -> list[float]:
-    """Seconds of each: the mean of the fastest quarter of the repeats."""
+def _median(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    """The median and its interval: the ranks that it lies between 95 times of 100, whatever the distribution."""
+    ranked, count = np.sort(values), len(values)
+    rank = max(int(binom.ppf(0.025, count, 0.5)) - 1, 0)
+    return float(np.median(ranked)), float(ranked[rank]), float(ranked[count - 1 - rank])
+
+
+def _interleaved(
+    runs: Sequence[Callable[[], Any]], repeats: int, progress: Callable[[int, int], None]
+) -> NDArray[np.float64]:
+    """[turn, run]: seconds."""
     times = np.zeros((repeats + WARM, len(runs)))
     for turn in range(repeats + WARM):
         order = range(len(runs)) if turn % 2 else reversed(range(len(runs)))
@@ -189,5 +209,5 @@ def _interleaved(runs: Sequence[Callable[[], Any]], repeats: int, progress: Call
             runs[place]()
             times[turn, place] = time.perf_counter() - begun
         progress(turn + 1, repeats + WARM)
-    fastest = np.sort(times[WARM:], axis=0)[: max(1, repeats // 4)]
-    return [float(one) for one in fastest.mean(axis=0)]
+    found: NDArray[np.float64] = times[WARM:]
+    return found

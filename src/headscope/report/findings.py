@@ -161,7 +161,19 @@ def _cut(study: Study) -> list[Finding]:
         f"{int(row['removed'])} of {int(row['removed']) + int(row['left'])} heads are cut: {metric} on {split} is "
         f"{row['metric']:.4f}, a change of {change.text()}, and the model takes {row['time']:.2f} of the time"
     )
-    return [Finding("cut", sentence, ())]
+    found = [Finding("cut", sentence, ())]
+    stages = recorded(study.record, "pruning", "saved", "stages")
+    if isinstance(stages, dict) and len(stages) > 1:
+        last, measured = list(stages.items())[-1]
+        value, low, high = (_finite(measured["change"][name]) for name in ("value", "low", "high"))
+        after = Measured("", value, low, high, 4)
+        told = " and ".join(plain(stage, 20) for stage in list(stages)[1:])
+        reached = measured["metrics"][recorded(study.record, "pruning", "metric")]["value"]
+        said = "trained again" if last == "recovered" else f"mended ({told})"
+        found.append(Finding("cut", f"As it is saved, {said}: {metric} {reached:.4f}, a change of {after.text()}", ()))
+    if warning := recorded(study.record, "pruning", "warning"):
+        found.append(Finding("cut", plain(warning, 300), ()))
+    return found
 
 
 def _cheap(study: Study) -> list[Finding]:

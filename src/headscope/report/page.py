@@ -64,6 +64,7 @@ def render_with(study: Study, plates: list[Plate]) -> str:
     taken += sum(BYTES_OF_CELL * len(part.columns) * len(part.rows) for part, _ in parts)
     return environment.get_template("study.html").render(
         has_attention=bool(study.maps),
+        is_cut=set(study.heads["statistic"]) == {"cut"},
         model=model_name(study),
         summary=summary(study),
         model_facts=model_facts(study),

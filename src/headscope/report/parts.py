@@ -213,6 +213,8 @@ def _front(study: Study) -> Part | None:
         "example by example, with 95 % intervals. Time is measured on this machine, of 8 sequences of 64 tokens, over "
         "the whole model's."
     )
+    if removed := recorded(study.record, "pruning", "removed"):
+        note += f" These heads are cut: {plain(removed, 1000)}."
     columns = (
         "removed",
         *(["draw"] if several else []),

@@ -287,8 +287,8 @@ class _Run:
         """What was lost on the split that is reported on, as in the front of a search."""
         after = self.before if cut is self.whole else evaluate(cut, self.task, self.report_on)
         chosen_on = evaluate(cut, self.task, self.select_on)
-        length = speed.longest(self.whole, 64)
-        both = speed.measure([self.whole, cut], batch_size=8, length=length, repeats=8)
+        batch_size, length = speed.TIMED[0], speed.longest(self.whole, speed.TIMED[1])
+        both = speed.measure([self.whole, cut], batch_size=batch_size, length=length)
         return {
             "aim": name,
             "removed": len(self.whole.heads) - len(cut.heads),

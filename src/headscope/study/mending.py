@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headscope.data.records import find_split
@@ -112,4 +112,7 @@ def recovered(
     for place in (here, there):
         shutil.rmtree(place)
     found.path = None  # its files are gone; it is written anew
+    assert found.cut is not None
+    assert cut.cut is not None
+    found.cut = replace(found.cut, history=cut.cut.history)  # it was not cut twice
     return found

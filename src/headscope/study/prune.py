@@ -144,11 +144,12 @@ def prune_into(
             if opened:  # another target is another run: nothing to go on with
                 (folder / JOURNAL).unlink(missing_ok=True)
             raise
-        say(f"cutting {len(plan.heads)} heads: {plan.heads}")
+        say(f"cutting {len(plan.heads)} head{'s' if len(plan.heads) > 1 else ''}: {plan.heads}")
         told = carry_out(model, plan, folder, form=form, judgement=judgement, mending=mending, trained=trained, say=say)
         if found is not None:
             (folder / "study").mkdir()
             found.study.record["command"] = command
+            found.study.record["pruning"]["saved"] = {"form": form, "how": told["how"], "stages": told["stages"]}
             write_tables(found.study, folder / "study")
             report(found.study, folder / "study")
         (folder / JOURNAL).unlink(missing_ok=True)
@@ -236,11 +237,13 @@ def carry_out(
         cut = recovered(model, cut, folder, judgement, mending, say=say)
         measured.take("recovered", cut, stages, say)
     chosen = _told(plan, mending, measured, stages)
-    length = speed.longest(model, 128)
-    chosen["timed"] = f"8 sequences of {length} tokens" + (", in the form small" if form == "plain" else "")
-    both = speed.measure([model, cut], batch_size=8, length=length, repeats=8)
+    length = speed.longest(model, speed.TIMED[1])
+    chosen["timed"] = f"{speed.TIMED[0]} sequences of {length} tokens" + (
+        ", in the form small" if form == "plain" else ""
+    )
+    both = speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)
     chosen["speed"] = [asdict(both[0]), asdict(both[1]) | {"name": "cut"}]
-    aim, reached = (plan.chosen.get("target") or {}).get("speedup"), 1 / chosen["speed"][1]["ratio"]
+    aim, reached = (plan.chosen.get("target") or {}).get("speedup"), 1 / both[1].ratio
     if aim is not None and reached < aim:
         say(f"note: it is {reached:.2f} times as fast, not {aim:g}: that was expected from evenly thinned layers")
     write_model(cut, folder, form=form, chosen=chosen)
@@ -267,17 +270,20 @@ class _Measured:
         judged = self._judged(model)
         change = delta_of_metric(task, self.before.scores, judged.scores, self.draws)
         metrics = metrics_of(task, judged)
+        earlier = [one["metrics"]["loss"]["value"] for one in stages.values()]
         stages[stage] = {"metrics": metrics, "change": asdict(change)}
         say(
             f"{stage}: {name} {metrics[name]['value']:.4f}, change {change.value:+.4f} "
             f"[{change.low:+.4f}, {change.high:+.4f}] on {self.judgement.report_on}"
         )
+        if earlier and metrics["loss"]["value"] > earlier[-1]:
+            say(f"note: the loss rose by it, from {earlier[-1]:.4f} to {metrics['loss']['value']:.4f}")
 
 
 def _told(plan: Plan, mending: Mending, measured: _Measured | None, stages: dict[str, Any]) -> dict[str, Any]:
     """For the manifest and the card."""
     found: dict[str, Any] = dict(plan.chosen)
-    found["how"] = _sentence(plan, mending)
+    found["how"] = _sentence(plan, mending, measured is not None)
     if measured is not None:
         last = list(stages.values())[-1]["metrics"]
         task = measured.judgement.task
@@ -289,7 +295,7 @@ def _told(plan: Plan, mending: Mending, measured: _Measured | None, stages: dict
     return found
 
 
-def _sentence(plan: Plan, mending: Mending) -> str:
+def _sentence(plan: Plan, mending: Mending, is_judged: bool) -> str:
     search = plan.chosen.get("search")
     if "in_steps" in plan.chosen:
         said = f"In steps by {plan.chosen['by']}, trained after each of them."
@@ -299,11 +305,11 @@ def _sentence(plan: Plan, mending: Mending) -> str:
         on = plan.chosen["selected_on"]
         said = (
             f"By the search `{search}` for the task {plan.chosen['task']}, on {on['examples']} examples of "
-            f"{on['split']}; nothing was chosen on the examples below."
+            f"{on['split']}{'; nothing was chosen on the examples below' if is_judged else ''}."
         )
     if mending.repairs:
         said += f" Repaired without training: {', '.join(mending.repairs)}."
     if mending.recover:
         beside = " with the whole model as teacher" if mending.teacher else ""
-        said += f" Then trained for {mending.recover} epochs{beside}."
+        said += f" Then trained for {mending.recover} epoch{'s' if mending.recover > 1 else ''}{beside}."
     return said

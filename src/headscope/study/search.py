@@ -208,8 +208,9 @@ def search(
     table = report.front(paths, best, options.sizes, say)
     heads = selection.heads(best.removed)
     row = next(one for one in table if one["removed"] == len(heads) and one["draw"] == 0 and not one["repair"])
-    if warning := warning_of(target, table, report_on):
-        say(warning)
+    warning = warning_of(target, table, report_on)
+    if warning:
+        say(f"note: {warning}")
     told = {
         "task": the_task.name,
         "data": described,
@@ -222,6 +223,7 @@ def search(
         "count": len(heads),
         "of": len(loaded.heads),
         "after": {"selection": asdict(best.outcome), "report": row},
+        "warning": warning,
         "evaluations": round(selection.spent, 2),
         "seconds": round(time.perf_counter() - started, 1),
     }
@@ -240,7 +242,7 @@ def warning_of(target: Target, front: list[dict[str, Any]], report_on: str) -> s
     most = max(size for size, metric in plain.items() if metric >= target.keep_metric * plain[0])
     instead = f", or take --heads {most}, the most of those reported that kept it" if most else ""
     return (
-        f"note: {left:.4f} of the metric is left on {report_on}, not {target.keep_metric:g}: the choice fits its own "
+        f"{left:.4f} of the metric is left on {report_on}, not {target.keep_metric:g}: the choice fits its own "
         f"examples; choose on more of them{instead}"
     )
 

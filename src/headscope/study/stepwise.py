@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from headscope.errors import HeadscopeError
@@ -72,6 +72,8 @@ def in_steps(
         if not done.is_dir():
             recovered(model, prune(now, heads), folder, judgement, mending, say=say).save(done)
         now = load(done, model_class=judgement.task.model_class, device=str(model.device))
+        assert now.cut is not None
+        now.cut = replace(now.cut, history=() if model.cut is None else model.cut.history)  # steps are one cut
     for place in folder.glob("step-*"):
         shutil.rmtree(place)
     (folder / HEADER).unlink()
