@@ -104,7 +104,7 @@ def search(options: argparse.Namespace) -> list[dict[str, Any]]:
         ways = {
             "beam": lambda one=selection: searches.beam(one),
             "greedy": lambda one=selection: searches.greedy(one),
-            "iterative": lambda one=selection: searches.iterative(one, scores_by(one, "gradient"), 0.02),
+            "iterative": lambda one=selection: searches.iterative(one, scores_by(one, "gradient-second"), 0.02),
         }
         begun = time.perf_counter()
         path = []

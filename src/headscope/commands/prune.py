@@ -67,8 +67,8 @@ def prune(
     how: Annotated[str, typer.Option("--search", help="beam, greedy, iterative, rank or random")] = "beam",
     by: Annotated[
         str,
-        typer.Option(help="What rank and iterative go by: gradient, gradient-absolute, ablation, confidence, norm …"),
-    ] = "gradient",
+        typer.Option(help="What rank and iterative go by: gradient-second, gradient, ablation, confidence, norm …"),
+    ] = "gradient-second",
     select_on: Annotated[str, typer.Option(help="The split that is chosen and repaired on")] = "dev:even",
     report_on: Annotated[str, typer.Option(help="The split that is reported on")] = "dev:odd",
     objective: Annotated[

@@ -185,7 +185,10 @@ class Selection:
         return sorted(states, key=lambda one: (-one.outcome.examples, self.goodness(one.outcome), sorted(one.removed)))
 
     def slopes(self, removed: Removed) -> NDArray[np.float64]:
-        """[unit]: the change of loss that switching each on or off should make, to first order, by a few examples."""
+        """[unit]: the change of loss that switching each on or off should make, to second order, by a few examples.
+
+        The slope alone misjudges the heads that matter most: what falls steeply at first may rise before it is gone.
+        """
         key = f"slopes {sorted(removed)}"
         if removed in self._slopes:
             return self._slopes[removed]
@@ -193,8 +196,13 @@ class Selection:
         if known is None:
             gone = self.heads(removed)
             found = terms(self.model, self.task, self.guide, batch_size=self.batch_size, removed=list(gone))
-            mean = dict(zip(found.heads, found.signed.mean(axis=0).tolist(), strict=True))
-            known = [sum(mean.get(head, 0.0) * (1 if head in gone else -1) for head in unit) for unit in self.units]
+            column = {head: found.signed[:, place] for place, head in enumerate(found.heads)}
+            nothing = np.zeros(len(found.signed))
+            first = [
+                sum((column.get(head, nothing) * (1 if head in gone else -1) for head in unit), nothing)
+                for unit in self.units
+            ]
+            known = [float((change + 0.5 * change**2).mean()) for change in first]
             self.memory.add(key, known)
         self.spent += BACKWARD * len(self.guide.items) / self.count
         self._slopes[removed] = np.array(known)

@@ -94,7 +94,7 @@ class SearchOptions:
     """
 
     how: str = "beam"
-    by: str = "gradient"
+    by: str = "gradient-second"
     objective: str | None = None
     at_least: int = 0
     among: str | None = None
