@@ -24,6 +24,7 @@ _WHERE = {
     "Batch": "headscope.model.tokens",
     "Comparison": "headscope.study.compare",
     "Edit": "headscope.model.edits",
+    "Fixed": "headscope.model.fixed",
     "Gate": "headscope.model.edits",
     "GateOptions": "headscope.study.gating",
     "Head": "headscope.heads",
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from headscope.model.edits import MaskScores as MaskScores
     from headscope.model.edits import Replace as Replace
     from headscope.model.edits import Uniform as Uniform
+    from headscope.model.fixed import Fixed as Fixed
     from headscope.model.load import load as load
     from headscope.model.surgery import prune as prune
     from headscope.model.tokens import Batch as Batch

@@ -255,3 +255,22 @@ def test_a_classifier_keeps_its_labels(tmp_path: Path, without_tokenizer: None) 
     model = tiny("bert", head=AutoModelForSequenceClassification, num_labels=3)
     write_model(prune(model, "1.0"), tmp_path)
     assert reread(tmp_path, model).model.config.num_labels == 3
+
+
+@pytest.mark.parametrize("form", ["small", "plain"])
+def test_what_a_model_says_when_it_generates_comes_back_too(form: str, tmp_path: Path) -> None:
+    from worded import translator
+
+    model = translator()
+    fresh = type(model.model)(model.model.config).model
+    for side in ("encoder", "decoder"):  # sines, which transformers does not save: those of the tests are chance
+        positions = getattr(model.model.model, side).embed_positions
+        positions.load_state_dict(getattr(fresh, side).embed_positions.state_dict())
+    model.model.generation_config.update(min_new_tokens=5, max_new_tokens=7, num_beams=2)
+    cut = prune(model, "cross.0.0")
+    cut.save(tmp_path / form, form=form)
+    again = headscope.load(tmp_path / form, model_class="AutoModelForSeq2SeqLM")
+    inputs = model.tokenizer(["the cat"], return_tensors="pt")
+    said = [one.model.generate(**inputs).tolist() for one in (cut, again)]
+    assert said[0] == said[1]
+    assert again.model.generation_config.num_beams == 2

@@ -59,11 +59,14 @@ def importance(
     kind: Annotated[
         str,
         typer.Option(
-            help="What to take away: head, only (all but one of a site), site, layer, pair (of --heads) or shared"
+            help="What to take away: head, only (all but one of a site), site, layer, all, pair (of --heads) or shared"
         ),
     ] = "head",
     mode: Annotated[
-        str, typer.Option(help="What stands in its place: zero, mean (its average), uniform (attention 1/n)")
+        str,
+        typer.Option(
+            help="What stands in its place: zero, mean (its average), uniform (attention 1/n), fixed (nearest pattern)"
+        ),
     ] = "zero",
     heads: Annotated[
         str | None, typer.Option(help="The heads to take away, alone or in pairs, as in 3.2,4.*", show_default="all")

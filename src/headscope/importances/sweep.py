@@ -21,15 +21,17 @@ from headscope.importances.variants import Variant
 from headscope.model.anatomy import Parts, anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Edit, Replace, Uniform
+from headscope.model.fixed import Fixed
 from headscope.model.replay import Replay, Shares
 from headscope.model.tokens import Batch
+from headscope.statistics.fixed_patterns import FixedPatterns
 from headscope.tasks.base import Prepared, Task, batch_of, plan, sequences_of
 from headscope.tasks.running import memory_named
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Mode = Literal["zero", "mean", "uniform"]
+Mode = Literal["zero", "mean", "uniform", "fixed"]
 TOLERANCE = 1e-5  # of the largest answer: a shortcut that strays further from the plain run is not taken
 MEMORY = 1_000_000_000  # bytes that the remembered passes of one block may take
 INTACT = Variant("site", "intact", ())
@@ -82,12 +84,15 @@ class Sweep:
     notes: list[str] = field(default_factory=list)
     parts: dict[Site, Parts] = field(default_factory=dict)
     means: dict[Head, Tensor] = field(default_factory=dict)
+    fixed: dict[Head, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_mode(self.mode)
         self.model.check_evaluating()
         if self.mode == "mean":
             self.means = mean_results(self.model, self.task, self.prepared, self.batch_size)
+        if self.mode == "fixed" and not self.fixed:
+            self.fixed = nearest_patterns(self.model, self.task, self.prepared, self.batch_size)
         if self.proven is not None:
             self.way = self.proven
             self.parts = {} if self.way == "plain" else anatomy(self.model)
@@ -250,7 +255,7 @@ class Sweep:
             return None
         if self.mode == "mean":
             return self.means[head].expand_as(shares.context[:, :, 0])
-        with self.model.edited(Uniform([head])):
+        with self.model.edited(self._edit(Variant("head", str(head), (head,)))):
             return replay.context_under(head.site)[:, : shares.context.shape[1], self.model.place(head)]
 
     def _plain(self, batch: Batch, variant: Variant) -> Tensor:
@@ -260,6 +265,8 @@ class Sweep:
     def _edit(self, variant: Variant) -> Edit:
         if self.mode == "mean":
             return Replace({head: self.means[head] for head in variant.heads})
+        if self.mode == "fixed":
+            return Fixed({head: self.fixed[head] for head in variant.heads})
         return Uniform(variant.heads) if self.mode == "uniform" else Ablate(variant.heads)
 
     def _replay(self, batch: Batch) -> Replay:
@@ -288,6 +295,20 @@ def mean_results(model: AttentionModel, task: Task, prepared: Prepared, batch_si
         for site, total in means.totals.items()
         for head, row in zip(site.heads(len(total)), total, strict=True)
     }
+
+
+def nearest_patterns(model: AttentionModel, task: Task, prepared: Prepared, batch_size: int) -> dict[Head, str]:
+    """The fixed pattern that each head of a self-attention is nearest to on this data, by Jensen-Shannon divergence."""
+    patterns = FixedPatterns()
+    with torch.inference_mode(), model.watched(patterns.update), memory_named(batch_size):
+        for numbers in plan(prepared, batch_size):
+            task.watched(model, batch_of(model, prepared, numbers))
+    found: dict[Head, list[tuple[float, str]]] = {}
+    for row in patterns.table():
+        if np.isfinite(row.value):
+            name = row.statistic.removeprefix("js-")
+            found.setdefault(Head(row.stack, row.layer, row.head), []).append((row.value, name))
+    return {head: min(distances)[1] for head, distances in found.items()}
 
 
 class _Means(Edit):

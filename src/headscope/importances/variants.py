@@ -1,4 +1,4 @@
-"""What can be taken away: single heads, all but one of a site, whole sites and layers, pairs, shared heads."""
+"""What can be taken away: single heads, all but one of a site, sites, layers, all at once, pairs, shared heads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, HeadSet, Site
 from headscope.model.attention_model import AttentionModel
 
-Kind = Literal["head", "only", "site", "layer", "pair", "shared"]
+Kind = Literal["head", "only", "site", "layer", "all", "pair", "shared"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 
@@ -70,6 +70,8 @@ def variants_of(
             )
             for side, layer in dict.fromkeys(sides.values())
         ]
+    if kind == "all":
+        return [Variant(kind, "all", tuple(head for site in sites for head in heads[site]))]
     if kind == "pair":
         chosen_heads = sorted(HeadSet(model.heads if among is None else among, among=model.heads))
         return [Variant(kind, f"{one}+{other}", (one, other)) for one, other in combinations(chosen_heads, 2)]

@@ -77,6 +77,10 @@ def _built(cls: Any, folder: Path, labels: Sequence[str]) -> PreTrainedModel:
         raise HeadscopeError(
             f"no {getattr(cls, '__name__', cls)} can be built from it ({reason(cause)})", where=folder / "config.json"
         ) from cause
+    if (folder / "generation_config.json").is_file() and model.can_generate():
+        from transformers import GenerationConfig
+
+        model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
     return model.eval()
 
 

@@ -103,6 +103,8 @@ def _write_small(model: AttentionModel, folder: Path) -> None:
     with quiet():
         model.model.config.architectures = [type(model.model).__name__]
         model.model.config.save_pretrained(folder)
+        if model.model.can_generate() and model.model.generation_config is not None:
+            model.model.generation_config.save_pretrained(folder)
     save_file(_own_tensors(model.model), folder / WEIGHTS, metadata={"format": "pt"})
 
 

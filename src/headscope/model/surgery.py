@@ -134,6 +134,7 @@ def expanded(model: AttentionModel) -> PreTrainedModel:
     full = AttentionModel(whole, model.tokenizer, name=model.name)
     for part in _slices(full, whole, {site: model._sites[site].numbers or () for site in full.sites}):
         part.fill(state.get(f"{names[part.module]}.{part.name}"))
+    whole.generation_config = copy.deepcopy(getattr(model.model, "generation_config", None))
     return whole.to(model.model.dtype)
 
 

@@ -7,6 +7,7 @@ after an eighth of the examples, a quarter and a half those that cannot come in 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from headscope.errors import HeadscopeError, choices
-from headscope.heads import Head, HeadSet
+from headscope.heads import HeadSet
 from headscope.importances.gradients import terms
 from headscope.importances.sweep import Sweep
 from headscope.importances.variants import Variant
@@ -129,12 +130,14 @@ class Selection:
 
     def candidates(self, removed: Removed) -> list[int]:
         """The units that may go next: not the last `at_least` heads of a layer, nor the model's last head."""
-        left = set(self.model.heads) - set(self.heads(removed))
-        found = []
+        left = Counter(head.site for head in self.model.heads)
+        for gone in removed:
+            left.subtract(head.site for head in self.units[gone])
+        total, found = left.total(), []
         for number, unit in enumerate(self.units):
-            if number in removed or len(unit) >= len(left):
+            if number in removed or len(unit) >= total:
                 continue
-            if all(_here(left, head) - _here(unit, head) >= self.at_least for head in unit):
+            if all(left[site] - lost >= self.at_least for site, lost in Counter(head.site for head in unit).items()):
                 found.append(number)
         return found
 
@@ -282,11 +285,6 @@ class Selection:
             return bool(difference.mean() > STANDARD_ERRORS * error)
 
         return [unit for unit in live if unit in order[:keep] or not is_behind(unit)]
-
-
-def _here(heads: Iterable[Head], one: Head) -> int:
-    """How many of these heads are of the same site."""
-    return sum(head.site == one.site for head in heads)
 
 
 def _no_larger(items: list[int], most: int) -> list[list[int]]:

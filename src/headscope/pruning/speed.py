@@ -108,6 +108,7 @@ def measure(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Speed]:
     """All models on the same batch, in turns; ratios to the first."""
+    check_count(repeats, "--repeats")
     batch = inputs_of(models[0], batch_size, length)
     runs = [_forward(model, batch) for model in models]
     by_turn = _interleaved(runs, repeats, progress)  # [turn, model]

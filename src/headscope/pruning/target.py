@@ -58,7 +58,7 @@ class Target:
         if wanted < smallest:
             raise HeadscopeError(
                 f"{wanted} cannot go alone",
-                where="--heads",
+                where="--heads" if self.sparsity is None else "--sparsity",
                 expected=f"{smallest} or more: so many share their weights",
             )
         return wanted
@@ -77,10 +77,21 @@ class Pursuit:
 
     def __init__(self, selection: Selection, target: Target, say: Told, progress: Callable[[int, int], None]) -> None:
         self.selection, self.target, self.say, self.progress = selection, target, say, progress
+        name, intact = selection.task.metrics[0], selection.intact.metric
+        if target.keep_metric is not None and not intact > 0:
+            raise HeadscopeError(
+                f"{name} of the whole model is {intact:.4f}: no share of it can be kept",
+                where="--keep-metric",
+                expected="a model that can do the task, or --heads N",
+            )
         self.most = target.most(selection)
         self.layers: speed.Layers | None = None
         if target.speedup is not None:
-            self.layers = speed.layers(selection.model, length=speed.longest(selection.model, 128), repeats=6)
+            known = selection.memory.get("layers")  # a run that goes on keeps the clock it began with
+            if known is None:
+                known = asdict(speed.layers(selection.model, length=speed.longest(selection.model, 128), repeats=6))
+                selection.memory.add("layers", known)
+            self.layers = speed.Layers(tuple(known["share"]), tuple(known["time"]))
         if self.layers is not None and target.speedup is not None and target.speedup > self.layers.bound:
             raise HeadscopeError(
                 f"{target.speedup:g} times is more than head pruning can give here",

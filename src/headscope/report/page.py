@@ -149,6 +149,7 @@ def _task_facts(record: Mapping[str, Any]) -> Facts:
     if all(isinstance(known.get(name), int | float) for name in ("value", "low", "high")):
         facts.append((f"{metric} intact", f"{known['value']:.4f} [{known['low']:.4f}, {known['high']:.4f}]"))
     modes = {"mean": "its mean result in the place of a head's", "uniform": "a head attends to all tokens alike"}
+    modes["fixed"] = "a head attends by the fixed pattern it is nearest to"
     if recorded(record, "importance", "mode") in modes:
         facts.append(("ablation", modes[recorded(record, "importance", "mode")]))
     return facts

@@ -1,18 +1,7 @@
 """Could a fixed pattern do what a head does?
 
 The Jensen-Shannon divergence in nats between a row of attention and what the same row would be under a fixed pattern:
-0 where they are the same, ln 2 = 0.693 where they share no token. The seven patterns are those of Raganato et al. 2020,
-beside them uniform attention and attention to the first token. Row i of n:
-
-    current, previous, next   all on token i, i - 1, i + 1
-    left                      on tokens 0 … i - 2, growing towards i as (j + 1)^3; right: its mirror image
-    end                       on all tokens, growing towards the last as (j + 1)^3; start: its mirror image
-    uniform                   on all tokens alike
-    first                     all on token 0
-
-Where there is no such token (previous of the first, left of the first two …) the mass is on the first token, or on the
-last for next and right; the paper does not say. In a causal stack uniform is over the tokens up to the row, and the
-patterns that look ahead (next, right, end, start) have no rows.
+0 where they are the same, ln 2 = 0.693 where they share no token. The patterns are those of `model.fixed`.
 
 Four rows of each sequence are compared, those in the middle of its quarters: the same for every head and pattern, and
 whatever the order of the examples. All rows would cost many times what the rest of a pass does.
@@ -27,12 +16,12 @@ import torch
 from torch import Tensor
 
 from headscope.model.attention import Attention
+from headscope.model.fixed import LOOK_AHEAD, fixed_pattern
 from headscope.statistics.base import Definition, PerSequence
 
 ROWS = 4
 POINTED = ("current", "previous", "next", "first")  # all on one token
 SPREAD = ("left", "right", "end", "start", "uniform")
-LOOK_AHEAD = ("next", "right", "end", "start")
 _TITLES = {
     "current": ("the token itself", "all attention on the token itself"),
     "previous": ("the previous token", "all attention on the previous token"),
@@ -94,17 +83,8 @@ def _from_spread(rows: Tensor, spread: Tensor, entropies: Tensor) -> Tensor:
 @lru_cache(maxsize=64)
 def _patterns(length: int, is_causal: bool, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Where POINTED point [row, pattern]; SPREAD [pattern, row, key] and their entropies [pattern, row]."""
-    last, rows = length - 1, rows_of(length)
-    places = [[i, max(i - 1, 0), min(i + 1, last), 0] for i in rows]
-    ramp = torch.arange(1, length + 1, dtype=torch.float64) ** 3
-    spread = torch.zeros(len(SPREAD), len(rows), length, dtype=torch.float64)
-    for k, i in enumerate(rows):
-        spread[0, k, : max(i - 1, 1)] = ramp[: max(i - 1, 1)]
-        after = max(last - i - 1, 1)  # a context that is empty is the boundary token
-        spread[1, k, length - after :] = ramp[:after].flip(0)
-        spread[2, k] = ramp
-        spread[3, k] = ramp.flip(0)
-        spread[4, k, : i + 1 if is_causal else length] = 1.0
-    spread /= spread.sum(dim=-1, keepdim=True)
+    rows = list(rows_of(length))
+    places = torch.stack([fixed_pattern(name, length)[rows].argmax(dim=-1) for name in POINTED], dim=-1)
+    spread = torch.stack([fixed_pattern(name, length, is_causal)[rows] for name in SPREAD])
     entropies = torch.special.entr(spread).sum(dim=-1)
-    return torch.tensor(places, device=device), spread.to(device, dtype), entropies.to(device, dtype)
+    return places.to(device), spread.to(device, dtype), entropies.to(device, dtype)

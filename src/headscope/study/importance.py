@@ -84,8 +84,8 @@ def importance(
     """What every head does for a task, with intervals and tests; a study with the rows and tables of docs/study.md.
 
     by           ablation (exact), gradient, confidence, entropy, norm, random; several, or "all"
-    kinds        what is taken away: head, only (all but one of a site), site, layer, pair, shared (ALBERT)
-    mode         zero, mean (its average result over the data) or uniform (attention 1/n)
+    kinds        what is taken away: head, only (all but one of a site), site, layer, all, pair, shared (ALBERT)
+    mode         zero, mean (its average result over the data), uniform (attention 1/n), fixed (its nearest pattern)
     heads        the heads that are taken away, alone or in pairs; all by default
     race         settle clear heads early, at this error rate; None runs all heads on all examples
     labels_free  the gradient of the loss against what the model itself says
@@ -159,6 +159,7 @@ def importance(
             "intact": metrics_of(the_task, run.intact),
             "metric": the_task.metrics[0],
             "way": run.way,
+            **({"patterns": run.patterns} if run.patterns else {}),
             "notes": run.notes,
         },
         "seed": seed,
@@ -216,9 +217,12 @@ class _Run:
         self.model, self.task, self.prepared, self.asked = model, task, prepared, asked
         self.progress, self.say = progress, say
         self.sites = sites_in_use(model, task, prepared)
+        if asked.mode == "fixed":  # from one text to another there is no fixed pattern
+            self.sites = tuple(site for site in self.sites if site.stack in ("encoder", "decoder"))
         self.heads = tuple(head for head in model.heads if head.site in self.sites)
         self.journal: Journal | None = None
         self.way, self.notes = "", list[str]()
+        self.patterns: dict[str, str] = {}
         self.durations: dict[str, float] = {}
         self.deltas = Deltas(task, len(prepared.items), asked.seed)
         self.race: Race | None = None
@@ -296,6 +300,7 @@ class _Run:
             seed=self.asked.seed,
         )
         self.way, self.notes = sweep.way, sweep.notes
+        self.patterns = {str(head): name for head, name in sweep.fixed.items()}
         for note in sweep.notes:
             self.say(f"note: {note}")
         self.say(f"removing {len(self.variants)} times, each from {len(self.prepared.items)} examples")

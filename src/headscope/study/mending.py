@@ -48,6 +48,7 @@ class Judgement:
                     expected="a directory with one",
                     mend="Leave --recover out",
                 )
+            self.check_apart_from("train")
 
     def check_apart_from(self, split: str) -> None:
         """Refuse to report on examples of this split."""

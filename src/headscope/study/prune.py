@@ -49,7 +49,7 @@ class Wanted:
         steps: float | None = None,
     ) -> Wanted:
         """As the options of the command say it; a bare number of heads is a target."""
-        count = int(heads) if heads is not None and heads.isdigit() else None
+        count = int(heads) if heads is not None and heads.isdecimal() else None
         named = heads if count is None else None
         aims = [one for one in (count, sparsity, keep_metric, speedup) if one is not None]
         if (named is not None) + (plan is not None) + bool(aims) > 1:
@@ -309,7 +309,7 @@ def _sentence(plan: Plan, mending: Mending, is_judged: bool) -> str:
         )
     if mending.repairs:
         said += f" Repaired without training: {', '.join(mending.repairs)}."
-    if mending.recover:
+    if mending.recover and "in_steps" not in plan.chosen:
         beside = " with the whole model as teacher" if mending.teacher else ""
         said += f" Then trained for {mending.recover} epoch{'s' if mending.recover > 1 else ''}{beside}."
     return said

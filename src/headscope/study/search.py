@@ -17,7 +17,7 @@ from headscope.model.surgery import read_heads
 from headscope.pruning import searches
 from headscope.pruning.front import Report
 from headscope.pruning.plan import Plan
-from headscope.pruning.repair import check_repair
+from headscope.pruning.repair import names
 from headscope.pruning.scores import IMPORTANCES, scores_by
 from headscope.pruning.searches import SEARCHES
 from headscope.pruning.selection import Memory, Selection, State
@@ -116,8 +116,10 @@ class SearchOptions:
         if not 0 < self.step <= 1:
             raise HeadscopeError(f"{self.step} is no share", where="--step", expected="more than 0, at most 1")
         for repair in self.repairs:
-            for way in repair.split("+"):
-                check_repair(way)
+            if "+".join(names(repair.split("+"))) != repair:
+                raise HeadscopeError(
+                    f'"{repair}" is no way to mend', where="--try-repairs", expected="fold, refit or fold+refit"
+                )
         for name in ("width", "expansion", "draws"):
             if getattr(self, name) < 1:
                 raise HeadscopeError(f"{getattr(self, name)} is too few", where=f"--{name}", expected="1 or more")
@@ -179,7 +181,7 @@ def search(
         "dtype": model_now["dtype"],
         "device": model_now["device"],
         "edits": model_now["edits"],
-        "code": code_of("model", "data", "tasks", "importances", "pruning"),
+        "code": code_of("model", "data", "statistics", "tasks", "importances", "pruning"),
         "task": the_task.name,
         "data": described,
         "splits": list(splits),
@@ -236,10 +238,10 @@ def warning_of(target: Target, front: list[dict[str, Any]], report_on: str) -> s
     if target.keep_metric is None:
         return None
     plain = {row["removed"]: row["metric"] for row in front if row["draw"] == 0 and not row["repair"]}
-    left = next(row["metric"] for row in front if row["is_chosen"]) / plain[0]
-    if left >= target.keep_metric:
+    left = next(row["metric"] for row in front if row["is_chosen"]) / plain[0] if plain[0] else float("nan")
+    if not left < target.keep_metric:
         return None
-    most = max(size for size, metric in plain.items() if metric >= target.keep_metric * plain[0])
+    most = max((size for size, metric in plain.items() if metric >= target.keep_metric * plain[0]), default=0)
     instead = f", or take --heads {most}, the most of those reported that kept it" if most else ""
     return (
         f"{left:.4f} of the metric is left on {report_on}, not {target.keep_metric:g}: the choice fits its own "

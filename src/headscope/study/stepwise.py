@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
@@ -17,9 +18,10 @@ from headscope.model.weights import weights_sha256
 from headscope.pruning.scores import scores_by
 from headscope.pruning.selection import Selection
 from headscope.pruning.target import Target
+from headscope.study.importance import code_of
 from headscope.study.journal import check_same_run
 from headscope.study.mending import Judgement, Mending, recovered
-from headscope.study.record import versions
+from headscope.study.record import describe_files, versions
 from headscope.study.search import SearchOptions
 
 HEADER = "steps.json"
@@ -93,6 +95,12 @@ def _check_same(
     header = {
         "model": weights_sha256(model),
         "target": asdict(target),
+        "dtype": str(model.model.dtype),
+        "device": str(model.device),
+        "code": code_of("model", "data", "tasks", "importances", "pruning", "training", "statistics", "study"),
+        "data": describe_files(
+            find_split(judgement.data, split, task=judgement.task.name) for split in ("train", judgement.learn_on)
+        ),
         "task": judgement.named,
         "learn_on": judgement.learn_on,
         "mending": asdict(mending),

@@ -1,0 +1,110 @@
+"""Fixed patterns of attention, which depend on positions alone (Raganato et al. 2020), and heads that follow them.
+
+Row i of n:
+
+    current, previous, next   all on token i, i - 1, i + 1
+    left                      on tokens 0 … i - 2, growing towards i as (j + 1)^3; right: its mirror image
+    end                       on all tokens, growing towards the last as (j + 1)^3; start: its mirror image
+    uniform                   on all tokens alike
+    first                     all on token 0
+
+Where there is no such token (previous of the first, left of the first two …) the mass is on the first token, or on the
+last for next and right; the paper does not say. In a causal stack uniform is over the tokens up to the row, and the
+patterns that look ahead (next, right, end, start) do not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from headscope.errors import HeadscopeError, choices
+from headscope.heads import Head, HeadSet, Site
+from headscope.model.edits import Edit, masked_score
+from headscope.model.tokens import Layout
+
+PATTERNS = ("current", "previous", "next", "left", "right", "end", "start", "uniform", "first")
+LOOK_AHEAD = ("next", "right", "end", "start")
+
+
+@lru_cache(maxsize=512)
+def fixed_pattern(name: str, length: int, is_causal: bool = False) -> Tensor:
+    """[row, key], each row sums to 1; float64."""
+    last, place = length - 1, torch.arange(length)
+    pointed = {"current": place, "previous": place - 1, "next": place + 1, "first": place * 0}
+    found = torch.zeros(length, length, dtype=torch.float64)
+    if name in pointed:
+        found[place, pointed[name].clamp(0, last)] = 1.0
+        return found
+    ramp = torch.arange(1, length + 1, dtype=torch.float64) ** 3
+    for i in range(length):
+        if name == "left":  # a context that is empty is the boundary token
+            found[i, : max(i - 1, 1)] = ramp[: max(i - 1, 1)]
+        elif name == "right":
+            after = max(last - i - 1, 1)
+            found[i, length - after :] = ramp[:after].flip(0)
+        elif name in ("end", "start"):
+            found[i] = ramp if name == "end" else ramp.flip(0)
+        else:
+            found[i, : i + 1 if is_causal else length] = 1.0
+    return found / found.sum(dim=-1, keepdim=True)
+
+
+class Fixed(Edit):
+    """Let heads attend by fixed patterns, whatever their queries and keys say: Fixed({"3.2": "previous"})."""
+
+    def __init__(self, patterns: Mapping[str | Head, str]) -> None:
+        self.patterns = dict(patterns)
+        for name in self.patterns.values():
+            if name not in PATTERNS:
+                raise HeadscopeError(f'"{name}" is no fixed pattern', where="Fixed", expected=choices(name, PATTERNS))
+        self._at: dict[Site, list[tuple[int, str]]] = {}
+        self._layout: Layout | None = None
+        self._made: dict[tuple[str, str, int], Tensor] = {}
+
+    def bind(self, heads: tuple[Head, ...]) -> None:
+        self._at = {}
+        for named, name in self.patterns.items():
+            for head in HeadSet([named] if isinstance(named, Head) else named, among=heads):
+                if head.stack not in ("encoder", "decoder"):
+                    raise HeadscopeError(f"{head} reads one text and attends to another", expected="self-attention")
+                if head.stack == "decoder" and name in LOOK_AHEAD:
+                    raise HeadscopeError(f"{head} cannot look ahead, as {name} does", expected="a pattern to the left")
+                self._at.setdefault(head.site, []).append((head.head, name))
+
+    def begins(self, layout: Layout) -> None:
+        self._layout, self._made = layout, {}
+
+    def changes_scores(self, site: Site) -> bool:
+        return site in self._at
+
+    def scores(self, site: Site, scores: Tensor) -> Tensor:
+        parts = list(scores.unbind(dim=1))
+        for head, name in self._at[site]:
+            place = site.place(head)
+            pattern = self._pattern(site.stack, name, scores)
+            # What is hidden stays hidden; a logarithm is a score, whose softmax is the pattern.
+            parts[place] = torch.where(parts[place] > masked_score(scores.dtype), pattern, parts[place])
+        return torch.stack(parts, dim=1)
+
+    def _pattern(self, stack: str, name: str, scores: Tensor) -> Tensor:
+        """[sequence or 1, query, key]: logarithms of weights."""
+        batch, _, queries, keys = scores.shape
+        key = (stack, name, keys)
+        if key not in self._made:
+            sides = None if self._layout is None else self._layout.sides(stack)
+            if sides is not None and sides[0].real.shape != (batch, keys):
+                sides = None  # with a cache of earlier tokens: the queries are the last of the keys
+            causal, lowest = stack == "decoder", masked_score(scores.dtype)
+            if sides is None or bool(sides[0].real.all()):
+                found = fixed_pattern(name, keys, causal)[None]
+            else:
+                found = torch.zeros(batch, keys, keys, dtype=torch.float64)
+                for row, real in enumerate(sides[0].real.cpu()):
+                    place = real.nonzero()[:, 0]
+                    found[row, place[:, None], place[None, :]] = fixed_pattern(name, len(place), causal)
+            self._made[key] = found.log().clamp_min(lowest).to(scores)
+        return self._made[key][:, -queries:]
