@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -297,6 +298,45 @@ def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -
     assert f"As it is saved, mended (fold): accuracy {saved_as:.4f}, a change of" in page
     assert "Which attention heads <bdi>bert</bdi> can do without" in page
     assert f"These heads are cut: {manifest(here / 'small')['removed']}." in page
+
+
+def test_what_was_trained_is_not_lost_when_writing_fails(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    glue(here / "glue")
+    words = ("--task", "sst2", "--data", "glue", "--heads", "2", "--search", "iterative", "--step", "0.25")
+    for more, kept in ((("--recover", "1"), "recovered"), (("--recover", "1", "--recover-steps"), "step-1")):
+        with monkeypatch.context() as broken:
+            broken.setattr("headscope.study.prune.write_model", lambda *_, **__: 1 / 0)
+            assert isinstance(command("prune", "bert", *words, *more, "--out", "small").exception, ZeroDivisionError)
+        assert list((here / "small.partial").glob(f"{kept}*"))
+        with monkeypatch.context() as untaught:
+            untaught.setattr("headscope.study.mending.finetune", lambda *_, **__: 1 / 0)
+            done("prune", "bert", *words, *more, "--out", "small", "--resume")
+        assert len(headscope.load("small").heads) == 2
+        assert not [path for path in (here / "small").iterdir() if path.is_dir() and path.name != "study"]
+        shutil.rmtree(here / "small")
+
+
+NOT_TOGETHER = [
+    (("--heads", "0.1", "--at-least", "1"), "prune: --at-least belongs to a search"),
+    (("--heads", "0.1", "--among", "0.*"), "prune: --among belongs to a search"),
+    (("--heads", "0.1", "--teacher"), "--teacher: there is nobody to teach."),
+    (("--heads", "0.1", "--recover", "-1", *TASK), "--recover: -1 epochs are too few."),
+    (
+        ("--heads", "0.1", "--dtype", "float64", "--recover", "1", "--task", "sst2", "--data", "glue"),
+        "--dtype: training is",
+    ),
+    (("--heads", "1", "--try-repairs", "refit+fold", *TASK), '--try-repairs: "refit+fold" is no way to mend.'),
+    (("--heads", "0.1", "--recover", "1", "--report-on", "train", "--task", "sst2", "--data", "glue"), "--report-on: "),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), NOT_TOGETHER)
+def test_what_does_not_go_together_is_refused(words: tuple[str, ...], message: str, here: Path) -> None:
+    glue(here / "glue")
+    refused = command("prune", "bert", *words, "--out", "small")
+    assert isinstance(refused.exception, HeadscopeError), refused.output
+    assert str(refused.exception).startswith(message)
+    assert not list(here.glob("small*"))
 
 
 def test_an_edited_plan_is_refused(here: Path) -> None:

@@ -155,6 +155,8 @@ def prune(
         judgement = Judgement(the_task, data, select_on, report_on, max_length, batch_size, report_limit)
     elif task is not None or data is not None:
         raise HeadscopeError("a task and its data belong together", where="--task", expected="--task and --data")
+    if dry_run and (mending.repairs or mending.recover):
+        raise HeadscopeError("a dry run mends nothing", where="--dry-run", mend="Leave --repair and --recover out")
     if (out is None) == (not dry_run):
         raise HeadscopeError("nowhere to write it" if out is None else "a dry run writes nothing", where="--out")
 

@@ -237,26 +237,33 @@ class Selection:
         losses: dict[int, list[NDArray[np.float64]]] = {unit: [] for unit in candidates}
         scores: dict[int, list[NDArray[np.float64]]] = {unit: [] for unit in candidates}
         live = list(candidates)
-        blocks = self._blocks(sweep, None if keep is None or keep >= len(candidates) else keep)
+        blocks, looks = self._blocks(sweep, None if keep is None or keep >= len(candidates) else keep)
         for number, items in enumerate(blocks):
             groups = sweep.groups([variants[unit] for unit in live])[1:]  # the parent itself is known
             for unit in sweep.run(number, items, groups):
                 for place, variant in enumerate(unit.variants):
                     losses[int(variant.named)].append(unit.losses[place])
                     scores[int(variant.named)].append(unit.scores[place])
-            if keep is not None and number + 1 < len(blocks):
+            if keep is not None and number in looks:
                 live = self._still_in(live, losses, scores, keep)
         return [self._outcome(np.concatenate(losses[unit]), np.concatenate(scores[unit])) for unit in candidates]
 
-    def _blocks(self, sweep: Sweep, keep: int | None) -> list[list[int]]:
-        """The examples in random order: an eighth, an eighth, a quarter and a half where there is a race."""
+    def _blocks(self, sweep: Sweep, keep: int | None) -> tuple[list[list[int]], set[int]]:
+        """The examples in random order, and the blocks after which a race is looked at.
+
+        These are an eighth, a quarter and a half of all, however little fits into memory at a time.
+        """
         whole = sweep.blocks()
         if keep is None or self.task.is_coupled:
-            return whole
+            return whole, set()
         order = [item for block in whole for item in block]
         ends = [end for end in (len(order) // 8, len(order) // 4, len(order) // 2) if end >= FEWEST]
-        parts = np.split(np.array(order), ends)
-        return [piece for part in parts for piece in _no_larger(part.tolist(), len(whole[0]))]
+        found: list[list[int]] = []
+        looks: set[int] = set()
+        for part in np.split(np.array(order), ends):
+            found += _no_larger(part.tolist(), len(whole[0]))
+            looks.add(len(found) - 1)
+        return found, looks - {len(found) - 1}
 
     def _still_in(
         self,

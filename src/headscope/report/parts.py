@@ -207,11 +207,12 @@ def _front(study: Study) -> Part | None:
         for row in table.to_dict("records")
     ]
     splits = [recorded(study.record, "pruning", side, "split") for side in ("selected_on", "reported_on")]
+    timed = recorded(study.record, "pruning", "timed")
     note = (
         f"Sets of heads were chosen on {plain(splits[0] or 'one split', 30)} and are reported on "
         f"{plain(splits[1] or 'another', 30)}: the metric, its change and that of the loss against the whole model, "
-        "example by example, with 95 % intervals. Time is measured on this machine, of 8 sequences of 64 tokens, over "
-        "the whole model's."
+        "example by example, with 95 % intervals. Time is measured on this machine"
+        f"{', of ' + plain(timed, 60) if timed else ''}, over the whole model's."
     )
     if removed := recorded(study.record, "pruning", "removed"):
         note += f" These heads are cut: {plain(removed, 1000)}."

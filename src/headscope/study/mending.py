@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from headscope.data.records import find_split
@@ -12,12 +13,14 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.saving import write_model
-from headscope.study.finetune import finetune
+from headscope.model.weights import weights_sha256
+from headscope.study.finetune import RECORD, finetune
+from headscope.study.record import describe_files
 from headscope.tasks import Task
 from headscope.tasks.base import check_apart
 from headscope.training.loop import Settings
 
-KEPT = ("cut", "recovered.partial")  # of a recovery that was stopped
+KEPT = ("cut", "recovered.partial", "recovered")  # of a recovery: until the model is written
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Judgement:
 
     def check(self, mending: Mending) -> None:
         """Refuse splits that overlap where something is learned from one, and a recovery with nothing to train on."""
+        mending.check()
         if mending.repairs or mending.recover:
             self.check_apart_from(self.learn_on)
         if mending.recover:
@@ -79,6 +83,12 @@ class Mending:
     learning_rate: float = 5e-5
     seed: int = 0
 
+    def check(self) -> None:
+        if self.recover < 0:
+            raise HeadscopeError(f"{self.recover} epochs are too few", where="--recover", expected="1 or more")
+        if self.teacher and not self.recover:
+            raise HeadscopeError("there is nobody to teach", where="--teacher", mend="Add --recover 1")
+
 
 def recovered(
     model: AttentionModel,
@@ -90,30 +100,54 @@ def recovered(
     say: Callable[[str], None] = lambda line: None,
 ) -> AttentionModel:
     """Trained on the train split; goes on where a killed run was, if that was of the same cut."""
-    here, there = folder / KEPT[0], folder / "recovered"
+    here, there = folder / "cut", folder / "recovered"
     shutil.rmtree(here, ignore_errors=True)
     here.mkdir()
     write_model(cut, here)
     if mending.teacher and model.path is None:
         raise HeadscopeError("the teacher has no files", where="--teacher", expected="a model that was loaded")
-    finetune(
-        here,
-        task=judgement.task,
-        data=judgement.data,
-        out=there,
-        settings=Settings(epochs=mending.recover, learning_rate=mending.learning_rate, seed=mending.seed),
-        max_length=judgement.max_length,
-        resume=True,
-        device=str(model.device),
-        validate_on=judgement.learn_on,
-        teacher=model.path if mending.teacher else None,
-        say=say,
-    )
+    settings = Settings(epochs=mending.recover, learning_rate=mending.learning_rate, seed=mending.seed)
+    if _is_of(there, here, settings, judgement, mending):
+        say("it is trained already")
+    else:
+        shutil.rmtree(there, ignore_errors=True)
+        finetune(
+            here,
+            task=judgement.task,
+            data=judgement.data,
+            out=there,
+            settings=settings,
+            max_length=judgement.max_length,
+            resume=True,
+            device=str(model.device),
+            validate_on=judgement.learn_on,
+            teacher=model.path if mending.teacher else None,
+            say=say,
+        )
     found = load(there, model_class=judgement.task.model_class, device=str(model.device))
-    for place in (here, there):
-        shutil.rmtree(place)
     found.path = None  # its files are gone; it is written anew
     assert found.cut is not None
     assert cut.cut is not None
     found.cut = replace(found.cut, history=cut.cut.history)  # it was not cut twice
     return found
+
+
+def _is_of(there: Path, cut: Path, settings: Settings, judgement: Judgement, mending: Mending) -> bool:
+    """Whether a training was finished before, from the same weights and data in the same way."""
+    if not (there / RECORD).is_file():
+        return False
+    record = json.loads((there / RECORD).read_text("utf-8"))
+    splits = ("train", judgement.learn_on)
+    files = describe_files([find_split(judgement.data, split, task=judgement.task.name) for split in splits])
+    return bool(
+        record["model"]["sha256"] == weights_sha256(load(cut))
+        and record["settings"] == asdict(settings)
+        and record["data"] == files
+        and ("teacher" in record) == mending.teacher
+    )
+
+
+def clear(folder: Path) -> None:
+    """Away with what a recovery needed."""
+    for name in KEPT:
+        shutil.rmtree(folder / name, ignore_errors=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
@@ -21,7 +24,7 @@ from headscope.pruning.target import Target
 from headscope.study.directory import write_tables
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
-from headscope.study.mending import KEPT, Judgement, Mending, recovered
+from headscope.study.mending import KEPT, Judgement, Mending, clear, recovered
 from headscope.study.search import CALIBRATION, Search, SearchOptions, search
 from headscope.study.stepwise import HEADER, STEPS, in_steps
 from headscope.study.study import Study
@@ -64,6 +67,12 @@ class Wanted:
         if judgement is None and (mending.repairs or mending.recover):
             where = "--repair" if mending.repairs else "--recover"
             raise HeadscopeError("there is no task to learn from", where=where, mend="Add --task NAME and --data PATH")
+        if self.target is None and options != SearchOptions(seed=options.seed):
+            given = [name for name, value in asdict(options).items() if value != getattr(SearchOptions(), name)]
+            raise HeadscopeError(
+                f"--{given[0].replace('_', '-')} belongs to a search, and the heads are given already", where="prune"
+            )
+        mending.check()
         if judgement is not None:
             judgement.check(mending)
         if self.steps is not None and mending.repairs:
@@ -122,6 +131,8 @@ def prune_into(
     mending, options = mending or Mending(), options or SearchOptions()
     wanted.check(judgement, mending, options)
     model = _loaded(model, judgement)
+    if mending.recover and model.model.dtype != torch.float32:
+        raise HeadscopeError("training is done in float32", where="--dtype", mend="Leave --dtype or --recover out")
     if wanted.heads is not None:
         check_cut(model, read_heads(model, wanted.heads))  # before anything is written
     opened: list[Journal] = []
@@ -146,6 +157,10 @@ def prune_into(
             raise
         say(f"cutting {len(plan.heads)} head{'s' if len(plan.heads) > 1 else ''}: {plan.heads}")
         told = carry_out(model, plan, folder, form=form, judgement=judgement, mending=mending, trained=trained, say=say)
+        clear(folder)
+        for name in (HEADER, *STEPS):  # only now: until the model is written they are all there is
+            shutil.rmtree(folder / name, ignore_errors=True)
+            (folder / name).unlink(missing_ok=True)
         if found is not None:
             (folder / "study").mkdir()
             found.study.record["command"] = command

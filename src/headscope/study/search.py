@@ -14,7 +14,7 @@ from headscope.heads import HeadSet
 from headscope.importances.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import read_heads
-from headscope.pruning import searches
+from headscope.pruning import searches, speed
 from headscope.pruning.front import Report
 from headscope.pruning.plan import Plan
 from headscope.pruning.repair import names
@@ -226,11 +226,14 @@ def search(
         "of": len(loaded.heads),
         "after": {"selection": asdict(best.outcome), "report": row},
         "warning": warning,
+        "timed": f"{speed.TIMED[0]} sequences of {speed.longest(loaded, speed.TIMED[1])} tokens",
         "evaluations": round(selection.spent, 2),
         "seconds": round(time.perf_counter() - started, 1),
     }
     study = _study(loaded, heads, table, selection, told, model_now, options.seed)
-    return Search(Plan.of(loaded, heads, told), study)
+    timeless = {**told, "after": {**told["after"], "report": {k: v for k, v in row.items() if k != "time"}}}
+    timeless.pop("seconds")  # a plan is the same whenever it is made
+    return Search(Plan.of(loaded, heads, timeless), study)
 
 
 def warning_of(target: Target, front: list[dict[str, Any]], report_on: str) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from headscope.pruning.selection import Selection
 from headscope.pruning.target import Target
 from headscope.study.importance import code_of
 from headscope.study.journal import check_same_run
-from headscope.study.mending import Judgement, Mending, recovered
+from headscope.study.mending import Judgement, Mending, clear, recovered
 from headscope.study.record import describe_files, versions
 from headscope.study.search import SearchOptions
 
@@ -43,7 +42,6 @@ def in_steps(
         raise HeadscopeError(
             "steps with training go to a number of heads", where="--recover-steps", expected="--heads N or --sparsity P"
         )
-    _check_same(folder, model, target, judgement, mending, options)
     items = judgement.task.items(judgement.data, judgement.learn_on, limit=options.limit)
     among = None if options.among is None else read_heads(model, options.among)
     now, number, wanted, each = model, 0, None, 1
@@ -62,6 +60,7 @@ def in_steps(
         if wanted is None:
             wanted = target.most(selection)
             assert wanted is not None
+            _check_same(folder, model, target, judgement, mending, options)
             each = max(round(options.step * len(model.heads)), *(len(unit) for unit in selection.units))
         gone = len(model.heads) - len(now.heads)
         name = judgement.task.metrics[0]
@@ -73,12 +72,10 @@ def in_steps(
         number += 1
         if not done.is_dir():
             recovered(model, prune(now, heads), folder, judgement, mending, say=say).save(done)
+            clear(folder)
         now = load(done, model_class=judgement.task.model_class, device=str(model.device))
         assert now.cut is not None
         now.cut = replace(now.cut, history=() if model.cut is None else model.cut.history)  # steps are one cut
-    for place in folder.glob("step-*"):
-        shutil.rmtree(place)
-    (folder / HEADER).unlink()
     now.path = None  # its files are gone; it is written anew
     return now
 
