@@ -73,11 +73,11 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--task", "mnly"), f'--task: "mnly" is no task. Expected {TASKS}'),
     (("--by", "gradiant"), '--by: "gradiant" is no importance. Expected ablation, all, confidence, entropy, gradient, '
      'norm or random; did you mean "gradient"?'),
-    (("--kind", "heads"), '--kind: "heads" is no kind of ablation. Expected head, layer, only, pair, shared or site; '
+    (("--kind", "heads"), '--kind: "heads" is no kind of ablation. Expected all, head, layer, only, pair, shared or site; '
      'did you mean "head"?'),
-    (("--kind", "all"), '--kind: "all" is no kind of ablation. Expected head, layer, only, pair, shared or site.'),
-    (("--mode", "nought"), '--mode: "nought" is no way to ablate. Expected mean, uniform or zero.'),
-    (("--mode", "means", "--by", "gradient"), '--mode: "means" is no way to ablate. Expected mean, uniform or zero; '
+    (("--kind", "any"), '--kind: "any" is no kind of ablation. Expected all, head, layer, only, pair, shared or site.'),
+    (("--mode", "nought"), '--mode: "nought" is no way to ablate. Expected fixed, mean, uniform or zero.'),
+    (("--mode", "means", "--by", "gradient"), '--mode: "means" is no way to ablate. Expected fixed, mean, uniform or zero; '
      'did you mean "mean"?'),
     (("--kind", "pair"), "--kind pair: pairs of all heads are too many. Name some: --heads 3.2,4.*."),
     (
