@@ -73,12 +73,12 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--task", "mnly"), f'--task: "mnly" is no task. Expected {TASKS}'),
     (("--by", "gradiant"), '--by: "gradiant" is no importance. Expected ablation, all, confidence, entropy, gradient, '
      'norm or random; did you mean "gradient"?'),
-    (("--kind", "heads"), '--kind: "heads" is no kind of ablation. Expected all, head, layer, only, pair, shared or site; '
-     'did you mean "head"?'),
+    (("--kind", "heads"), '--kind: "heads" is no kind of ablation. Expected all, head, layer, only, pair, shared or '
+     'site; did you mean "head"?'),
     (("--kind", "any"), '--kind: "any" is no kind of ablation. Expected all, head, layer, only, pair, shared or site.'),
     (("--mode", "nought"), '--mode: "nought" is no way to ablate. Expected fixed, mean, uniform or zero.'),
-    (("--mode", "means", "--by", "gradient"), '--mode: "means" is no way to ablate. Expected fixed, mean, uniform or zero; '
-     'did you mean "mean"?'),
+    (("--mode", "means", "--by", "gradient"), '--mode: "means" is no way to ablate. Expected fixed, mean, uniform or '
+     'zero; did you mean "mean"?'),
     (("--kind", "pair"), "--kind pair: pairs of all heads are too many. Name some: --heads 3.2,4.*."),
     (
         ("--by", "gradient", "--race", "0.05"),
