@@ -70,9 +70,16 @@ def test_a_mask_changes_what_a_task_and_a_study_see(here: Path) -> None:
     done("look", "bert", "good bad", "--mask", "star", "--open-special", "--out", "look.html")
 
 
-def test_importance_under_a_mask_is_not_mixed_up_with_one_without(here: Path) -> None:
-    done("importance", "bert", *TASK, "--mask", "star", "--out", "which")
-    assert headscope.Study("which").record["model"]["edits"] == ["Masked('star')"]
+def test_importance_under_a_mask_runs_whole_passes_under_it(here: Path) -> None:
+    done("importance", "bert", *TASK, "--mask", "diagonal", "--out", "which")
+    study = headscope.Study("which")
+    assert study.record["importance"]["way"] == "plain"
+    worn = headscope.load("bert", model_class="AutoModelForSequenceClassification").wear(headscope.Masked("diagonal"))
+    whole = headscope.evaluate(worn, task="sst2", data="glue")["metrics"]["loss"]["value"]
+    with worn.edited(headscope.Ablate("0.1")):
+        without = headscope.evaluate(worn, task="sst2", data="glue")["metrics"]["loss"]["value"]
+    found = study.heads.query("statistic == 'ablation-loss' and layer == 0 and head == 1")["value"].item()
+    assert found == pytest.approx(without - whole, abs=1e-6)
 
 
 def test_training_under_a_mask(here: Path) -> None:

@@ -319,6 +319,7 @@ def test_what_was_trained_is_not_lost_when_writing_fails(here: Path, monkeypatch
 NOT_TOGETHER = [
     (("--heads", "0.1", "--at-least", "1"), "prune: --at-least belongs to a search"),
     (("--heads", "0.1", "--among", "0.*"), "prune: --among belongs to a search"),
+    (("--heads", "0.1", "--search", "rank"), "prune: --search belongs to a search"),
     (("--heads", "0.1", "--teacher"), "--teacher: there is nobody to teach."),
     (("--heads", "0.1", "--recover", "-1", *TASK), "--recover: -1 epochs are too few."),
     (

@@ -134,14 +134,14 @@ def prune(
     check_form(form)
     wanted = Wanted.of(heads, plan, sparsity, keep_metric, speedup, steps=step if recover_steps else None)
     options = SearchOptions(
-        how,
-        by,
-        objective,
-        at_least,
-        among,
-        step,
-        width,
-        expansion,
+        how=how,
+        by=by,
+        objective=objective,
+        at_least=at_least,
+        among=among,
+        step=step,
+        width=width,
+        expansion=expansion,
         draws=draws,
         limit=limit,
         seed=seed,

@@ -1,4 +1,4 @@
-"""Which positions may attend to which: named patterns, and masks from files."""
+"""Which positions may attend to which: patterns by name, put on a model."""
 
 from headscope.masks.mask import Mask, read_mask, sparsity
 from headscope.masks.masked import Masked

@@ -1,4 +1,4 @@
-"""A mask by its name: `star`, `window:width=8`, `longformer-no-diagonal`, `window+random:keep=0.1`, or a file."""
+"""A mask by its name: `star`, `window:width=8`, `longformer-no-diagonal`, `window+random:keep=0.1`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _parameters(make: Pattern, told: str, spec: str) -> dict[str, Any]:
 def _value(value: str, kind: Any, key: str, where: str) -> Any:
     if kind == Positions:
         positions = tuple(value.split("/"))
-        wrong = [one for one in positions if one not in ("first", "middle", "last") and not one.isdigit()]
+        wrong = [one for one in positions if one not in ("first", "middle", "last") and not one.isdecimal()]
         if wrong:
             raise HeadscopeError(
                 f'"{wrong[0]}" is no position', where=where, expected="numbers from 0, first, middle or last, with /"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
 from headscope.masks.mask import Mask, read_mask
 from headscope.model.edits import Edit
-from headscope.model.tokens import Layout, Tokens
+from headscope.model.tokens import Layout, over_positions
 
 
 class Masked(Edit):
@@ -39,35 +40,29 @@ class Masked(Edit):
         return site.stack in self._stacks
 
     def allowed(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> Tensor:
-        sides = None if self._layout is None else self._layout.sides(site.stack)
-        if sides is not None and sides[0].real.shape != (shape[0], shape[3]):
-            sides = None  # with a cache of earlier tokens: the queries are the last of the keys
         by_site = self.of.at(1, site).shape[0] > 1
         key = (site if by_site else site.stack, shape)
         if key not in self._made:
-            made = self._of(shape[3], site) if sides is None else self._of_batch(sides[0], site)
-            self._made[key] = made[:, :, -shape[2] :].to(device)
+            made = over_positions(self._layout, site.stack, shape[0], shape[3], lambda length: self._of(length, site))
+            if self.open_special:
+                special = self._special(site, shape)
+                made = made | special[:, None, :, None] | special[:, None, None, :]
+            self._made[key] = made[:, :, -shape[2] :].to(device)  # with a cache the queries are the last of the keys
         return self._made[key]
 
     def _of(self, length: int, site: Site) -> Tensor:
         found = self.of.at(length, site)
         if found.shape[0] > 1 and site.numbers is not None:
             found = found[list(site.numbers)]
-        return found[None]
-
-    def _of_batch(self, tokens: Tokens, site: Site) -> Tensor:
-        """[sequence, head or 1, position, position]; what is padding is left to others."""
-        batch, width = tokens.real.shape
-        if bool(tokens.real.all()):
-            found = self._of(width, site)
-        else:
-            lengths = tokens.real.sum(dim=1).tolist()
-            heads = self._of(1, site).shape[1]
-            found = torch.ones(batch, heads, width, width, dtype=torch.bool)
-            for row, length in enumerate(lengths):
-                place = tokens.real[row].nonzero()[:, 0].cpu()
-                found[row][:, place[:, None], place[None, :]] = self._of(length, site)[0]
-        if self.open_special:
-            special = tokens.special.cpu()
-            found = found | special[:, None, :, None] | special[:, None, None, :]
         return found
+
+    def _special(self, site: Site, shape: tuple[int, int, int, int]) -> Tensor:
+        """[sequence, position]: which tokens are special."""
+        sides = None if self._layout is None else self._layout.sides(site.stack)
+        if sides is None or sides[0].real.shape != (shape[0], shape[3]):
+            raise HeadscopeError(
+                f"which tokens of {site.stack} are special is not told, as earlier ones come from a cache",
+                where="open_special",
+                mend="Run whole passes (use_cache=False), or leave it out",
+            )
+        return sides[0].special.cpu()

@@ -24,7 +24,7 @@ from torch import Tensor
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, HeadSet, Site
 from headscope.model.edits import Edit, masked_score
-from headscope.model.tokens import Layout
+from headscope.model.tokens import Layout, over_positions
 
 PATTERNS = ("current", "previous", "next", "left", "right", "end", "start", "uniform", "first")
 LOOK_AHEAD = ("next", "right", "end", "start")
@@ -95,16 +95,7 @@ class Fixed(Edit):
         batch, _, queries, keys = scores.shape
         key = (stack, name, keys)
         if key not in self._made:
-            sides = None if self._layout is None else self._layout.sides(stack)
-            if sides is not None and sides[0].real.shape != (batch, keys):
-                sides = None  # with a cache of earlier tokens: the queries are the last of the keys
-            causal, lowest = stack == "decoder", masked_score(scores.dtype)
-            if sides is None or bool(sides[0].real.all()):
-                found = fixed_pattern(name, keys, causal)[None]
-            else:
-                found = torch.zeros(batch, keys, keys, dtype=torch.float64)
-                for row, real in enumerate(sides[0].real.cpu()):
-                    place = real.nonzero()[:, 0]
-                    found[row, place[:, None], place[None, :]] = fixed_pattern(name, len(place), causal)
-            self._made[key] = found.log().clamp_min(lowest).to(scores)
+            causal = stack == "decoder"
+            found = over_positions(self._layout, stack, batch, keys, lambda n: fixed_pattern(name, n, causal))
+            self._made[key] = found.log().clamp_min(masked_score(scores.dtype)).to(scores)
         return self._made[key][:, -queries:]

@@ -6,7 +6,7 @@ cuts a batch into runs of sequences of equal length, so that nothing behind the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -195,6 +195,26 @@ class Layout:
             return None if tokens is None else tokens.to(device)
 
         return Layout(moved(self.encoder), moved(self.decoder), moved(self.targets))
+
+
+def over_positions(layout: Layout | None, stack: str, batch: int, keys: int, make: Callable[[int], Tensor]) -> Tensor:
+    """[sequence or 1, …, key, key]: what `make` gives for each sequence's own length, at its tokens; 1 at padding.
+
+    Positions are counted over real tokens. With a cache of earlier tokens the layout tells only the last: then there is
+    no padding, as when an encoder-decoder generates.
+    """
+    sides = None if layout is None else layout.sides(stack)
+    if sides is None or sides[0].real.shape != (batch, keys) or bool(sides[0].real.all()):
+        return make(keys)[None]
+    found: Tensor | None = None
+    for row, real in enumerate(sides[0].real.cpu()):
+        place = real.nonzero()[:, 0]
+        own = make(len(place))
+        if found is None:
+            found = torch.ones(batch, *own.shape[:-2], keys, keys, dtype=own.dtype)
+        found[row][..., place[:, None], place[None, :]] = own
+    assert found is not None
+    return found
 
 
 def _chunks(query: Tokens, key: Tokens, heads: int) -> list[Chunk]:

@@ -221,7 +221,8 @@ class _Run:
     def train(self, aim: Aim, place: Path, *, watch: Callable[[Step], None], say: Callable[[str], None]) -> None:
         """One training to its end; its plan, its model, and what was found, into this folder."""
         model = self._loaded()
-        gates = Gates(model, penalty=aim.penalty, keep=aim.keep, rate=self.options.rate, settle=self.options.settle)
+        settle = 1.0 if self.options.frozen else self.options.settle  # there are no weights to go on alone
+        gates = Gates(model, penalty=aim.penalty, keep=aim.keep, rate=self.options.rate, settle=settle)
         training = Training(model, self.task, self.train_on, self.settings, learned=gates, frozen=self.options.frozen)
         run = Resumable(training, place, {**self.header, "aim": asdict(aim)})
         run.restore()
@@ -229,6 +230,8 @@ class _Run:
             self._follow(run, gates, aim, watch, say)
         gates.draw(1.0)
         kept = gates.heads(gates.chosen().tolist())
+        trace = [moment for moment in run.told["trace"] if moment[0] < training.total]
+        run.told["trace"] = [*trace, [training.total, [kept[head] for head in self.whole.heads]]]
         plan_of = self.whole if self.options.frozen else self._written(model, place)
         removed = HeadSet([head for head, value in kept.items() if not value], among=plan_of.heads)
         cut = prune(plan_of, list(removed)) if removed else plan_of

@@ -68,10 +68,9 @@ class Wanted:
             where = "--repair" if mending.repairs else "--recover"
             raise HeadscopeError("there is no task to learn from", where=where, mend="Add --task NAME and --data PATH")
         if self.target is None and options != SearchOptions(seed=options.seed):
-            given = [name for name, value in asdict(options).items() if value != getattr(SearchOptions(), name)]
-            raise HeadscopeError(
-                f"--{given[0].replace('_', '-')} belongs to a search, and the heads are given already", where="prune"
-            )
+            given = next(name for name, value in asdict(options).items() if value != getattr(SearchOptions(), name))
+            option = {"how": "search", "repairs": "try-repairs"}.get(given, given.replace("_", "-"))
+            raise HeadscopeError(f"--{option} belongs to a search, and the heads are given already", where="prune")
         mending.check()
         if judgement is not None:
             judgement.check(mending)
