@@ -135,7 +135,7 @@ def test_a_state_taken_up_goes_on_to_the_same_gates_and_weights() -> None:
         with other.model.edited(others.edit()):
             list(other)
         assert torch.equal(others.log_alpha, gates.log_alpha)
-        assert torch.equal(others.strength, gates.strength)
+        assert torch.equal(others.target.strength, gates.target.strength)
         for name, value in whole.model.model.state_dict().items():
             assert torch.equal(other.model.model.state_dict()[name], value)
 

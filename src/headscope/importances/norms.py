@@ -49,20 +49,20 @@ def output_norms(
 class _Norms(Edit):
     """Changes nothing; the mean norms [sequence, head] of what the heads of each site add, for the last batch."""
 
-    def __init__(self, weights: dict[Site, Tensor]) -> None:
-        self.weights = weights
+    def __init__(self, projections: dict[Site, Tensor]) -> None:
+        self.projections = projections
         self.batch: Batch | None = None
         self.means: dict[Site, Tensor] = {}
 
     def changes_output(self, site: Site) -> bool:
-        return site in self.weights
+        return site in self.projections
 
     def output(self, site: Site, output: Tensor) -> Tensor:
         assert self.batch is not None
         sides = self.batch.layout.sides(site.stack)
         assert sides is not None
         real = sides[0].real.to(output.device)  # [sequence, token]
-        weight = self.weights[site].reshape(-1, *output.shape[2:])  # [width, head, head width]
+        weight = self.projections[site].reshape(-1, *output.shape[2:])  # [width, head, head width]
         # |W c|² = c' (W'W) c: a small square matrix a head instead of its whole share.
         squares = torch.einsum("whi,whj->hij", weight, weight)
         norms = torch.einsum("sthi,hij,sthj->sth", output, squares, output).clamp_min(0).sqrt().double()

@@ -1,17 +1,17 @@
-"""A mask by its name: `star`, `window:width=8`, `longformer-no-diagonal`, `window+random:keep=0.1`."""
+"""A mask by its name: `star`, `window:width=8`, `longformer-no-diagonal`, `window+random:keep=0.1`, `mask.npz`."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from torch import Tensor
 
 from headscope.errors import HeadscopeError, choices
-from headscope.heads import Site
+from headscope.heads import Head, Site
 from headscope.masks.patterns import PATTERNS, Pattern, Positions
 
 WITHOUT_DIAGONAL = "-no-diagonal"
@@ -21,11 +21,15 @@ WITHOUT_DIAGONAL = "-no-diagonal"
 class Mask:
     """Which position may attend to which, at any length.
 
-    make  from a length and a site to bool [head, position, position], or [1, …] where all heads are alike
+    make   from a length and a site to bool [head, position, position], or [1, …] where all heads are alike
+    per    what has a mask of its own: the model, each layer or each head
+    check  refuses a model that the mask is not for
     """
 
     name: str
     make: Callable[[int, Site | None], Tensor]
+    per: str = "model"
+    check: Callable[[Iterable[Head]], None] = lambda heads: None
 
     def at(self, length: int, site: Site | None = None) -> Tensor:
         """Bool [head or 1, length, length]: True where the row's position may attend to the column's."""
@@ -44,7 +48,13 @@ def read_mask(spec: str) -> Mask:
             together = together | part.at(length, site)
         return together
 
-    return Mask(spec, either)
+    def check(heads: Iterable[Head]) -> None:
+        known = tuple(heads)
+        for part in parts:
+            part.check(known)
+
+    per = max((part.per for part in parts), key=("model", "layer", "head").index)
+    return Mask(spec, either, per, check)
 
 
 def sparsity(mask: Tensor) -> float:
@@ -59,6 +69,8 @@ def _read_part(part: str, spec: str) -> Mask:
         told, without = told.removesuffix(WITHOUT_DIAGONAL), True
     elif name.endswith(WITHOUT_DIAGONAL) and name not in PATTERNS:
         name, without = name.removesuffix(WITHOUT_DIAGONAL), True
+    if part.removesuffix(WITHOUT_DIAGONAL).endswith(".npz"):
+        return _read_file(part)
     if name not in PATTERNS:
         raise HeadscopeError(f'"{name}" is no mask', where=f'--mask "{spec}"', expected=choices(name, PATTERNS))
     given = _parameters(PATTERNS[name], told, spec)
@@ -71,6 +83,13 @@ def _read_part(part: str, spec: str) -> Mask:
         return found[None]
 
     return Mask(part, lambda length, site: made(length))
+
+
+def _read_file(part: str) -> Mask:
+    from headscope.masks.file import read_positions
+
+    held = read_positions(part.removesuffix(WITHOUT_DIAGONAL))
+    return replace(held, diagonal=held.diagonal and not part.endswith(WITHOUT_DIAGONAL)).mask(part)
 
 
 def _parameters(make: Pattern, told: str, spec: str) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Masked(Edit):
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._stacks = {head.stack for head in heads} & {"encoder", "decoder"}
+        self.of.check(heads)
 
     def begins(self, layout: Layout) -> None:
         self._layout, self._made = layout, {}
@@ -40,21 +41,14 @@ class Masked(Edit):
         return site.stack in self._stacks
 
     def allowed(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> Tensor:
-        by_site = self.of.at(1, site).shape[0] > 1
-        key = (site if by_site else site.stack, shape)
+        key = (site.stack if self.of.per == "model" else site, shape)
         if key not in self._made:
-            made = over_positions(self._layout, site.stack, shape[0], shape[3], lambda length: self._of(length, site))
+            made = over_positions(self._layout, site.stack, shape[0], shape[3], lambda length: self.of.at(length, site))
             if self.open_special:
                 special = self._special(site, shape)
                 made = made | special[:, None, :, None] | special[:, None, None, :]
             self._made[key] = made[:, :, -shape[2] :].to(device)  # with a cache the queries are the last of the keys
         return self._made[key]
-
-    def _of(self, length: int, site: Site) -> Tensor:
-        found = self.of.at(length, site)
-        if found.shape[0] > 1 and site.numbers is not None:
-            found = found[list(site.numbers)]
-        return found
 
     def _special(self, site: Site, shape: tuple[int, int, int, int]) -> Tensor:
         """[sequence, position]: which tokens are special."""

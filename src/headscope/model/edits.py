@@ -1,7 +1,8 @@
 """Reversible changes of attention: ablate, gate, mask scores, replace outputs.
 
-An edit acts at some of three places of a site: which keys a query may attend to, the scores before the softmax, and
-each head's output before the output projection. All are ordinary differentiable tensor operations.
+An edit acts at some of four places of a site: which keys a query may attend to, the scores before the softmax, the
+weights after it, and each head's output before the output projection. All are ordinary differentiable tensor
+operations.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ class Edit:
     def changes_scores(self, site: Site) -> bool:
         return False
 
+    def changes_weights(self, site: Site) -> bool:
+        return False
+
     def changes_output(self, site: Site) -> bool:
         return False
 
@@ -49,6 +53,10 @@ class Edit:
     def scores(self, site: Site, scores: Tensor) -> Tensor:
         """[batch, head, query, key] before the softmax, padding already masked."""
         return scores
+
+    def weights(self, site: Site, weights: Tensor) -> Tensor:
+        """[batch, head, query, key] after the softmax; rows need not sum to 1 any more."""
+        return weights
 
     def output(self, site: Site, output: Tensor) -> Tensor:
         """[batch, query, head, width]: each head's result before the output projection."""

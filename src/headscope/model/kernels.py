@@ -119,6 +119,7 @@ def attend_by_kernel(call: Call) -> Tensor:
 def attend_plainly(
     call: Call,
     edit_scores: Callable[[Tensor], Tensor],
+    edit_weights: Callable[[Tensor], Tensor],
     see: Callable[[Tensor, Tensor], None] | None,
 ) -> Tensor:
     """[batch, query, head, width], the textbook on the whole batch at once: differentiable, any dtype, any edit."""
@@ -130,7 +131,7 @@ def attend_plainly(
         hidden = torch.finfo(scores.dtype).min
         scores = scores.masked_fill(~mask, hidden) if mask.dtype == torch.bool else scores + mask
     scores = edit_scores(scores)
-    weights = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    weights = edit_weights(torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)))
     if see is not None:
         see(weights, scores)
     weights = nn.functional.dropout(weights.to(value.dtype), p=call.dropout, training=call.module.training)

@@ -112,6 +112,13 @@ class Seam:
                 scores = edit.scores(site, scores)
         return scores
 
+    def edit_weights(self, site: Site | None, weights: Tensor) -> Tensor:
+        """Apply the open edits to the weights [batch, head, query, key]."""
+        for edit in self.edits:
+            if site is not None and edit.changes_weights(site):
+                weights = edit.weights(site, weights)
+        return weights
+
     def edit_output(self, site: Site | None, output: Tensor) -> Tensor:
         """Apply the open edits to the heads' outputs [batch, query, head, width]."""
         for edit in self.edits:
@@ -131,15 +138,17 @@ class Seam:
         if site is not None and (masks := self._masks(site, call.shape, call.query.device)):
             call = narrowed(call, masks)
             own = partial(attend_by_kernel, call)
-        scores_edited = site is not None and any(edit.changes_scores(site) for edit in self.edits)
+        written_out = site is not None and any(
+            edit.changes_scores(site) or edit.changes_weights(site) for edit in self.edits
+        )
         watched = self.is_watched(site)
         # Checkpointing computes a layer again outside the forward, and must find the operations it saw the first time.
         again = bool(self.observers) and self._depth == 0 and _needs_graph(call)
-        if site is None or not (watched or scores_edited or again):
+        if site is None or not (watched or written_out or again):
             output = own()
-        elif scores_edited or call.dropout or _needs_graph(call) or call.query.dtype.itemsize < 4:
+        elif written_out or call.dropout or _needs_graph(call) or call.query.dtype.itemsize < 4:
             see = partial(self.show, site) if watched else None
-            output = attend_plainly(call, partial(self.edit_scores, site), see)
+            output = attend_plainly(call, partial(self.edit_scores, site), partial(self.edit_weights, site), see)
         else:
             chunks, padding = self._chunks(site, call.shape, call.query.device)
             see_chunk = partial(self._tell, site)

@@ -54,7 +54,7 @@ class _SoftmaxMode(TorchFunctionMode):
             return func(*args, **kwargs)
         self.hits += 1
         scores = self.seam.edit_scores(self.site, self.seam.mask_scores(self.site, args[0]))
-        weights = func(scores, *args[1:], **kwargs)
+        weights = self.seam.edit_weights(self.site, func(scores, *args[1:], **kwargs))
         if self.site is not None and self.seam.is_watched(self.site):
             self.seam.show(self.site, weights.float() if weights.dtype.itemsize < 4 else weights, scores)
         return weights

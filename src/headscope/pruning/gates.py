@@ -22,12 +22,11 @@ from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.surgery import units
-from headscope.training.learned import Learned
+from headscope.training.learned import Learned, Target
 
 LOW, HIGH, BETA = -0.1, 1.1, 0.33  # γ, ζ and β of Voita's code
 START = 3.0  # log α; from 2.4 on a gate without noise is exactly 1
 RATE = 0.1  # of log α: a hundred to a thousand times that of the weights
-RAMP = 0.5  # share of the steps in which the target falls from all heads to those that are to be kept
 SETTLE = 0.75  # share of the steps after which gates are 0 or 1 and only the weights go on
 EDGE = 1e-6  # u is never nearer to 0 and 1
 
@@ -69,7 +68,7 @@ class Gates(Learned):
         self._check(model)
         count = len(self.units)
         self.log_alpha = nn.Parameter(torch.full((count,), start, device=model.device))
-        self.strength = nn.Parameter(torch.zeros(2, device=model.device))  # of the Lagrangian: linear and quadratic
+        self.target = None if keep is None else Target(keep / len(model.heads), model.device)
         self.register_buffer("fixed", torch.full((count,), -1.0, device=model.device))  # 0 or 1 once settled
         self.register_buffer("sizes", torch.tensor([float(len(unit)) for unit in self.units], device=model.device))
         self.register_buffer("prices", self._prices(), persistent=False)
@@ -109,9 +108,7 @@ class Gates(Learned):
 
     def groups(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = [{"params": [self.log_alpha], "lr": self.rate, "weight_decay": 0.0}]
-        if self.keep is not None:
-            found.append({"params": [self.strength], "lr": self.rate, "weight_decay": 0.0, "maximize": True})
-        return found
+        return found if self.target is None else [*found, self.target.group(self.rate)]
 
     def draw(self, progress: float) -> None:
         """New noise; from the settling on, none."""
@@ -128,12 +125,9 @@ class Gates(Learned):
         likely = open_probability(self.log_alpha)
         if self.is_settled:
             return likely.sum() * 0.0
-        if self.keep is None:
+        if self.target is None:
             return (likely * self.prices).sum()
-        total = self.sizes.sum()
-        wanted = total + (self.keep - total) * min(progress / RAMP, 1.0)
-        over = ((likely * self.sizes).sum() - wanted) / total
-        return self.strength[0] * over + self.strength[1] * over**2
+        return self.target.cost((likely * self.sizes).sum() / self.sizes.sum(), progress)
 
     def edit(self) -> Edit:
         return GateEdit(self)

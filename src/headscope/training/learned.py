@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from headscope.model.edits import Edit
+
+RAMP = 0.5  # share of the steps in which a target falls from all to what is to be left
 
 
 class Learned(nn.Module):
@@ -31,3 +34,21 @@ class Learned(nn.Module):
     def cost(self, progress: float) -> Tensor:
         """What is added to the loss, after `draw`."""
         raise NotImplementedError
+
+
+class Target(nn.Module):
+    """A price for what is open that is learned until the open share is what it is to be (a Lagrangian)."""
+
+    def __init__(self, share: float, device: torch.device) -> None:
+        super().__init__()
+        self.share = share
+        self.strength = nn.Parameter(torch.zeros(2, device=device))  # linear and quadratic
+
+    def cost(self, share: Tensor, progress: float) -> Tensor:
+        wanted = 1.0 + (self.share - 1.0) * min(progress / RAMP, 1.0)
+        over = share - wanted
+        return self.strength[0] * over + self.strength[1] * over**2
+
+    def group(self, rate: float) -> dict[str, Any]:
+        """Its parameters, as an optimizer takes them: they climb."""
+        return {"params": [self.strength], "lr": rate, "weight_decay": 0.0, "maximize": True}
