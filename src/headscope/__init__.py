@@ -30,6 +30,8 @@ _WHERE = {
     "Head": "headscope.heads",
     "HeadSet": "headscope.heads",
     "HeadscopeError": "headscope.errors",
+    "MaskAim": "headscope.study.mask_learning",
+    "MaskOptions": "headscope.study.mask_learning",
     "MaskScores": "headscope.model.edits",
     "Masked": "headscope.masks",
     "Replace": "headscope.model.edits",
@@ -48,6 +50,7 @@ _WHERE = {
     "finetune": "headscope.study.finetune",
     "gate": "headscope.study.gating",
     "importance": "headscope.study.importance",
+    "learn_mask": "headscope.study.mask_learning",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
     "probe": "headscope.study.probe",
@@ -107,6 +110,9 @@ if TYPE_CHECKING:
     from headscope.study.gating import GateOptions as GateOptions
     from headscope.study.gating import gate as gate
     from headscope.study.importance import importance as importance
+    from headscope.study.mask_learning import MaskAim as MaskAim
+    from headscope.study.mask_learning import MaskOptions as MaskOptions
+    from headscope.study.mask_learning import learn_mask as learn_mask
     from headscope.study.probe import probe as probe
     from headscope.study.roles import Thresholds as Thresholds
     from headscope.study.search import SearchOptions as SearchOptions

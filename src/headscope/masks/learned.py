@@ -26,7 +26,7 @@ from headscope.masks.file import Per, Positions, groups_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.tokens import Layout
-from headscope.training.learned import Learned, Target
+from headscope.training.learned import Learned, TargetShare
 
 FORMS = ("renormalised", "additive", "multiplicative")
 START = 3.0  # α; where all are equal, softmax(s + log M) is the model as it was
@@ -85,7 +85,7 @@ class LearnedMask(Learned):
         self.fixed: Tensor
         if sparsity is not None:
             self._check_reachable(sparsity)
-        self.target = None if sparsity is None else Target(1.0 - sparsity, device)
+        self.target = None if sparsity is None else TargetShare(1.0 - sparsity, device)
         self.logits = self.alpha.detach()
         self.is_hard = False
 

@@ -22,7 +22,7 @@ from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.surgery import units
-from headscope.training.learned import Learned, Target
+from headscope.training.learned import Learned, TargetShare
 
 LOW, HIGH, BETA = -0.1, 1.1, 0.33  # γ, ζ and β of Voita's code
 START = 3.0  # log α; from 2.4 on a gate without noise is exactly 1
@@ -68,7 +68,7 @@ class Gates(Learned):
         self._check(model)
         count = len(self.units)
         self.log_alpha = nn.Parameter(torch.full((count,), start, device=model.device))
-        self.target = None if keep is None else Target(keep / len(model.heads), model.device)
+        self.target = None if keep is None else TargetShare(keep / len(model.heads), model.device)
         self.register_buffer("fixed", torch.full((count,), -1.0, device=model.device))  # 0 or 1 once settled
         self.register_buffer("sizes", torch.tensor([float(len(unit)) for unit in self.units], device=model.device))
         self.register_buffer("prices", self._prices(), persistent=False)

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from headscope.data.records import find_split
-from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
 from headscope.heads import HeadSet
-from headscope.importances.significance import resamples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.saving import write_model
 from headscope.model.surgery import prune
 from headscope.pruning import speed
-from headscope.pruning.front import changes
 from headscope.pruning.gates import RATE, SETTLE, Gates
 from headscope.pruning.plan import Plan
 from headscope.study.directory import write_tables
 from headscope.study.finetune import measured, told_of
-from headscope.study.journal import check_same_run
-from headscope.study.record import describe_files, describe_model, versions
-from headscope.study.resumable import STATE, Resumable
+from headscope.study.learning import Learning, Source
+from headscope.study.record import describe_model, versions
+from headscope.study.resumable import Resumable
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
-from headscope.tasks import Judged, Task, task_named
-from headscope.tasks.base import check_apart
-from headscope.tasks.running import evaluate
+from headscope.tasks import Task, task_named
 from headscope.training.loop import Settings, Step, Training
 
 MOMENTS = 100  # of the training at which the gates are written down
-PLAN, FOUND, HEADER = "plan.json", "found.json", "header.json"
+PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -111,116 +101,33 @@ def gate(
     Each aim leaves a directory in OUT with a plan; beside it, unless the weights were frozen, the trained model that
     the plan is of.
     """
-    options, settings = options or GateOptions(), settings or Settings(learning_rate=5e-5)
-    run = _Run(
-        task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task,
-        data,
-        (select_on, report_on),
-        model,
-        device,
-        revision,
-        options,
-        settings,
-        max_length,
-    )
-    run.read(limit, report_limit)
-    if len({aim.name for aim in aims}) < len(aims) or not aims:
-        raise HeadscopeError("no aim, or one twice", where="gate", expected="different numbers, one or more")
+    chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
+    source = Source(model, chosen, data, (select_on, report_on), limit, report_limit, max_length, device, revision)
+    run = _Gating(source, settings or Settings(learning_rate=5e-5), options or GateOptions())
     for aim in aims:
         Gates(run.whole, penalty=aim.penalty, keep=aim.keep)  # refused before anything is trained
-    names = [aim.name for aim in aims]
-    with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, *names]) as folder:
-        _check_header(folder / HEADER, run.header)
-        found = []
-        for aim in aims:
-            place = folder / aim.name
-            if not (place / FOUND).exists():
-                place.mkdir(exist_ok=True)
-                run.train(aim, place, watch=watch, say=say)
-            found.append(json.loads((place / FOUND).read_text("utf-8")))
-        for name in names:
-            (folder / name / FOUND).unlink(missing_ok=True)
-        (folder / HEADER).unlink()
+
+    def train(aim: Aim, place: Path) -> dict[str, Any]:
+        return run.train(aim, place, watch=watch, say=say)
+
+    with run.each(aims, out, overwrite=overwrite, resume=resume, train=train) as (folder, found):
         study = run.study(aims, found, command)
         write_tables(study, folder)
         report(study, folder)
     return study
 
 
-def _check_header(path: Path, header: dict[str, Any]) -> None:
-    """Refuse to go on with other options; remember these."""
-    now = json.loads(json.dumps(header))
-    if path.exists():
-        check_same_run(json.loads(path.read_text("utf-8")), now, path)
-    path.write_text(json.dumps(now), "utf-8")
+class _Gating(Learning):
+    """The trainings of gates."""
 
+    verb = "gate"
+    options: GateOptions
 
-class _Run:
-    """What the trainings of all aims share."""
-
-    def __init__(
-        self,
-        task: Task,
-        data: str | Path,
-        splits: tuple[str, str],
-        model: str | Path,
-        device: str,
-        revision: str | None,
-        options: GateOptions,
-        settings: Settings,
-        max_length: int | None,
-    ) -> None:
-        self.task, self.data, self.splits = task, data, splits
-        self.model, self.device, self.revision = model, device, revision
-        self.options, self.settings, self.max_length = options, settings, max_length
-        self.started = time.perf_counter()
-
-    def read(self, limit: int | None, report_limit: int | None) -> None:
-        """The examples and the whole model, or a refusal."""
-        files = [find_split(self.data, split, task=self.task.name) for split in ("train", *self.splits)]
-        if files[0] in files[1:]:
-            raise HeadscopeError(
-                "there is no train file", where=self.data, expected="a directory with a train file and a dev file"
-            )
-        items = [
-            self.task.items(file, split, limit=most)
-            for file, split, most in zip(files, ("train", *self.splits), (limit, None, report_limit), strict=True)
-        ]
-        check_apart(items[1], items[2], "--report-on")
-        self.labels = self.task.labels(items[0])
-        self.whole = self._loaded()
-        self.task.check(self.whole)
-        self.train_on, self.select_on, self.report_on = (
-            self.task.prepare(self.whole, one, max_length=self.max_length) for one in items
-        )
-        self.draws = None if self.task.mean_column is not None else resamples(len(items[2]), 0)
-        self.files = describe_files(sorted(set(files)))
-        self.header = {
-            "model": describe_model(self.whole)["sha256"],
-            "task": self.task.name,
-            "data": self.files,
-            "splits": list(self.splits),
-            "limit": limit,
-            "report_limit": report_limit,
-            "max_length": self.max_length,
-            "options": asdict(self.options),
-            "settings": asdict(self.settings),
-            "versions": versions(),
-        }
-
-    def _loaded(self) -> AttentionModel:
-        torch.manual_seed(self.settings.seed)
-        return load(
-            self.model,
-            model_class=self.task.model_class,
-            labels=self.labels,
-            device=self.device,
-            revision=self.revision,
-        )
-
-    def train(self, aim: Aim, place: Path, *, watch: Callable[[Step], None], say: Callable[[str], None]) -> None:
-        """One training to its end; its plan, its model, and what was found, into this folder."""
-        model = self._loaded()
+    def train(
+        self, aim: Aim, place: Path, *, watch: Callable[[Step], None], say: Callable[[str], None]
+    ) -> dict[str, Any]:
+        """One training to its end: its plan and its model into this folder; what was found."""
+        model = self.loaded(self.settings.seed)
         settle = 1.0 if self.options.frozen else self.options.settle  # there are no weights to go on alone
         gates = Gates(model, penalty=aim.penalty, keep=aim.keep, rate=self.options.rate, settle=settle)
         training = Training(model, self.task, self.train_on, self.settings, learned=gates, frozen=self.options.frozen)
@@ -236,21 +143,12 @@ class _Run:
         removed = HeadSet([head for head, value in kept.items() if not value], among=plan_of.heads)
         cut = prune(plan_of, list(removed)) if removed else plan_of
         row = self._row(aim.name, cut)
-        chosen = {
-            "learned": aim.name,
-            "task": self.task.name,
-            "data": self.files,
-            "trained_on": len(self.train_on.items),
-            "selected_on": {"split": self.splits[0], "examples": len(self.select_on.items)},
-            "reported_on": {"split": self.splits[1], "examples": len(self.report_on.items)},
-            "after": {"report": row},
-        }
-        Plan.of(plan_of, removed, chosen).write(place / PLAN)
+        Plan.of(plan_of, removed, {"learned": aim.name, **self.judged_as(), "after": {"report": row}}).write(
+            place / PLAN
+        )
         said = f"{aim.name}: {len(cut.heads)} heads kept, {self.task.metrics[0]} {row['metric']:.4f}"
         say(f"{said}, change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]")
-        found = {"row": {**row, "heads": str(removed)}, **run.told, "gates": [kept[head] for head in plan_of.heads]}
-        (place / STATE).unlink(missing_ok=True)
-        (place / FOUND).write_text(json.dumps(found), "utf-8")
+        return {"row": {**row, "heads": str(removed)}, **run.told, "gates": [kept[head] for head in plan_of.heads]}
 
     def _follow(
         self, run: Resumable, gates: Gates, aim: Aim, watch: Callable[[Step], None], say: Callable[[str], None]
@@ -279,17 +177,9 @@ class _Run:
     def _written(self, model: AttentionModel, place: Path) -> AttentionModel:
         """The trained model as it will be loaded again: a plan is of these weights."""
         write_model(model, place)
-        return load(place, model_class=self.task.model_class, device=self.device)
-
-    @cached_property
-    def before(self) -> Judged:
-        """The whole model on the split that is reported on."""
-        return evaluate(self.whole, self.task, self.report_on)
+        return load(place, model_class=self.task.model_class, device=self.source.device)
 
     def _row(self, name: str, cut: AttentionModel) -> dict[str, Any]:
-        """What was lost on the split that is reported on, as in the front of a search."""
-        after = self.before if cut is self.whole else evaluate(cut, self.task, self.report_on)
-        chosen_on = evaluate(cut, self.task, self.select_on)
         batch_size, length = speed.TIMED[0], speed.longest(self.whole, speed.TIMED[1])
         both = speed.measure([self.whole, cut], batch_size=batch_size, length=length)
         return {
@@ -299,9 +189,7 @@ class _Run:
             "repair": "",
             "parameters": both[1].parameters,
             "time": 1.0 if cut is self.whole else both[1].ratio,
-            "selection_loss": float(chosen_on.losses.mean()),
-            "selection_metric": float(self.task.measure(chosen_on.scores)[self.task.metrics[0]]),
-            **changes(self.task, self.before, after, self.draws),
+            **self.judged(cut),
             "is_chosen": False,
             "draw": 0,
         }
@@ -329,7 +217,7 @@ class _Run:
             "versions": versions(),
             "model": describe_model(self.whole),
             "gates": {
-                **{name: value for name, value in self.header.items() if name not in ("model", "versions")},
+                **self.told(),
                 "metric": self.task.metrics[0],
                 "epochs": {aim.name: one["epochs"] for aim, one in zip(aims, found, strict=True)},
             },

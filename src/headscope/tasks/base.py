@@ -86,6 +86,7 @@ class Task(ABC):
     reads_first  whether the head may be one that reads the first token alone; a sweep tries it
     objective    what a search for heads goes by: the loss, or the metric where the loss asks for something else
     generates    whether it judges what the model says token by token: many passes, of which none can be left out
+    is_free_of_labels  whether any text will do, so that a corpus without splits can be learned from
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -94,6 +95,7 @@ class Task(ABC):
     is_coupled: ClassVar[bool] = False
     reads_first: ClassVar[bool] = False
     generates: ClassVar[bool] = False
+    is_free_of_labels: ClassVar[bool] = False
     objective: ClassVar[str] = "loss"
 
     def __init__(

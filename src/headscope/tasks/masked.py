@@ -35,6 +35,7 @@ class Masked(PerToken):
 
     names: ClassVar[tuple[str, ...]] = ("masked", "mlm")
     model_class = "AutoModelForMaskedLM"
+    is_free_of_labels = True
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ class Learned(nn.Module):
         raise NotImplementedError
 
 
-class Target(nn.Module):
+class TargetShare(nn.Module):
     """A price for what is open that is learned until the open share is what it is to be (a Lagrangian)."""
 
     def __init__(self, share: float, device: torch.device) -> None:

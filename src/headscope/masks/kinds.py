@@ -1,0 +1,38 @@
+"""What kinds of positions attention goes between: a token and itself, its neighbours, special tokens, all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+KINDS = ("diagonal", "special", "neighbours", "other")
+
+
+def kinds_of(texts: Iterable[Sequence[int]], special: frozenset[int], length: int) -> NDArray[np.float64]:
+    """[kind, position, position]: in how many texts, each given by its token ids, a pair of positions is of a kind.
+
+    A pair is of the first kind that fits: the diagonal is a token and itself, special tokens too; special has one at
+    either end; neighbours are next to each other.
+    """
+    found = np.zeros((len(KINDS), length, length))
+    place = np.arange(length)
+    apart = np.abs(place[:, None] - place[None, :])
+    for ids in texts:
+        size = min(len(ids), length)
+        marked = np.array([token in special for token in ids[:size]])
+        distance = apart[:size, :size]
+        kind = np.where(distance == 1, 2, 3)
+        kind[marked[:, None] | marked[None, :]] = 1
+        kind[distance == 0] = 0
+        for number in range(len(KINDS)):
+            found[number, :size, :size] += kind == number
+    return found
+
+
+def by_kind(values: NDArray[np.float64], kinds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[…, kind]: the mean of [… , position, position] over the pairs of each kind; NaN where there are none."""
+    with np.errstate(invalid="ignore"):
+        found: NDArray[np.float64] = np.einsum("...ij,kij->...k", values, kinds) / kinds.sum(axis=(1, 2))
+    return found

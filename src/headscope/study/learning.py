@@ -1,0 +1,192 @@
+"""What learning gates and learning masks share: the examples of three splits, the whole model, what is reported."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import torch
+
+from headscope.data.records import find_split
+from headscope.drafts import drafted
+from headscope.errors import HeadscopeError
+from headscope.importances.significance import resamples
+from headscope.model.attention_model import AttentionModel
+from headscope.model.load import load
+from headscope.pruning.front import changes
+from headscope.study.journal import check_same_run
+from headscope.study.record import describe_files, describe_model, versions
+from headscope.study.resumable import STATE
+from headscope.tasks import Judged, Task
+from headscope.tasks.base import Item, check_apart, spread
+from headscope.tasks.running import evaluate
+from headscope.training.loop import Settings
+
+FOUND, HEADER = "found.json", "header.json"
+HELD_OUT = 10  # of a corpus without splits: one text in so many is not learned from
+
+
+class Named(Protocol):
+    """What one training is after; its name is that of its directory."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model, a task and its examples come from, and how they are split.
+
+    splits        the one that is looked at after every epoch, and the one that is reported on
+    limit         only so many training examples; report_limit: to report on
+    """
+
+    model: str | Path
+    task: Task
+    data: str | Path
+    splits: tuple[str, str] = ("dev:even", "dev:odd")
+    limit: int | None = None
+    report_limit: int | None = None
+    max_length: int | None = None
+    device: str = "auto"
+    revision: str | None = None
+
+    def read(self) -> tuple[list[Path], tuple[list[Item], list[Item], list[Item]]]:
+        """The files, and the examples to learn from, to look at and to report on."""
+        files = [find_split(self.data, split, task=self.task.name) for split in ("train", *self.splits)]
+        if files[0] in files[1:]:
+            if not self.task.is_free_of_labels:
+                raise HeadscopeError(
+                    "there is no train file", where=self.data, expected="a directory with a train file and a dev file"
+                )
+            return files[:1], self._held_out(files[0])
+        train, select, report = (
+            self.task.items(file, split, limit=most)
+            for file, split, most in zip(
+                files, ("train", *self.splits), (self.limit, None, self.report_limit), strict=True
+            )
+        )
+        check_apart(select, report, "--report-on")
+        return sorted(set(files)), (train, select, report)
+
+    def _held_out(self, file: Path) -> tuple[list[Item], list[Item], list[Item]]:
+        """A corpus: one text in ten is held out, by turns to look at and to report on."""
+        items = self.task.items(file, "train", limit=None)
+        if len(items) < 2 * HELD_OUT:
+            raise HeadscopeError(f"{len(items)} texts", where=file, expected=f"{2 * HELD_OUT} or more")
+        select, report = items[:: 2 * HELD_OUT], items[HELD_OUT :: 2 * HELD_OUT]
+        train = [item for place, item in enumerate(items) if place % HELD_OUT]
+        return spread(train, self.limit, file), select, spread(report, self.report_limit, file)
+
+
+class Learning:
+    """The examples and the whole model, ready for one training after another. verb: the command, as errors name it."""
+
+    verb: ClassVar[str]
+
+    def __init__(self, source: Source, settings: Settings, options: Any) -> None:
+        self.source, self.task, self.settings, self.options = source, source.task, settings, options
+        self.started = time.perf_counter()
+        files, items = source.read()
+        self.labels = self.task.labels(items[0])
+        self.whole = self.loaded(settings.seed)
+        self.task.check(self.whole)
+        self.train_on, self.select_on, self.report_on = (
+            self.task.prepare(self.whole, one, max_length=source.max_length) for one in items
+        )
+        self.draws = None if self.task.mean_column is not None else resamples(len(items[2]), 0)
+        self.files = describe_files(files)
+        self.header: dict[str, Any] = {
+            "model": describe_model(self.whole)["sha256"],
+            "task": self.task.name,
+            "data": self.files,
+            "splits": list(source.splits),
+            "limit": source.limit,
+            "report_limit": source.report_limit,
+            "max_length": source.max_length,
+            "options": asdict(options),
+            "settings": asdict(settings),
+            "versions": versions(),
+        }
+
+    def loaded(self, seed: int) -> AttentionModel:
+        torch.manual_seed(seed)  # a new classifier's weights follow from it
+        return load(
+            self.source.model,
+            model_class=self.task.model_class,
+            labels=self.labels,
+            device=self.source.device,
+            revision=self.source.revision,
+        )
+
+    @cached_property
+    def before(self) -> Judged:
+        """The whole model on the split that is reported on."""
+        return evaluate(self.whole, self.task, self.report_on)
+
+    def judged(self, after: AttentionModel) -> dict[str, Any]:
+        """What was lost on the split that is reported on, as in the front of a search."""
+        reported = self.before if after is self.whole else evaluate(after, self.task, self.report_on)
+        chosen_on = evaluate(after, self.task, self.select_on)
+        return {
+            "selection_loss": float(chosen_on.losses.mean()),
+            "selection_metric": float(self.task.measure(chosen_on.scores)[self.task.metrics[0]]),
+            **changes(self.task, self.before, reported, self.draws),
+        }
+
+    def judged_as(self) -> dict[str, Any]:
+        """On how many examples of which splits."""
+        return {
+            "task": self.task.name,
+            "data": self.files,
+            "trained_on": len(self.train_on.items),
+            "selected_on": {"split": self.source.splits[0], "examples": len(self.select_on.items)},
+            "reported_on": {"split": self.source.splits[1], "examples": len(self.report_on.items)},
+        }
+
+    def told(self) -> dict[str, Any]:
+        """The header as a run record keeps it."""
+        return {name: value for name, value in self.header.items() if name not in ("model", "versions")}
+
+    @contextmanager
+    def each(
+        self,
+        aims: Sequence[Named],
+        out: str | Path,
+        *,
+        overwrite: bool,
+        resume: bool,
+        train: Callable[[Any, Path], dict[str, Any]],
+    ) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+        """Train for each aim in a directory of its own in OUT; what each found. What is done is not repeated."""
+        names = [aim.name for aim in aims]
+        if len(set(names)) < len(names) or not names:
+            raise HeadscopeError("no aim, or one twice", where=self.verb, expected="different numbers, one or more")
+        with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, *names]) as folder:
+            _check_header(folder / HEADER, self.header)
+            found = []
+            for aim in aims:
+                place = folder / aim.name
+                if not (place / FOUND).exists():
+                    place.mkdir(exist_ok=True)
+                    (place / FOUND).write_text(json.dumps(train(aim, place)), "utf-8")
+                found.append(json.loads((place / FOUND).read_text("utf-8")))
+            for name in names:
+                (folder / name / FOUND).unlink()
+                (folder / name / STATE).unlink(missing_ok=True)
+            (folder / HEADER).unlink()
+            yield folder, found
+
+
+def _check_header(path: Path, header: Mapping[str, Any]) -> None:
+    """Refuse to go on with other options; remember these."""
+    now = json.loads(json.dumps(header))
+    if path.exists():
+        check_same_run(json.loads(path.read_text("utf-8")), now, path)
+    path.write_text(json.dumps(now), "utf-8")

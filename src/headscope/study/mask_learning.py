@@ -1,0 +1,298 @@
+"""learn-mask, the verb: learn which positions need to attend to which."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from headscope.errors import HeadscopeError
+from headscope.masks.file import Per, Positions, read_positions
+from headscope.masks.kinds import KINDS, by_kind, kinds_of
+from headscope.masks.learned import RATE, SETTLE, LearnedMask
+from headscope.masks.masked import Masked
+from headscope.model.attention_model import AttentionModel
+from headscope.model.saving import write_model
+from headscope.study.directory import write_tables
+from headscope.study.finetune import measured, told_of
+from headscope.study.learning import Learning, Source
+from headscope.study.record import describe_model, versions
+from headscope.study.resumable import Resumable
+from headscope.study.study import SCHEMA, Study
+from headscope.tables import Row, to_frame
+from headscope.tasks import Task, task_named
+from headscope.training.loop import Settings, Step, Training
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MASK, MAP = "mask.npz", "map.npy"
+TEXTS = 2000  # texts by which positions are sorted into kinds
+
+
+@dataclass(frozen=True)
+class MaskAim:
+    """What one training is after: open attention at a price, so much of it forbidden, or neither (a soft mask)."""
+
+    penalty: float | None = None
+    sparsity: float | None = None
+    seed: int = 0
+
+    @property
+    def kind(self) -> str:
+        if self.sparsity is not None:
+            return f"sparsity-{self.sparsity:g}"
+        return "soft" if self.penalty is None else f"penalty-{self.penalty:g}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class MaskOptions:
+    """How a mask is trained; see `LearnedMask`. frozen: only the mask learns, the weights stay as they are."""
+
+    structured: bool = False
+    diagonal: bool = True
+    per: Per = "model"
+    form: str = "renormalised"
+    is_soft: bool = False
+    frozen: bool = False
+    rate: float = RATE
+    settle: float = SETTLE
+
+    def __post_init__(self) -> None:
+        if not 0 < self.settle <= 1:
+            raise HeadscopeError(f"{self.settle} is no share", where="--settle", expected="more than 0, at most 1")
+        if not self.rate > 0:
+            raise HeadscopeError(f"{self.rate} is no rate", where="--mask-rate", expected="more than 0")
+
+
+def learn_mask(
+    model: str | Path,
+    *,
+    task: str | Task,
+    data: str | Path,
+    out: str | Path,
+    aims: Sequence[MaskAim],
+    options: MaskOptions | None = None,
+    settings: Settings | None = None,
+    select_on: str = "dev:even",
+    report_on: str = "dev:odd",
+    report_limit: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    max_length: int | None = None,
+    limit: int | None = None,
+    device: str = "auto",
+    revision: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    report: Callable[[Study, Path], None] = lambda study, folder: None,
+    command: str = "",
+    watch: Callable[[Step], None] = lambda step: None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Study:
+    """Train a mask for each aim; returns the study that is written.
+
+    aims       MaskAim(sparsity=0.9), MaskAim(penalty=1.0, seed=1), MaskAim() for a soft one; each is a run of its own
+    select_on  the split that is looked at after every epoch; report_on: the split that is reported on, another one
+    limit      only so many training examples
+
+    Each aim leaves a directory in OUT with mask.npz, which every `mask=` takes (not where the mask is soft), and unless
+    the weights were frozen, the model that was trained with it.
+    """
+    chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
+    source = Source(model, chosen, data, (select_on, report_on), limit, report_limit, max_length, device, revision)
+    run = _MaskLearning(source, settings or Settings(learning_rate=5e-5), options or MaskOptions())
+    for aim in aims:
+        run.learned(run.whole, aim)  # refused before anything is trained
+
+    def train(aim: MaskAim, place: Path) -> dict[str, Any]:
+        return run.train(aim, place, watch=watch, say=say)
+
+    with run.each(aims, out, overwrite=overwrite, resume=resume, train=train) as (folder, found):
+        study = run.study(aims, found, folder, command)
+        write_tables(study, folder)
+        report(study, folder)
+    return study
+
+
+class _MaskLearning(Learning):
+    """The trainings of masks."""
+
+    verb = "learn-mask"
+    options: MaskOptions
+
+    @property
+    def lengths(self) -> list[int]:
+        """Of every text that is learned from or judged by."""
+        everything = (self.train_on, self.select_on, self.report_on)
+        sides = [
+            side for one in everything for sequence in one.sequences for side in (sequence.source, sequence.target)
+        ]
+        return [len(side.ids) for side in sides if side is not None]
+
+    def learned(self, model: AttentionModel, aim: MaskAim) -> LearnedMask:
+        one = self.options
+        settle = 1.0 if one.frozen else one.settle  # there are no weights to go on alone
+        return LearnedMask(
+            model,
+            self.lengths,
+            penalty=aim.penalty,
+            sparsity=aim.sparsity,
+            is_soft=one.is_soft,
+            structured=one.structured,
+            diagonal=one.diagonal,
+            per=one.per,
+            form=one.form,
+            rate=one.rate,
+            settle=settle,
+        )
+
+    def train(
+        self, aim: MaskAim, place: Path, *, watch: Callable[[Step], None], say: Callable[[str], None]
+    ) -> dict[str, Any]:
+        """One training to its end: mask, map and model into this folder; what was found."""
+        model = self.loaded(aim.seed)
+        mask = self.learned(model, aim)
+        settings = replace(self.settings, seed=aim.seed)
+        training = Training(model, self.task, self.train_on, settings, learned=mask, frozen=self.options.frozen)
+        run = Resumable(training, place, {**self.header, "aim": asdict(aim)})
+        run.restore()
+        with model.edited(mask.edit()):
+            self._follow(run, mask, aim, watch, say)
+            mask.eval().draw(1.0)
+            judged = self.judged(model)
+        np.save(place / MAP, mask.map().numpy().astype(np.float16))
+        row = {"aim": aim.kind, "seed": aim.seed, **judged}
+        if not self.options.is_soft:
+            positions = mask.positions()
+            positions.write(place / MASK)
+            row["sparsity"] = 1.0 - float(mask.open_share(mask.chosen()))
+            self._check_written(place, model, judged)
+        if not self.options.frozen:
+            write_model(model, place)
+        said = f"{aim.name}: {self.task.metrics[0]} {row['metric']:.4f}"
+        change = f"change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
+        forbidden = "" if "sparsity" not in row else f"{100 * row['sparsity']:.1f} % of attention forbidden, "
+        say(f"{said}, {forbidden}{change}")
+        return {"row": row, **run.told}
+
+    def _follow(
+        self,
+        run: Resumable,
+        mask: LearnedMask,
+        aim: MaskAim,
+        watch: Callable[[Step], None],
+        say: Callable[[str], None],
+    ) -> None:
+        epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
+        for step in run.steps():
+            watch(step)
+            if step.ends_epoch:
+                mask.eval().draw(run.training.progress)
+                epochs.append(measured(run.training.model, self.task, self.select_on, step))
+                share = float(mask.open_share(mask.chosen() if not mask.is_soft else torch.sigmoid(mask.alpha)))
+                say(f"{aim.name}: {told_of(epochs[-1])}, {100 * share:.1f} % open")
+                run.save()
+
+    def _check_written(self, place: Path, model: AttentionModel, judged: dict[str, Any]) -> None:
+        """The file does what was learned, or something is wrong with us."""
+        with model.edited(Masked(str(place / MASK))):
+            again = self.judged(model)
+        if abs(again["loss"] - judged["loss"]) > 1e-4:
+            raise HeadscopeError(f"the mask file gives a loss of {again['loss']:.6f}, not {judged['loss']:.6f}")
+
+    # What was found
+
+    def study(self, aims: Sequence[MaskAim], found: Sequence[dict[str, Any]], folder: Path, command: str) -> Study:
+        import pandas as pd
+
+        maps = {aim.name: np.load(folder / aim.name / MAP).astype(np.float64) for aim in aims}
+        kinds = kinds_of(self._texts(), self.whole.marks.special, next(iter(maps.values())).shape[1])
+        record = {
+            "schema": SCHEMA,
+            "command": command,
+            "versions": versions(),
+            "model": describe_model(self.whole),
+            "learned_masks": {
+                **self.told(),
+                "metric": self.task.metrics[0],
+                "intact": self.judged(self.whole),
+                "epochs": {aim.name: one["epochs"] for aim, one in zip(aims, found, strict=True)},
+            },
+            "seed": self.settings.seed,
+            "lens": "raw",
+            "durations": {"learn-mask": round(time.perf_counter() - self.started, 1)},
+        }
+        tables = {
+            "learned_masks": pd.DataFrame([one["row"] for one in found]),
+            "positions": _positions_table(aims, maps, kinds),
+        }
+        held = {f"mask/{kind}": value for kind, value in self._means(aims, maps, folder).items()}
+        return Study(to_frame(self._rows(aims, folder)), held, record, tables)
+
+    def _texts(self) -> list[list[int]]:
+        sequences = self.train_on.sequences[:: max(1, len(self.train_on.sequences) // TEXTS)]
+        return [list(sequence.source.ids) for sequence in sequences]
+
+    def _means(self, aims: Sequence[MaskAim], maps: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        """By kind of aim [position, position], over seeds and groups: how open; of a hard mask, how often open."""
+        found: dict[str, list[Any]] = {}
+        for aim in aims:
+            if (folder / aim.name / MASK).exists():
+                positions = read_positions(folder / aim.name / MASK)
+                length = maps[aim.name].shape[1]
+                values = np.stack([one.numpy() for one in _each_group(positions, length)]).mean(axis=0)
+            else:
+                values = maps[aim.name].mean(axis=0)
+            found.setdefault(aim.kind, []).append(values)
+        return {kind: np.mean(values, axis=0).astype(np.float32) for kind, values in found.items()}
+
+    def _rows(self, aims: Sequence[MaskAim], folder: Path) -> list[Row]:
+        """For each head the share of positions that its mask leaves open, over the longest text."""
+        rows, nothing = [], float("nan")
+        for aim in aims:
+            if not (folder / aim.name / MASK).exists():
+                continue
+            mask = read_positions(folder / aim.name / MASK).mask(aim.name)
+            length = max(self.lengths)
+            for site in self.whole.sites:
+                if site.stack in ("encoder", "decoder"):
+                    heads = [head for head in self.whole.heads if head.site == site]
+                    shares = mask.at(length, site).double().mean(dim=(1, 2)).expand(len(heads)).tolist()
+                    rows += [
+                        Row(site.stack, site.layer, head.head, f"mask-open-{aim.name}", share, nothing, nothing, length)
+                        for head, share in zip(heads, shares, strict=True)
+                    ]
+        return rows
+
+
+def _each_group(positions: Positions, length: int) -> list[torch.Tensor]:
+    one_each = [replace(positions, groups=("all",), per="model", allowed=row[None]) for row in positions.allowed]
+    return [one.mask("").at(length)[0].double() for one in one_each]
+
+
+def _positions_table(aims: Sequence[MaskAim], maps: Mapping[str, Any], kinds: np.ndarray[Any, Any]) -> pd.DataFrame:
+    """How open attention of each kind is: the mean over seeds, with Student's interval where there are several."""
+    import pandas as pd
+    from scipy.stats import t
+
+    rows = []
+    for kind_of_aim in dict.fromkeys(aim.kind for aim in aims):
+        per_seed = np.stack([by_kind(maps[aim.name].mean(axis=0), kinds) for aim in aims if aim.kind == kind_of_aim])
+        count = len(per_seed)
+        for number, kind in enumerate(KINDS):
+            values = per_seed[:, number]
+            half = t.ppf(0.975, count - 1) * values.std(ddof=1) / np.sqrt(count) if count > 1 else np.nan
+            mean = values.mean()
+            row = {"aim": kind_of_aim, "positions": kind, "value": mean, "low": mean - half, "high": mean + half}
+            rows.append({**row, "seeds": count})
+    return pd.DataFrame(rows)

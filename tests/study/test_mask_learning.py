@@ -1,0 +1,186 @@
+"""headscope learn-mask: from a task to a mask file that every --mask takes; killed and resumed; bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import BertForMaskedLM, BertForSequenceClassification
+from typer.testing import CliRunner
+
+import headscope
+from headscope import MaskAim, MaskOptions, Settings, Study
+from headscope.commands import app
+from headscope.errors import HeadscopeError
+from headscope.masks.kinds import KINDS, by_kind, kinds_of
+from headscope.study.mask_learning import learn_mask
+from worded import glue, saved, sentiments
+
+FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
+WORDS = ("learn-mask", "bert", "--task", "sst2", "--data", "glue", "--epochs", "2", "--batch-size", "8")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
+    glue(tmp_path / "glue")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command(*words: str):  # type: ignore[no-untyped-def]
+    return CliRunner().invoke(app, list(words))
+
+
+def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
+    done = command(*WORDS, "--sparsity", "0.5", "--per", "head", "--out", "masks")
+    assert done.exit_code == 0, done.output
+    study = Study("masks")
+    row = study.tables["learned_masks"].iloc[0]
+    assert row["sparsity"] == pytest.approx(0.5, abs=0.02)
+    place = "masks/sparsity-0.5-seed-0"
+    worn = headscope.load(place, model_class="AutoModelForSequenceClassification")
+    worn.wear(headscope.Masked(f"{place}/mask.npz"))
+    found = headscope.evaluate(worn, task="sst2", data="glue", split="dev:odd")
+    assert found["metrics"]["loss"]["value"] == pytest.approx(row["loss"], rel=1e-6)
+    without = headscope.evaluate(place, task="sst2", data="glue", split="dev:odd")
+    assert without["metrics"]["loss"]["value"] != pytest.approx(row["loss"], rel=1e-4)
+    assert (study.heads["statistic"] == "mask-open-sparsity-0.5-seed-0").sum() == 4
+    assert "Which positions need to attend to which" in (here / "masks" / "index.html").read_text("utf-8")
+    assert not list((here / "masks").rglob("state.pt"))
+
+
+def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
+    study = learn_mask(
+        "bert",
+        task="sst2",
+        data="glue",
+        out="masks",
+        aims=[MaskAim(seed=seed) for seed in (0, 1, 2)],
+        options=MaskOptions(is_soft=True, frozen=True),
+        settings=FAST,
+    )
+    table = study.tables["positions"]
+    assert table["positions"].tolist() == list(KINDS)
+    assert (table["seeds"] == 3).all()
+    assert ((table["low"] < table["value"]) & (table["value"] < table["high"])).all()
+    held = [np.load(here / "masks" / f"soft-seed-{seed}" / "map.npy").astype(float)[0] for seed in (0, 1, 2)]
+    assert study.maps["mask/soft"] == pytest.approx(np.mean(held, axis=0), abs=1e-3)
+    assert not list((here / "masks").rglob("mask.npz"))
+
+
+def test_positions_are_sorted_into_kinds() -> None:
+    """[CLS] a b [SEP], and the same without b: counted by hand."""
+    kinds = kinds_of([[2, 9, 8, 3], [2, 9, 3]], frozenset({2, 3}), 4)
+    assert kinds[0].diagonal().tolist() == [2, 2, 2, 1]
+    assert kinds[1][0].tolist() == [0, 2, 2, 1]
+    assert kinds[1][1].tolist() == [2, 0, 1, 1]
+    assert kinds[2][1].tolist() == [0, 0, 1, 0]
+    assert kinds[3].sum() == 0
+    assert kinds.sum() == 16 + 9
+    values = np.arange(16.0).reshape(4, 4)
+    means = by_kind(values, kinds)
+    assert means[2] == pytest.approx((values[1, 2] + values[2, 1]) / 2)
+    assert np.isnan(means[3])
+
+
+def test_masked_tokens_of_a_corpus_without_splits(here: Path) -> None:
+    saved(here / "mlm", BertForMaskedLM)
+    texts = [text for text, _ in sentiments(80)]
+    (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+    words = ("learn-mask", "mlm", "--objective", "mlm", "--corpus", "texts.txt", "--epochs", "1", "--batch-size", "8")
+    done = command(*words, "--penalty", "0.1", "--structured", "--without-diagonal", "--out", "masks")
+    assert done.exit_code == 0, done.output
+    study = Study("masks")
+    assert study.record["learned_masks"]["task"] == "masked"
+    table = study.tables["positions"].set_index("positions")
+    assert table.loc["diagonal", "value"] == 0.0
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(here: Path) -> None:
+    aims = [MaskAim(sparsity=0.4), MaskAim(sparsity=0.4, seed=1)]
+    learn_mask("bert", task="sst2", data="glue", out="whole", aims=aims, settings=FAST)
+
+    class Killed(Exception):
+        pass
+
+    steps = [0]
+
+    def kill(step: object) -> None:
+        steps[0] += 1
+        if steps[0] == 21:
+            raise Killed
+
+    with pytest.raises(Killed):
+        learn_mask("bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, watch=kill)
+    learn_mask("bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, resume=True)
+    for name in ("mask.npz", "map.npy", "model.safetensors"):
+        for aim in aims:
+            assert (here / "whole" / aim.name / name).read_bytes() == (here / "other" / aim.name / name).read_bytes()
+    assert (here / "whole" / "learned_masks.csv").read_bytes() == (here / "other" / "learned_masks.csv").read_bytes()
+
+
+REFUSED = [
+    ((), "learn-mask: what shall open attention cost?"),
+    (("--sparsity", "0.5", "--penalty", "1"), "learn-mask: what shall open attention cost?"),
+    (("--sparsity", "0.5,0.5"), "learn-mask: no aim, or one twice."),
+    (("--sparsity", "much"), '--sparsity: "much" is no sparsity.'),
+    (("--sparsity", "2"), "--sparsity: 2.0 is no sparsity."),
+    (("--penalty", "-1"), "--penalty: -1.0 is no penalty."),
+    (("--sparsity", "0.5", "--soft"), "--soft: a soft mask has no sparsity."),
+    (("--sparsity", "0.5", "--form", "hard"), '--form: "hard" is no form.'),
+    (("--sparsity", "0.5", "--per", "token"), '--per: "token"'),
+    (("--sparsity", "0.99", "--structured"), "--sparsity: 0.99 of attention cannot go"),
+    (("--sparsity", "0.5", "--settle", "2"), "--settle: 2.0 is no share."),
+    (("--sparsity", "0.5", "--mask-rate", "0"), "--mask-rate: 0.0 is no rate."),
+    (("--sparsity", "0.5", "--data", "glue/dev.tsv"), "glue/dev.tsv: there is no train file."),
+    (("--sparsity", "0.5", "--objective", "mlm"), "learn-mask: what shall the mask be learned on?"),
+    (("--sparsity", "0.5", "--objective", "nsp"), '--objective: "nsp" is no objective. Expected mlm.'),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED)
+def test_what_cannot_be_learned_is_refused_in_a_line(words: tuple[str, ...], message: str, here: Path) -> None:
+    done = command(*WORDS, *words, "--out", "masks")
+    assert isinstance(done.exception, HeadscopeError), done.output
+    assert str(done.exception).startswith(message)
+    assert not list(here.glob("masks*"))
+
+
+def spoilt(**changes: object) -> dict[str, np.ndarray]:
+    import json
+
+    about = {"schema": 1, "groups": ["all"], "per": "model", "diagonal": True}
+    allowed = changes.pop("allowed", np.eye(4, dtype=bool)[None])
+    return {"allowed": np.asarray(allowed), "about": np.array(json.dumps({**about, **changes}))}
+
+
+HOLE = np.eye(4, dtype=bool)[None].copy()
+HOLE[0, 2, 2] = False
+FILES = [
+    (spoilt(schema=2), "a mask of schema 2, not 1"),
+    (spoilt(per="token"), "it does not say what it is a mask of"),
+    (spoilt(groups="all"), "it does not name its layers or heads"),
+    (spoilt(allowed=np.eye(4)[None]), "its values are float64 [1, 4, 4]"),
+    (spoilt(allowed=np.ones((1, 4, 3), dtype=bool)), "it is 4 by 3 positions, not square"),
+    (spoilt(allowed=np.ones((2, 4, 4), dtype=bool)), "2 masks for 1 names"),
+    (spoilt(allowed=HOLE), "position 2 of all may attend to nothing"),
+    (spoilt(diagonal=False), "position 0 of all may attend to nothing"),
+]
+
+
+@pytest.mark.parametrize(("held", "message"), FILES)
+def test_a_mask_file_that_is_wrong_is_refused_in_a_line(held: dict[str, np.ndarray], message: str, here: Path) -> None:
+    np.savez(here / "mask.npz", **held)
+    done = command("evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "mask.npz")
+    assert isinstance(done.exception, HeadscopeError), done.output
+    assert str(done.exception).startswith(f"mask.npz: {message}")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 torn", b"not a zip file at all"])
+def test_a_torn_mask_file_is_refused_in_a_line(content: bytes, here: Path) -> None:
+    (here / "mask.npz").write_bytes(content)
+    done = command("evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "mask.npz")
+    assert isinstance(done.exception, HeadscopeError), done.output
+    assert str(done.exception).startswith("mask.npz: not a mask")
