@@ -33,6 +33,7 @@ _WHERE = {
     "MaskAim": "headscope.study.mask_learning",
     "MaskOptions": "headscope.study.mask_learning",
     "MaskScores": "headscope.model.edits",
+    "MaskTableOptions": "headscope.study.mask_table",
     "Masked": "headscope.masks",
     "Replace": "headscope.model.edits",
     "SearchOptions": "headscope.study.search",
@@ -45,6 +46,7 @@ _WHERE = {
     "Uniform": "headscope.model.edits",
     "analyze": "headscope.study.analyze",
     "compare": "headscope.study.compare",
+    "compare_masks": "headscope.study.mask_table",
     "encode": "headscope.data.batches",
     "evaluate": "headscope.study.evaluate",
     "finetune": "headscope.study.finetune",
@@ -113,6 +115,8 @@ if TYPE_CHECKING:
     from headscope.study.mask_learning import MaskAim as MaskAim
     from headscope.study.mask_learning import MaskOptions as MaskOptions
     from headscope.study.mask_learning import learn_mask as learn_mask
+    from headscope.study.mask_table import MaskTableOptions as MaskTableOptions
+    from headscope.study.mask_table import compare_masks as compare_masks
     from headscope.study.probe import probe as probe
     from headscope.study.roles import Thresholds as Thresholds
     from headscope.study.search import SearchOptions as SearchOptions

@@ -15,12 +15,13 @@ from matplotlib.text import Text
 from scipy.stats import spearmanr
 from studies import RECORD
 
+from headscope.report.cells import decimals_for
 from headscope.report.figures import agreement, all_but_one, figures_of, masking
 from headscope.report.figures._palette import SERIES
 from headscope.report.figures.ablation import Ablation, stars_of
 from headscope.report.findings import findings_of
 from headscope.report.page import render
-from headscope.report.parts import decimals_for, parts_of
+from headscope.report.parts import parts_of
 from headscope.report.plates import svg_of
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame

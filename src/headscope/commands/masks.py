@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
+from headscope.commands._options import Device, MaxLength, Model, OpenSpecial, Overwrite, Revision, progress, say, typed
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, numbers_of, pairs_of
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -18,11 +20,17 @@ headscope masks show 'longformer:width=3,globals=first/last-no-diagonal' --lengt
 
 headscope evaluate minilm --task stsb --data stsb_dev.tsv --mask window:width=8+first-and-last
 
+headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks
+
+headscope masks compare ./minilm-mnli --task mnli --data glue --repair 1 --start minilm --seeds 0,1,2 --out masks
+
 In Python: headscope.masks.read_mask
 """
 
 masks = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
-app.add_typer(masks, name="masks", help="List the named masks of attention, or show one.", epilog=EXAMPLES)
+app.add_typer(
+    masks, name="masks", help="List the named masks of attention, show one, or compare them on a task.", epilog=EXAMPLES
+)
 
 
 @masks.callback(invoke_without_command=True)
@@ -65,3 +73,75 @@ def show(
     elif length <= 40:
         for row in allowed.tolist():
             typer.echo("".join("█" if cell else "·" for cell in row))
+
+
+@masks.command(epilog=EXAMPLES)
+def compare(
+    model: Model,
+    task: TaskName,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The study to write; must not exist yet", show_default=False)],
+    mask: Annotated[
+        list[str] | None,
+        typer.Option(help="A mask to compare, a name or a file; give it several times", show_default="the named ones"),
+    ] = None,
+    repair: Annotated[int, typer.Option(help="Train the model under each mask for so many epochs too")] = 0,
+    start: Annotated[
+        str | None,
+        typer.Option(help="A model to train under each mask from the start: minilm, say", show_default="none"),
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Of trainings, and of masks that are drawn by chance")] = "0",
+    open_special: OpenSpecial = False,
+    epochs: Annotated[int, typer.Option(help="Of the trainings from the start")] = 3,
+    batch_size: BatchSize = 32,
+    learning_rate: Annotated[float, typer.Option(help="Of the trainings")] = 5e-5,
+    report_on: Annotated[str, typer.Option(help="The split that is reported on")] = "dev",
+    report_limit: Annotated[
+        int | None, typer.Option(help="Only so many examples to report on, evenly spread", show_default="all")
+    ] = None,
+    columns: Columns = None,
+    labels: Labels = None,
+    limit: Limit = None,
+    max_length: MaxLength = None,
+    revision: Revision = None,
+    device: Device = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same result")
+    ] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """What a task loses under each mask: straight away, after a short repair, and when trained so from the start."""
+    from headscope.report.write import write_report
+    from headscope.study.mask_table import NAMED, MaskTableOptions, compare_masks
+    from headscope.training.loop import Settings
+
+    options = MaskTableOptions(tuple(mask or NAMED), numbers_of(seeds, "--seeds"), repair, start, open_special)
+    with progress(f"{model} on {task}") as update:
+        study = compare_masks(
+            model,
+            task=task,
+            data=data,
+            out=out,
+            options=options,
+            settings=Settings(epochs, batch_size, learning_rate),
+            report_on=report_on,
+            report_limit=report_limit,
+            columns=pairs_of(columns, "--columns"),
+            labels=pairs_of(labels, "--labels"),
+            max_length=max_length,
+            limit=limit,
+            device=device,
+            revision=revision,
+            resume=resume,
+            overwrite=overwrite,
+            report=write_report,
+            command=typed(),
+            watch=lambda name, done, total: update(done, total),
+            say=say,
+        )
+    for row in study.tables["mask_table"].to_dict("records"):
+        change = f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
+        typer.echo(
+            f"{row['mode']:10} {row['mask']:20} {100 * row['sparsity']:5.1f} % forbidden  {row['metric']:.4f}  {change}"
+        )
+    typer.echo(out)

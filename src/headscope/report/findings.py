@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headscope.importances.deltas import LOSS
 from headscope.report.cards import by_gain
+from headscope.report.cells import DECIMALS, decimals_for
 from headscope.report.grids import plain, recorded, stacks_of, stacks_with
-from headscope.report.parts import DECIMALS, decimals_for
 
 if TYPE_CHECKING:
     import pandas as pd

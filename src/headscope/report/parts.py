@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from headscope.importances.deltas import LOSS, METRIC
 from headscope.importances.significance import ALPHA
 from headscope.report.cards import Place, roles_by_head
+from headscope.report.cells import NONE, Cell, Part, decimals_for, is_missing, measured, number
 from headscope.report.grids import plain, recorded, stacks_of
+from headscope.report.mask_parts import learned_masks, mask_table
 from headscope.report.scale import signed
 from headscope.tables import STACKS
 
@@ -19,37 +19,14 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-NONE = "–"
 ENOUGH_DOCUMENTS = 20  # below, intervals from resampled documents are too narrow
-DECIMALS = 3
 MATTER = "Which heads matter"
-
-
-class Cell(NamedTuple):
-    """What stands in a table; `key` is what it is sorted by, `head` the head that it opens."""
-
-    text: str
-    key: float | str | None = None
-    head: str = ""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A section of the page: its figures are those whose name begins with one of `figures`."""
-
-    name: str
-    heading: str
-    note: str
-    columns: tuple[str, ...]
-    rows: list[list[Cell]]
-    file: str
-    figures: tuple[str, ...] = ()
-    words: frozenset[int] = field(default_factory=frozenset)  # columns of text; the others hold numbers
 
 
 def parts_of(study: Study) -> list[Part]:
     """Those whose tables are there and not empty."""
-    makers = (_roles, _front, _significance, _all_but_one, _agreement, _relations, _coreference, _rare_words)
+    makers = [_roles, _front, learned_masks, mask_table, _significance, _all_but_one, _agreement]
+    makers += [_relations, _coreference, _rare_words]
     return [part for part in (make(study) for make in makers) if part is not None and part.rows]
 
 
@@ -59,8 +36,8 @@ def _roles(study: Study) -> Part | None:
         [
             _head(study, place),
             Cell(role.name, role.name),
-            _measured(role.value, role.low, role.high),
-            _number(role.baseline),
+            measured(role.value, role.low, role.high),
+            number(role.baseline),
             Cell(plain(role.rule) if role.is_sure else f"{plain(role.rule)} (the interval reaches below)", role.rule),
         ]
         for place, of_head in sorted(roles.items(), key=lambda item: (stacks_of(study).index(item[0][0]), item[0][1:]))
@@ -85,7 +62,7 @@ def _significance(study: Study) -> Part | None:
     rows = [
         [
             _head(study, _place(row)),
-            _measured(row["value"], row["low"], row["high"], loss),
+            measured(row["value"], row["low"], row["high"], loss),
             *_tested(row),
             *_metric_cells(of_metric.get(_place(row)), metric),
             _count(row["count"]),
@@ -120,7 +97,7 @@ def _significance(study: Study) -> Part | None:
 def _metric_cells(row: dict[Any, Any] | None, decimals: int) -> tuple[Cell, Cell, Cell]:
     if row is None:
         return Cell(NONE), Cell(NONE), Cell(NONE)
-    return _measured(row["value"], row["low"], row["high"], decimals), *_tested(row)
+    return measured(row["value"], row["low"], row["high"], decimals), *_tested(row)
 
 
 def _tested(row: dict[Any, Any]) -> tuple[Cell, Cell]:
@@ -138,11 +115,11 @@ def _all_but_one(study: Study) -> Part | None:
         [
             Cell(plain(row["site"], 30), place),
             _named(study, row["left"]),
-            _measured(row["loss"], row["loss_low"], row["loss_high"], loss),
-            _measured(row["metric"], row["metric_low"], row["metric_high"], metric),
+            measured(row["loss"], row["loss_low"], row["loss_high"], loss),
+            measured(row["metric"], row["metric_low"], row["metric_high"], metric),
             _p(row["p_adjusted"]),
             _named(study, row["same_data_left"]),
-            _number(row["same_data_metric"], decimals=metric),
+            number(row["same_data_metric"], decimals=metric),
             _count(row["count"]),
         ]
         for place, row in enumerate(by_site(table).to_dict("records"))
@@ -198,11 +175,11 @@ def _front(study: Study) -> Part | None:
             *([Cell(str(int(row["draw"])), int(row["draw"]))] if several else []),
             *([Cell(plain(row["repair"], 20), plain(row["repair"], 20))] if mended else []),
             _count(row["parameters"]),
-            _number(row["time"]),
-            _number(row["selection_metric"], decimals=4),
-            _measured(row["metric"], row["metric_low"], row["metric_high"], 4),
-            _measured(row["metric_change"], row["change_low"], row["change_high"], 4),
-            _measured(row["loss_change"], row["loss_low"], row["loss_high"], 4),
+            number(row["time"]),
+            number(row["selection_metric"], decimals=4),
+            measured(row["metric"], row["metric_low"], row["metric_high"], 4),
+            measured(row["metric_change"], row["change_low"], row["change_high"], 4),
+            measured(row["loss_change"], row["loss_low"], row["loss_high"], 4),
         ]
         for row in table.to_dict("records")
     ]
@@ -237,11 +214,11 @@ def _agreement(study: Study) -> Part | None:
     rows = [
         [
             Cell(plain(row["importance"], 30), plain(row["importance"], 30)),
-            _measured(row["correlation"], row["low"], row["high"]),
-            _number(row["ceiling"]),
+            measured(row["correlation"], row["low"], row["high"]),
+            number(row["ceiling"]),
             Cell(f"{int(row['overlap'])} of {int(row['bottom'])}", float(row["overlap"])),
-            _number(row["by_chance"], decimals=1),
-            _number(row["rank_spread"], decimals=1),
+            number(row["by_chance"], decimals=1),
+            number(row["rank_spread"], decimals=1),
         ]
         for row in table.sort_values("correlation", ascending=False, kind="stable").to_dict("records")
     ]
@@ -268,13 +245,13 @@ def _relations(study: Study) -> Part | None:
             Cell(plain(row["relation"], 60), plain(row["relation"], 60)),
             Cell(plain(row["direction"], 20), plain(row["direction"], 20)),
             _head(study, _place(row)),
-            _measured(row["accuracy"], row["low"], row["high"]),
-            _number(row["accuracy"] - row["baseline"], sign=True),
-            _number(
-                row["baseline"], "" if _is_missing(row["baseline_offset"]) else f" at {signed(row['baseline_offset'])}"
+            measured(row["accuracy"], row["low"], row["high"]),
+            number(row["accuracy"] - row["baseline"], sign=True),
+            number(
+                row["baseline"], "" if is_missing(row["baseline_offset"]) else f" at {signed(row['baseline_offset'])}"
             ),
-            _number(row["same_data_best_accuracy"], _papers_head(row)),
-            _number(row["control"]),
+            number(row["same_data_best_accuracy"], _papers_head(row)),
+            number(row["control"]),
             _count(row["count"]),
         ]
         for row in table.to_dict("records")
@@ -293,12 +270,12 @@ def _relations(study: Study) -> Part | None:
 
 
 def _offset(value: Any) -> str:
-    return "" if _is_missing(value) else f" at {signed(value)}"
+    return "" if is_missing(value) else f" at {signed(value)}"
 
 
 def _papers_head(row: dict[Any, Any]) -> str:
     layer, head = row["same_data_best_layer"], row["same_data_best_head"]
-    return "" if _is_missing(layer) else f" by {int(layer)}.{int(head)}"
+    return "" if is_missing(layer) else f" by {int(layer)}.{int(head)}"
 
 
 def _coreference(study: Study) -> Part | None:
@@ -310,9 +287,9 @@ def _coreference(study: Study) -> Part | None:
             Cell(plain(row["kind"], 20), plain(row["kind"], 20)),
             Cell(plain(row["candidates"], 20), plain(row["candidates"], 20)),
             _head(study, _place(row)),
-            _measured(row["accuracy"], row["low"], row["high"]),
-            *(_number(row.get(name)) for name in ("chance", "nearest", "head_match", "rules")),
-            _number(row.get("same_data_best_accuracy")),
+            measured(row["accuracy"], row["low"], row["high"]),
+            *(number(row.get(name)) for name in ("chance", "nearest", "head_match", "rules")),
+            number(row.get("same_data_best_accuracy")),
             _count(row["count"]),
         ]
         for row in table.to_dict("records")
@@ -346,13 +323,13 @@ def _rare_words(study: Study) -> Part | None:
                     Cell(plain(kind, 20), kind),
                     Cell("the head that does it most", "a"),
                     _head(study, _place(row)),
-                    _measured(row["value"], row["low"], row["high"]),
+                    measured(row["value"], row["low"], row["high"]),
                     _count(row["count"]),
                 ]
             )
         for row in table[table["kind"] == kind].to_dict("records"):
             guess = plain(row["baseline"], 40)
-            answer = _measured(row["value"], row["low"], row["high"])
+            answer = measured(row["value"], row["low"], row["high"])
             rows.append([Cell(plain(kind, 20), kind), Cell(guess, guess), Cell(NONE), answer, _count(row["count"])])
     note = (
         "In what share of the sentences most words point at the rarest word, or at one of the two rarest, and how "
@@ -364,7 +341,7 @@ def _rare_words(study: Study) -> Part | None:
 
 def _place(row: dict[Any, Any]) -> Place | None:
     """None where no head was chosen."""
-    if _is_missing(row["layer"]) or _is_missing(row["head"]):
+    if is_missing(row["layer"]) or is_missing(row["head"]):
         return None
     return str(row["stack"]), int(row["layer"]), int(row["head"])
 
@@ -384,35 +361,16 @@ def _named(study: Study, name: Any) -> Cell:
     return _head(study, (stack or stacks_of(study)[0], int(layer), int(head)))
 
 
-def _measured(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:
-    if _is_missing(value):
-        return Cell(NONE)
-    interval = "" if _is_missing(low) or _is_missing(high) else f" [{low:.{decimals}f}, {high:.{decimals}f}]"
-    return Cell(f"{value:.{decimals}f}{interval}".replace("-", "−"), float(value))
-
-
-def _number(value: Any, after: str = "", *, sign: bool = False, decimals: int = DECIMALS) -> Cell:
-    if _is_missing(value):
-        return Cell(NONE)
-    return Cell(f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−") + after, float(value))
-
-
 def _p(value: Any) -> Cell:
     """Three decimals, or a power of ten where that would be 0."""
-    if _is_missing(value):
+    if is_missing(value):
         return Cell(NONE)
     return Cell(f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.0e}".replace("-", "−"), float(value))
 
 
-def decimals_for(values: Iterable[float]) -> int:
-    """How many decimals show two digits of the largest of these: three, more where all are small."""
-    most = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    return DECIMALS if most == 0 else min(max(DECIMALS, 2 - math.floor(math.log10(most))), 9)
-
-
 def _size(value: Any) -> float:
     """To sort the largest first, whatever their sign, and what is missing last."""
-    return math.inf if _is_missing(value) else -abs(value)
+    return math.inf if is_missing(value) else -abs(value)
 
 
 def _of_importance(study: Study, key: str) -> str:
@@ -420,8 +378,4 @@ def _of_importance(study: Study, key: str) -> str:
 
 
 def _count(value: Any) -> Cell:
-    return Cell(NONE) if _is_missing(value) else Cell(f"{int(value):,}".replace(",", "\u202f"), float(value))
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    return Cell(NONE) if is_missing(value) else Cell(f"{int(value):,}".replace(",", "\u202f"), float(value))

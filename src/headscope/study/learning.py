@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 import torch
 
+from headscope.data.encode import Counts
 from headscope.data.records import find_split
 from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
@@ -24,11 +25,12 @@ from headscope.study.journal import check_same_run
 from headscope.study.record import describe_files, describe_model, versions
 from headscope.study.resumable import STATE
 from headscope.tasks import Judged, Task
-from headscope.tasks.base import Item, check_apart, spread
+from headscope.tasks.base import Item, Prepared, check_apart, spread
 from headscope.tasks.running import evaluate
 from headscope.training.loop import Settings
 
 FOUND, HEADER = "found.json", "header.json"
+LOOKED_AT = 500  # examples of the split that is looked at after every epoch, at most
 HELD_OUT = 10  # of a corpus without splits: one text in so many is not learned from
 
 
@@ -43,35 +45,41 @@ class Named(Protocol):
 class Source:
     """Where a model, a task and its examples come from, and how they are split.
 
-    splits        the one that is looked at after every epoch, and the one that is reported on
+    splits        the one that is looked at after every epoch, if any, and the one that is reported on
     limit         only so many training examples; report_limit: to report on
+    trains        whether a train file is needed at all; without one there is only what is reported on
     """
 
     model: str | Path
     task: Task
     data: str | Path
-    splits: tuple[str, str] = ("dev:even", "dev:odd")
+    splits: tuple[str | None, str] = ("dev:even", "dev:odd")
     limit: int | None = None
     report_limit: int | None = None
     max_length: int | None = None
     device: str = "auto"
     revision: str | None = None
+    trains: bool = True
 
     def read(self) -> tuple[list[Path], tuple[list[Item], list[Item], list[Item]]]:
         """The files, and the examples to learn from, to look at and to report on."""
-        files = [find_split(self.data, split, task=self.task.name) for split in ("train", *self.splits)]
+        if not self.trains:
+            file = find_split(self.data, self.splits[1], task=self.task.name)
+            return [file], ([], [], self.task.items(file, self.splits[1], limit=self.report_limit))
+        names = [split for split in ("train", *self.splits) if split is not None]
+        files = [find_split(self.data, split, task=self.task.name) for split in names]
         if files[0] in files[1:]:
             if not self.task.is_free_of_labels:
                 raise HeadscopeError(
                     "there is no train file", where=self.data, expected="a directory with a train file and a dev file"
                 )
             return files[:1], self._held_out(files[0])
-        train, select, report = (
-            self.task.items(file, split, limit=most)
-            for file, split, most in zip(
-                files, ("train", *self.splits), (self.limit, None, self.report_limit), strict=True
-            )
-        )
+        limits = [self.limit, *([] if self.splits[0] is None else [LOOKED_AT]), self.report_limit]
+        found = [
+            self.task.items(file, split, limit=most) for file, split, most in zip(files, names, limits, strict=True)
+        ]
+        train, report = found[0], found[-1]
+        select = found[1] if len(found) > 2 else []
         check_apart(select, report, "--report-on")
         return sorted(set(files)), (train, select, report)
 
@@ -82,7 +90,7 @@ class Source:
             raise HeadscopeError(f"{len(items)} texts", where=file, expected=f"{2 * HELD_OUT} or more")
         select, report = items[:: 2 * HELD_OUT], items[HELD_OUT :: 2 * HELD_OUT]
         train = [item for place, item in enumerate(items) if place % HELD_OUT]
-        return spread(train, self.limit, file), select, spread(report, self.report_limit, file)
+        return spread(train, self.limit, file), spread(select, LOOKED_AT, file), spread(report, self.report_limit, file)
 
 
 class Learning:
@@ -94,11 +102,14 @@ class Learning:
         self.source, self.task, self.settings, self.options = source, source.task, settings, options
         self.started = time.perf_counter()
         files, items = source.read()
-        self.labels = self.task.labels(items[0])
+        self.labels = self.task.labels(items[0] or items[2])
         self.whole = self.loaded(settings.seed)
         self.task.check(self.whole)
         self.train_on, self.select_on, self.report_on = (
-            self.task.prepare(self.whole, one, max_length=source.max_length) for one in items
+            self.task.prepare(self.whole, one, max_length=source.max_length)
+            if one
+            else Prepared([], [], [], None, Counts())
+            for one in items
         )
         self.draws = None if self.task.mean_column is not None else resamples(len(items[2]), 0)
         self.files = describe_files(files)

@@ -14,7 +14,7 @@ import torch
 from headscope.errors import HeadscopeError
 from headscope.masks.file import Per, Positions, read_positions
 from headscope.masks.kinds import KINDS, by_kind, kinds_of
-from headscope.masks.learned import RATE, SETTLE, LearnedMask
+from headscope.masks.learned import RATE, SETTLE, START, LearnedMask
 from headscope.masks.masked import Masked
 from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MASK, MAP = "mask.npz", "map.npy"
+UNDECIDED = 0.0  # where a soft mask's α starts: as far from open as from closed
 TEXTS = 2000  # texts by which positions are sorted into kinds
 
 
@@ -154,6 +155,7 @@ class _MaskLearning(Learning):
             form=one.form,
             rate=one.rate,
             settle=settle,
+            start=UNDECIDED if one.is_soft else START,
         )
 
     def train(
@@ -199,7 +201,7 @@ class _MaskLearning(Learning):
             if step.ends_epoch:
                 mask.eval().draw(run.training.progress)
                 epochs.append(measured(run.training.model, self.task, self.select_on, step))
-                share = float(mask.open_share(mask.chosen() if not mask.is_soft else torch.sigmoid(mask.alpha)))
+                share = float(mask.open_share(mask.alpha.detach().sigmoid() if mask.is_soft else mask.chosen()))
                 say(f"{aim.name}: {told_of(epochs[-1])}, {100 * share:.1f} % open")
                 run.save()
 

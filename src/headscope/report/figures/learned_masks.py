@@ -50,7 +50,9 @@ class LearnedMaskMap:
             height = heading_height(WIDTH, subtitle) + 0.15 + SIDE + BOTTOM
             fig = headed(WIDTH, height, self.title, subtitle)
             axes = fig.add_axes((LEFT / WIDTH, BOTTOM / height, SIDE / WIDTH, SIDE / height))
-            image = axes.imshow(grid, cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest")
+            is_hard = bool(np.isin(grid, (0.0, 1.0)).all())
+            low, high = (0.0, 1.0) if is_hard else np.quantile(grid, (0.01, 0.99))
+            image = axes.imshow(grid, cmap=SEQUENTIAL, vmin=low, vmax=high, interpolation="nearest")
             axes.set_xlabel("attended to")
             axes.set_ylabel("attends")
             for side in ("left", "bottom"):

@@ -1,0 +1,56 @@
+"""What the tables of the page are made of: cells that can be sorted, and parts with a heading, a note and figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+NONE = "–"
+DECIMALS = 3
+
+
+class Cell(NamedTuple):
+    """What stands in a table; `key` is what it is sorted by, `head` the head that it opens."""
+
+    text: str
+    key: float | str | None = None
+    head: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of the page: its figures are those whose name begins with one of `figures`."""
+
+    name: str
+    heading: str
+    note: str
+    columns: tuple[str, ...]
+    rows: list[list[Cell]]
+    file: str
+    figures: tuple[str, ...] = ()
+    words: frozenset[int] = field(default_factory=frozenset)  # columns of text; the others hold numbers
+
+
+def measured(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:
+    if is_missing(value):
+        return Cell(NONE)
+    interval = "" if is_missing(low) or is_missing(high) else f" [{low:.{decimals}f}, {high:.{decimals}f}]"
+    return Cell(f"{value:.{decimals}f}{interval}".replace("-", "−"), float(value))
+
+
+def number(value: Any, after: str = "", *, sign: bool = False, decimals: int = DECIMALS) -> Cell:
+    if is_missing(value):
+        return Cell(NONE)
+    return Cell(f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−") + after, float(value))
+
+
+def decimals_for(values: Iterable[float]) -> int:
+    """How many decimals show two digits of the largest of these: three, more where all are small."""
+    most = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return DECIMALS if most == 0 else min(max(DECIMALS, 2 - math.floor(math.log10(most))), 9)
+
+
+def is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
