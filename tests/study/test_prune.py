@@ -284,10 +284,44 @@ def test_an_output_that_exists_is_not_touched(here: Path) -> None:
     done("prune", "bert", "--heads", "0.1", "--out", "small")
     found = command("prune", "bert", "--heads", "0.0", "--out", "small")
     assert isinstance(found.exception, HeadscopeError)
-    assert "already there" in str(found.exception)
+    said = "small: a cut model is already there. Add --overwrite (overwrite=True) to replace it, or choose another --out."
+    assert str(found.exception) == said
     done("prune", "bert", "--heads", "1.1", "--out", "small", "--overwrite")
     assert manifest(here / "small")["removed"] == "1.1"
     assert command_file.EXAMPLES.count("headscope prune") >= 3
+
+
+def test_an_output_that_cannot_be_is_refused_before_the_model_is_loaded(here: Path) -> None:
+    (here / "mine").mkdir()
+    (here / "mine" / "notes.txt").write_text("mine")
+    (here / "stopped.partial").mkdir()
+    (here / "stopped.partial" / "journal.jsonl").write_text("")
+    for out, message in (
+        ("mine", "mine: the directory is neither a cut model nor empty."),
+        ("dev.tsv", "dev.tsv: this is a file."),
+        ("stopped", f"{here}/stopped.partial: a run that was stopped is there (journal.jsonl)."),
+    ):
+        refused = command("prune", "no-such-model", "--heads", "0.1", "--out", out)
+        assert str(refused.exception).startswith(message)
+    assert sorted(path.name for path in here.iterdir()) == ["bert", "dev.tsv", "mine", "stopped.partial"]
+
+
+@pytest.mark.parametrize("form", ["small", "plain"])
+def test_a_tokenizer_is_saved_as_it_was_loaded_whatever_it_was_used_for(here: Path, form: str) -> None:
+    fast = headscope.load("bert").tokenizer
+    fast.backend_tokenizer.enable_padding(length=16, pad_token="[PAD]")
+    fast.backend_tokenizer.enable_truncation(16)
+    fast.save_pretrained("bert")
+    headscope.prune(headscope.load("bert"), "0.1").save("fresh", form=form)
+    used = headscope.load("bert")
+    used.tokenizer(["the cat sat", "a dog"], padding=True, truncation=True, max_length=4, return_tensors="pt")
+    headscope.prune(used, "0.1").save("used", form=form)
+    assert used.tokenizer.backend_tokenizer.truncation["max_length"] == 4, "what the user set stays"
+    done("prune", "bert", "--heads", "0.1", *TASK, "--form", form, "--out", "judged")
+    wanted = json.loads((here / "bert" / "tokenizer.json").read_text("utf-8"))
+    assert wanted["padding"]["strategy"] == {"Fixed": 16}
+    for out in ("fresh", "used", "judged"):
+        assert json.loads((here / out / "tokenizer.json").read_text("utf-8")) == wanted, out
 
 
 def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from headscope.drafts import drafted
+from headscope.drafts import check_free, drafted
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import delta_of_metric, metrics_of, resamples
 from headscope.model.attention_model import AttentionModel
@@ -129,15 +129,15 @@ def prune_into(
     """
     mending, options = mending or Mending(), options or SearchOptions()
     wanted.check(judgement, mending, options)
+    kept = [JOURNAL, HEADER, *KEPT, *STEPS]
+    check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=MANIFEST)
     model = _loaded(model, judgement)
     if mending.recover and model.model.dtype != torch.float32:
         raise HeadscopeError("training is done in float32", where="--dtype", mend="Leave --dtype or --recover out")
     if wanted.heads is not None:
         check_cut(model, read_heads(model, wanted.heads))  # before anything is written
     opened: list[Journal] = []
-    with drafted(
-        out, overwrite=overwrite, resume=resume, kept=[JOURNAL, HEADER, *KEPT, *STEPS], record=MANIFEST
-    ) as folder:
+    with drafted(out, overwrite=overwrite, resume=resume, kept=kept, record=MANIFEST) as folder:
 
         def journal(header: dict[str, Any]) -> Journal:
             opened.append(Journal(folder, header, resume=resume))
