@@ -17,7 +17,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.scores import IMPORTANCES, scores_by
 from headscope.pruning.selection import Selection
-from headscope.study.search import warning_of
+from headscope.study.found import warning_of
 from headscope.tasks import task_named
 from worded import DISLIKED, LIKED
 

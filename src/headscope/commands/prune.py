@@ -126,13 +126,13 @@ def prune(
     from headscope.model.saving import check_form
     from headscope.pruning.repair import names
     from headscope.report.write import write_report
+    from headscope.study.asked import FRONT, SearchOptions
     from headscope.study.mending import Judgement, Mending
     from headscope.study.prune import Wanted, prune_into, shown
-    from headscope.study.search import FRONT, SearchOptions
     from headscope.tasks import task_named
 
     check_form(form)
-    wanted = Wanted.of(heads, plan, sparsity, keep_metric, speedup, steps=step if recover_steps else None)
+    wanted = Wanted.of(heads, plan, sparsity, keep_metric, speedup, steps=recover_steps)
     options = SearchOptions(
         how=how,
         by=by,

@@ -21,8 +21,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.saving import write_model
 from headscope.model.surgery import prune
-from headscope.pruning import speed
-from headscope.pruning.front import changes
+from headscope.pruning.front import UNTIMED, changes, on_front, timed
 from headscope.pruning.gates import RATE, SETTLE, Gates
 from headscope.pruning.plan import Plan
 from headscope.study.directory import write_tables
@@ -290,15 +289,13 @@ class _Run:
         """What was lost on the split that is reported on, as in the front of a search."""
         after = self.before if cut is self.whole else evaluate(cut, self.task, self.report_on)
         chosen_on = evaluate(cut, self.task, self.select_on)
-        batch_size, length = speed.TIMED[0], speed.longest(self.whole, speed.TIMED[1])
-        both = speed.measure([self.whole, cut], batch_size=batch_size, length=length)
         return {
             "aim": name,
             "removed": len(self.whole.heads) - len(cut.heads),
             "left": len(cut.heads),
             "repair": "",
-            "parameters": both[1].parameters,
-            "time": 1.0 if cut is self.whole else both[1].ratio,
+            "parameters": sum(p.numel() for p in cut.model.parameters()),
+            **(UNTIMED if cut is self.whole else timed(self.whole, cut)),
             "selection_loss": float(chosen_on.losses.mean()),
             "selection_metric": float(self.task.measure(chosen_on.scores)[self.task.metrics[0]]),
             **changes(self.task, self.before, after, self.draws),
@@ -338,5 +335,6 @@ class _Run:
             "lens": "raw",
             "durations": {"gate": round(time.perf_counter() - self.started, 1)},
         }
-        front = pd.DataFrame([{**self._row("", self.whole), "heads": ""}, *(one["row"] for one in found)])
-        return Study(to_frame(rows), {}, record, {"front": front, "gates": pd.DataFrame(over_time)})
+        front = [{**self._row("", self.whole), "heads": ""}, *(one["row"] for one in found)]
+        table = pd.DataFrame(front).assign(is_front=on_front(front))
+        return Study(to_frame(rows), {}, record, {"front": table, "gates": pd.DataFrame(over_time)})
