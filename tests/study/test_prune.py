@@ -249,8 +249,40 @@ def test_a_plan_is_not_reported_on_the_half_it_was_chosen_on(here: Path) -> None
 
 def test_a_dry_run_writes_nothing(here: Path) -> None:
     before = sorted(here.iterdir())
-    assert done(*SEARCH, "--search", "rank", "--dry-run").stdout.strip().count(".") >= 1
+    done(*SEARCH, "--search", "rank", "--dry-run")
     assert sorted(here.iterdir()) == before
+
+
+def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
+    words = (*SEARCH, "--search", "rank")
+    said = done(*words, "--dry-run").stdout.splitlines()
+    told = json.loads(done(*words, "--dry-run", "--json").stdout)
+    done(*words, "--out", "small")
+    chosen, (before, after) = manifest(here / "small")["chosen"], manifest(here / "small")["chosen"]["speed"]
+    assert said[0] == told["heads"] == manifest(here / "small")["removed"]
+    sizes = f"{before['parameters'] / 1e6:.2f} to {after['parameters'] / 1e6:.2f} million parameters"
+    assert said[1] == f"size: 3 of 4 heads would go, {sizes}, {before['megabytes']:.1f} to {after['megabytes']:.1f} MB"
+    assert said[2] == "target: heads 3, by the search rank for sst2"
+    accuracy = chosen["metrics"]["accuracy"][1]["value"]
+    assert said[3:5] == [
+        f"chosen on: dev:even, {chosen['selected_on']['examples']} examples",
+        f"reported on: dev:odd, {chosen['reported_on']['examples']} examples: accuracy {accuracy:.4f}, change "
+        f"{chosen['stages']['cut']['change']['value']:+.4f} [{chosen['stages']['cut']['change']['low']:+.4f}, "
+        f"{chosen['stages']['cut']['change']['high']:+.4f}]",
+    ]
+    assert said[5] == "would be measured: --task sst2 --data dev.tsv --split dev:odd --batch-size 8"
+    assert [size["parameters"] for size in told["sizes"]] == [before["parameters"], after["parameters"]]
+    names = {path.name + ("/" if path.is_dir() else "") for path in (here / "small").iterdir()}
+    assert set(told["files"]) == names - {"config.json", "tokenizer.json", "tokenizer_config.json"}
+
+
+def test_a_dry_run_of_named_heads_tells_the_size_of_its_form(here: Path) -> None:
+    plain = done("prune", "bert", "--heads", "0.1", "--form", "plain", "--dry-run").stdout
+    parameters = sum(p.numel() for p in headscope.load("bert").model.parameters())
+    assert plain.startswith(
+        f"0.1\nsize: 1 of 4 heads would be zeros; the form plain keeps its {parameters / 1e6:.2f} m"
+    )
+    assert "study/" not in plain
 
 
 def has_grown(journal: Path, lines: int) -> bool:
@@ -384,6 +416,8 @@ def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -
     assert f"As it is saved, mended (fold): accuracy {saved_as:.4f}, a change of" in page
     assert "Which attention heads <bdi>bert</bdi> can do without" in page
     assert f"These heads are cut: {manifest(here / 'small')['removed']}." in page
+    assert 'id="figure-heat-cut"' not in page, "the explorer draws that map already"
+    assert (here / "small" / "study" / "figures" / "heat-cut.svg").exists()
 
 
 def test_what_was_trained_is_not_lost_when_writing_fails(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
