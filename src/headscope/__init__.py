@@ -36,7 +36,7 @@ _WHERE = {
     "MaskTableOptions": "headscope.study.mask_table",
     "Masked": "headscope.masks",
     "Replace": "headscope.model.edits",
-    "SearchOptions": "headscope.study.search",
+    "SearchOptions": "headscope.study.asked",
     "Sentence": "headscope.data.sentences",
     "Settings": "headscope.training.loop",
     "Site": "headscope.heads",
@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from headscope.report.publish import write as write
     from headscope.statistics import stream as stream
     from headscope.study.analyze import analyze as analyze
+    from headscope.study.asked import SearchOptions as SearchOptions
     from headscope.study.compare import Comparison as Comparison
     from headscope.study.compare import compare as compare
     from headscope.study.evaluate import evaluate as evaluate
@@ -119,7 +120,6 @@ if TYPE_CHECKING:
     from headscope.study.mask_table import compare_masks as compare_masks
     from headscope.study.probe import probe as probe
     from headscope.study.roles import Thresholds as Thresholds
-    from headscope.study.search import SearchOptions as SearchOptions
     from headscope.study.search import search as search
     from headscope.study.study import Study as Study
     from headscope.training.loop import Settings as Settings

@@ -18,6 +18,7 @@ from typing import Any
 from headscope.errors import HeadscopeError
 
 OWNER = ".owner"  # in OUT.partial: locked by the process that is writing it
+KINDS = {"run.json": "a study", "cut.json": "a cut model", "training.json": "a trained model"}  # by their record
 
 
 @contextmanager
@@ -35,18 +36,10 @@ def drafted(
     resume  go on with what an earlier run left of these
     record  the file by which a directory of the same kind is known, which may be overwritten
     """
-    final = Path(os.path.abspath(out))  # noqa: PTH100 - resolve() would follow a link that is to be replaced
-    partial = final.with_name(f"{final.name}.partial") if final.name else final
+    final, partial = _places(out)
     made = [folder for folder in final.parents if not folder.exists()]  # the innermost first
     try:
-        _check(final, out, overwrite, record)
-        left = next((partial / name for name in kept if (partial / name).exists()), None)
-        if left is not None and not (resume or overwrite):
-            raise HeadscopeError(
-                f"a run that was stopped is there ({left.name})",
-                where=partial,
-                mend="Add --resume to go on with it, or --overwrite to begin anew",
-            )
+        check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=record)
         partial.mkdir(parents=True, exist_ok=True)
         with _owned(partial, out):
             try:
@@ -74,7 +67,22 @@ def drafted(
                 folder.rmdir()
 
 
-def _check(final: Path, out: str | Path, overwrite: bool, record: str) -> None:
+def _places(out: str | Path) -> tuple[Path, Path]:
+    """OUT and OUT.partial."""
+    final = Path(os.path.abspath(out))  # noqa: PTH100 - resolve() would follow a link that is to be replaced
+    return final, final.with_name(f"{final.name}.partial") if final.name else final
+
+
+def check_free(
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    kept: Sequence[str] = (),
+    record: str = "run.json",
+) -> None:
+    """Refuse what `drafted` would refuse, with nothing made yet: for work that is long before the first file."""
+    final, partial = _places(out)
     if final.exists() and not final.is_dir():
         raise HeadscopeError(
             "this is a file", where=out, expected="the name of a new directory", mend="Choose another --out"
@@ -82,14 +90,20 @@ def _check(final: Path, out: str | Path, overwrite: bool, record: str) -> None:
     if read_record(final, record):
         if not overwrite:
             mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
-            what = "a study" if record == "run.json" else "a trained model"
-            raise HeadscopeError(f"{what} is already there", where=out, mend=mend)
+            raise HeadscopeError(f"{KINDS[record]} is already there", where=out, mend=mend)
     elif not final.name or (final.exists() and any(final.iterdir())):
         raise HeadscopeError(
-            "the directory is neither a study nor empty",
+            f"the directory is neither {KINDS[record]} nor empty",
             where=out,
             expected="the name of a new directory",
             mend="Choose another --out",
+        )
+    left = next((partial / name for name in kept if (partial / name).exists()), None)
+    if left is not None and not (resume or overwrite):
+        raise HeadscopeError(
+            f"a run that was stopped is there ({left.name})",
+            where=partial,
+            mend="Add --resume to go on with it, or --overwrite to begin anew",
         )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -71,3 +73,27 @@ def test_five_lines_bring_it_back_and_the_plain_form_needs_no_headscope(tmp_path
     subprocess.run(code, check=True, capture_output=True)
     found, mask = torch.load(tmp_path / "out.pt")
     assert float((found[mask.bool()] - states(cut, TEXTS)).abs().max()) < 1e-5
+
+
+def test_the_embeddings_of_the_docs_are_means_of_the_ablated_model_s_tokens(
+    tmp_path: Path,
+    zoo_model,  # type: ignore[no-untyped-def]
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The page's own lines, against one text at a time without padding, added up token by token."""
+    zoo_model("minilm")
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "pruning.md").read_text("utf-8")
+    said: dict[str, Any] = {}
+    for snippet in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(snippet, "docs/pruning.md", "exec"), said)
+    texts = re.search(r'tokenizer\(\["(.*?)", "(.*?)"\]', page)
+    assert texts is not None
+    model = headscope.load("minilm")
+    for text, vector in zip(texts.groups(), said["vectors"], strict=True):
+        with model.edited(Ablate("3.2,4.*")):
+            tokens = states(model, [text])
+        mean = sum(tokens[place] for place in range(len(tokens))) / len(tokens)
+        length = sum(float(value) ** 2 for value in mean) ** 0.5
+        assert float((vector - mean / length).abs().max()) < 1e-5
+    assert float(said["vectors"][0] @ said["vectors"][1]) > 0.4, "they mean much the same"

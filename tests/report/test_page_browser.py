@@ -213,5 +213,16 @@ def test_nothing_is_wider_than_a_telephone(visit: Visit) -> None:
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_figures_stay_large_enough_to_read_on_a_telephone(visit: Visit) -> None:
+    """As large as drawn, or 640 pixels wide, where words of 7 points are 10 pixels high; they are moved sideways."""
+    visit.page.set_viewport_size({"width": 390, "height": 800})
+    found = visit.page.eval_on_selector_all(
+        ".plate svg", "all => all.map(svg => [parseFloat(svg.style.width), svg.getBoundingClientRect().width])"
+    )
+    assert found
+    for drawn, seen in found:
+        assert seen >= min(drawn, 640) - 1
+
+
 def _all() -> list[str]:
     return [f"{layer}.{head}" for layer in range(2) for head in range(4)]

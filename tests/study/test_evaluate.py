@@ -11,7 +11,8 @@ from transformers import BertForSequenceClassification, BertModel
 
 from headscope.importances.significance import metrics_of
 from headscope.study.evaluate import evaluate
-from headscope.tasks import Judged, task_named
+from headscope.tasks import Judged, task_named, tasks
+from headscope.tasks.metrics import BOUNDS
 from worded import saved, sentiments, table, worded
 
 
@@ -25,14 +26,43 @@ def test_every_metric_has_its_interval(tmp_path: Path) -> None:
 
 
 def test_the_interval_of_a_mean_is_that_of_the_formula() -> None:
-    losses = np.array([0.1, 0.4, 0.7, 0.2])
-    right = np.array([1.0, 0.0, 1.0, 1.0])
-    found = metrics_of(task_named("sst2"), Judged(losses, np.stack([right, right, np.ones(4)], axis=1)))
+    losses = np.array([0.1, 0.4, 0.7, 0.2] * 3)
+    right = np.array([1.0, 0.0, 1.0, 0.0] * 3)
+    found = metrics_of(task_named("sst2"), Judged(losses, np.stack([right, right, np.ones(12)], axis=1)))
     for name, values in (("loss", losses.tolist()), ("accuracy", right.tolist())):
-        mean = sum(values) / 4
-        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / 3)
-        half = 1.96 * deviation / math.sqrt(4)
+        mean = sum(values) / 12
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / 11)
+        half = 1.96 * deviation / math.sqrt(12)
         assert found[name] == pytest.approx({"value": mean, "low": mean - half, "high": mean + half})
+
+
+@pytest.mark.parametrize("share", [0.95, 0.05])
+def test_an_interval_ends_where_the_metric_does(share: float) -> None:
+    """19 of 20 right: 0.95 ± 0.098 would reach 1.048; what is cut off is no accuracy at all."""
+    right = np.repeat([1.0, 0.0], [round(20 * share), round(20 * (1 - share))])
+    found = metrics_of(task_named("sst2"), Judged(np.ones(20), np.stack([right, right, np.ones(20)], axis=1)))
+    half = 1.96 * math.sqrt(20 * 0.95 * 0.05 / 19) / math.sqrt(20)
+    assert half > 0.05
+    accuracy = {"value": share, "low": max(share - half, 0.0), "high": min(share + half, 1.0)}
+    assert found["accuracy"] == pytest.approx(accuracy)
+    assert 0.0 in accuracy.values() or 1.0 in accuracy.values()
+
+
+def test_a_correlation_is_not_told_to_be_above_one() -> None:
+    steps = np.arange(12.0)
+    scores = np.stack([steps, steps + np.where(steps == 3, 1.5, 0.0)], axis=1)
+    found = metrics_of(task_named("stsb"), Judged(np.zeros(12), scores))
+    for name in ("spearman", "pearson"):
+        low, value, high = (found[name][end] for end in ("low", "value", "high"))
+        assert low is not None
+        assert value is not None
+        assert high == 1.0
+        assert 2 * value - low > 1.0, "the interval that is not cut off would reach beyond"
+
+
+def test_every_metric_of_every_task_says_where_it_ends() -> None:
+    for name in tasks():
+        assert set(task_named(name).metrics) <= set(BOUNDS), name
 
 
 def test_the_bootstrap_s_interval_of_a_correlation_is_near_fisher_s() -> None:

@@ -19,11 +19,13 @@ import headscope
 from headscope.commands import app
 from headscope.commands import prune as command_file
 from headscope.errors import HeadscopeError
+from headscope.heads import HeadSet
 from headscope.pruning import speed
 from headscope.study.study import Study
 from worded import glue, saved, sentiments, table
 
 KILLS = 6
+STEPWISE = ("--search", "iterative", "--recover", "1", "--recover-steps")
 TASK = ("--task", "sst2", "--data", "dev.tsv")
 SEARCH = ("prune", "bert", "--task", "sst2", "--data", "dev.tsv", "--heads", "3", "--batch-size", "8")
 
@@ -151,7 +153,49 @@ def test_training_between_the_steps_of_iterative(here: Path) -> None:
     assert len(headscope.load("small").heads) == 2
     told = manifest(here / "small")["chosen"]
     assert evaluated("small", "glue")["metrics"] == told["stages"]["in steps"]["metrics"]
-    assert not [path.name for path in (here / "small").iterdir() if path.is_dir()]
+    assert [path.name for path in (here / "small").iterdir() if path.is_dir()] == ["study"]
+    assert "After every step trained for 1 epoch." in (here / "small" / "README.md").read_text("utf-8")
+
+
+def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
+    """The row of the first step is what a run that ends there saves; the last row is what this one saves."""
+    glue(here / "glue")
+    words = ("--task", "sst2", "--data", "glue", "--search", "iterative", "--step", "0.25", "--recover", "1")
+    for heads, out in (("1", "one"), ("2", "two")):
+        done("prune", "bert", *words, "--heads", heads, "--recover-steps", "--out", out)
+    done("prune", "bert", *words, "--heads", "2", "--out", "after")
+    steps, plain = (Study(here / out / "study") for out in ("two", "after"))
+    front = steps.tables["front"]
+    assert list(front.columns) == list(plain.tables["front"].columns)
+    assert front["removed"].tolist() == steps.tables["search"]["removed"].tolist() == [0, 1, 2]
+    assert front["is_chosen"].tolist() == [False, False, True]
+    assert front["parameters"].is_monotonic_decreasing
+    for row, out in ((1, "one"), (2, "two")):
+        saved_as = manifest(here / out)["chosen"]["metrics"]
+        assert front.loc[row, "metric"] == pytest.approx(saved_as["accuracy"][1]["value"], abs=1e-9)
+        assert front.loc[row, "loss"] == pytest.approx(saved_as["loss"][1]["value"], rel=1e-9)
+        heads = str(HeadSet(front.loc[row, "heads"], among=headscope.load("bert").heads))
+        assert heads == manifest(here / out)["removed"]
+    chosen, others = (json.loads((here / out / "plan.json").read_text("utf-8"))["chosen"] for out in ("two", "after"))
+    assert set(chosen) == set(others) | {"in_steps"}
+    assert chosen["in_steps"] == {"recover": 1, "teacher": False, "learning_rate": 5e-5}
+    assert [chosen[side]["split"] for side in ("selected_on", "reported_on")] == ["dev:even", "dev:odd"]
+    assert chosen["evaluations"] == 3 + 2 * 3, "three models, and two backward passes that count as three each"
+    assert steps.heads.query("value == 1")["head"].count() == 2
+    assert "each was trained after it was cut" in (here / "two" / "study" / "index.html").read_text("utf-8")
+
+
+def test_a_plan_made_in_steps_says_what_a_model_that_was_only_cut_has_not_had(here: Path) -> None:
+    glue(here / "glue")
+    words = ("--task", "sst2", "--data", "glue", "--search", "iterative", "--step", "0.25", "--recover", "1")
+    done("prune", "bert", *words, "--heads", "1", "--recover-steps", "--out", "one")
+    done("prune", "bert", "--plan", "one/plan.json", "--out", "again")
+    assert "which this model has not had." in manifest(here / "again")["chosen"]["how"]
+    refused = command(
+        "prune", "bert", "--plan", "one/plan.json", "--task", "sst2", "--data", "glue",
+        "--report-on", "dev:even", "--out", "x",
+    )  # fmt: skip
+    assert "are chosen on and reported on" in str(refused.exception)
 
 
 def test_a_cut_model_can_be_trained_scored_and_cut_again(here: Path) -> None:
@@ -205,8 +249,40 @@ def test_a_plan_is_not_reported_on_the_half_it_was_chosen_on(here: Path) -> None
 
 def test_a_dry_run_writes_nothing(here: Path) -> None:
     before = sorted(here.iterdir())
-    assert done(*SEARCH, "--search", "rank", "--dry-run").stdout.strip().count(".") >= 1
+    done(*SEARCH, "--search", "rank", "--dry-run")
     assert sorted(here.iterdir()) == before
+
+
+def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
+    words = (*SEARCH, "--search", "rank")
+    said = done(*words, "--dry-run").stdout.splitlines()
+    told = json.loads(done(*words, "--dry-run", "--json").stdout)
+    done(*words, "--out", "small")
+    chosen, (before, after) = manifest(here / "small")["chosen"], manifest(here / "small")["chosen"]["speed"]
+    assert said[0] == told["heads"] == manifest(here / "small")["removed"]
+    sizes = f"{before['parameters'] / 1e6:.2f} to {after['parameters'] / 1e6:.2f} million parameters"
+    assert said[1] == f"size: 3 of 4 heads would go, {sizes}, {before['megabytes']:.1f} to {after['megabytes']:.1f} MB"
+    assert said[2] == "target: heads 3, by the search rank for sst2"
+    accuracy = chosen["metrics"]["accuracy"][1]["value"]
+    assert said[3:5] == [
+        f"chosen on: dev:even, {chosen['selected_on']['examples']} examples",
+        f"reported on: dev:odd, {chosen['reported_on']['examples']} examples: accuracy {accuracy:.4f}, change "
+        f"{chosen['stages']['cut']['change']['value']:+.4f} [{chosen['stages']['cut']['change']['low']:+.4f}, "
+        f"{chosen['stages']['cut']['change']['high']:+.4f}]",
+    ]
+    assert said[5] == "would be measured: --task sst2 --data dev.tsv --split dev:odd --batch-size 8"
+    assert [size["parameters"] for size in told["sizes"]] == [before["parameters"], after["parameters"]]
+    names = {path.name + ("/" if path.is_dir() else "") for path in (here / "small").iterdir()}
+    assert set(told["files"]) == names - {"config.json", "tokenizer.json", "tokenizer_config.json"}
+
+
+def test_a_dry_run_of_named_heads_tells_the_size_of_its_form(here: Path) -> None:
+    plain = done("prune", "bert", "--heads", "0.1", "--form", "plain", "--dry-run").stdout
+    parameters = sum(p.numel() for p in headscope.load("bert").model.parameters())
+    assert plain.startswith(
+        f"0.1\nsize: 1 of 4 heads would be zeros; the form plain keeps its {parameters / 1e6:.2f} m"
+    )
+    assert "study/" not in plain
 
 
 def has_grown(journal: Path, lines: int) -> bool:
@@ -265,6 +341,14 @@ REFUSED = [
     (("--heads", "3", *TASK, "--select-on", "dev"), "--report-on: 36 examples are chosen on and reported on, dev.tsv:"),
     (("--heads", "0.1", *TASK, "--recover", "1"), "dev.tsv: there is no train file."),
     (("--heads", "3", *TASK, "--recover-steps"), "--recover-steps: there are no steps to train between."),
+    (
+        ("--keep-metric", "0.9", "--task", "sst2", "--data", "glue", *STEPWISE),
+        "--recover-steps: steps with training go to a number of heads. Expected --heads N or --sparsity P.",
+    ),
+    (
+        ("--heads", "3", "--task", "sst2", "--data", "glue", *STEPWISE, "--try-repairs", "fold"),
+        "--try-repairs: what was trained cannot be repaired from what was not.",
+    ),
     (("--heads", "0.1", "--task", "sst2"), "--task: a task and its data belong together."),
 ]
 
@@ -273,6 +357,7 @@ REFUSED = [
 def test_what_cannot_be_done_is_said_in_a_line_and_nothing_is_written(
     here: Path, words: tuple[str, ...], message: str
 ) -> None:
+    glue(here / "glue")
     before = sorted(here.iterdir())
     found = command("prune", "bert", *words, "--out", "out")
     assert isinstance(found.exception, HeadscopeError), (found.output, found.exception)
@@ -284,10 +369,43 @@ def test_an_output_that_exists_is_not_touched(here: Path) -> None:
     done("prune", "bert", "--heads", "0.1", "--out", "small")
     found = command("prune", "bert", "--heads", "0.0", "--out", "small")
     assert isinstance(found.exception, HeadscopeError)
-    assert "already there" in str(found.exception)
+    assert str(found.exception).startswith("small: a cut model is already there. Add --overwrite")
     done("prune", "bert", "--heads", "1.1", "--out", "small", "--overwrite")
     assert manifest(here / "small")["removed"] == "1.1"
     assert command_file.EXAMPLES.count("headscope prune") >= 3
+
+
+def test_an_output_that_cannot_be_is_refused_before_the_model_is_loaded(here: Path) -> None:
+    (here / "mine").mkdir()
+    (here / "mine" / "notes.txt").write_text("mine")
+    (here / "stopped.partial").mkdir()
+    (here / "stopped.partial" / "journal.jsonl").write_text("")
+    for out, message in (
+        ("mine", "mine: the directory is neither a cut model nor empty."),
+        ("dev.tsv", "dev.tsv: this is a file."),
+        ("stopped", f"{here}/stopped.partial: a run that was stopped is there (journal.jsonl)."),
+    ):
+        refused = command("prune", "no-such-model", "--heads", "0.1", "--out", out)
+        assert str(refused.exception).startswith(message)
+    assert sorted(path.name for path in here.iterdir()) == ["bert", "dev.tsv", "mine", "stopped.partial"]
+
+
+@pytest.mark.parametrize("form", ["small", "plain"])
+def test_a_tokenizer_is_saved_as_it_was_loaded_whatever_it_was_used_for(here: Path, form: str) -> None:
+    fast = headscope.load("bert").tokenizer
+    fast.backend_tokenizer.enable_padding(length=16, pad_token="[PAD]")
+    fast.backend_tokenizer.enable_truncation(16)
+    fast.save_pretrained("bert")
+    headscope.prune(headscope.load("bert"), "0.1").save("fresh", form=form)
+    used = headscope.load("bert")
+    used.tokenizer(["the cat sat", "a dog"], padding=True, truncation=True, max_length=4, return_tensors="pt")
+    headscope.prune(used, "0.1").save("used", form=form)
+    assert used.tokenizer.backend_tokenizer.truncation["max_length"] == 4, "what the user set stays"
+    done("prune", "bert", "--heads", "0.1", *TASK, "--form", form, "--out", "judged")
+    wanted = json.loads((here / "bert" / "tokenizer.json").read_text("utf-8"))
+    assert wanted["padding"]["strategy"] == {"Fixed": 16}
+    for out in ("fresh", "used", "judged"):
+        assert json.loads((here / out / "tokenizer.json").read_text("utf-8")) == wanted, out
 
 
 def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -> None:
@@ -298,6 +416,8 @@ def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -
     assert f"As it is saved, mended (fold): accuracy {saved_as:.4f}, a change of" in page
     assert "Which attention heads <bdi>bert</bdi> can do without" in page
     assert f"These heads are cut: {manifest(here / 'small')['removed']}." in page
+    assert 'id="figure-heat-cut"' not in page, "the explorer draws that map already"
+    assert (here / "small" / "study" / "figures" / "heat-cut.svg").exists()
 
 
 def test_what_was_trained_is_not_lost_when_writing_fails(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

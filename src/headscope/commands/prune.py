@@ -116,7 +116,9 @@ def prune(
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; write nothing")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan, its size, what it would be measured on; write nothing")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped")] = False,
     overwrite: Overwrite = False,
@@ -126,13 +128,14 @@ def prune(
     from headscope.model.saving import check_form
     from headscope.pruning.repair import names
     from headscope.report.write import write_report
+    from headscope.study.asked import FRONT, SearchOptions
     from headscope.study.mending import Judgement, Mending
-    from headscope.study.prune import Wanted, prune_into, shown
-    from headscope.study.search import FRONT, SearchOptions
+    from headscope.study.prune import prune_into, shown
+    from headscope.study.wanted import Wanted
     from headscope.tasks import task_named
 
     check_form(form)
-    wanted = Wanted.of(heads, plan, sparsity, keep_metric, speedup, steps=step if recover_steps else None)
+    wanted = Wanted.of(heads, plan, sparsity, keep_metric, speedup, steps=recover_steps)
     options = SearchOptions(
         how=how,
         by=by,
@@ -165,8 +168,8 @@ def prune(
 
     with progress(model) as update:
         if out is None:
-            chosen = shown(loaded, wanted, judgement, options, progress=update, say=say)
-            typer.echo(json.dumps(chosen.chosen | {"heads": str(chosen.heads)}) if as_json else str(chosen.heads))
+            paper = shown(loaded, wanted, judgement, options, form=form, progress=update, say=say)
+            typer.echo(json.dumps(paper.told(), ensure_ascii=False) if as_json else "\n".join(paper.lines()))
             return
         told = prune_into(
             out,

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 from headscope.tasks.base import Judged, Task
+from headscope.tasks.metrics import BOUNDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,26 +108,30 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def metrics_of(task: Task, judged: Judged, seed: int = 0) -> dict[str, dict[str, float | None]]:
-    """Each metric, and the loss, with a 95 % interval (of a mean, else by bootstrap); None where undefined."""
+    """Each metric, and the loss, with a 95 % interval (of a mean, else by bootstrap); None where undefined.
+
+    An interval ends where the metric does: beyond 1 there is no accuracy that it could hold.
+    """
     values = task.measure(judged.scores)
     draws = resamples(len(judged.scores), seed, 200)
     sampled = [task.measure(judged.scores[draw]) for draw in draws]
     found = {"loss": _mean(judged.losses)}
     for place, (name, value) in enumerate(values.items()):
         if place == 0 and task.mean_column is not None:
-            found[name] = _mean(judged.scores[:, task.mean_column])
+            found[name] = _mean(judged.scores[:, task.mean_column], name)
         else:
             defined = [one[name] for one in sampled if np.isfinite(one[name])]
             half = 1.96 * float(np.std(defined, ddof=1)) if len(defined) > 1 else np.nan
-            found[name] = _given(value, half)
+            found[name] = _given(value, half, name)
     return found
 
 
-def _mean(values: NDArray[np.float64]) -> dict[str, float | None]:
+def _mean(values: NDArray[np.float64], name: str = "loss") -> dict[str, float | None]:
     half = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    return _given(float(values.mean()), half)
+    return _given(float(values.mean()), half, name)
 
 
-def _given(value: float, half: float) -> dict[str, float | None]:
-    found = {"value": value, "low": value - half, "high": value + half}
+def _given(value: float, half: float, name: str) -> dict[str, float | None]:
+    least, most = BOUNDS.get(name, (-np.inf, np.inf))
+    found = {"value": value, "low": np.maximum(value - half, least), "high": np.minimum(value + half, most)}
     return {name: float(one) if np.isfinite(one) else None for name, one in found.items()}

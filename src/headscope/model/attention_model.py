@@ -21,6 +21,7 @@ from headscope.model.interface import open_interface
 from headscope.model.manifest import Cut
 from headscope.model.seam import Observer, Seam
 from headscope.model.tap import open_tap
+from headscope.model.tokenizer import remember
 from headscope.model.tokens import Batch, Marks
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class AttentionModel:
         self.family = family_of(model.config.model_type, where=name)
         self.name = name or type(model).__name__
         self.marks = Marks() if tokenizer is None else Marks.of(tokenizer)
+        if tokenizer is not None:
+            remember(tokenizer)
         self._expected = _stacks(model, self.family, self.name)
         self._frames = 0
         self._worn = ExitStack()

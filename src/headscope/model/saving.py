@@ -23,6 +23,7 @@ from headscope.model.card import card
 from headscope.model.load import quiet
 from headscope.model.manifest import NAME, WEIGHTS, Manifest, write_manifest
 from headscope.model.surgery import expanded, origin_of
+from headscope.model.tokenizer import write_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -65,7 +66,7 @@ def write_model(
     if model.cut is not None and model.cut.history:
         chosen["history"] = list(model.cut.history)
     if model.tokenizer is not None:
-        model.tokenizer.save_pretrained(folder)
+        write_tokenizer(model.tokenizer, folder)
     if form == "onnx":
         with quiet():
             model.model.config.save_pretrained(folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import prune
 from headscope.pruning import speed
 from headscope.pruning.repair import repaired
-from headscope.pruning.selection import Selection, State
+from headscope.pruning.selection import Removed, Selection, State
 from headscope.tasks import Judged, Prepared, Task
 from headscope.tasks.running import evaluate
 
@@ -43,11 +43,42 @@ def changes(task: Task, before: Judged, after: Judged, draws: NDArray[np.int64] 
     }
 
 
+def timed(model: AttentionModel, cut: AttentionModel) -> dict[str, float]:
+    """The time of a cut model over the whole one's, measured in turns with it, and its interval."""
+    length = speed.longest(model, speed.TIMED[1])
+    found = speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)[1]
+    return {"time": found.ratio, "time_low": found.low, "time_high": found.high}
+
+
+UNTIMED = {"time": 1.0, "time_low": 1.0, "time_high": 1.0}  # the whole model beside itself
+
+
+def on_front(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
+    """Which rows no other one dominates; one whose metric is undefined is on no front."""
+    return [
+        bool(np.isfinite(row["metric"])) and not any(_dominates(other, row) for other in rows if other is not row)
+        for row in rows
+    ]
+
+
+def _dominates(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether it is as good in heads, parameters and metric, not slower that one could tell, and better in something.
+
+    Times are told apart where their intervals are: by themselves they differ from run to run.
+    """
+    smaller = [one[name] - other[name] for name in ("left", "parameters")]
+    gained = one["metric"] - other["metric"]
+    if max(smaller) > 0 or not gained >= 0 or one["time_low"] > other["time_high"]:
+        return False
+    return bool(min(smaller) < 0 or gained > 0 or one["time_high"] < other["time_low"])
+
+
 class Report:
     """What sets do on the split that nothing was chosen on, and how fast they are.
 
     repairs      each set is reported as it is, and mended in each of these ways
     calibration  the examples that repairs learn from
+    cut          the model without a set; by default the search's own, which is cut and not trained
     """
 
     def __init__(
@@ -57,8 +88,10 @@ class Report:
         *,
         repairs: Sequence[str] = (),
         calibration: Prepared | None = None,
+        cut: Callable[[Removed], AttentionModel] | None = None,
     ) -> None:
         self.selection, self.prepared, self.calibration = selection, prepared, calibration
+        self.cut = cut or selection.cut
         self.model, self.task = selection.model, selection.task
         self.repairs = repairs
         self.draws = None if self.task.mean_column is not None else resamples(len(prepared.items), 0)
@@ -86,12 +119,12 @@ class Report:
                     found.append(self._row(state, draw, repair, is_chosen))
                     told = f"{found[-1]['removed']} removed{', ' + repair if repair else ''}"
                     say(f"{told}: {self.task.metrics[0]} {found[-1]['metric']:.4f} there")
-        return found
+        return [row | {"is_front": is_front} for row, is_front in zip(found, on_front(found), strict=True)]
 
     def _mended(self, state: State, repair: str) -> AttentionModel:
         """The cut model, mended; not the one that the search goes on with."""
         if not repair:
-            return self.selection.cut(state.removed)
+            return self.cut(state.removed)
         assert self.calibration is not None
         cut = prune(self.model, list(self.selection.heads(state.removed)))
         for way in repair.split("+"):
@@ -100,14 +133,14 @@ class Report:
 
     def _row(self, state: State, draw: int, repair: str, is_chosen: bool) -> dict[str, Any]:
         """One set. The change is paired with the intact model, example by example."""
-        cut = self.selection.cut(state.removed)
+        cut = self.cut(state.removed)
         judged = self._judged(lambda: self._mended(state, repair), f"report {repair}{sorted(state.removed)}")
         return {
             "removed": self.selection.size(state.removed),
             "left": len(cut.heads),
             "repair": repair,
             "parameters": sum(p.numel() for p in cut.model.parameters()),
-            "time": self._timed(cut, state),
+            **self._timed(cut, state),
             "selection_loss": np.nan if repair else state.outcome.loss,
             "selection_metric": np.nan if repair else state.outcome.metric,
             **changes(self.task, self.intact, judged, self.draws),
@@ -116,16 +149,15 @@ class Report:
             "heads": str(self.selection.heads(state.removed)),
         }
 
-    def _timed(self, cut: AttentionModel, state: State) -> float:
-        """Its time over the intact model's, measured in turns with it."""
+    def _timed(self, cut: AttentionModel, state: State) -> dict[str, float]:
+        if not state.removed:
+            return UNTIMED
         key = f"time {sorted(state.removed)}"
-        known = self.selection.memory.get(key)
+        known: dict[str, float] | None = self.selection.memory.get(key)
         if known is None:
-            batch_size, length = speed.TIMED[0], speed.longest(self.model, speed.TIMED[1])
-            both = speed.measure([self.model, cut], batch_size=batch_size, length=length) if state.removed else []
-            known = both[1].ratio if both else 1.0
+            known = timed(self.model, cut)
             self.selection.memory.add(key, known)
-        return float(known)
+        return known
 
     def _spread(self, path: list[State], best: State, sizes: int | Sequence[int]) -> list[State]:
         """The states of these sizes, or so many evenly spread ones; always the first, the last and the best."""

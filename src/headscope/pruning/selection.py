@@ -161,10 +161,13 @@ class Selection:
         key = f"evaluate {sorted(removed)}"
         known = self.memory.get(key)
         if known is None:
-            judged = evaluate(self.cut(removed), self.task, self.prepared, batch_size=self.batch_size)
-            known = asdict(self._outcome(judged.losses, judged.scores))
+            known = asdict(self._measured(self.cut(removed)))
             self.memory.add(key, known)
         return self._note(removed, Outcome(**known), 1.0)
+
+    def evaluated_as(self, removed: Removed, model: AttentionModel) -> Outcome:
+        """What one set does in this model, which was trained after these units were cut."""
+        return self._note(removed, self._measured(model), 1.0)
 
     def children(self, removed: Removed, candidates: Sequence[int], *, keep: int | None = None) -> list[State]:
         """The sets with one unit more, best first.
@@ -212,6 +215,10 @@ class Selection:
         return self._slopes[removed]
 
     # Inside
+
+    def _measured(self, model: AttentionModel) -> Outcome:
+        judged = evaluate(model, self.task, self.prepared, batch_size=self.batch_size)
+        return self._outcome(judged.losses, judged.scores)
 
     def _note(self, removed: Removed, outcome: Outcome, cost: float) -> Outcome:
         self.spent += cost

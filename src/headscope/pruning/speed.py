@@ -110,10 +110,10 @@ def measure(
     """All models on the same batch, in turns; ratios to the first."""
     check_count(repeats, "--repeats")
     batch = inputs_of(models[0], batch_size, length)
-    runs = [_forward(model, batch) for model in models]
-    by_turn = _interleaved(runs, repeats, progress)  # [turn, model]
-    times = np.sort(by_turn, axis=0)[: max(1, repeats // 4)].mean(axis=0)
-    ratios = [_median(by_turn[:, place] / by_turn[:, 0]) for place in range(len(models))]
+    runs = [forward(model, batch) for model in models]
+    by_turn = interleaved(runs, repeats, progress)  # [turn, model]
+    times = fastest(by_turn)
+    ratios = [median(by_turn[:, place] / by_turn[:, 0]) for place in range(len(models))]
     return [
         Speed(
             name=model.name,
@@ -164,7 +164,7 @@ def thinned(model: AttentionModel, share: float) -> AttentionModel:
     return prune(model, gone) if gone else model
 
 
-def _forward(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], Any]:
+def forward(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], Any]:
     place = {name: value.to(model.device) for name, value in batch.items()}
 
     def run() -> None:
@@ -191,14 +191,20 @@ def _working(run: Callable[[], Any], device: torch.device) -> int:
     return int(held.max(initial=0))
 
 
-def _median(values: NDArray[np.float64]) -> tuple[float, float, float]:
+def fastest(by_turn: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[run]: the mean of the fastest quarter of the turns, which others on the machine held up least."""
+    found: NDArray[np.float64] = np.sort(by_turn, axis=0)[: max(1, len(by_turn) // 4)].mean(axis=0)
+    return found
+
+
+def median(values: NDArray[np.float64]) -> tuple[float, float, float]:
     """The median and its interval: the ranks that it lies between 95 times of 100, whatever the distribution."""
     ranked, count = np.sort(values), len(values)
     rank = max(int(binom.ppf(0.025, count, 0.5)) - 1, 0)
     return float(np.median(ranked)), float(ranked[rank]), float(ranked[count - 1 - rank])
 
 
-def _interleaved(
+def interleaved(
     runs: Sequence[Callable[[], Any]], repeats: int, progress: Callable[[int, int], None]
 ) -> NDArray[np.float64]:
     """[turn, run]: seconds."""

@@ -157,9 +157,11 @@ def _cut(study: Study) -> list[Finding]:
     split = plain(recorded(study.record, "pruning", "reported_on", "split") or "another split", 30)
     value, low, high = (_finite(row[name]) for name in ("metric_change", "change_low", "change_high"))
     change = Measured("", value, low, high, 4)
+    ratio, least, most = (_finite(row[name]) for name in ("time", "time_low", "time_high"))
+    time = Measured("", ratio, least, most, 2)
     sentence = (
         f"{int(row['removed'])} of {int(row['removed']) + int(row['left'])} heads are cut: {metric} on {split} is "
-        f"{row['metric']:.4f}, a change of {change.text()}, and the model takes {row['time']:.2f} of the time"
+        f"{row['metric']:.4f}, a change of {change.text()}, and the model takes {time.text()} of the time"
     )
     found = [Finding("cut", sentence, ())]
     stages = recorded(study.record, "pruning", "saved", "stages")

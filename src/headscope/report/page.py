@@ -53,6 +53,7 @@ def render_with(study: Study, plates: list[Plate]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    is_cut = set(study.heads["statistic"]) == {"cut"}
     is_heavy = sum(len(plate.inline()) for plate in plates if not plate.is_raster) > MOST_SVG_BYTES
     figures = [_figure(plate, is_heavy) for plate in plates]
     parts = [
@@ -64,7 +65,7 @@ def render_with(study: Study, plates: list[Plate]) -> str:
     taken += sum(BYTES_OF_CELL * len(part.columns) * len(part.rows) for part, _ in parts)
     return environment.get_template("study.html").render(
         has_attention=bool(study.maps),
-        is_cut=set(study.heads["statistic"]) == {"cut"},
+        is_cut=is_cut,
         model=model_name(study),
         summary=summary(study),
         model_facts=model_facts(study),
@@ -75,7 +76,7 @@ def render_with(study: Study, plates: list[Plate]) -> str:
         one_stack=len(stacks_of(study)) == 1,
         parts=parts,
         stories=[figure for figure in figures if figure["name"] not in placed and not _is_heat_map(figure)],
-        heat_maps=[figure for figure in figures if _is_heat_map(figure)],
+        heat_maps=[] if is_cut else [figure for figure in figures if _is_heat_map(figure)],  # the explorer shows it
         glossary=_glossary(study),
         reproduction=reproduction(study),
         pages=_pages(study),

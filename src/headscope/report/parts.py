@@ -174,8 +174,9 @@ def _front(study: Study) -> Part | None:
             Cell(f"{int(row['removed'])}{' (cut)' if row['is_chosen'] else ''}", int(row["removed"])),
             *([Cell(str(int(row["draw"])), int(row["draw"]))] if several else []),
             *([Cell(plain(row["repair"], 20), plain(row["repair"], 20))] if mended else []),
+            Cell("on it" if row["is_front"] else "dominated", float(row["is_front"])),
             _count(row["parameters"]),
-            number(row["time"]),
+            measured(row["time"], row["time_low"], row["time_high"]),
             number(row["selection_metric"], decimals=4),
             measured(row["metric"], row["metric_low"], row["metric_high"], 4),
             measured(row["metric_change"], row["change_low"], row["change_high"], 4),
@@ -189,14 +190,19 @@ def _front(study: Study) -> Part | None:
         f"Sets of heads were chosen on {plain(splits[0] or 'one split', 30)} and are reported on "
         f"{plain(splits[1] or 'another', 30)}: the metric, its change and that of the loss against the whole model, "
         "example by example, with 95 % intervals. Time is measured on this machine"
-        f"{', of ' + plain(timed, 60) if timed else ''}, over the whole model's."
+        f"{', of ' + plain(timed, 60) if timed else ''}, over the whole model's. A row is dominated where another one "
+        "has no more heads and parameters, a metric as high and no time that is longer beyond the intervals, and is "
+        "better in one of these; the others are the front."
     )
+    if recorded(study.record, "pruning", "in_steps"):
+        note += " Heads went in steps, and each was trained after it was cut."
     if removed := recorded(study.record, "pruning", "removed"):
         note += f" These heads are cut: {plain(removed, 1000)}."
     columns = (
         "removed",
         *(["draw"] if several else []),
         *(["repair"] if mended else []),
+        "front",
         "parameters",
         "time",
         "metric, chosen on",

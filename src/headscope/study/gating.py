@@ -14,7 +14,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.saving import write_model
 from headscope.model.surgery import prune
-from headscope.pruning import speed
+from headscope.pruning.front import UNTIMED, on_front, timed
 from headscope.pruning.gates import RATE, SETTLE, Gates
 from headscope.pruning.plan import Plan
 from headscope.study.directory import write_tables
@@ -180,15 +180,13 @@ class _Gating(Learning):
         return load(place, model_class=self.task.model_class, device=self.source.device)
 
     def _row(self, name: str, cut: AttentionModel) -> dict[str, Any]:
-        batch_size, length = speed.TIMED[0], speed.longest(self.whole, speed.TIMED[1])
-        both = speed.measure([self.whole, cut], batch_size=batch_size, length=length)
         return {
             "aim": name,
             "removed": len(self.whole.heads) - len(cut.heads),
             "left": len(cut.heads),
             "repair": "",
-            "parameters": both[1].parameters,
-            "time": 1.0 if cut is self.whole else both[1].ratio,
+            "parameters": sum(p.numel() for p in cut.model.parameters()),
+            **(UNTIMED if cut is self.whole else timed(self.whole, cut)),
             **self.judged(cut),
             "is_chosen": False,
             "draw": 0,
@@ -226,5 +224,6 @@ class _Gating(Learning):
             "lens": "raw",
             "durations": {"gate": round(time.perf_counter() - self.started, 1)},
         }
-        front = pd.DataFrame([{**self._row("", self.whole), "heads": ""}, *(one["row"] for one in found)])
-        return Study(to_frame(rows), {}, record, {"front": front, "gates": pd.DataFrame(over_time)})
+        front = [{**self._row("", self.whole), "heads": ""}, *(one["row"] for one in found)]
+        table = pd.DataFrame(front).assign(is_front=on_front(front))
+        return Study(to_frame(rows), {}, record, {"front": table, "gates": pd.DataFrame(over_time)})

@@ -4,85 +4,35 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from headscope.drafts import drafted
+from headscope.drafts import check_free, drafted
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import delta_of_metric, metrics_of, resamples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.manifest import NAME as MANIFEST
 from headscope.model.saving import write_model
-from headscope.model.surgery import check_cut, prune, read_heads, removed_heads
+from headscope.model.surgery import check_cut, prune, read_heads
 from headscope.pruning import speed
 from headscope.pruning.plan import Plan, read_plan
 from headscope.pruning.repair import repaired
-from headscope.pruning.target import Target
+from headscope.study.asked import CALIBRATION, SearchOptions
 from headscope.study.directory import write_tables
+from headscope.study.found import Search
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
 from headscope.study.mending import KEPT, Judgement, Mending, clear, recovered
-from headscope.study.search import CALIBRATION, Search, SearchOptions, search
+from headscope.study.search import search
+from headscope.study.shown import Shown, Size
 from headscope.study.stepwise import HEADER, STEPS, in_steps
 from headscope.study.study import Study
+from headscope.study.wanted import Wanted
 from headscope.tasks import Judged
 from headscope.tasks.running import evaluate
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to remove: heads by name, a plan in a file, or what a search finds; steps: with training between them."""
-
-    heads: str | None = None
-    plan: Path | None = None
-    target: Target | None = None
-    steps: float | None = None
-
-    @staticmethod
-    def of(
-        heads: str | None,
-        plan: Path | None,
-        sparsity: float | None,
-        keep_metric: float | None,
-        speedup: float | None,
-        *,
-        steps: float | None = None,
-    ) -> Wanted:
-        """As the options of the command say it; a bare number of heads is a target."""
-        count = int(heads) if heads is not None and heads.isdecimal() else None
-        named = heads if count is None else None
-        aims = [one for one in (count, sparsity, keep_metric, speedup) if one is not None]
-        if (named is not None) + (plan is not None) + bool(aims) > 1:
-            raise HeadscopeError("the heads are given already", where="prune", expected="one way to say what to remove")
-        target = Target(count, sparsity, keep_metric, speedup) if named is None and plan is None else None
-        return Wanted(named, plan, target, steps)
-
-    def check(self, judgement: Judgement | None, mending: Mending, options: SearchOptions) -> None:
-        """Refuse what does not go together, before anything is loaded."""
-        if self.target is not None and judgement is None:
-            raise HeadscopeError("a search needs a task", where="--task", mend="Add --task NAME and --data PATH")
-        if judgement is None and (mending.repairs or mending.recover):
-            where = "--repair" if mending.repairs else "--recover"
-            raise HeadscopeError("there is no task to learn from", where=where, mend="Add --task NAME and --data PATH")
-        if self.target is None and options != SearchOptions(seed=options.seed):
-            given = next(name for name, value in asdict(options).items() if value != getattr(SearchOptions(), name))
-            option = {"how": "search", "repairs": "try-repairs"}.get(given, given.replace("_", "-"))
-            raise HeadscopeError(f"--{option} belongs to a search, and the heads are given already", where="prune")
-        mending.check()
-        if judgement is not None:
-            judgement.check(mending)
-        if self.steps is not None and mending.repairs:
-            raise HeadscopeError("what was trained cannot be repaired from what was not", where="--repair")
-        if self.steps is not None and not (options.how == "iterative" and mending.recover and self.target is not None):
-            raise HeadscopeError(
-                "there are no steps to train between",
-                where="--recover-steps",
-                expected="--search iterative and --recover N",
-            )
-
 
 Loader = Callable[[str | None], AttentionModel]  # given the class that the task wants
 
@@ -93,17 +43,18 @@ def shown(
     judgement: Judgement | None,
     options: SearchOptions,
     *,
+    form: str = "small",
     progress: Callable[[int, int], None] = lambda done, total: None,
     say: Callable[[str], None] = lambda line: None,
-) -> Plan:
-    """The plan alone: nothing is cut or written."""
-    if wanted.steps is not None:
+) -> Shown:
+    """The plan, and what carrying it out would come to; nothing is written."""
+    if wanted.steps:
         raise HeadscopeError("steps with training cannot be shown without training", where="--dry-run")
     wanted.check(judgement, Mending(), options)
     whole = _loaded(model, judgement)
-    plan, _ = _planned(whole, wanted, judgement, options, None, progress, say)
-    check_cut(whole, plan.heads)
-    return plan
+    plan, found = _planned(whole, wanted, judgement, options, None, progress, say)
+    sizes = Size.of(whole), Size.of(prune(whole, list(plan.heads)))
+    return Shown(plan, form, sizes, judgement, has_study=found is not None)
 
 
 def prune_into(
@@ -129,15 +80,15 @@ def prune_into(
     """
     mending, options = mending or Mending(), options or SearchOptions()
     wanted.check(judgement, mending, options)
+    kept = [JOURNAL, HEADER, *KEPT, *STEPS]
+    check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=MANIFEST)
     model = _loaded(model, judgement)
     if mending.recover and model.model.dtype != torch.float32:
         raise HeadscopeError("training is done in float32", where="--dtype", mend="Leave --dtype or --recover out")
     if wanted.heads is not None:
         check_cut(model, read_heads(model, wanted.heads))  # before anything is written
     opened: list[Journal] = []
-    with drafted(
-        out, overwrite=overwrite, resume=resume, kept=[JOURNAL, HEADER, *KEPT, *STEPS], record=MANIFEST
-    ) as folder:
+    with drafted(out, overwrite=overwrite, resume=resume, kept=kept, record=MANIFEST) as folder:
 
         def journal(header: dict[str, Any]) -> Journal:
             opened.append(Journal(folder, header, resume=resume))
@@ -145,9 +96,9 @@ def prune_into(
 
         trained, found = None, None
         try:
-            if wanted.steps is not None and wanted.target is not None and judgement is not None:
-                trained = in_steps(model, wanted.target, folder, judgement, mending, options, say=say)
-                plan = Plan.of(model, removed_heads(trained), {"in_steps": wanted.steps, "by": options.by})
+            if wanted.steps and wanted.target is not None and judgement is not None:
+                trained, found = in_steps(model, wanted.target, folder, judgement, mending, options, say=say)
+                plan = found.plan
             else:
                 plan, found = _planned(model, wanted, judgement, options, journal, progress, say)
         except HeadscopeError:
@@ -162,12 +113,17 @@ def prune_into(
             (folder / name).unlink(missing_ok=True)
         if found is not None:
             (folder / "study").mkdir()
-            found.study.record["command"] = command
-            found.study.record["pruning"]["saved"] = {"form": form, "how": told["how"], "stages": told["stages"]}
-            write_tables(found.study, folder / "study")
-            report(found.study, folder / "study")
+            study = _as_saved(found.study, command, {"form": form, "how": told["how"], "stages": told["stages"]})
+            write_tables(study, folder / "study")
+            report(study, folder / "study")
         (folder / JOURNAL).unlink(missing_ok=True)
     return told
+
+
+def _as_saved(study: Study, command: str, saved: dict[str, Any]) -> Study:
+    """The study of a search that was carried out, with what was written."""
+    pruning = study.record["pruning"] | {"saved": saved}
+    return Study(study.heads, study.maps, study.record | {"command": command, "pruning": pruning}, study.tables)
 
 
 def _loaded(model: AttentionModel | Loader, judgement: Judgement | None) -> AttentionModel:
@@ -250,7 +206,7 @@ def carry_out(
         assert measured is not None
         cut = recovered(model, cut, folder, judgement, mending, say=say)
         measured.take("recovered", cut, stages, say)
-    chosen = _told(plan, mending, measured, stages)
+    chosen = _told(plan, mending, measured, stages, is_trained=trained is not None)
     length = speed.longest(model, speed.TIMED[1])
     chosen["timed"] = f"{speed.TIMED[0]} sequences of {length} tokens" + (
         ", in the form small" if form == "plain" else ""
@@ -294,10 +250,12 @@ class _Measured:
             say(f"note: the loss rose by it, from {earlier[-1]:.4f} to {metrics['loss']['value']:.4f}")
 
 
-def _told(plan: Plan, mending: Mending, measured: _Measured | None, stages: dict[str, Any]) -> dict[str, Any]:
+def _told(
+    plan: Plan, mending: Mending, measured: _Measured | None, stages: dict[str, Any], *, is_trained: bool
+) -> dict[str, Any]:
     """For the manifest and the card."""
     found: dict[str, Any] = dict(plan.chosen)
-    found["how"] = _sentence(plan, mending, measured is not None)
+    found["how"] = _sentence(plan, mending, is_judged=measured is not None, is_trained=is_trained)
     if measured is not None:
         last = list(stages.values())[-1]["metrics"]
         task = measured.judgement.task
@@ -309,11 +267,9 @@ def _told(plan: Plan, mending: Mending, measured: _Measured | None, stages: dict
     return found
 
 
-def _sentence(plan: Plan, mending: Mending, is_judged: bool) -> str:
+def _sentence(plan: Plan, mending: Mending, *, is_judged: bool, is_trained: bool) -> str:
     search = plan.chosen.get("search")
-    if "in_steps" in plan.chosen:
-        said = f"In steps by {plan.chosen['by']}, trained after each of them."
-    elif search is None:
+    if search is None:
         said = "They were named."
     else:
         on = plan.chosen["selected_on"]
@@ -321,9 +277,12 @@ def _sentence(plan: Plan, mending: Mending, is_judged: bool) -> str:
             f"By the search `{search}` for the task {plan.chosen['task']}, on {on['examples']} examples of "
             f"{on['split']}{'; nothing was chosen on the examples below' if is_judged else ''}."
         )
+    if "in_steps" in plan.chosen and not is_trained:
+        said += " They were chosen in steps with training between them, which this model has not had."
     if mending.repairs:
         said += f" Repaired without training: {', '.join(mending.repairs)}."
-    if mending.recover and "in_steps" not in plan.chosen:
+    if mending.recover:
+        when = "After every step" if is_trained else "Then"
         beside = " with the whole model as teacher" if mending.teacher else ""
-        said += f" Then trained for {mending.recover} epoch{'s' if mending.recover > 1 else ''}{beside}."
+        said += f" {when} trained for {mending.recover} epoch{'s' if mending.recover > 1 else ''}{beside}."
     return said

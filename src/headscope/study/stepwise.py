@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from headscope.data.records import find_split
-from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
-from headscope.model.surgery import prune, read_heads
-from headscope.model.weights import weights_sha256
+from headscope.model.surgery import prune
+from headscope.pruning.front import Report
 from headscope.pruning.scores import scores_by
-from headscope.pruning.selection import Selection
+from headscope.pruning.selection import Memory, Removed, Selection, State
 from headscope.pruning.target import Target
+from headscope.study.asked import Asked, SearchOptions, ask
+from headscope.study.found import Search, found
 from headscope.study.importance import code_of
 from headscope.study.journal import check_same_run
 from headscope.study.mending import Judgement, Mending, clear, recovered
-from headscope.study.record import describe_files, versions
-from headscope.study.search import SearchOptions
+from headscope.study.record import describe_files
 
 HEADER = "steps.json"
 STEPS = tuple(f"step-{number}" for number in range(1, 1000))
+
+Told = Callable[[str], None]
 
 
 def in_steps(
@@ -35,87 +39,111 @@ def in_steps(
     mending: Mending,
     options: SearchOptions,
     *,
-    say: Callable[[str], None] = lambda line: None,
-) -> AttentionModel:
-    """The model after its last step. Finished steps lie in the folder, so that a run that was stopped goes on."""
-    if target.heads is None and target.sparsity is None:
-        raise HeadscopeError(
-            "steps with training go to a number of heads", where="--recover-steps", expected="--heads N or --sparsity P"
-        )
-    items = judgement.task.items(judgement.data, judgement.learn_on, limit=options.limit)
-    among = None if options.among is None else read_heads(model, options.among)
-    now, number, wanted, each = model, 0, None, 1
-    while True:
-        prepared = judgement.task.prepare(now, items, max_length=judgement.max_length)
-        selection = Selection(
-            now,
-            judgement.task,
-            prepared,
-            at_least=options.at_least,
-            among=among,
-            max_length=judgement.max_length,
-            batch_size=judgement.batch_size,
-            seed=mending.seed,
-        )
-        if wanted is None:
-            wanted = target.most(selection)
-            assert wanted is not None
-            _check_same(folder, model, target, judgement, mending, options)
-            each = max(round(options.step * len(model.heads)), *(len(unit) for unit in selection.units))
-        gone = len(model.heads) - len(now.heads)
-        name = judgement.task.metrics[0]
-        say(f"{gone} removed: loss {selection.intact.loss:.4f}, {name} {selection.intact.metric:.4f}")
-        heads = _next(selection, options.by, min(each, wanted - gone))
-        if not heads:
-            break
-        done = folder / STEPS[number]
-        number += 1
-        if not done.is_dir():
-            recovered(model, prune(now, heads), folder, judgement, mending, say=say).save(done)
-            clear(folder)
-        now = load(done, model_class=judgement.task.model_class, device=str(model.device))
-        assert now.cut is not None
-        now.cut = replace(now.cut, history=() if model.cut is None else model.cut.history)  # steps are one cut
-    now.path = None  # its files are gone; it is written anew
-    return now
+    say: Told = lambda line: None,
+) -> tuple[AttentionModel, Search]:
+    """The model after its last step, and all of them as a search is told.
+
+    Finished steps lie in the folder, so that a run that was stopped goes on.
+    """
+    started = time.perf_counter()
+    asked = ask(
+        model,
+        judgement.task,
+        judgement.data,
+        (judgement.learn_on, judgement.report_on),
+        target,
+        options,
+        report_limit=judgement.report_limit,
+        max_length=judgement.max_length,
+        batch_size=judgement.batch_size,
+    )
+    selection = asked.selection(Memory())
+    wanted = target.most(selection)
+    assert wanted is not None
+    _check_same(folder, asked, judgement, mending)
+    steps = _Steps(asked, selection, folder, judgement, mending)
+    path = steps.followed(wanted, say)
+    report = Report(selection, asked.reported_on, cut=steps.model_of)
+    front = report.front([path], path[-1], options.sizes, say)
+    told = {"in_steps": {name: getattr(mending, name) for name in ("recover", "teacher", "learning_rate")}}
+    result = found(asked, report, front, path[-1], time.perf_counter() - started, told)
+    last = steps.model_of(path[-1].removed)
+    last.path = None  # its files are gone; it is written anew
+    return last, result
 
 
-def _check_same(
-    folder: Path,
-    model: AttentionModel,
-    target: Target,
-    judgement: Judgement,
-    mending: Mending,
-    options: SearchOptions,
-) -> None:
+class _Steps:
+    """The sets of removed heads on the way, each with the directory of the model that was trained without them."""
+
+    def __init__(
+        self, asked: Asked, selection: Selection, folder: Path, judgement: Judgement, mending: Mending
+    ) -> None:
+        self.asked, self.selection, self.folder = asked, selection, folder
+        self.judgement, self.mending = judgement, mending
+        self._places: dict[Removed, Path] = {}
+        self._last: tuple[Removed, AttentionModel] = (frozenset(), asked.model)
+
+    def followed(self, wanted: int, say: Told) -> list[State]:
+        """From the whole model to the last step."""
+        path = [State(frozenset(), self.selection.intact)]
+        name = self.asked.task.metrics[0]
+        while True:
+            removed, outcome = path[-1].removed, path[-1].outcome
+            gone = self.selection.size(removed)
+            say(f"{gone} removed: loss {outcome.loss:.4f}, {name} {outcome.metric:.4f}")
+            heads = self._next(path[-1], wanted - gone) if gone < wanted else []
+            if not heads:
+                return path
+            after = removed | {number for number, unit in enumerate(self.selection.units) if unit[0] in heads}
+            self._trained(removed, after, heads, self.folder / STEPS[len(path) - 1], say)
+            path.append(State(after, self.selection.evaluated_as(after, self.model_of(after))))
+
+    def model_of(self, removed: Removed) -> AttentionModel:
+        """The model that was trained without these; the last one asked for is kept."""
+        if self._last[0] != removed:
+            whole = self.asked.model
+            now = whole
+            if removed:
+                now = load(self._places[removed], model_class=self.asked.task.model_class, device=str(whole.device))
+                assert now.cut is not None
+                history = () if whole.cut is None else whole.cut.history
+                now.cut = replace(now.cut, history=history)  # steps are one cut
+            self._last = removed, now
+        return self._last[1]
+
+    def _trained(self, before: Removed, after: Removed, heads: list[Head], place: Path, say: Told) -> None:
+        self._places[after] = place
+        if not place.is_dir():
+            cut = prune(self.model_of(before), heads)
+            recovered(self.asked.model, cut, self.folder, self.judgement, self.mending, say=say).save(place)
+            clear(self.folder)
+
+    def _next(self, state: State, most: int) -> list[Head]:
+        """The heads that go in one step: the least important in the model as it is now, not more than so many."""
+        options, everyone = self.asked.options, self.selection
+        each = max(round(options.step * len(self.asked.model.heads)), *(len(unit) for unit in everyone.units))
+        memory = Memory()
+        memory.add("evaluate []", asdict(state.outcome))  # it was evaluated when it was trained
+        here = self.asked.selection(memory, self.model_of(state.removed))
+        spent = here.spent
+        known = scores_by(here, options.by)(frozenset())
+        everyone.spent += here.spent - spent
+        removed: Removed = frozenset()
+        for unit in sorted(range(len(here.units)), key=lambda one: (known[one], one)):
+            fits = here.size(removed | {unit}) <= min(each, most)
+            if fits and unit in here.candidates(removed):
+                removed |= {unit}
+        return list(here.heads(removed))
+
+
+def _check_same(folder: Path, asked: Asked, judgement: Judgement, mending: Mending) -> None:
     """Refuse to go on with the steps of another run."""
-    header = {
-        "model": weights_sha256(model),
-        "target": asdict(target),
-        "dtype": str(model.model.dtype),
-        "device": str(model.device),
+    header: dict[str, Any] = asked.header() | {
         "code": code_of("model", "data", "tasks", "importances", "pruning", "training", "statistics", "study"),
-        "data": describe_files(
-            find_split(judgement.data, split, task=judgement.task.name) for split in ("train", judgement.learn_on)
-        ),
-        "task": judgement.named,
-        "learn_on": judgement.learn_on,
+        "train": describe_files([find_split(judgement.data, "train", task=judgement.task.name)]),
         "mending": asdict(mending),
-        "options": asdict(options),
-        "versions": versions(),
     }
     path = folder / HEADER
     if path.exists():
         check_same_run(json.loads(path.read_text("utf-8")), json.loads(json.dumps(header)), path)
     path.write_text(json.dumps(header), "utf-8")
-
-
-def _next(selection: Selection, by: str, most: int) -> list[Head]:
-    """The heads that go in one step: the least important, not more than so many."""
-    known = scores_by(selection, by)(frozenset())
-    removed: frozenset[int] = frozenset()
-    for unit in sorted(range(len(selection.units)), key=lambda one: (known[one], one)):
-        fits = selection.size(removed | {unit}) <= most
-        if fits and unit in selection.candidates(removed):
-            removed |= {unit}
-    return list(selection.heads(removed))

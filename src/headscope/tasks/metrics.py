@@ -10,6 +10,13 @@ from scipy.stats import rankdata
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+BOUNDS = {  # what each metric can be at least and at most; one that is not named here can be anything
+    **dict.fromkeys(("accuracy", "accuracy@1", "exact", "f1", "mrr"), (0.0, 1.0)),
+    **dict.fromkeys(("matthews", "pearson", "spearman"), (-1.0, 1.0)),
+    **dict.fromkeys(("bleu", "chrf"), (0.0, 100.0)),
+    "perplexity": (1.0, np.inf),
+}
+
 
 def accuracy(predicted: NDArray[np.float64], right: NDArray[np.float64]) -> float:
     return float(np.mean(predicted == right))

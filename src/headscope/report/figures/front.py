@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
+from headscope.report.figures._palette import INK, MUTED, PAPER, RULE, SERIES
 from headscope.report.figures._style import headed, heading_height, style, whole_numbers
 from headscope.report.grids import model_name, plain, recorded
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from headscope.study.study import Study
 
@@ -31,8 +32,9 @@ class Front:
     title: str = "What is lost and gained as heads go"
     caption: str = (
         "Above: the metric with so many heads removed, on the split that was reported on (dots, with 95 % intervals) "
-        "and on the one that was chosen on (line); the ring is the set that was cut. Below: the time of the cut model "
-        "over that of the whole one, measured on this machine."
+        "and on the one that was chosen on (line); the ring is the set that was cut. Filled dots are the front; a "
+        "hollow one is dominated: another set is no larger, as good and no slower, and better in one of these. Below: "
+        "the time of the cut model over that of the whole one, measured on this machine, with 95 % intervals."
     )
     is_raster: bool = False
 
@@ -45,7 +47,8 @@ class Front:
         metric = plain(recorded(study.record, "pruning", "metric") or "metric", 30)
         search = plain(recorded(study.record, "pruning", "search") or "", 30)
         task = plain(recorded(study.record, "pruning", "task") or "", 30)
-        subtitle = f"{model_name(study)}, {task} · search: {search}"
+        trained = ", trained after every step" if recorded(study.record, "pruning", "in_steps") else ""
+        subtitle = f"{model_name(study)}, {task} · search: {search}{trained}"
         with style():
             top = heading_height(WIDTH, subtitle) + 0.2
             height = top + 2 * PANEL + GAP + BOTTOM
@@ -60,10 +63,11 @@ class Front:
             mended = table[(table["repair"] != "") & (table["draw"] == 0)]
             for place, (repair, rows) in enumerate(mended.groupby("repair")):
                 colour = SERIES[3 + place % (len(SERIES) - 3)]
-                above.plot(rows["removed"], rows["metric"], ".--", color=colour, linewidth=1, label=plain(repair, 20))
+                above.plot(rows["removed"], rows["metric"], "--", color=colour, linewidth=1, label=plain(repair, 20))
+                _draw_dots(above, rows, colour, size=4)
             above.set_ylabel(metric)
             above.tick_params(labelbottom=False)
-            slowest = max(1.0, float(table["time"].max()))
+            slowest = max(1.0, float(table["time_high"].max()))
             below.set(xlabel="heads removed", ylabel="time / whole model", ylim=(0, 1.1 * slowest))
             whole_numbers(below.xaxis)
             handles, labels = above.get_legend_handles_labels()
@@ -77,7 +81,6 @@ def drawings(study: Study) -> Iterator[Front]:
 
 def _draw_metric(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
     removed, value = rows["removed"], rows["metric"]
-    ends = np.abs(np.stack([value - rows["metric_low"], rows["metric_high"] - value]))
     shade = 1.0 if is_first else 0.35
     ax.plot(
         removed,
@@ -87,17 +90,9 @@ def _draw_metric(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
         alpha=shade,
         label="chosen on" if is_first else None,
     )
-    ax.errorbar(
-        removed,
-        value,
-        np.where(np.isfinite(ends), ends, 0),
-        fmt="o",
-        markersize=4,
-        color=SERIES[0],
-        elinewidth=1,
-        alpha=shade,
-        label="reported on" if is_first else None,
-    )
+    ends = _ends(value, rows["metric_low"], rows["metric_high"])
+    ax.errorbar(removed, value, ends, fmt="none", color=SERIES[0], elinewidth=1, alpha=shade)
+    _draw_dots(ax, rows, SERIES[0], alpha=shade, label="reported on" if is_first else None)
     chosen = rows[rows["is_chosen"].astype(bool)]
     if is_first and len(chosen):
         ax.scatter(chosen["removed"], chosen["metric"], s=90, facecolors="none", edgecolors=INK, label="cut", zorder=3)
@@ -106,9 +101,40 @@ def _draw_metric(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
     ax.tick_params(colors=RULE, labelcolor=MUTED)
 
 
+def _draw_dots(
+    ax: Axes, rows: pd.DataFrame, colour: str, *, size: float = 16, alpha: float = 1.0, label: str | None = None
+) -> None:
+    """Filled on the front, hollow where another row dominates it."""
+    for is_front, some in rows.groupby(rows["is_front"].astype(bool)):
+        ax.scatter(
+            some["removed"],
+            some["metric"],
+            s=size,
+            facecolors=colour if is_front else PAPER,
+            edgecolors=colour,
+            alpha=alpha,
+            label=None if label is None else label if is_front else f"{label}, dominated",
+            zorder=2.5,
+        )
+
+
+def _ends(value: pd.Series, low: pd.Series, high: pd.Series) -> NDArray[np.float64]:
+    """How far an interval reaches down and up; nothing where there is none."""
+    ends = np.abs(np.stack([value - low, high - value]))
+    return np.where(np.isfinite(ends), ends, 0.0)
+
+
 def _draw_time(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
-    ax.plot(
-        rows["removed"], rows["time"], "o-", color=SERIES[2], markersize=3, linewidth=1, alpha=1 if is_first else 0.35
+    ax.errorbar(
+        rows["removed"],
+        rows["time"],
+        _ends(rows["time"], rows["time_low"], rows["time_high"]),
+        fmt="o-",
+        color=SERIES[2],
+        markersize=3,
+        linewidth=1,
+        elinewidth=1,
+        alpha=1 if is_first else 0.35,
     )
     ax.axhline(1.0, color=RULE, linewidth=0.8)
     ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)

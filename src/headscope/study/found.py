@@ -1,0 +1,130 @@
+"""What a search found: a plan, and a study of everything that was tried and reported on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from headscope.heads import HeadSet
+from headscope.importances.significance import metrics_of
+from headscope.pruning import speed
+from headscope.pruning.front import Report
+from headscope.pruning.plan import Plan
+from headscope.pruning.selection import Selection, State
+from headscope.pruning.target import Target
+from headscope.study.asked import Asked
+from headscope.study.record import versions
+from headscope.study.study import SCHEMA, Study
+from headscope.tables import Row, to_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Front = list[dict[str, Any]]  # the rows of the table
+CLOCK = ("time", "time_low", "time_high", "is_front")  # of a row: by the clock, which is never twice the same
+
+
+@dataclass
+class Search:
+    """What was found.
+
+    plan    the heads to remove, with how they were chosen
+    study   all of it as a study, with `cut` (1 removed, 0 kept) as a statistic of every head
+    """
+
+    plan: Plan
+    study: Study
+
+    @property
+    def front(self) -> pd.DataFrame:
+        """A row for every size that was reported: what is lost on the other split, what is gained."""
+        return self.study.tables["front"]
+
+    @property
+    def tried(self) -> pd.DataFrame:
+        """A row for every set that was evaluated on the selection split."""
+        return self.study.tables["search"]
+
+
+def found(
+    asked: Asked, report: Report, front: Front, best: State, seconds: float, more: Mapping[str, Any] | None = None
+) -> Search:
+    """The set that was chosen, as a plan and as a study. more: what else is to be known of how it was found."""
+    selection = report.selection
+    heads = selection.heads(best.removed)
+    record = _record(asked, report, front, best) | dict(more or {})
+    timeless = deepcopy(record)  # a plan is the same whenever it is made
+    timeless["after"]["report"] = {key: one for key, one in record["after"]["report"].items() if key not in CLOCK}
+    plan = Plan.of(asked.model, heads, timeless)
+    return Search(plan, _study(asked, selection, heads, front, {**record, "seconds": round(seconds, 1)}))
+
+
+def _record(asked: Asked, report: Report, front: Front, best: State) -> dict[str, Any]:
+    selection, model = report.selection, asked.model
+    heads = selection.heads(best.removed)
+    row = next(one for one in front if one["removed"] == len(heads) and one["draw"] == 0 and not one["repair"])
+    select_on, report_on = asked.splits
+    return {
+        "task": asked.task.name,
+        "data": asked.files,
+        "selected_on": {"split": select_on, "examples": len(asked.chosen_on.items)},
+        "reported_on": {"split": report_on, "examples": len(asked.reported_on.items)},
+        **asked.settings(),
+        "metric": asked.task.metrics[0],
+        "intact": {"selection": asdict(selection.intact), "report": metrics_of(asked.task, report.intact)},
+        "removed": str(heads),
+        "count": len(heads),
+        "of": len(model.heads),
+        "after": {"selection": asdict(best.outcome), "report": row},
+        "warning": warning_of(asked.target, front, report_on),
+        "timed": f"{speed.TIMED[0]} sequences of {speed.longest(model, speed.TIMED[1])} tokens",
+        "evaluations": round(selection.spent, 2),
+    }
+
+
+def warning_of(target: Target, front: Front, report_on: str) -> str | None:
+    """A set that keeps the metric where it was chosen may not keep it elsewhere: then, what did."""
+    if target.keep_metric is None:
+        return None
+    plain = {row["removed"]: row["metric"] for row in front if row["draw"] == 0 and not row["repair"]}
+    left = next(row["metric"] for row in front if row["is_chosen"]) / plain[0] if plain[0] else float("nan")
+    if not left < target.keep_metric:
+        return None
+    most = max((size for size, metric in plain.items() if metric >= target.keep_metric * plain[0]), default=0)
+    instead = f", or take --heads {most}, the most of those reported that kept it" if most else ""
+    return (
+        f"{left:.4f} of the metric is left on {report_on}, not {target.keep_metric:g}: the choice fits its own "
+        f"examples; choose on more of them{instead}"
+    )
+
+
+def _study(asked: Asked, selection: Selection, heads: HeadSet, front: Front, pruning: dict[str, Any]) -> Study:
+    import pandas as pd
+
+    nothing = float("nan")
+    rows = [
+        Row(head.stack, head.layer, head.head, "cut", float(head in heads), nothing, nothing, selection.count)
+        for head in asked.model.heads
+    ]
+    tried = [
+        {
+            "order": order,
+            "removed": selection.size(removed),
+            "loss": outcome.loss,
+            "metric": outcome.metric,
+            "examples": outcome.examples,
+            "heads": str(selection.heads(removed)),
+        }
+        for order, (removed, outcome) in enumerate(selection.tried.items())
+    ]
+    record = {
+        "schema": SCHEMA,
+        "versions": versions(),
+        "model": asked.model_now,
+        "pruning": pruning,
+        "seed": asked.options.seed,
+        "lens": "raw",
+    }
+    return Study(to_frame(rows), {}, record, {"front": pd.DataFrame(front), "search": pd.DataFrame(tried)})
