@@ -50,6 +50,7 @@ _WHERE = {
     "encode": "headscope.data.batches",
     "evaluate": "headscope.study.evaluate",
     "finetune": "headscope.study.finetune",
+    "fronts": "headscope.study.fronts",
     "gate": "headscope.study.gating",
     "importance": "headscope.study.importance",
     "learn_mask": "headscope.study.mask_learning",
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     from headscope.study.compare import compare as compare
     from headscope.study.evaluate import evaluate as evaluate
     from headscope.study.finetune import finetune as finetune
+    from headscope.study.fronts import fronts as fronts
     from headscope.study.gating import Aim as Aim
     from headscope.study.gating import GateOptions as GateOptions
     from headscope.study.gating import gate as gate

@@ -219,7 +219,7 @@ class _Gating(Learning):
                 "metric": self.task.metrics[0],
                 "epochs": {aim.name: one["epochs"] for aim, one in zip(aims, found, strict=True)},
             },
-            "pruning": {"task": self.task.name, "metric": self.task.metrics[0], "search": "gates"},
+            "pruning": {**self.judged_as(), "metric": self.task.metrics[0], "search": "gates"},
             "seed": self.settings.seed,
             "lens": "raw",
             "durations": {"gate": round(time.perf_counter() - self.started, 1)},
