@@ -46,6 +46,7 @@ _WHERE = {
     "encode": "headscope.data.batches",
     "evaluate": "headscope.study.evaluate",
     "finetune": "headscope.study.finetune",
+    "fix": "headscope.model.fixing",
     "gate": "headscope.study.gating",
     "importance": "headscope.study.importance",
     "load": "headscope.model.load",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from headscope.model.edits import Replace as Replace
     from headscope.model.edits import Uniform as Uniform
     from headscope.model.fixed import Fixed as Fixed
+    from headscope.model.fixing import fix as fix
     from headscope.model.load import load as load
     from headscope.model.surgery import prune as prune
     from headscope.model.tokens import Batch as Batch
