@@ -46,7 +46,7 @@ def card(model: AttentionModel, form: str, chosen: dict[str, Any]) -> str:
         f"Cut from `{origin.name}` (sha256 `{origin.sha256[:16]}…`), class `{cls}`. {_SAID[form]}",
         "",
         *([f"Removed (LAYER.HEAD, counted from 0): `{removed}`", ""] if removed or not fixed else []),
-        *([_FIXED, "", *(f"- {line}" for line in written(fixed).splitlines()), ""] if fixed else []),
+        *([_FIXED, "", *(f"- {line}" for line in written(fixed, model.heads).splitlines()), ""] if fixed else []),
         "```python",
         _LOAD[form].replace("{cls}", cls),
         "```",

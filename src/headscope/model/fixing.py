@@ -6,7 +6,7 @@ The result is the model under the edit `Fixed`, and proven to be: it is compared
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from headscope.errors import HeadscopeError, choices
@@ -167,8 +167,8 @@ def _read(named: str, pattern: str, heads: tuple[Head, ...], where: str) -> dict
     return by_head(found, heads)
 
 
-def written(patterns: Mapping[Head, str]) -> str:
-    """A line for each pattern, as `read_patterns` reads it from a file."""
-    names = dict.fromkeys(patterns.values())
-    heads = {name: [str(head) for head in sorted(patterns) if patterns[head] == name] for name in names}
-    return "".join(f"{','.join(here)}={name}\n" for name, here in sorted(heads.items()))
+def written(patterns: Mapping[Head, str], among: Iterable[Head]) -> str:
+    """A line for each pattern, as `read_patterns` reads it from a file; among: the heads of the model."""
+    everyone = tuple(among)
+    named = {name: [head for head in patterns if patterns[head] == name] for name in sorted(set(patterns.values()))}
+    return "".join(f"{HeadSet(heads, among=everyone)}={name}\n" for name, heads in named.items())
