@@ -22,7 +22,6 @@ from headscope.model.surgery import prune
 from headscope.model.weights import weights_sha256
 from tiny import (
     DECODERS,
-    ENCODER_DECODERS,
     FAMILIES,
     MOVED_BY_LEFT_PADDING,
     TAPPED,
@@ -36,6 +35,7 @@ from toys import Means, means_of
 
 REFUSED = (*DECODERS, *TAPPED, "esm", "modernbert")  # fused, rotated or not by a module
 CAN = tuple(family for family in FAMILIES if family not in REFUSED)
+FEW = ("albert", "bert", "distilbert", "marian", "t5", "vit")  # one of each kind
 
 
 def patterns_for(model: AttentionModel, learned: tuple[int, ...] = (1,)) -> dict[Head, str]:
@@ -137,13 +137,13 @@ def test_the_fixed_model_is_the_edited_one(family: str) -> None:
     fixed.canary()
 
 
-@pytest.mark.parametrize("family", [family for family in CAN if family not in MOVED_BY_LEFT_PADDING])
+@pytest.mark.parametrize("family", [family for family in FEW if family not in MOVED_BY_LEFT_PADDING])
 def test_the_side_of_the_padding_changes_nothing(family: str) -> None:
     fixed = fix(tiny(family), patterns_for(shared(family)))
     assert torch.allclose(states(fixed, "left"), states(fixed, "right"), atol=2e-5)
 
 
-@pytest.mark.parametrize("family", CAN)
+@pytest.mark.parametrize("family", FEW)
 def test_all_heads_of_a_layer_may_be_fixed(family: str) -> None:
     model = tiny(family)
     model.model.double()
@@ -195,7 +195,7 @@ def test_importance_of_a_fixed_model_is_that_of_the_edited_one() -> None:
         assert abs(one.losses - other.losses).max() < 1e-5
 
 
-@pytest.mark.parametrize("family", CAN)
+@pytest.mark.parametrize("family", FEW)
 def test_fixed_and_cut_in_either_order_is_the_same(family: str) -> None:
     model = tiny(family)
     model.model.double()
@@ -230,7 +230,7 @@ def test_heads_may_be_fixed_one_after_another() -> None:
         fix(twice, {"0.1": "next"})
 
 
-@pytest.mark.parametrize("family", ENCODER_DECODERS)
+@pytest.mark.parametrize("family", ["marian", "t5"])
 @pytest.mark.parametrize("learned", [(1,), ()])
 def test_a_translator_with_fixed_heads_says_the_same_with_a_cache(family: str, learned: tuple[int, ...]) -> None:
     model = tiny(family, head=AutoModelForSeq2SeqLM)

@@ -17,7 +17,9 @@ from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.model.fixing import read_patterns
 from headscope.study import fixing
+from headscope.study.mending import Judgement
 from headscope.study.study import Study
+from headscope.tasks import task_named
 from worded import glue, saved, sentiments, table
 
 TASK = ("--task", "sst2", "--data", "dev.tsv")
@@ -27,10 +29,36 @@ FIX = ("fix", "bert", *TASK, "--batch-size", "8", "--sizes", "1,2")
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
-    table(tmp_path / "dev.tsv", ("sentence", "label"), sentiments(60))
+    made(tmp_path)
     return tmp_path
+
+
+def made(folder: Path) -> None:
+    saved(folder / "bert", BertForSequenceClassification, num_labels=2)
+    table(folder / "dev.tsv", ("sentence", "label"), sentiments(60))
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """One run of the command, to look at."""
+    folder = tmp_path_factory.mktemp("ran")
+    made(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return folder, done(*FIX, "--out", "fixed")
+
+
+@pytest.fixture
+def there(ran: tuple[Path, Result], monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(ran[0])
+    return ran[0]
+
+
+def fixed(out: str, **options: Any) -> dict[str, Any]:
+    """The same from Python, without a page."""
+    limit, again = options.pop("report_limit", None), options.pop("resume", False)
+    judgement = Judgement(task_named("sst2"), "dev.tsv", batch_size=8, report_limit=limit)
+    return fixing.fix_into(out, "bert", judgement, fixing.FixOptions(sizes=(1, 2), **options), resume=again)
 
 
 def command(*words: str) -> Result:
@@ -52,9 +80,8 @@ def metrics_by_hand(patterns: dict[Any, str]) -> dict[str, Any]:
     return found
 
 
-def test_what_is_reported_is_the_edited_model_on_the_other_half(here: Path) -> None:
-    done(*FIX, "--out", "fixed")
-    study, model = Study(here / "fixed" / "study"), headscope.load("fixed")
+def test_what_is_reported_is_the_edited_model_on_the_other_half(there: Path) -> None:
+    study, model = Study(there / "fixed" / "study"), headscope.load("fixed")
     patterns = read_patterns("fixed/patterns.txt", model.heads)
     assert model.fixed == dict(sorted(patterns.items()))
     assert len(patterns) == len(model.heads) == 4
@@ -75,8 +102,8 @@ def test_what_is_reported_is_the_edited_model_on_the_other_half(here: Path) -> N
         assert alone[head.layer, head.head] == pytest.approx(found, abs=1e-6), head
 
 
-def test_its_number_is_found_again_and_the_page_tells_of_it(here: Path) -> None:
-    said = done(*FIX, "--out", "fixed")
+def test_its_number_is_found_again_and_the_page_tells_of_it(there: Path, ran: tuple[Path, Result]) -> None:
+    here, said = ran
     told = json.loads((here / "fixed" / "cut.json").read_text("utf-8"))["chosen"]
     check = "--split", "dev:odd", "--batch-size", "8", "--json"
     again = json.loads(done("evaluate", "fixed", *TASK, *check).stdout)
@@ -91,30 +118,25 @@ def test_its_number_is_found_again_and_the_page_tells_of_it(here: Path) -> None:
     assert sorted(one.name for one in (here / "fixed").iterdir() if one.is_dir()) == ["study"]
 
 
-def test_patterns_and_order_come_from_the_other_examples(here: Path) -> None:
+def test_patterns_and_order_come_from_the_other_examples(there: Path) -> None:
     """Other examples to report on change neither."""
-    done(*FIX, "--out", "fixed")
-    done(*FIX, "--report-limit", "9", "--out", "few")
-    one, other = (json.loads((here / name / "cut.json").read_text("utf-8"))["chosen"] for name in ("fixed", "few"))
+    one = json.loads((there / "fixed" / "cut.json").read_text("utf-8"))["chosen"]
+    other = fixed("few", report_limit=9)
     assert one["order"] == other["order"]
     assert one["patterns"] == other["patterns"]
     assert one["judged_on"] != other["judged_on"]
 
 
 def test_named_patterns_and_a_share_of_the_metric(here: Path) -> None:
-    done(*FIX, "--patterns", "0.0=previous,1.*=end", "--out", "named")
+    fixed("named", patterns="0.0=previous,1.*=end", keep_metric=0.01)
     found = {str(head): name for head, name in headscope.load("named").fixed.items()}
     assert found == {"encoder.0.0": "previous", "encoder.1.0": "end", "encoder.1.1": "end"}
-    done(*FIX, "--keep-metric", "0.01", "--heads", "0.*", "--out", "kept")
-    assert len(headscope.load("kept").fixed) == 2
-    said = command(*FIX, "--keep-metric", "1.9", "--out", "none")
-    assert isinstance(said.exception, HeadscopeError)
-    assert "--keep-metric: no number of fixed heads keeps 1.9 of the metric" in str(said.exception)
+    with pytest.raises(HeadscopeError, match=r"--keep-metric: no number of fixed heads keeps 1\.9 of the metric"):
+        fixed("none", heads="0.*", keep_metric=1.9)
     assert not (here / "none").exists()
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done(*FIX, "--out", "whole")
+def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate, calls = fixing.evaluate, []
 
     def dies(*args: Any, **options: Any) -> Any:
@@ -124,16 +146,17 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(here: Path, monkeypa
         return evaluate(*args, **options)
 
     monkeypatch.setattr(fixing, "evaluate", dies)
-    command(*FIX, "--out", "stopped")
-    assert (here / "stopped.partial").is_dir()
-    assert not (here / "stopped").exists()
-    done(*FIX, "--resume", "--out", "stopped")
-    assert len(calls) == 6 + 8  # six sets on two splits and the intact ones, less the two that were whole
+    with pytest.raises(KeyboardInterrupt):
+        fixed("stopped")
+    assert (there / "stopped.partial").is_dir()
+    assert not (there / "stopped").exists()
+    fixed("stopped", resume=True)
+    assert len(calls) == 6 + 8  # six sets on two splits, less the two sets that were done
     one, other = (
-        pd.read_csv(here / name / "study" / "fixing.csv").drop(columns="time") for name in ("whole", "stopped")
+        pd.read_csv(there / name / "study" / "fixing.csv").drop(columns="time") for name in ("fixed", "stopped")
     )
     pd.testing.assert_frame_equal(one, other)
-    weights = [(here / name / "model.safetensors").read_bytes() for name in ("whole", "stopped")]
+    weights = [(there / name / "model.safetensors").read_bytes() for name in ("fixed", "stopped")]
     assert weights[0] == weights[1]
 
 
@@ -181,7 +204,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(here: Path, words:
 
 
 def test_a_fixed_model_is_not_written_in_another_form(here: Path) -> None:
-    done(*FIX, "--patterns", "0.0=previous", "--out", "fixed")
+    fixed("fixed", patterns="0.0=previous")
     said = command("prune", "fixed", "--heads", "1.1", "--form", "plain", "--out", "plain")
     assert "--form plain: 1 heads follow fixed patterns" in str(said.exception)
     assert not list(here.glob("plain*"))
