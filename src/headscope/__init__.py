@@ -50,6 +50,7 @@ _WHERE = {
     "encode": "headscope.data.batches",
     "evaluate": "headscope.study.evaluate",
     "finetune": "headscope.study.finetune",
+    "fix": "headscope.model.fixing",
     "fronts": "headscope.study.fronts",
     "gate": "headscope.study.gating",
     "importance": "headscope.study.importance",
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from headscope.model.edits import Replace as Replace
     from headscope.model.edits import Uniform as Uniform
     from headscope.model.fixed import Fixed as Fixed
+    from headscope.model.fixing import fix as fix
     from headscope.model.load import load as load
     from headscope.model.surgery import prune as prune
     from headscope.model.tokens import Batch as Batch

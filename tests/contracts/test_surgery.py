@@ -271,5 +271,5 @@ def test_a_cut_that_went_wrong_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
     slices = surgery.slices
     monkeypatch.setattr(surgery, "slices", wrong)
-    with pytest.raises(HeadscopeError, match="differs from the ablated one"):
+    with pytest.raises(HeadscopeError, match="differs from the edited one"):
         prune(tiny("bert"), "0.1")

@@ -30,6 +30,8 @@ headscope finetune minilm --task mnli --data glue --out minilm-mnli
 
 headscope finetune minilm --task cola --data cola --epochs 5 --learning-rate 5e-5 --out minilm-cola
 
+headscope finetune minilm --task mnli --data glue --fix '*.0-6=raganato' --out fixed-mnli
+
 torchrun --nproc-per-node 2 -m headscope finetune minilm --task mnli --data glue --out minilm-mnli
 
 In Python: headscope.finetune
@@ -58,6 +60,14 @@ def finetune(
     teacher: Annotated[
         str | None,
         typer.Option(help="A model whose answers are imitated too: the one this was cut from", show_default="none"),
+    ] = None,
+    fix: Annotated[
+        str | None,
+        typer.Option(
+            help="Heads that attend by a fixed pattern, without queries and keys: encoder.*.0-6=raganato, "
+            "3.2=previous,4.*=first, or a file of such lines",
+            show_default="none",
+        ),
     ] = None,
     mask: MaskName = None,
     open_special: OpenSpecial = False,
@@ -95,6 +105,7 @@ def finetune(
             teacher=teacher,
             mask=mask,
             open_special=open_special,
+            fix=fix,
             command=typed(),
             watch=watch,
             say=say,

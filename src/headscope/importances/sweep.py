@@ -70,6 +70,7 @@ class Sweep:
     proven  a way that was found valid for this model before it lost heads, which need not be tried again
     way     "rows" (reuse, and the last block by its first row), "reuse", or "plain" (a whole pass for each variant)
     notes   why a faster way is not valid for this model
+    fixed   the patterns of the mode fixed, where they are known from elsewhere; else the nearest on these examples
     """
 
     model: AttentionModel
@@ -129,7 +130,8 @@ class Sweep:
     def _strays(self, numbers: list[int]) -> str | None:
         """How far the way is from plain runs, in words; None where it is valid, "" where it is not to be had."""
         batch = batch_of(self.model, self.prepared, numbers)
-        alive = [site for site in self.model.sites if site.numbers]
+        heads = [head for head in self.model.heads if self.mode != "fixed" or head in self.fixed]
+        alive = list(dict.fromkeys(head.site for head in heads))
         sites = [alive[0], alive[len(alive) // 2], alive[-1]]
         try:
             with torch.inference_mode():
@@ -137,7 +139,7 @@ class Sweep:
                 if self.way == "rows" and not replay.by_row:
                     return ""
                 for site in dict.fromkeys(sites):
-                    head = next(head for head in self.model.heads if head.site == site)
+                    head = next(head for head in heads if head.site == site)
                     variant = Variant("head", str(head), (head,))
                     found = self._changed(replay, batch, variant, replay.shares(site))
                     wanted = self._plain(batch, variant)
@@ -255,8 +257,12 @@ class Sweep:
             return None
         if self.mode == "mean":
             return self.means[head].expand_as(shares.context[:, :, 0])
-        with self.model.edited(self._edit(Variant("head", str(head), (head,)))):
-            return replay.context_under(head.site)[:, : shares.context.shape[1], self.model.place(head)]
+        if shares.under is None:  # the heads of a site do not hear of each other: one pass tells of all of them
+            heads = [one for one in self.model.heads if one.site == head.site]
+            heads = [one for one in heads if self.mode != "fixed" or one in self.fixed]
+            with self.model.edited(self._edit(Variant("site", str(head.site), tuple(heads)))):
+                shares.under = replay.context_under(head.site)
+        return shares.under[:, : shares.context.shape[1], self.model.place(head)]
 
     def _plain(self, batch: Batch, variant: Variant) -> Tensor:
         with self.model.edited(self._edit(variant)):

@@ -17,6 +17,7 @@ from headscope.heads import Head, Site
 from headscope.model.attention import Attention
 from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family, families
+from headscope.model.fixed_heads import fixed_of
 from headscope.model.interface import open_interface
 from headscope.model.manifest import Cut
 from headscope.model.seam import Observer, Seam
@@ -92,6 +93,18 @@ class AttentionModel:
     @property
     def heads(self) -> tuple[Head, ...]:
         return tuple(head for site in self.sites for head in site.heads(len(site.numbers or ())))
+
+    @property
+    def fixed(self) -> dict[Head, str]:
+        """The heads that attend by a fixed pattern and have no queries and keys, each with its pattern."""
+        found = {}
+        for name, sites in self._seam.sites.items():
+            known = fixed_of(self.model.get_submodule(name))
+            for site in sites if known is not None else ():
+                for head, pattern in zip(site.heads(len(site.numbers or ())), known.patterns, strict=True):  # type: ignore[union-attr]
+                    if pattern is not None:
+                        found[head] = pattern
+        return dict(sorted(found.items()))
 
     def place(self, head: Head) -> int:
         """Where in its site's tensors a head stands: its number, unless heads before it were cut."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headscope.model.attention_model import AttentionModel
+from headscope.model.fixing import written
 from headscope.model.surgery import origin_of, removed_heads
 
 _LOAD = {
@@ -27,22 +28,25 @@ _SAID = {
     "plain": "The shapes are those of the original; where these heads were, the weights are zero. It is not faster.",
     "onnx": "A graph without these heads, compared with torch at two batch sizes and lengths.",
 }
+_FIXED = "These heads have no queries and keys: they attend by fixed patterns (Raganato et al. 2020)."
 
 
 def card(model: AttentionModel, form: str, chosen: dict[str, Any]) -> str:
-    origin, removed = origin_of(model), removed_heads(model)
+    origin, removed, fixed = origin_of(model), removed_heads(model), model.fixed
+    title = [f"without {len(removed)} of {len(origin.heads)} attention heads"] if removed or not fixed else []
+    title += [f"with {len(fixed)} of {len(origin.heads)} attention heads fixed"] if fixed else []
     cls = type(model.model).__name__
     lines = [
         "---",
         "library_name: transformers",
         "tags: [headscope, pruned]",
         "---",
-        f"# {origin.name} without {len(removed)} of {len(origin.heads)} attention heads",
+        f"# {origin.name} {' and '.join(title)}",
         "",
         f"Cut from `{origin.name}` (sha256 `{origin.sha256[:16]}…`), class `{cls}`. {_SAID[form]}",
         "",
-        f"Removed (LAYER.HEAD, counted from 0): `{removed}`",
-        "",
+        *([f"Removed (LAYER.HEAD, counted from 0): `{removed}`", ""] if removed or not fixed else []),
+        *([_FIXED, "", *(f"- {line}" for line in written(fixed, model.heads).splitlines()), ""] if fixed else []),
         "```python",
         _LOAD[form].replace("{cls}", cls),
         "```",

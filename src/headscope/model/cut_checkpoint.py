@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError, reason
 from headscope.model.attention_model import family_of
 from headscope.model.checkpoint import check_missing, class_of
+from headscope.model.fixed_heads import settle_fixed
 from headscope.model.manifest import NAME, WEIGHTS, Manifest
 from headscope.model.surgery import fit, settle
 
@@ -36,6 +37,8 @@ def read_cut_weights(
     family = family_of(config["model_type"], where=folder / "config.json")
     for name, numbers in manifest.modules.items():
         settle(_submodule(model, names.in_model(name), folder), numbers, family)
+    for name, fixed in manifest.fixed.items():
+        settle_fixed(_submodule(model, names.in_model(name), folder), fixed)
     model.tie_weights()
     missing = tuple(sorted(name for name in model.state_dict() if names.in_file(name) is None))
     if missing:

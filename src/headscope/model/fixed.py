@@ -28,6 +28,7 @@ from headscope.model.tokens import Layout, over_positions
 
 PATTERNS = ("current", "previous", "next", "left", "right", "end", "start", "uniform", "first")
 LOOK_AHEAD = ("next", "right", "end", "start")
+Patterns = Mapping[str, str] | Mapping[Head, str] | Mapping[str | Head, str]  # of heads
 
 
 @lru_cache(maxsize=512)
@@ -53,27 +54,40 @@ def fixed_pattern(name: str, length: int, is_causal: bool = False) -> Tensor:
     return found / found.sum(dim=-1, keepdim=True)
 
 
+def by_head(patterns: Patterns, heads: tuple[Head, ...]) -> dict[Head, str]:
+    """The pattern of each head, of those of a model; what cannot be is refused."""
+    found = {}
+    for named, name in patterns.items():
+        _check_name(name)
+        for head in HeadSet([named] if isinstance(named, Head) else named, among=heads):
+            if head.stack not in ("encoder", "decoder"):
+                raise HeadscopeError(f"{head} reads one text and attends to another", expected="self-attention")
+            if head.stack == "decoder" and name in LOOK_AHEAD:
+                raise HeadscopeError(f"{head} cannot look ahead, as {name} does", expected="a pattern to the left")
+            found[head] = name
+    return found
+
+
+def _check_name(name: str) -> None:
+    if name not in PATTERNS:
+        raise HeadscopeError(f'"{name}" is no fixed pattern', where="Fixed", expected=choices(name, PATTERNS))
+
+
 class Fixed(Edit):
     """Let heads attend by fixed patterns, whatever their queries and keys say: Fixed({"3.2": "previous"})."""
 
-    def __init__(self, patterns: Mapping[str | Head, str]) -> None:
-        self.patterns = dict(patterns)
+    def __init__(self, patterns: Patterns) -> None:
+        self.patterns = dict(patterns.items())
         for name in self.patterns.values():
-            if name not in PATTERNS:
-                raise HeadscopeError(f'"{name}" is no fixed pattern', where="Fixed", expected=choices(name, PATTERNS))
+            _check_name(name)
         self._at: dict[Site, list[tuple[int, str]]] = {}
         self._layout: Layout | None = None
         self._made: dict[tuple[str, str, int], Tensor] = {}
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._at = {}
-        for named, name in self.patterns.items():
-            for head in HeadSet([named] if isinstance(named, Head) else named, among=heads):
-                if head.stack not in ("encoder", "decoder"):
-                    raise HeadscopeError(f"{head} reads one text and attends to another", expected="self-attention")
-                if head.stack == "decoder" and name in LOOK_AHEAD:
-                    raise HeadscopeError(f"{head} cannot look ahead, as {name} does", expected="a pattern to the left")
-                self._at.setdefault(head.site, []).append((head.head, name))
+        for head, name in by_head(self.patterns, heads).items():
+            self._at.setdefault(head.site, []).append((head.head, name))
 
     def begins(self, layout: Layout) -> None:
         self._layout, self._made = layout, {}

@@ -12,6 +12,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from headscope.errors import HeadscopeError
+from headscope.model.fixed_heads import IMPLEMENTATION as WITH_FIXED
+from headscope.model.fixed_heads import fixed_of, joined
 from headscope.model.kernels import Call
 from headscope.model.seam import Seam
 
@@ -36,7 +38,7 @@ def attend(
     """The attention function that transformers calls for every module whose configuration names it."""
 
     def own() -> Tensor:
-        output: Tensor = sdpa_attention_forward(
+        return attend_with_fixed(
             module,
             query,
             key,
@@ -48,7 +50,6 @@ def attend(
             position_bias=position_bias,
             **others,
         )[0]
-        return output
 
     door: tuple[Seam, str] | None = module.__dict__.get(ATTRIBUTE)
     if door is None:  # another model that shares the configuration object
@@ -67,14 +68,41 @@ def attend(
         dropout=dropout if module.training else 0.0,
         bias=position_bias,
         is_causal=bool(causal) and attention_mask is None and query.shape[2] > 1,
+        fixed=fixed_of(module),
     )
     seam, name = door
     return seam.attend(name, call, own), None
 
 
+def attend_with_fixed(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    position_bias: Tensor | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """The library's kernel; of a module with fixed heads for its other heads alone, the fixed ones beside them."""
+    fixed = fixed_of(module)
+    if fixed is None:
+        plain: Tensor = sdpa_attention_forward(
+            module, query, key, value, attention_mask, position_bias=position_bias, **others
+        )[0]
+        return plain, None
+    learned = None
+    if places := fixed.learned:
+        bias = None if position_bias is None else position_bias[:, places]
+        learned = sdpa_attention_forward(
+            module, query, key, value[:, places], attention_mask, position_bias=bias, **others
+        )[0]
+    return joined(fixed, learned, value, attention_mask, query.shape[2]), None
+
+
 # Under one name: with no mask function of that name, transformers silently drops padding and causality.
-AttentionInterface.register(IMPLEMENTATION, attend)
-AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+for _name, _function in ((IMPLEMENTATION, attend), (WITH_FIXED, attend_with_fixed)):
+    AttentionInterface.register(_name, _function)
+    AttentionMaskInterface.register(_name, sdpa_mask)
 
 
 @contextmanager

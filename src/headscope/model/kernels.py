@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,9 @@ from torch import Tensor, nn
 from headscope.model.attention import Scratch
 from headscope.model.edits import masked_score
 from headscope.model.tokens import Chunk
+
+if TYPE_CHECKING:
+    from headscope.model.fixed_heads import FixedHeads
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Call:
     mask       bool (True may attend) or float (added), broadcastable to [batch, head, query, key]
     bias       added to the scores (T5's relative positions)
     is_causal  whether a query sees only keys up to its own position, on top of the mask
+    fixed      the heads that have no queries and keys; query and key are then those of the others
     """
 
     module: nn.Module
@@ -35,12 +40,13 @@ class Call:
     dropout: float
     bias: Tensor | None
     is_causal: bool
+    fixed: FixedHeads | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """Of the weights: batch, head, query, key."""
         batch, heads, queries, _ = self.query.shape
-        return batch, heads, queries, self.key.shape[2]
+        return batch, heads if self.fixed is None else len(self.fixed.patterns), queries, self.key.shape[2]
 
     @property
     def groups(self) -> int:
@@ -175,7 +181,7 @@ def attend_in_chunks(
             out=products,
         )
         if call.bias is not None:
-            scores += call.bias[..., chunk.key_kept]
+            scores += call.bias[chunk.rows if call.bias.shape[0] > 1 else slice(None)][..., chunk.key_kept]
         for mask in masks:
             _apply_mask(scores, mask[chunk.rows if mask.shape[0] > 1 else slice(None)][..., chunk.key_kept])
         torch.softmax(scores, dim=-1, out=weights)

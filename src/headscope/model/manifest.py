@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, HeadSet, Site
+from headscope.model.fixed_heads import FixedHeads
 from headscope.model.zoo.wheels import sha256_of
 
 NAME, WEIGHTS, SCHEMA = "cut.json", "model.safetensors", 1
@@ -53,6 +54,7 @@ class Manifest:
     modules      the attention modules that lost heads, by name, and the numbers of those they kept
     kept         the same by site
     chosen       how the heads were chosen, and what that did: free in form
+    fixed        the attention modules with heads that follow fixed patterns
     """
 
     model_class: str
@@ -60,6 +62,7 @@ class Manifest:
     modules: dict[str, tuple[int, ...]]
     kept: dict[Site, tuple[int, ...]]
     chosen: dict[str, Any] = field(default_factory=dict)
+    fixed: dict[str, FixedHeads] = field(default_factory=dict)
 
     @property
     def silent(self) -> tuple[str, ...]:
@@ -69,7 +72,13 @@ class Manifest:
     def history(self) -> tuple[str, ...]:
         """What was done up to here, this cut included."""
         before = tuple(map(str, self.chosen.get("history", ())))
-        return (*before, f"Without {self.removed}. {self.chosen.get('how', '')}".strip())
+        done = [f"Without {self.removed}."] if self.removed else []
+        done += [f"{self.count_fixed} heads with fixed patterns."] if self.fixed else []
+        return (*before, f"{' '.join(done)} {self.chosen.get('how', '')}".strip())
+
+    @property
+    def count_fixed(self) -> int:
+        return sum(name is not None for fixed in self.fixed.values() for name in fixed.patterns)
 
     @property
     def removed(self) -> HeadSet:
@@ -95,6 +104,7 @@ def write_manifest(manifest: Manifest, folder: Path, form: str) -> None:
         },
         "kept": {str(site): list(numbers) for site, numbers in manifest.kept.items()},
         "modules": {name: list(numbers) for name, numbers in manifest.modules.items()},
+        **({"fixed": {name: asdict(fixed) for name, fixed in manifest.fixed.items()}} if manifest.fixed else {}),
         "chosen": manifest.chosen,
         "weights": {
             path.name: sha256_of(path) for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".onnx")
@@ -121,6 +131,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             modules={str(name): tuple(map(int, numbers)) for name, numbers in content["modules"].items()},
             kept={_site(name): tuple(map(int, numbers)) for name, numbers in content["kept"].items()},
             chosen=dict(content["chosen"]),
+            fixed={str(name): _fixed(told) for name, told in content.get("fixed", {}).items()},
         )
         weights, said = dict(content["weights"]), content["sum"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
@@ -139,6 +150,10 @@ def read_manifest(folder: Path) -> Manifest | None:
                 f"{name} is not the file this was written for", where=path, expected=f"sha256 {digest[:8]}…", mend=_MEND
             )
     return found
+
+
+def _fixed(told: dict[str, Any]) -> FixedHeads:
+    return FixedHeads(**{**told, "patterns": tuple(told["patterns"])})
 
 
 def _site(name: str) -> Site:

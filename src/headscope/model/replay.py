@@ -33,12 +33,14 @@ class Shares:
     context  [sequence, query, head, head width] before it
     weight   [width, head, head width] of the projection
     before   what the sites before this one in the same block gave, which does not change either
+    under    the context under an edit of the whole site, once somebody has asked for it
     """
 
     output: Tensor
     context: Tensor
     weight: Tensor
     before: dict[Site, Tensor] = field(default_factory=dict)
+    under: Tensor | None = None
 
     def without(self, head: int, instead: Tensor | None = None) -> Tensor:
         """The output as if the head had said nothing, or `instead` [.., .., head width].

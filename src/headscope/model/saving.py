@@ -20,6 +20,7 @@ from headscope.drafts import drafted
 from headscope.errors import HeadscopeError, choices, reason
 from headscope.model.attention_model import AttentionModel
 from headscope.model.card import card
+from headscope.model.fixed_heads import fixed_of
 from headscope.model.load import quiet
 from headscope.model.manifest import NAME, WEIGHTS, Manifest, write_manifest
 from headscope.model.surgery import expanded, origin_of
@@ -46,6 +47,7 @@ def save(
     chosen  how its heads were chosen, for the manifest and the card
     """
     check_form(form)
+    check_form_of(model, form)
     with drafted(out, overwrite=overwrite, record=NAME) as folder:
         write_model(model, folder, form=form, chosen=chosen)
     return Path(out)
@@ -58,10 +60,21 @@ def check_form(form: str) -> None:
         _runtime()  # refuses at once what would fail at the end
 
 
+def check_form_of(model: AttentionModel, form: str) -> None:
+    """Refuse a form that cannot hold this model."""
+    if form != "small" and model.fixed:
+        raise HeadscopeError(
+            f"{len(model.fixed)} heads follow fixed patterns, which nobody else computes",
+            where=f"--form {form}",
+            expected="small",
+        )
+
+
 def write_model(
     model: AttentionModel, folder: Path, *, form: str = "small", chosen: dict[str, Any] | None = None
 ) -> None:
     """The files of a model in a folder that is there. One that was not cut is written as transformers does."""
+    check_form_of(model, form)
     chosen = dict(chosen or {})
     if model.cut is not None and model.cut.history:
         chosen["history"] = list(model.cut.history)
@@ -95,6 +108,7 @@ def manifest_of(model: AttentionModel, chosen: dict[str, Any]) -> Manifest:
         {**lost, **silent},
         {site: site.numbers or () for site in model.sites},
         chosen,
+        {name: fixed for name in model._seam.sites if (fixed := fixed_of(model.model.get_submodule(name))) is not None},
     )
 
 

@@ -20,6 +20,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention, Scratch
 from headscope.model.edits import Edit
+from headscope.model.fixed_heads import whole
 from headscope.model.kernels import Call, attend_by_kernel, attend_in_chunks, attend_plainly, narrowed, narrowed_scores
 from headscope.model.tokens import Chunk, Layout, Marks, Tokens, layout_of
 
@@ -132,7 +133,9 @@ class Seam:
 
     def attend(self, name: str, call: Call, own: Callable[[], Tensor]) -> Tensor:
         """The heads' outputs [batch, query, head, width] of one call; `own` runs the library's kernel."""
-        site = self.next_site(name, call.query.shape[1])
+        site = self.next_site(name, call.shape[1])
+        if call.fixed is not None and site is not None and self._is_opened(site):
+            call = whole(call)
         if self.inspecting is not None and site is not None:
             self.inspecting(site, call)
         if site is not None and (masks := self._masks(site, call.shape, call.query.device)):
@@ -154,6 +157,11 @@ class Seam:
             see_chunk = partial(self._tell, site)
             output = attend_in_chunks(call, chunks, padding, see_chunk, self._scratch)
         return self.edit_output(site, output)
+
+    def _is_opened(self, site: Site) -> bool:
+        """Whether somebody wants to see or change more of a call than what its heads give."""
+        edited = any(edit.changes_mask(site) or edit.changes_scores(site) for edit in self.edits)
+        return edited or bool(self.observers) or self.inspecting is not None
 
     def show(self, site: Site, weights: Tensor, scores: Tensor) -> None:
         """Hand a whole batch's weights [batch, head, query, key] to the observers, padding removed."""

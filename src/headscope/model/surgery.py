@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,8 +19,9 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet, Site
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
-from headscope.model.edits import Ablate
+from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family
+from headscope.model.fixed_heads import fixed_of, settle_fixed
 from headscope.model.manifest import Cut, Origin
 from headscope.model.replay import weight_of
 from headscope.model.weights import weights_sha256
@@ -103,7 +104,11 @@ def prune(
         part.keep()
     for name, sites in model._seam.sites.items():
         if kept[sites[0]] != sites[0].numbers:
-            settle(smaller.get_submodule(name), kept[sites[0]], model.family)
+            core = smaller.get_submodule(name)
+            settle(core, kept[sites[0]], model.family)
+            if (fixed := fixed_of(core)) is not None:
+                left = tuple(fixed.patterns[sites[0].place(number)] for number in kept[sites[0]])
+                settle_fixed(core, replace(fixed, patterns=left))
     cut = AttentionModel(
         smaller,
         model.tokenizer,
@@ -113,7 +118,7 @@ def prune(
         notes=model.notes,
         cut=Cut(origin, kept, _silent(model, kept), () if model.cut is None else model.cut.history),
     )
-    _prove(model, cut, remove)
+    prove(model, cut, Ablate(remove))
     return cut
 
 
@@ -244,24 +249,28 @@ def slices(core: nn.Module, projection: nn.Module | None, places: list[int], hea
 
     assert projection is not None, f"{type(core).__name__} has no output projection that is a module"
     width = weight_of(projection).shape[1] // heads
+    fixed = fixed_of(core)
+    few = () if fixed is None else (core.get_submodule(fixed.query), core.get_submodule(fixed.key))
     found = []
     for module in core.modules():
         if not isinstance(module, nn.Linear | Conv1D) or module is projection:
             continue
         axis = int(isinstance(module, Conv1D))  # a Conv1D stores [in, out]
         blocks, shared = divmod(module.weight.shape[axis], heads * width)
-        if not shared:  # several blocks where queries, keys and values are made together
+        if fixed is not None and module in few:  # rows of those heads alone that have queries and keys
+            starts = [place * width for place, head in enumerate(fixed.learned) if head in places]
+        elif not shared:  # several blocks where queries, keys and values are made together
             starts = [(block * heads + place) * width for block in range(blocks) for place in places]
         else:  # keys and values that several query heads share
             starts = [place * width for place in dict.fromkeys(place // group for place in places)]
-        found.append(Slice(module, "weight", axis, _cells(starts, width)))
+        found.append(Slice(module, "weight", axis, cells(starts, width)))
         if module.bias is not None:
-            found.append(Slice(module, "bias", 0, _cells(starts, width)))
-    columns = _cells([place * width for place in places], width)
+            found.append(Slice(module, "bias", 0, cells(starts, width)))
+    columns = cells([place * width for place in places], width)
     return [*found, Slice(projection, "weight", int(not isinstance(projection, Conv1D)), columns)]
 
 
-def _cells(starts: list[int], width: int) -> Tensor:
+def cells(starts: list[int], width: int) -> Tensor:
     return torch.tensor([start + i for start in starts for i in range(width)], dtype=torch.long)
 
 
@@ -275,8 +284,8 @@ def _slices(model: AttentionModel, root: nn.Module, kept: Mapping[Site, tuple[in
             core, projection = root.get_submodule(name), parts[site].projection
             places = [site.place(number) for number in kept[site]]
             if model.family.axes:
-                cells = torch.tensor(places, dtype=torch.long)
-                found += [Slice(core, parameter, axis, cells) for parameter, axis in model.family.axes.items()]
+                mine = torch.tensor(places, dtype=torch.long)
+                found += [Slice(core, parameter, axis, mine) for parameter, axis in model.family.axes.items()]
             else:
                 output = None if projection is None else root.get_submodule(projection)
                 found += slices(core, output, places, len(site.numbers or ()), group_size(model))
@@ -293,8 +302,8 @@ def fit(module: nn.Module) -> None:
         module.out_features, module.in_features = module.weight.shape
 
 
-def _prove(model: AttentionModel, cut: AttentionModel, remove: HeadSet) -> None:
-    """Compare the cut model with the ablated one on a small padded batch."""
+def prove(model: AttentionModel, cut: AttentionModel, edit: Edit) -> None:
+    """Compare the cut model with the edited one on a small padded batch."""
     training, dtype = model.model.training, model.model.dtype
     for one in (model, cut):
         one.model.eval()
@@ -303,7 +312,7 @@ def _prove(model: AttentionModel, cut: AttentionModel, remove: HeadSet) -> None:
     try:
         with torch.inference_mode():
             inputs = model._sample(batch=2)
-            with model.edited(Ablate(remove)):
+            with model.edited(edit):
                 wanted = model._values(inputs)
             found = cut._values(inputs)
     finally:
@@ -313,7 +322,7 @@ def _prove(model: AttentionModel, cut: AttentionModel, remove: HeadSet) -> None:
     difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1.0))
     if not difference <= limit:
         raise HeadscopeError(
-            f"the cut model differs from the ablated one by {difference:.1e} of its outputs",
+            f"the cut model differs from the edited one by {difference:.1e} of its outputs",
             where=model.name,
             expected=f"at most {limit:.0e}",
             mend=f"{type(model.model).__name__} keeps its heads in a way headscope does not know; please report it",

@@ -204,11 +204,19 @@ def over_positions(layout: Layout | None, stack: str, batch: int, keys: int, mak
     no padding, as when an encoder-decoder generates.
     """
     sides = None if layout is None else layout.sides(stack)
-    if sides is None or sides[0].real.shape != (batch, keys) or bool(sides[0].real.all()):
+    if sides is None or sides[0].real.shape != (batch, keys):
+        return make(keys)[None]
+    return laid_over(sides[0].real, make)
+
+
+def laid_over(real: Tensor, make: Callable[[int], Tensor]) -> Tensor:
+    """The same over the real ones [sequence, key] of some keys; one for all sequences where there is no padding."""
+    batch, keys = real.shape
+    if bool(real.all()):
         return make(keys)[None]
     found: Tensor | None = None
-    for row, real in enumerate(sides[0].real.cpu()):
-        place = real.nonzero()[:, 0]
+    for row, tokens in enumerate(real.cpu()):
+        place = tokens.nonzero()[:, 0]
         own = make(len(place))
         if found is None:
             found = torch.ones(batch, *own.shape[:-2], keys, keys, dtype=own.dtype)

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 
 
 def weights_sha256(model: AttentionModel) -> str:
+    """Which model this is: its tensors and, where heads attend by fixed patterns, which."""
+    found = _of_tensors(model)
+    if not model.fixed:
+        return found
+    told = " ".join(f"{head}={name}" for head, name in model.fixed.items())
+    return hashlib.sha256(f"{found} {told}".encode()).hexdigest()
+
+
+def _of_tensors(model: AttentionModel) -> str:
     """Of the weight files (several: of their digests in order of name), or of a live model's tensors."""
     digest = hashlib.sha256()
     files = sorted(p for p in model.path.iterdir() if p.suffix in (".safetensors", ".bin")) if model.path else []

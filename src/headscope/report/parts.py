@@ -25,7 +25,7 @@ MATTER = "Which heads matter"
 
 def parts_of(study: Study) -> list[Part]:
     """Those whose tables are there and not empty."""
-    makers = [_roles, _front, learned_masks, mask_table, _significance, _all_but_one, _agreement]
+    makers = [_roles, _front, _fixing, learned_masks, mask_table, _significance, _all_but_one, _agreement]
     makers += [_relations, _coreference, _rare_words]
     return [part for part in (make(study) for make in makers) if part is not None and part.rows]
 
@@ -211,6 +211,43 @@ def _front(study: Study) -> Part | None:
         "change of loss",
     )
     return Part("front", "What can be cut", note, columns, rows, "front.csv", ("front",))
+
+
+def _fixing(study: Study) -> Part | None:
+    table = study.tables.get("fixing")
+    if table is None or not len(table):
+        return None
+    rows = [
+        [
+            Cell(plain(row["named"], 30) + (" (saved)" if row["is_chosen"] else ""), place),
+            Cell(str(int(row["fixed"])), int(row["fixed"])),
+            _count(row["parameters"]),
+            measured(row["time"], row["time_low"], row["time_high"]),
+            number(row["selection_metric"], decimals=4),
+            measured(row["metric"], row["metric_low"], row["metric_high"], 4),
+            measured(row["metric_change"], row["change_low"], row["change_high"], 4),
+            measured(row["loss_change"], row["loss_low"], row["loss_high"], 4),
+        ]
+        for place, row in enumerate(table.to_dict("records"))
+    ]
+    how, timed = (recorded(study.record, "fixing", name) or "" for name in ("how", "timed"))
+    note = (
+        f"Heads that attend by fixed patterns: first ever more of them, then the layers one by one. {plain(how, 300)} "
+        f"Reported on {plain(recorded(study.record, 'fixing', 'judged_on') or 'another split', 90)}: changes are "
+        "paired with the whole model, example by example, with 95 % intervals. Time is measured on this machine"
+        f"{', of ' + plain(timed, 60) if timed else ''}, over the whole model's."
+    )
+    columns = (
+        "fixed",
+        "heads",
+        "parameters",
+        "time",
+        "metric, chosen on",
+        "metric",
+        "change of metric",
+        "change of loss",
+    )
+    return Part("fixing", "What can be fixed", note, columns, rows, "fixing.csv", ("fixing",), frozenset({0}))
 
 
 def _agreement(study: Study) -> Part | None:

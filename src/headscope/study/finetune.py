@@ -17,6 +17,8 @@ from headscope.errors import HeadscopeError
 from headscope.importances.significance import metrics_of
 from headscope.masks import Masked
 from headscope.model.attention_model import AttentionModel
+from headscope.model.fixing import fix as fixed
+from headscope.model.fixing import read_patterns
 from headscope.model.load import load
 from headscope.model.saving import write_model
 from headscope.model.weights import weights_sha256
@@ -51,6 +53,7 @@ def finetune(
     teacher: str | Path | None = None,
     mask: str | None = None,
     open_special: bool = False,
+    fix: str | None = None,
     validate_on: str = "dev",
     command: str = "",
     watch: Watcher = lambda step: None,
@@ -64,6 +67,7 @@ def finetune(
     limit     only so many training examples
     teacher   a model whose answers are imitated, beside what is right: the one that this was cut from, say
     mask      attend only where this mask lets, in training and validation (open_special: but for special tokens)
+    fix       let heads attend by fixed patterns, as in encoder.*.0-6=raganato: they lose queries and keys at once
     validate_on  the split by which the best epoch is known: dev, or one half of it
     resume    go on from the state that a killed run of the same options left in OUT.partial
     """
@@ -88,6 +92,8 @@ def finetune(
         revision=revision,
         say=say,
     )
+    if fix is not None:
+        loaded = fixed(loaded, read_patterns(fix, loaded.heads))
     loaded.untrained = ()  # what is new is about to be trained
     if mask is not None:
         loaded.wear(Masked(mask, open_special=open_special))

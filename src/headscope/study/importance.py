@@ -56,6 +56,7 @@ class Asked:
     normalized: bool
     batch_size: int
     seed: int
+    patterns: Mapping[Head, str] | None = None
 
 
 def importance(
@@ -68,6 +69,7 @@ def importance(
     kinds: str | Iterable[str] = "head",
     mode: Mode = "zero",
     heads: str | None = None,
+    patterns: Mapping[Head, str] | None = None,
     race: float | None = None,
     labels_free: bool = False,
     normalized: bool = False,
@@ -87,6 +89,7 @@ def importance(
     kinds        what is taken away: head, only (all but one of a site), site, layer, all, pair, shared (ALBERT)
     mode         zero, mean (its average result over the data), uniform (attention 1/n), fixed (its nearest pattern)
     heads        the heads that are taken away, alone or in pairs; all by default
+    patterns     of the mode fixed: those chosen on other examples; by default each head's nearest on these
     race         settle clear heads early, at this error rate; None runs all heads on all examples
     labels_free  the gradient of the loss against what the model itself says
     normalized   gradients divided by the norm of their layer's (Michel's option)
@@ -103,6 +106,7 @@ def importance(
         normalized,
         batch_size,
         seed,
+        patterns,
     )
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _check(asked, the_task)
@@ -133,6 +137,7 @@ def importance(
             "limit": limit,
             "batch_size": batch_size,
             "seed": seed,
+            **({} if patterns is None else {"patterns": {str(head): name for head, name in patterns.items()}}),
         },
         "versions": {name: version for name, version in versions().items() if name != "python"},
     }
@@ -298,6 +303,7 @@ class _Run:
             mode=self.asked.mode,
             batch_size=self.asked.batch_size,
             seed=self.asked.seed,
+            fixed=dict(self.asked.patterns or {}),
         )
         self.way, self.notes = sweep.way, sweep.notes
         self.patterns = {str(head): name for head, name in sweep.fixed.items()}

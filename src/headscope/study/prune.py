@@ -15,7 +15,7 @@ from headscope.errors import HeadscopeError
 from headscope.importances.significance import delta_of_metric, metrics_of, resamples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.manifest import NAME as MANIFEST
-from headscope.model.saving import write_model
+from headscope.model.saving import check_form_of, write_model
 from headscope.model.surgery import check_cut, prune, read_heads
 from headscope.pruning import speed
 from headscope.pruning.plan import Plan, read_plan
@@ -83,6 +83,7 @@ def prune_into(
     kept = [JOURNAL, HEADER, *KEPT, *STEPS]
     check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=MANIFEST)
     model = _loaded(model, judgement)
+    check_form_of(model, form)
     if mending.recover and model.model.dtype != torch.float32:
         raise HeadscopeError("training is done in float32", where="--dtype", mend="Leave --dtype or --recover out")
     if wanted.heads is not None:

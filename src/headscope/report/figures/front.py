@@ -26,10 +26,13 @@ WIDTH, LEFT, RIGHT, BOTTOM, PANEL, GAP = 6.4, 0.68, 0.2, 0.85, 1.9, 0.35
 
 @dataclass(frozen=True)
 class Front:
-    """The metric above, the measured time below, by heads removed."""
+    """The metric above, the measured time below, by heads removed, or by heads fixed."""
 
     name: str = "front"
     title: str = "What is lost and gained as heads go"
+    across: str = "removed"
+    part: str = "pruning"  # of the record
+    ring: str = "cut"
     caption: str = (
         "Above: the metric with so many heads removed, on the split that was reported on (dots, with 95 % intervals) "
         "and on the one that was chosen on (line); the ring is the set that was cut. Filled dots are the front; a "
@@ -39,16 +42,16 @@ class Front:
     is_raster: bool = False
 
     def applies(self, study: Study) -> bool:
-        table = study.tables.get("front")
+        table = study.tables.get(self.name)
         return table is not None and len(table) > 1
 
     def draw(self, study: Study) -> Figure:
-        table = study.tables["front"]
-        metric = plain(recorded(study.record, "pruning", "metric") or "metric", 30)
-        search = plain(recorded(study.record, "pruning", "search") or "", 30)
-        task = plain(recorded(study.record, "pruning", "task") or "", 30)
-        trained = ", trained after every step" if recorded(study.record, "pruning", "in_steps") else ""
-        subtitle = f"{model_name(study)}, {task} · search: {search}{trained}"
+        table = _sizes(study.tables[self.name], self.across)
+        metric = plain(recorded(study.record, self.part, "metric") or "metric", 30)
+        search = plain(recorded(study.record, self.part, "search") or "", 30)
+        task = plain(recorded(study.record, self.part, "task") or "", 30)
+        trained = ", trained after every step" if recorded(study.record, self.part, "in_steps") else ""
+        subtitle = f"{model_name(study)}, {task}" + (f" · search: {search}{trained}" if search else "")
         with style():
             top = heading_height(WIDTH, subtitle) + 0.2
             height = top + 2 * PANEL + GAP + BOTTOM
@@ -56,9 +59,8 @@ class Front:
             size = ((WIDTH - LEFT - RIGHT) / WIDTH, PANEL / height)
             above = fig.add_axes((LEFT / WIDTH, (height - top - PANEL) / height, *size))
             below = fig.add_axes((LEFT / WIDTH, BOTTOM / height, *size), sharex=above)
-            table = table.assign(repair=table["repair"].fillna("")).sort_values("removed")
             for draw, rows in table[table["repair"] == ""].groupby("draw"):
-                _draw_metric(above, rows, is_first=draw == 0)
+                _draw_metric(above, rows, self.ring, is_first=draw == 0)
                 _draw_time(below, rows, is_first=draw == 0)
             mended = table[(table["repair"] != "") & (table["draw"] == 0)]
             for place, (repair, rows) in enumerate(mended.groupby("repair")):
@@ -68,18 +70,38 @@ class Front:
             above.set_ylabel(metric)
             above.tick_params(labelbottom=False)
             slowest = max(1.0, float(table["time_high"].max()))
-            below.set(xlabel="heads removed", ylabel="time / whole model", ylim=(0, 1.1 * slowest))
+            below.set(xlabel=f"heads {self.across}", ylabel="time / whole model", ylim=(0, 1.1 * slowest))
             whole_numbers(below.xaxis)
             handles, labels = above.get_legend_handles_labels()
             fig.legend(handles, labels, loc="lower center", ncols=3, frameon=False, fontsize=7.5)
             return fig
 
 
+FIXED = Front(
+    "fixing",
+    "What is lost and gained as heads are fixed",
+    "fixed",
+    "fixing",
+    "saved",
+    "Above: the metric with so many heads that attend by fixed patterns, on the split that was reported on (dots, with "
+    "95 % intervals) and on the one that was chosen on (line); the ring is what was saved. Below: the time of the "
+    "model without their queries and keys over that of the whole one, measured on this machine.",
+)
+
+
 def drawings(study: Study) -> Iterator[Front]:
     yield Front()
+    yield FIXED
 
 
-def _draw_metric(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
+def _sizes(table: pd.DataFrame, across: str) -> pd.DataFrame:
+    """Its rows for numbers of heads, in order; heads that are fixed are in one order, and not mended."""
+    if across == "fixed":
+        table = table[table["kind"] == "least"].assign(removed=table["fixed"], repair="", draw=0)
+    return table.assign(repair=table["repair"].fillna("")).sort_values("removed")
+
+
+def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> None:
     removed, value = rows["removed"], rows["metric"]
     shade = 1.0 if is_first else 0.35
     ax.plot(
@@ -95,7 +117,7 @@ def _draw_metric(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
     _draw_dots(ax, rows, SERIES[0], alpha=shade, label="reported on" if is_first else None)
     chosen = rows[rows["is_chosen"].astype(bool)]
     if is_first and len(chosen):
-        ax.scatter(chosen["removed"], chosen["metric"], s=90, facecolors="none", edgecolors=INK, label="cut", zorder=3)
+        ax.scatter(chosen["removed"], chosen["metric"], s=90, facecolors="none", edgecolors=INK, label=ring, zorder=3)
     ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
     ax.set_axisbelow(True)
     ax.tick_params(colors=RULE, labelcolor=MUTED)
