@@ -157,7 +157,7 @@ def _cut(study: Study) -> list[Finding]:
     split = plain(recorded(study.record, "pruning", "reported_on", "split") or "another split", 30)
     value, low, high = (_finite(row[name]) for name in ("metric_change", "change_low", "change_high"))
     change = Measured("", value, low, high, 4)
-    time = Measured("", *(_finite(row[name]) for name in ("time", "time_low", "time_high")), 2)
+    time = Measured("", _finite(row["time"]), _finite(row["time_low"]), _finite(row["time_high"]), 2)
     sentence = (
         f"{int(row['removed'])} of {int(row['removed']) + int(row['left'])} heads are cut: {metric} on {split} is "
         f"{row['metric']:.4f}, a change of {change.text()}, and the model takes {time.text()} of the time"
