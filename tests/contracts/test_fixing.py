@@ -294,7 +294,7 @@ def test_patterns_are_read_as_they_are_written(tmp_path: Path) -> None:
         "encoder.0.2": "end",
     }
     path = tmp_path / "patterns.txt"
-    path.write_text(f"# mine\n\n{written(found)}")
+    path.write_text(f"# mine\n\n{written(found, heads)}")
     assert read_patterns(str(path), heads) == found
 
 

@@ -64,7 +64,7 @@ def test_the_file_has_no_rows_for_them_and_the_manifest_names_them(whole: Attent
     assert told["fixed"]["bert.encoder.layer.0.attention.self"]["patterns"] == ["previous", None]
     card = (folder / "README.md").read_text()
     assert "with 3 of 4 attention heads fixed" in card
-    assert "- encoder.0.0=previous" in card
+    assert "- 0.0=previous" in card
 
 
 def test_it_is_fixed_and_cut_further_after_loading(whole: AttentionModel, tmp_path: Path) -> None:
