@@ -21,7 +21,7 @@ def packed(model: AttentionModel, texts: Iterable[Example], *, max_length: int) 
     before, after = _around(encoder)
     room = max_length - len(before) - len(after)
     counts, found, waiting = encoder.counts, [], list[int]()
-    same = list(range(max(len(model.marks.special), 1) + max(encoder.tokenizer.get_vocab().values())))
+    same = list(range(1 + max(encoder.tokenizer.get_vocab().values())))
     separator = sorted(model.marks.separator)[:1]
     for pieces in _pieces(encoder, texts):
         counts.read += 1
@@ -33,8 +33,8 @@ def packed(model: AttentionModel, texts: Iterable[Example], *, max_length: int) 
         while len(waiting) >= room:
             found.append([*before, *waiting[:room], *after])
             waiting = waiting[room:]
-    if any(piece not in model.marks.special for piece in waiting):
-        found.append([*before, *waiting, *after])
+    found.append([*before, *waiting, *after])
+    found = [ids for ids in found if not model.marks.special.issuperset(ids)]  # of unknown tokens alone, say
     counts.sequences, counts.tokens = len(found), sum(map(len, found))
     return [Sequence(i, _side(ids, len(before), len(after), encoder)) for i, ids in enumerate(found)], counts
 

@@ -249,7 +249,7 @@ def read_tokenizer_files(folder: Path) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)  # type: ignore[no-any-return]
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as cause:  # every tokenizer class fails in its own way
         raise HeadscopeError(
             "the tokenizer "

@@ -170,7 +170,7 @@ def new_model(
     try:
         with quiet():
             model = kind.from_config(config).float()
-            if is_own and model.can_generate() and (source.folder / "generation_config.json").is_file():
+            if is_own and source.folder is not None and (source.folder / "generation_config.json").is_file():
                 # translations are searched for as the trained model does
                 model.generation_config = transformers.GenerationConfig.from_pretrained(source.folder)
     except Exception as cause:  # as above

@@ -27,7 +27,7 @@ from headscope.pruning.gates import RATE, SETTLE, Gates
 from headscope.pruning.plan import Plan
 from headscope.study.directory import write_tables
 from headscope.study.finetune import measured, told_of
-from headscope.study.journal import check_same_run
+from headscope.study.journal import remember_run
 from headscope.study.record import describe_files, describe_model, versions
 from headscope.study.resumable import STATE, Resumable
 from headscope.study.study import SCHEMA, Study
@@ -130,7 +130,7 @@ def gate(
         Gates(run.whole, penalty=aim.penalty, keep=aim.keep)  # refused before anything is trained
     names = [aim.name for aim in aims]
     with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, *names]) as folder:
-        _check_header(folder / HEADER, run.header)
+        remember_run(folder / HEADER, run.header)
         found = []
         for aim in aims:
             place = folder / aim.name
@@ -145,14 +145,6 @@ def gate(
         write_tables(study, folder)
         report(study, folder)
     return study
-
-
-def _check_header(path: Path, header: dict[str, Any]) -> None:
-    """Refuse to go on with other options; remember these."""
-    now = json.loads(json.dumps(header))
-    if path.exists():
-        check_same_run(json.loads(path.read_text("utf-8")), now, path)
-    path.write_text(json.dumps(now), "utf-8")
 
 
 class _Run:

@@ -41,7 +41,7 @@ class Resumable:
         self.training, self.folder, self.may_slow = training, folder, may_slow
         self.header: dict[str, Any] = json.loads(json.dumps(header))
         self.told: dict[str, Any] = {}
-        self._to_keep = set(steps_to_keep(training.total, checkpoints)) if checkpoints is not None else set()
+        self.to_keep = set(steps_to_keep(training.total, checkpoints)) if checkpoints is not None else set()
         self._is_main = training.accelerator.is_main_process
         self._saved: int | None = None  # the step of the state on disk
 
@@ -101,7 +101,7 @@ class Resumable:
             raise
 
     def _keep(self, number: int) -> None:
-        if self._is_main and number in self._to_keep:
+        if self._is_main and number in self.to_keep:
             write_checkpoint(self.training.model, self.folder, number)
 
     def _note(self, error: Diverged) -> None:

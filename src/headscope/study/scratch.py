@@ -1,4 +1,4 @@
-"""Beginning from nothing: a model of a configuration's kind with new weights, and its tokenizer, as it was or learned."""
+"""Beginning from nothing: a model of a configuration's kind with new weights, its tokenizer taken or learned."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def begun(
     revision: str | None = None,
     say: Say = lambda line: None,
 ) -> AttentionModel:
-    """The model as it is before the first step; its weights follow from torch's seed. texts: to learn a tokenizer from."""
+    """The model before the first step; its weights follow from torch's seed. A tokenizer is learned from the texts."""
     if not isinstance(source, Source):
         source = read_source(source, revision, say)
     tokenizer = None
