@@ -34,9 +34,11 @@ _WHERE = {
     "Masked": "headscope.masks",
     "Replace": "headscope.model.edits",
     "SearchOptions": "headscope.study.search",
+    "Scratch": "headscope.study.scratch",
     "Sentence": "headscope.data.sentences",
     "Settings": "headscope.training.loop",
     "Site": "headscope.heads",
+    "Sizes": "headscope.model.scratch",
     "Study": "headscope.study.study",
     "Target": "headscope.pruning.target",
     "Thresholds": "headscope.study.roles",
@@ -45,11 +47,13 @@ _WHERE = {
     "compare": "headscope.study.compare",
     "encode": "headscope.data.batches",
     "evaluate": "headscope.study.evaluate",
+    "film": "headscope.study.film",
     "finetune": "headscope.study.finetune",
     "gate": "headscope.study.gating",
     "importance": "headscope.study.importance",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
+    "pretrain": "headscope.study.pretrain",
     "probe": "headscope.study.probe",
     "prune": "headscope.model.surgery",
     "search": "headscope.study.search",
@@ -92,6 +96,7 @@ if TYPE_CHECKING:
     from headscope.model.edits import Uniform as Uniform
     from headscope.model.fixed import Fixed as Fixed
     from headscope.model.load import load as load
+    from headscope.model.scratch import Sizes as Sizes
     from headscope.model.surgery import prune as prune
     from headscope.model.tokens import Batch as Batch
     from headscope.pruning.target import Target as Target
@@ -102,13 +107,16 @@ if TYPE_CHECKING:
     from headscope.study.compare import Comparison as Comparison
     from headscope.study.compare import compare as compare
     from headscope.study.evaluate import evaluate as evaluate
+    from headscope.study.film import film as film
     from headscope.study.finetune import finetune as finetune
     from headscope.study.gating import Aim as Aim
     from headscope.study.gating import GateOptions as GateOptions
     from headscope.study.gating import gate as gate
     from headscope.study.importance import importance as importance
+    from headscope.study.pretrain import pretrain as pretrain
     from headscope.study.probe import probe as probe
     from headscope.study.roles import Thresholds as Thresholds
+    from headscope.study.scratch import Scratch as Scratch
     from headscope.study.search import SearchOptions as SearchOptions
     from headscope.study.search import search as search
     from headscope.study.study import Study as Study

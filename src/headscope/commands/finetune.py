@@ -32,7 +32,7 @@ headscope finetune minilm --task mnli --data glue --out minilm-mnli
 
 headscope finetune minilm --task cola --data cola --epochs 5 --learning-rate 5e-5 --out minilm-cola
 
-headscope finetune opus-mt-en-fr --task translation --data multi30k --from-scratch --layers 3 --hidden 256 --out small-mt
+headscope finetune opus-mt-en-fr --task translation --data multi30k --from-scratch --layers 3 --out small-mt
 
 torchrun --nproc-per-node 2 -m headscope finetune minilm --task mnli --data glue --out minilm-mnli
 

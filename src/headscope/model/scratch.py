@@ -176,6 +176,13 @@ def new_model(
     except Exception as cause:  # as above
         what = f"no model can be built of this size ({reason(cause)})"
         raise HeadscopeError(what, where=source.name, expected="sizes that fit each other") from cause
+    fixed = getattr(model.get_input_embeddings(), "padding_idx", None)
+    if fixed is not None and fixed != tokenizer.pad_token_id:
+        raise HeadscopeError(
+            f"{config.model_type} takes token {fixed} for padding, the tokenizer token {tokenizer.pad_token_id}",
+            where=source.name,
+            mend="Take a tokenizer of its own kind",
+        )
     return AttentionModel(model.to(device_named(device)).eval(), tokenizer, name=source.name)
 
 

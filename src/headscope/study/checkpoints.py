@@ -18,7 +18,7 @@ _NAME = re.compile(r"step-(\d{6,})")
 
 
 def steps_to_keep(total: int, count: int) -> list[int]:
-    """`count` steps: 0, before any training, and from a hundredth of all to the last, each so many times the one before.
+    """`count` steps: 0, before any training, and from a hundredth of all to the last, by their logarithm.
 
     Where that would name a step twice the next ones are taken.
     """

@@ -90,7 +90,8 @@ def film(
     }
     names = [place.name for _, place in found]
     with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, *names]) as folder:
-        remember_run(folder / HEADER, header)
+        if (folder / HEADER).exists():
+            remember_run(folder / HEADER, header)
         for number, (step, place) in enumerate(found):
             if (folder / place.name / "run.json").exists():
                 continue
@@ -103,6 +104,7 @@ def film(
                 progress=progress,
                 **options,
             )
+            remember_run(folder / HEADER, header)  # now there is something to go on with
             (folder / place.name).mkdir(exist_ok=True)
             write_tables(study, folder / place.name)
         study = joined([(step, Study(folder / place.name)) for step, place in found])

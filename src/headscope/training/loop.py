@@ -147,7 +147,7 @@ class Training:
             for parameter in parameters + others:
                 parameter.grad = self.accelerator.reduce(parameter.grad, reduction="mean")
         value = float(self.accelerator.reduce(loss.detach(), reduction="mean"))
-        norm = float(sum(p.grad.norm().item() for p in others if p.grad is not None))
+        norm = sum((float(p.grad.norm()) for p in others if p.grad is not None), 0.0)
         if parameters:
             norm += float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
         for name, number in (("loss", value), ("gradient's norm", norm)):
