@@ -150,10 +150,10 @@ class Training:
         norm = sum((float(p.grad.norm()) for p in others if p.grad is not None), 0.0)
         if parameters:
             norm += float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
-        for name, number in (("loss", value), ("gradient's norm", norm)):
-            if not math.isfinite(number):
+        for name, found in (("loss", value), ("gradient's norm", norm)):
+            if not math.isfinite(found):
                 raise Diverged(
-                    f"the {name} is {number} at step {self.number + 1}",
+                    f"the {name} is {found} at step {self.number + 1}",
                     where=self.model.name,
                     mend=f"Try a smaller --learning-rate than {self.settings.learning_rate:g}",
                 )
