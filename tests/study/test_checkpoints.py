@@ -50,7 +50,7 @@ def test_they_are_found_by_step_and_later_ones_are_dropped(tmp_path: Path) -> No
     drop_checkpoints(tmp_path, after=3)
     assert [step for step, _ in read_checkpoints(tmp_path)] == [0, 3]
     drop_checkpoints(tmp_path, after=-1)
-    with pytest.raises(HeadscopeError, match="no checkpoints here. Expected a model trained with --checkpoints N"):
+    with pytest.raises(HeadscopeError, match=r"no checkpoints here\. Expected a model trained with --checkpoints N"):
         read_checkpoints(tmp_path)
     with pytest.raises(HeadscopeError, match="there is no such directory"):
         read_checkpoints(tmp_path / "nowhere")
