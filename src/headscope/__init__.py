@@ -36,10 +36,12 @@ _WHERE = {
     "MaskTableOptions": "headscope.study.mask_table",
     "Masked": "headscope.masks",
     "Replace": "headscope.model.edits",
+    "Scratch": "headscope.study.scratch",
     "SearchOptions": "headscope.study.asked",
     "Sentence": "headscope.data.sentences",
     "Settings": "headscope.training.loop",
     "Site": "headscope.heads",
+    "Sizes": "headscope.model.scratch",
     "Study": "headscope.study.study",
     "Target": "headscope.pruning.target",
     "Thresholds": "headscope.study.roles",
@@ -49,6 +51,7 @@ _WHERE = {
     "compare_masks": "headscope.study.mask_table",
     "encode": "headscope.data.batches",
     "evaluate": "headscope.study.evaluate",
+    "film": "headscope.study.film",
     "finetune": "headscope.study.finetune",
     "fix": "headscope.model.fixing",
     "fronts": "headscope.study.fronts",
@@ -57,6 +60,7 @@ _WHERE = {
     "learn_mask": "headscope.study.mask_learning",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
+    "pretrain": "headscope.study.pretrain",
     "probe": "headscope.study.probe",
     "prune": "headscope.model.surgery",
     "search": "headscope.study.search",
@@ -100,6 +104,7 @@ if TYPE_CHECKING:
     from headscope.model.fixed import Fixed as Fixed
     from headscope.model.fixing import fix as fix
     from headscope.model.load import load as load
+    from headscope.model.scratch import Sizes as Sizes
     from headscope.model.surgery import prune as prune
     from headscope.model.tokens import Batch as Batch
     from headscope.pruning.target import Target as Target
@@ -111,6 +116,7 @@ if TYPE_CHECKING:
     from headscope.study.compare import Comparison as Comparison
     from headscope.study.compare import compare as compare
     from headscope.study.evaluate import evaluate as evaluate
+    from headscope.study.film import film as film
     from headscope.study.finetune import finetune as finetune
     from headscope.study.fronts import fronts as fronts
     from headscope.study.gating import Aim as Aim
@@ -122,8 +128,10 @@ if TYPE_CHECKING:
     from headscope.study.mask_learning import learn_mask as learn_mask
     from headscope.study.mask_table import MaskTableOptions as MaskTableOptions
     from headscope.study.mask_table import compare_masks as compare_masks
+    from headscope.study.pretrain import pretrain as pretrain
     from headscope.study.probe import probe as probe
     from headscope.study.roles import Thresholds as Thresholds
+    from headscope.study.scratch import Scratch as Scratch
     from headscope.study.search import search as search
     from headscope.study.study import Study as Study
     from headscope.training.loop import Settings as Settings

@@ -153,7 +153,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(there: Path, monkeyp
     fixed("stopped", resume=True)
     assert len(calls) == 6 + 8  # six sets on two splits, less the two sets that were done
     one, other = (
-        pd.read_csv(there / name / "study" / "fixing.csv").drop(columns=["time", "time_low", "time_high", "is_front"]) for name in ("fixed", "stopped")
+        pd.read_csv(there / name / "study" / "fixing.csv").drop(columns=["time", "time_low", "time_high", "is_front"])
+        for name in ("fixed", "stopped")
     )
     pd.testing.assert_frame_equal(one, other)
     weights = [(there / name / "model.safetensors").read_bytes() for name in ("fixed", "stopped")]

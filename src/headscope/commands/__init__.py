@@ -23,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+WITHOUT_MODEL = ("pretrain",)  # commands whose first word is an option
 SEVERAL = ("--corpus", "--treebank", "--coreference", "--models", "--test")  # options that several files may follow
 
 
@@ -82,7 +83,9 @@ def _take_verbose() -> bool:
 
 def _spread(words: list[str]) -> list[str]:
     """`analyze MODEL --corpus a b` as `analyze MODEL --corpus a --corpus b`: options that take several files."""
-    if len(words) < 2 or words[1].startswith("-"):  # the model may still follow the files: take them one by one
+    if len(words) < 2 or (
+        words[1].startswith("-") and words[0] not in WITHOUT_MODEL
+    ):  # the model may still follow the files: take them one by one
         return words
     spread: list[str] = []
     option = None

@@ -22,6 +22,8 @@ from headscope.commands._options import (
     typed,
 )
 from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, pairs_of
+from headscope.commands._training import Checkpoints, Heads, Hidden, Intermediate, Layers, Resume, Vocabulary
+from headscope.errors import HeadscopeError
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -31,6 +33,8 @@ headscope finetune minilm --task mnli --data glue --out minilm-mnli
 headscope finetune minilm --task cola --data cola --epochs 5 --learning-rate 5e-5 --out minilm-cola
 
 headscope finetune minilm --task mnli --data glue --fix '*.0-6=raganato' --out fixed-mnli
+
+headscope finetune opus-mt-en-fr --task translation --data multi30k --from-scratch --layers 3 --out small-mt
 
 torchrun --nproc-per-node 2 -m headscope finetune minilm --task mnli --data glue --out minilm-mnli
 
@@ -71,17 +75,36 @@ def finetune(
     ] = None,
     mask: MaskName = None,
     open_special: OpenSpecial = False,
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="Begin with new weights: only the model's kind and size are taken")
+    ] = False,
+    layers: Layers = None,
+    heads: Heads = None,
+    hidden: Hidden = None,
+    intermediate: Intermediate = None,
+    vocabulary: Vocabulary = None,
+    label_smoothing: Annotated[
+        float, typer.Option(help="Share of every target that is spread over all tokens, for translation")
+    ] = 0.0,
+    checkpoints: Checkpoints = None,
     revision: Revision = None,
     device: Device = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same result")
-    ] = False,
+    resume: Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Train a model on a task and keep the best of its epochs, in a directory that loads anywhere."""
+    from headscope.model.scratch import Sizes
     from headscope.study.finetune import finetune as run
+    from headscope.study.scratch import Scratch
     from headscope.training.loop import Settings, Step
 
+    sizes = Sizes(layers, heads, hidden, intermediate)
+    if not from_scratch and (sizes != Sizes() or vocabulary is not None):
+        raise HeadscopeError(
+            "a trained model has its size and its tokens",
+            where="--layers, --heads, --hidden, --intermediate, --vocabulary",
+            mend="Add --from-scratch, or leave them out",
+        )
     settings = Settings(epochs, batch_size, learning_rate, warmup, weight_decay, clip, seed)
     with progress(f"{model} on {task}") as update:
 
@@ -106,6 +129,9 @@ def finetune(
             mask=mask,
             open_special=open_special,
             fix=fix,
+            scratch=Scratch(sizes, vocabulary=vocabulary) if from_scratch else None,
+            label_smoothing=label_smoothing,
+            checkpoints=checkpoints,
             command=typed(),
             watch=watch,
             say=say,

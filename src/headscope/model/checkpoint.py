@@ -33,8 +33,12 @@ _AGAIN = "Download it again"
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json, with what headscope relies on: an object, a `model_type`, a sane number of layers."""
-    path = folder / "config.json"
+    """The config.json of a model's directory."""
+    return read_config_file(folder / "config.json")
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """A configuration, with what headscope relies on: an object, a `model_type`, a sane number of layers."""
     expected = "a model configuration"
     try:
         if (size := path.stat().st_size) > _LARGEST_CONFIG_BYTES:
@@ -221,21 +225,8 @@ def _weights_file(folder: Path) -> Path:
 
 
 def read_tokenizer(folder: Path, model: PreTrainedModel) -> PreTrainedTokenizerBase:
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as cause:  # every tokenizer class fails in its own way
-        raise HeadscopeError(
-            "the tokenizer "
-            + (
-                "needs code of its own, which headscope never runs"
-                if "trust_remote_code" in str(cause)
-                else f"cannot be read ({reason(cause)})"
-            ),
-            where=folder,
-            expected="tokenizer.json, or the files the family uses, beside the weights",
-        ) from cause
+    """The tokenizer beside a model's weights, refused where it is not this model's."""
+    tokenizer = read_tokenizer_files(folder)
     rows = model.get_input_embeddings().weight.shape[0]
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if largest >= rows:
@@ -251,6 +242,25 @@ def read_tokenizer(folder: Path, model: PreTrainedModel) -> PreTrainedTokenizerB
             expected="tokenizer.json, or the files the family uses, beside the weights",
         )
     return tokenizer
+
+
+def read_tokenizer_files(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a directory, whatever else is in it."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as cause:  # every tokenizer class fails in its own way
+        raise HeadscopeError(
+            "the tokenizer "
+            + (
+                "needs code of its own, which headscope never runs"
+                if "trust_remote_code" in str(cause)
+                else f"cannot be read ({reason(cause)})"
+            ),
+            where=folder,
+            expected="tokenizer.json, or the files the family uses, beside the weights",
+        ) from cause
 
 
 def check_finite(model: PreTrainedModel, folder: Path, dtype: str) -> None:

@@ -50,7 +50,7 @@ def load(
     """
     if dtype not in DTYPES:
         raise HeadscopeError(f'"{dtype}" is not a dtype', where="--dtype", expected=choices(dtype, DTYPES))
-    place = _device(device)
+    place = device_named(device)
     folder, name, revision = find_folder(spec, revision, say)
     config = read_config(folder)
     family = family_of(config["model_type"], where=folder / "config.json")
@@ -75,7 +75,8 @@ def load(
     )
 
 
-def _device(device: str) -> torch.device:
+def device_named(device: str) -> torch.device:
+    """The device of this name, or a refusal; auto is a GPU if there is one."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -255,11 +255,15 @@ def _kept(real: Tensor) -> list[slice | Tensor]:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model is called with, and what its tokens are. `indices` are the numbers of the examples in it."""
+    """What a model is called with, and what its tokens are. `indices` are the numbers of the examples in it.
+
+    labels: [sequence, token], what is right at each token, for tasks that judge single ones; -100 for no matter
+    """
 
     inputs: Mapping[str, Tensor]
     layout: Layout
     indices: tuple[int, ...] = ()
+    labels: Tensor | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))

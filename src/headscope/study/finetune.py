@@ -23,10 +23,11 @@ from headscope.model.load import load
 from headscope.model.saving import write_model
 from headscope.model.weights import weights_sha256
 from headscope.study.record import describe_files, describe_model, versions
-from headscope.study.resumable import BEST, STATE, Resumable, draft, write_whole
+from headscope.study.resumable import BEST, DIVERGED, STATE, Resumable, draft, write_whole
+from headscope.study.scratch import Scratch, begun
 from headscope.study.study import SCHEMA
 from headscope.tasks import Task, task_named
-from headscope.tasks.base import Prepared
+from headscope.tasks.base import Prepared, two_files
 from headscope.tasks.running import evaluate
 from headscope.training.loop import Settings, Step, Training
 
@@ -54,6 +55,9 @@ def finetune(
     mask: str | None = None,
     open_special: bool = False,
     fix: str | None = None,
+    scratch: Scratch | None = None,
+    label_smoothing: float = 0.0,
+    checkpoints: int | None = None,
     validate_on: str = "dev",
     command: str = "",
     watch: Watcher = lambda step: None,
@@ -68,30 +72,36 @@ def finetune(
     teacher   a model whose answers are imitated, beside what is right: the one that this was cut from, say
     mask      attend only where this mask lets, in training and validation (open_special: but for special tokens)
     fix       let heads attend by fixed patterns, as in encoder.*.0-6=raganato: they lose queries and keys at once
+    scratch   begin with new weights instead of the model's: `Scratch()`, or in another size Scratch(Sizes(layers=3))
+    label_smoothing  share of every target that is spread over all tokens, in training: for translation
+    checkpoints  so many models along the way, in OUT/checkpoints
     validate_on  the split by which the best epoch is known: dev, or one half of it
     resume    go on from the state that a killed run of the same options left in OUT.partial
     """
     started = time.perf_counter()
     settings = settings or Settings()
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
-    files = [find_split(data, split, task=chosen.name) for split in ("train", validate_on)]
-    if files[0] == files[1]:
-        raise HeadscopeError(
-            "one file cannot be both train and dev",
-            where=data,
-            expected="a directory with a train file and a dev file",
-        )
+    _smooth(chosen, label_smoothing)
+    files = _files(chosen, data, validate_on)
     train_items = chosen.items(files[0], "train", limit=limit)
     dev_items = chosen.items(files[1], validate_on)
     torch.manual_seed(settings.seed)  # a new classifier's weights follow from it
-    loaded = load(
-        model,
-        model_class=chosen.model_class,
-        labels=chosen.labels(train_items),
-        device=device,
-        revision=revision,
-        say=say,
-    )
+    labels_of_new = chosen.labels(train_items)
+    if scratch is None:
+        loaded = load(
+            model, model_class=chosen.model_class, labels=labels_of_new, device=device, revision=revision, say=say
+        )
+    else:
+        loaded = begun(
+            model,
+            scratch,
+            (text for item in train_items for text in item.texts),
+            model_class=chosen.model_class,
+            labels=labels_of_new,
+            device=device,
+            revision=revision,
+            say=say,
+        )
     if fix is not None:
         loaded = fixed(loaded, read_patterns(fix, loaded.heads))
     loaded.untrained = ()  # what is new is about to be trained
@@ -109,6 +119,9 @@ def finetune(
         "max_length": max_length,
         "limit": limit,
         "validate_on": validate_on,
+        "checkpoints": checkpoints,
+        "label_smoothing": label_smoothing,
+        "scratch": None if scratch is None else asdict(scratch),
         "versions": versions(),
     }
     followed = None if teacher is None else load(teacher, model_class=chosen.model_class, device=device)
@@ -117,7 +130,7 @@ def finetune(
     training = Training(loaded, chosen, train, settings, followed)
     is_main = training.accelerator.is_main_process
     with draft(training, out, overwrite=overwrite, resume=resume, record=RECORD) as folder:
-        run = Resumable(training, folder, header)
+        run = Resumable(training, folder, header, checkpoints=checkpoints, may_slow=True)
         if resume:
             run.restore()
         epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
@@ -135,12 +148,34 @@ def finetune(
             **header,
             "epochs": epochs,
             "best": max(epochs, key=_goodness),
+            "diverged": run.told.get("diverged", []),
             "seconds": round(time.perf_counter() - started, 1),
         }
         if is_main:
             loaded.model.load_state_dict(torch.load(folder / BEST, weights_only=True))
             _write(loaded, record, folder)
     return record
+
+
+def _smooth(task: Task, share: float) -> None:
+    if not 0 <= share < 1:
+        raise HeadscopeError(f"{share} is no share", where="--label-smoothing", expected="0 or more, below 1")
+    if task.smoothing is not None:
+        task.smoothing = share
+    elif share:
+        raise HeadscopeError(f"{task.name} has no tokens to smooth over", where="--label-smoothing", expected="0")
+
+
+def _files(task: Task, data: str | Path, validate_on: str) -> list[Path]:
+    """The files to train on and to validate on, or a refusal."""
+    expected = "a directory with a train file and a dev file"
+    if two_files(data) is not None:
+        mend = "Put each split into one file, with a tab between: paste train.en train.fr > data/train.tsv"
+        raise HeadscopeError("two files are one split", where=data, expected=expected, mend=mend)
+    files = [find_split(data, split, task=task.name) for split in ("train", validate_on)]
+    if files[0] == files[1]:
+        raise HeadscopeError("one file cannot be both train and dev", where=data, expected=expected)
+    return files
 
 
 def measured(model: AttentionModel, task: Task, dev: Prepared, step: Step) -> dict[str, Any]:
@@ -175,5 +210,5 @@ def _is_best(epochs: list[dict[str, Any]]) -> bool:
 def _write(model: AttentionModel, record: dict[str, Any], folder: Path) -> None:
     write_model(model, folder)
     (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    for name in (STATE, BEST):
-        (folder / name).unlink()
+    for name in (STATE, BEST, DIVERGED):
+        (folder / name).unlink(missing_ok=True)

@@ -65,6 +65,14 @@ class Journal:
         check_same_run(then, self._header, f"{self.path}:1")
 
 
+def remember_run(path: Path, header: dict[str, Any]) -> None:
+    """Write down what run this is; where a file says it already, refuse to go on with another."""
+    now = json.loads(json.dumps(header))
+    if path.exists():
+        check_same_run(json.loads(path.read_text("utf-8")), now, path)
+    path.write_text(json.dumps(now), "utf-8")
+
+
 def check_same_run(then: dict[str, Any], now: dict[str, Any], where: str | Path) -> None:
     """Refuse to go on with a run that was begun otherwise, by the name of what differs; options may be nested."""
     for name in sorted(set(then) | set(now)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -21,7 +21,7 @@ from headscope.importances.significance import resamples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.pruning.front import changes
-from headscope.study.journal import check_same_run
+from headscope.study.journal import remember_run
 from headscope.study.record import describe_files, describe_model, versions
 from headscope.study.resumable import STATE
 from headscope.tasks import Judged, Task
@@ -180,7 +180,7 @@ class Learning:
         if len(set(names)) < len(names) or not names:
             raise HeadscopeError("no aim, or one twice", where=self.verb, expected="different numbers, one or more")
         with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, *names]) as folder:
-            _check_header(folder / HEADER, self.header)
+            remember_run(folder / HEADER, self.header)
             found = []
             for aim in aims:
                 place = folder / aim.name
@@ -193,11 +193,3 @@ class Learning:
                 (folder / name / STATE).unlink(missing_ok=True)
             (folder / HEADER).unlink()
             yield folder, found
-
-
-def _check_header(path: Path, header: Mapping[str, Any]) -> None:
-    """Refuse to go on with other options; remember these."""
-    now = json.loads(json.dumps(header))
-    if path.exists():
-        check_same_run(json.loads(path.read_text("utf-8")), now, path)
-    path.write_text(json.dumps(now), "utf-8")

@@ -11,7 +11,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -87,6 +87,7 @@ class Task(ABC):
     objective    what a search for heads goes by: the loss, or the metric where the loss asks for something else
     generates    whether it judges what the model says token by token: many passes, of which none can be left out
     is_free_of_labels  whether any text will do, so that a corpus without splits can be learned from
+    smoothing    share of a training target that is spread over all tokens; None where it cannot be
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -97,6 +98,7 @@ class Task(ABC):
     generates: ClassVar[bool] = False
     is_free_of_labels: ClassVar[bool] = False
     objective: ClassVar[str] = "loss"
+    smoothing: float | None = None
 
     def __init__(
         self, name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
@@ -141,6 +143,10 @@ class Task(ABC):
     @abstractmethod
     def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
         """The examples as sequences; examples that cannot be read by the model are left out and counted."""
+
+    def drawn(self, prepared: Prepared, items: list[int], epoch: int) -> tuple[Prepared, list[int]]:
+        """What is learned from at these items in this epoch, and their numbers there; as prepared, unless by chance."""
+        return prepared, items
 
     def call(self, model: AttentionModel, batch: Batch) -> Any:
         return model(batch)
@@ -285,7 +291,11 @@ def _lengths(sequence: Encoded) -> tuple[int, int]:
 
 def batch_of(model: AttentionModel, prepared: Prepared, numbers: Sequence[int]) -> Batch:
     """One padded batch; its `indices` are the sequences' numbers."""
-    return collate(model, [prepared.sequences[i] for i in numbers])
+    batch = collate(model, [prepared.sequences[i] for i in numbers])
+    if prepared.labels is None:
+        return batch
+    side = batch.inputs.get("decoder_input_ids", batch.inputs["input_ids"])
+    return replace(batch, labels=labels_of(prepared, batch, side.shape[1]))
 
 
 def labels_of(prepared: Prepared, batch: Batch, length: int) -> Tensor:

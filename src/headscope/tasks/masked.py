@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,11 +21,8 @@ from headscope.data.examples import Example, read_examples
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, encoded, keep_whole, labels_of
+from headscope.tasks.base import Item, Prepared, encoded, keep_whole
 from headscope.tasks.per_token import IGNORED, PerToken
-
-if TYPE_CHECKING:
-    pass
 
 SHARE = 0.15
 
@@ -70,14 +67,19 @@ class Masked(PerToken):
         assert model.tokenizer is not None
         found, counts = encoded(model, [Example(item.texts[0], where=item.where) for item in items], max_length)
         kept, whole, parts = keep_whole(items, [[one] for one in found], counts)
+        return self.hidden(model, Prepared(kept, whole, parts, None, counts))
+
+    def hidden(self, model: AttentionModel, plain: Prepared) -> Prepared:
+        """Whole sequences with a share of their tokens masked, and these as labels."""
+        assert model.tokenizer is not None
         mask = int(model.tokenizer.mask_token_id)
         sequences, labels = [], []
-        for sequence in whole:
+        for sequence in plain.sequences:
             chosen = self._chosen(sequence, model.marks.special)
             ids = [mask if i in chosen else token for i, token in enumerate(sequence.source.ids)]
             labels.append([token if i in chosen else IGNORED for i, token in enumerate(sequence.source.ids)])
             sequences.append(replace(sequence, source=replace(sequence.source, ids=ids)))
-        return Prepared(kept, sequences, parts, None, counts, labels, extras=mask)
+        return replace(plain, sequences=sequences, labels=labels)
 
     def _chosen(self, sequence: Encoded, special: frozenset[int]) -> set[int]:
         """The places of the masked tokens: 15 % of the content, one at least."""
@@ -91,8 +93,9 @@ class Masked(PerToken):
         return set(chance.choice(content, size=count, replace=False).tolist())
 
     def call(self, model: AttentionModel, batch: Batch) -> Any:
-        """The head guesses at masked places alone: it is as large as the vocabulary, and they are few."""
-        places = (batch.inputs["input_ids"] == model.tokenizer.mask_token_id).to(model.device)  # type: ignore[union-attr]
+        """The head guesses at the asked places alone: it is as large as the vocabulary, and they are few."""
+        assert batch.labels is not None
+        places = (batch.labels != IGNORED).to(model.device)
 
         def pick(module: nn.Module, args: Any, output: Any) -> Any:
             output.last_hidden_state = output.last_hidden_state[places][None]
@@ -106,10 +109,10 @@ class Masked(PerToken):
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3]: sum of losses, masked tokens, right ones."""
-        labels = labels_of(prepared, batch, batch.inputs["input_ids"].shape[1]).to(output.logits.device)
+        assert batch.labels is not None
+        labels = batch.labels.to(output.logits.device)
         asked = labels != IGNORED
-        guessed = (batch.inputs["input_ids"] == prepared.extras).to(asked.device)
-        logits: Tensor = output.logits[0][asked[guessed]]  # a text may hold a mask of its own
+        logits: Tensor = output.logits[0]
         right = labels[asked]
         losses = nn.functional.cross_entropy(logits.float(), right, reduction="none")
         hits = (logits.argmax(dim=-1) == right).to(losses)

@@ -26,6 +26,7 @@ class Translation(PerToken):
 
     names: ClassVar[tuple[str, ...]] = ("translation",)
     model_class = "AutoModelForSeq2SeqLM"
+    smoothing: float = 0.0
 
     def items(self, data: str | Path, split: str = "dev", *, limit: int | None = None) -> list[Item]:
         """A tab-separated file, or two files with a comma between them whose lines belong together."""
@@ -79,7 +80,11 @@ class Translation(PerToken):
         logits: Tensor = output.logits
         labels = labels_of(prepared, batch, logits.shape[1]).to(logits.device)
         losses = nn.functional.cross_entropy(
-            logits.float().transpose(1, 2), labels, reduction="none", ignore_index=IGNORED
+            logits.float().transpose(1, 2),
+            labels,
+            reduction="none",
+            ignore_index=IGNORED,
+            label_smoothing=self.smoothing if torch.is_grad_enabled() else 0.0,  # judged by the plain loss
         )
         asked = labels != IGNORED
         right = (logits.argmax(dim=-1) == labels) & asked

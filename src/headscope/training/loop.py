@@ -28,7 +28,10 @@ _UNDECAYED = ("bias", "norm", "LayerNorm")
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train. warmup: share of the steps in which the rate rises; clip: largest norm of the gradients."""
+    """How to train. warmup: share of the steps in which the rate rises; clip: largest norm of the gradients.
+
+    steps: so many in all, whatever the epochs
+    """
 
     epochs: int = 3
     batch_size: int = 32
@@ -37,8 +40,11 @@ class Settings:
     weight_decay: float = 0.01
     clip: float = 1.0
     seed: int = 0
+    steps: int | None = None
 
     def __post_init__(self) -> None:
+        if self.steps is not None and self.steps < 1:
+            raise HeadscopeError(f"{self.steps} is not possible", where="--steps", expected="1 or more")
         least = {"epochs": 1, "batch_size": 1, "learning_rate": 1e-12, "warmup": 0, "weight_decay": 0, "clip": 1e-12}
         for name, lowest in least.items():
             value = getattr(self, name)
@@ -60,9 +66,14 @@ class Step:
 
     @property
     def ends_epoch(self) -> bool:
-        return self.number % self.in_epoch == 0
+        """Also the last one, where the steps end before the epoch does."""
+        return self.number % self.in_epoch == 0 or self.number == self.total
 
     in_epoch: int = 1
+
+
+class Diverged(HeadscopeError):
+    """The loss, or its gradient, is no longer a number; the weights are still those of the step before."""
 
 
 class Training:
@@ -86,7 +97,7 @@ class Training:
         self.teacher, self.learned, self.frozen = teacher, learned, frozen
         self.accelerator = Accelerator(cpu=model.device.type == "cpu")
         self.in_epoch = -(-len(train.items) // settings.batch_size)
-        self.total = self.in_epoch * settings.epochs
+        self.total = self.in_epoch * settings.epochs if settings.steps is None else settings.steps
         self.number = 0
         decayed = [p for name, p in model.model.named_parameters() if not any(mark in name for mark in _UNDECAYED)]
         others = [p for name, p in model.model.named_parameters() if any(mark in name for mark in _UNDECAYED)]
@@ -135,16 +146,18 @@ class Training:
         if many > 1:
             for parameter in parameters + others:
                 parameter.grad = self.accelerator.reduce(parameter.grad, reduction="mean")
-        if parameters:
-            torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
-        self.optimizer.step()
         value = float(self.accelerator.reduce(loss.detach(), reduction="mean"))
-        if not math.isfinite(value):
-            raise HeadscopeError(
-                f"the loss is {value} at step {self.number + 1}",
-                where=self.model.name,
-                mend=f"Try a smaller --learning-rate than {self.settings.learning_rate:g}",
-            )
+        norm = sum((float(p.grad.norm()) for p in others if p.grad is not None), 0.0)
+        if parameters:
+            norm += float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
+        for name, found in (("loss", value), ("gradient's norm", norm)):
+            if not math.isfinite(found):
+                raise Diverged(
+                    f"the {name} is {found} at step {self.number + 1}",
+                    where=self.model.name,
+                    mend=f"Try a smaller --learning-rate than {self.settings.learning_rate:g}",
+                )
+        self.optimizer.step()
         return value
 
     def _switch(self, is_training: bool) -> None:
@@ -161,14 +174,14 @@ class Training:
         return 0.0 if self.learned is None else self.learned.cost(self.progress)
 
     def _loss(self, items: list[int]) -> Tensor:
-        numbers = sequences_of(self.train, items)
-        batch = batch_of(self.model, self.train, numbers)
-        answers = self.task.read_out(self.task.call(self.model, batch), batch, self.train)
-        loss = self.task.losses(answers, self.train, items).mean()
+        train, items = self.task.drawn(self.train, items, self.number // self.in_epoch)
+        batch = batch_of(self.model, train, sequences_of(train, items))
+        answers = self.task.read_out(self.task.call(self.model, batch), batch, train)
+        loss = self.task.losses(answers, train, items).mean()
         if self.teacher is None:
             return loss
         with torch.no_grad():
-            wanted = self.task.read_out(self.task.call(self.teacher, batch), batch, self.train)
+            wanted = self.task.read_out(self.task.call(self.teacher, batch), batch, train)
         return (loss + self.task.imitation(answers, wanted).mean()) / 2
 
     def _rate(self) -> float:

@@ -1,0 +1,29 @@
+"""Options of the commands that train."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+AS_CONFIGURED = "as configured"
+
+Layers = Annotated[int | None, typer.Option(help="Layers of a new model", show_default=AS_CONFIGURED)]
+Heads = Annotated[int | None, typer.Option(help="Heads in a layer of a new model", show_default=AS_CONFIGURED)]
+Hidden = Annotated[int | None, typer.Option(help="Width of a new model", show_default=AS_CONFIGURED)]
+Intermediate = Annotated[
+    int | None, typer.Option(help="Width of its feed-forward layers", show_default=f"{AS_CONFIGURED}; 4 × --hidden")
+]
+Vocabulary = Annotated[
+    int | None,
+    typer.Option(help="Learn a tokenizer of so many tokens from the texts", metavar="N", show_default="no"),
+]
+Checkpoints = Annotated[
+    int | None,
+    typer.Option(
+        help="Keep so many models along the way, early ones closer together, in OUT/checkpoints: see headscope film",
+        metavar="N",
+        show_default="none",
+    ),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same result")]

@@ -1,0 +1,56 @@
+"""A tokenizer learned from texts: byte pairs, as many as asked, the same for the same texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from headscope.errors import HeadscopeError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+BYTES = 256  # each is a token of its own, so that no text holds an unknown one
+ENCODER = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+TRANSLATOR = {"pad_token": "<pad>", "eos_token": "</s>"}
+
+
+def check_vocabulary(size: int) -> None:
+    least = BYTES + len(ENCODER)
+    if size < least:
+        what = f"{size} tokens are fewer than bytes and special tokens"
+        raise HeadscopeError(what, where="--vocabulary", expected=f"{least} or more")
+
+
+def learned_tokenizer(texts: Iterable[str], size: int, *, translates: bool = False) -> PreTrainedTokenizerBase:
+    """A tokenizer of at most `size` tokens, the special ones among them.
+
+    translates: letters as they are, a text closed by </s>; else lower case, a text between [CLS] and [SEP]
+    """
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    check_vocabulary(size)
+    names = TRANSLATOR if translates else ENCODER
+    core = Tokenizer(models.BPE())
+    core.normalizer = normalizers.NFKC() if translates else normalizers.BertNormalizer(lowercase=True)
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    core.decoder = decoders.ByteLevel()
+    # Word pieces would be as good, but their trainer numbers tokens in another order each time.
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(names.values()),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    core.train_from_iterator(texts, trainer)
+    around = "$A </s>" if translates else "[CLS] $A [SEP]"
+    core.post_processor = processors.TemplateProcessing(
+        single=around,
+        pair=None if translates else f"{around} $B:1 [SEP]:1",
+        special_tokens=[(token, core.token_to_id(token)) for token in names.values()],
+    )
+    inputs = ["input_ids", "attention_mask", *([] if translates else ["token_type_ids"])]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, model_input_names=inputs, clean_up_tokenization_spaces=False, **names
+    )

@@ -1,0 +1,154 @@
+"""film, the verb: what every head does at each checkpoint of a training, on the same texts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headscope.data.bundled import named
+from headscope.data.lines import can_be_read_again
+from headscope.drafts import drafted, read_record
+from headscope.errors import HeadscopeError
+from headscope.masks import Masked
+from headscope.model.load import load
+from headscope.study.analyze import analyze
+from headscope.study.checkpoints import read_checkpoints
+from headscope.study.directory import write_tables
+from headscope.study.journal import remember_run
+from headscope.study.pretrain import RECORD
+from headscope.study.record import describe_files, versions
+from headscope.study.roles import Thresholds
+from headscope.study.sources import Corpus, Files, listed, read_annotations
+from headscope.study.study import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HEADER = "header.json"
+HEADS, ROLES = "film", "film_roles"  # the tables by step
+
+Progress = Callable[[int, int], None]
+
+
+def film(
+    trained: str | Path,
+    *,
+    out: str | Path,
+    corpus: Files = (),
+    pairs: bool = False,
+    fields: tuple[str, ...] | None = None,
+    treebank: Files = (),
+    statistics: Iterable[str] | None = None,
+    max_length: int | None = None,
+    batch_size: int = 32,
+    limit: int | None = None,
+    seed: int = 0,
+    thresholds: Thresholds | None = None,
+    mask: str | None = None,
+    open_special: bool = False,
+    device: str = "auto",
+    resume: bool = False,
+    overwrite: bool = False,
+    report: Callable[[Study, Path], None] = lambda study, folder: None,
+    command: str = "",
+    progress: Progress = lambda done, total: None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Study:
+    """Analyse every checkpoint that `pretrain` or `finetune` left in TRAINED/checkpoints; returns the study written.
+
+    corpus, pairs, fields, treebank, statistics, limit, …   as for `analyze`, the same for every checkpoint
+    mask     attend only where this mask lets, as in training (open_special: but for special tokens)
+    resume   go on with the checkpoints that a killed run has not got to
+
+    The study is that of the last checkpoint. Beside it stand film.csv, the table of heads with the column `step`, and
+    film_roles.csv, the roles at each step.
+    """
+    found = read_checkpoints(trained)
+    asked = None if statistics is None else list(statistics)
+    worn = [] if mask is None else [Masked(mask, open_special=open_special)]
+    _check(listed(corpus), listed(treebank), pairs, fields, limit)
+    options: dict[str, Any] = {
+        "pairs": pairs,
+        "fields": fields,
+        "statistics": asked,
+        "max_length": max_length,
+        "batch_size": batch_size,
+        "limit": limit,
+        "seed": seed,
+    }
+    header = {
+        "checkpoints": describe_files(file for _, place in found for file in sorted(place.glob("*.safetensors"))),
+        "corpus": describe_files(listed(corpus)),
+        "treebank": describe_files(listed(treebank)),
+        "versions": versions(),
+        **options,
+        "thresholds": None if thresholds is None else asdict(thresholds),
+        "edits": [repr(edit) for edit in worn],
+    }
+    names = [place.name for _, place in found]
+    with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, *names]) as folder:
+        if (folder / HEADER).exists():
+            remember_run(folder / HEADER, header)
+        for number, (step, place) in enumerate(found):
+            if (folder / place.name / "run.json").exists():
+                continue
+            say(f"step {step} ({number + 1} of {len(found)})")
+            study = analyze(
+                lambda place=place: load(place, device=device).wear(*worn),  # type: ignore[misc]
+                corpus=corpus,
+                treebank=treebank,
+                thresholds=thresholds,
+                progress=progress,
+                **options,
+            )
+            remember_run(folder / HEADER, header)  # now there is something to go on with
+            (folder / place.name).mkdir(exist_ok=True)
+            write_tables(study, folder / place.name)
+        study = joined([(step, Study(folder / place.name)) for step, place in found])
+        study.record |= {"command": command, "film": _described(Path(trained), [step for step, _ in found])}
+        study.record["model"]["name"] = str(trained)
+        for name in names:
+            shutil.rmtree(folder / name)
+        (folder / HEADER).unlink()
+        write_tables(study, folder)
+        report(study, folder)
+    return study
+
+
+def _check(
+    corpus: list[str | Path], treebank: list[str | Path], pairs: bool, fields: tuple[str, ...] | None, limit: int | None
+) -> None:
+    """Refuse at once what the first analysis would refuse, and what cannot be read once for every checkpoint."""
+    for file in [*corpus, *treebank]:
+        if not can_be_read_again(named(file)):
+            raise HeadscopeError("this can be read only once", where=file, expected="a file: every checkpoint reads it")
+    if corpus or not treebank:
+        Corpus(corpus, (), pairs, fields, limit)
+    read_annotations(treebank=treebank)
+
+
+def _described(trained: Path, steps: list[int]) -> dict[str, Any]:
+    """For run.json: what was filmed, and the losses that its training wrote down on the way."""
+    moments = read_record(trained, RECORD).get("moments", [])
+    losses = [{name: one[name] for name in ("step", "loss", "accuracy")} for one in moments]
+    return {"trained": str(trained), "steps": steps, "losses": losses}
+
+
+def joined(studies: list[tuple[int, Study]]) -> Study:
+    """The last study, with the heads and the roles of all in tables by step."""
+    last = studies[-1][1]
+    tables = {
+        **last.tables,
+        HEADS: _by_step([(step, study.heads) for step, study in studies]),
+        ROLES: _by_step([(step, study.tables["roles"]) for step, study in studies]),
+    }
+    return Study(last.heads, last.maps, dict(last.record), tables)
+
+
+def _by_step(frames: list[tuple[int, pd.DataFrame]]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.concat([frame.assign(step=step) for step, frame in frames], ignore_index=True)
