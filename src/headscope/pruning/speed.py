@@ -111,9 +111,9 @@ def measure(
     check_count(repeats, "--repeats")
     batch = inputs_of(models[0], batch_size, length)
     runs = [_forward(model, batch) for model in models]
-    by_turn = _interleaved(runs, repeats, progress)  # [turn, model]
+    by_turn = interleaved(runs, repeats, progress)  # [turn, model]
     times = np.sort(by_turn, axis=0)[: max(1, repeats // 4)].mean(axis=0)
-    ratios = [_median(by_turn[:, place] / by_turn[:, 0]) for place in range(len(models))]
+    ratios = [median(by_turn[:, place] / by_turn[:, 0]) for place in range(len(models))]
     return [
         Speed(
             name=model.name,
@@ -122,7 +122,7 @@ def measure(
             throughput=batch_size / float(seconds),
             parameters=sum(p.numel() for p in model.model.parameters()),
             megabytes=sum(p.numel() * p.element_size() for p in model.model.parameters()) / 1e6,
-            working=_working(run, model.device) / 1e6,
+            working=working_bytes(run, model.device) / 1e6,
             ratio=ratio,
             low=low,
             high=high,
@@ -176,7 +176,7 @@ def _forward(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], An
     return run
 
 
-def _working(run: Callable[[], Any], device: torch.device) -> int:
+def working_bytes(run: Callable[[], Any], device: torch.device) -> int:
     """The most bytes that one run holds at a time, beyond what was there before it."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -191,14 +191,14 @@ def _working(run: Callable[[], Any], device: torch.device) -> int:
     return int(held.max(initial=0))
 
 
-def _median(values: NDArray[np.float64]) -> tuple[float, float, float]:
+def median(values: NDArray[np.float64]) -> tuple[float, float, float]:
     """The median and its interval: the ranks that it lies between 95 times of 100, whatever the distribution."""
     ranked, count = np.sort(values), len(values)
     rank = max(int(binom.ppf(0.025, count, 0.5)) - 1, 0)
     return float(np.median(ranked)), float(ranked[rank]), float(ranked[count - 1 - rank])
 
 
-def _interleaved(
+def interleaved(
     runs: Sequence[Callable[[], Any]], repeats: int, progress: Callable[[int, int], None]
 ) -> NDArray[np.float64]:
     """[turn, run]: seconds."""
