@@ -7,7 +7,7 @@ training  a step of the loop under each case over a plain one: minilm as a class
 forward   a mask given to torch's kernel (`Masked`) and by editing scores (`MaskScores`) over a plain forward pass, the
           same batches.
 
-Cases run in turns, so that a machine that gets slower meanwhile slows all; a ratio is the median of those within a turn.
+Cases run in turns, so that a machine that gets slower meanwhile slows all; a ratio is the median of the turns' ratios.
 """
 
 from __future__ import annotations

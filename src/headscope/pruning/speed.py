@@ -110,9 +110,9 @@ def measure(
     """All models on the same batch, in turns; ratios to the first."""
     check_count(repeats, "--repeats")
     batch = inputs_of(models[0], batch_size, length)
-    runs = [_forward(model, batch) for model in models]
+    runs = [forward_of(model, batch) for model in models]
     by_turn = interleaved(runs, repeats, progress)  # [turn, model]
-    times = np.sort(by_turn, axis=0)[: max(1, repeats // 4)].mean(axis=0)
+    times = fastest(by_turn)
     ratios = [median(by_turn[:, place] / by_turn[:, 0]) for place in range(len(models))]
     return [
         Speed(
@@ -164,13 +164,20 @@ def thinned(model: AttentionModel, share: float) -> AttentionModel:
     return prune(model, gone) if gone else model
 
 
-def _forward(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], Any]:
+def forward_of(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], Any]:
+    """One forward pass, to be timed."""
     place = {name: value.to(model.device) for name, value in batch.items()}
+
+    return timeable(lambda: model(place), model.device)
+
+
+def timeable(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
+    """The work without gradients, over when the device is done with it."""
 
     def run() -> None:
         with torch.inference_mode():
-            model(place)
-        if model.device.type == "cuda":
+            work()
+        if device.type == "cuda":
             torch.cuda.synchronize()
 
     return run
@@ -189,6 +196,12 @@ def working_bytes(run: Callable[[], Any], device: torch.device) -> int:
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     held = np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
     return int(held.max(initial=0))
+
+
+def fastest(by_turn: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[run]: the mean seconds of the fastest quarter of the turns."""
+    found: NDArray[np.float64] = np.sort(by_turn, axis=0)[: max(1, len(by_turn) // 4)].mean(axis=0)
+    return found
 
 
 def median(values: NDArray[np.float64]) -> tuple[float, float, float]:
