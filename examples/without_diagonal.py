@@ -160,6 +160,8 @@ def table(errors: pd.DataFrame) -> str:
 
 def drawn(errors: pd.DataFrame) -> Figure:
     """Error against depth, a panel for each length: means with intervals over seeds, and every seed as a point."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     from headscope.report.figures._palette import MUTED, RULE, SERIES
     from headscope.report.figures._style import headed, style
 
@@ -200,7 +202,10 @@ def drawn(errors: pd.DataFrame) -> Figure:
             ax.set_xticks(depths, [str(depth) for depth in depths])
             ax.set_xticks([], minor=True)
             ax.set_xlabel("blocks")
-            ax.tick_params(which="both", colors=RULE, labelcolor=MUTED, labelleft=column == 0)
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter("{x:g}")
+            ax.yaxis.set_minor_locator(NullLocator())
+            ax.tick_params(colors=RULE, labelcolor=MUTED, labelleft=column == 0)
             ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
         fig.legend(*ax.get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False, fontsize=7.5)
     return fig

@@ -212,16 +212,19 @@ def median(values: NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 def interleaved(
-    runs: Sequence[Callable[[], Any]], repeats: int, progress: Callable[[int, int], None]
+    runs: Sequence[Callable[[], Any]],
+    repeats: int,
+    progress: Callable[[int, int], None],
+    clock: Callable[[], float] = time.perf_counter,
 ) -> NDArray[np.float64]:
-    """[turn, run]: seconds."""
+    """[turn, run]: seconds, by a clock on the wall or (time.process_time) that of the processor."""
     times = np.zeros((repeats + WARM, len(runs)))
     for turn in range(repeats + WARM):
         order = range(len(runs)) if turn % 2 else reversed(range(len(runs)))
         for place in order:
-            begun = time.perf_counter()
+            begun = clock()
             runs[place]()
-            times[turn, place] = time.perf_counter() - begun
+            times[turn, place] = clock() - begun
         progress(turn + 1, repeats + WARM)
     found: NDArray[np.float64] = times[WARM:]
     return found
