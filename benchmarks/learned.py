@@ -1,6 +1,6 @@
 """What does it cost to learn what to keep? JSON lines, one for each case.
 
-    python benchmarks/learned.py [--only training|forward] [--mask longformer] [--repeats 15] [--threads 2] [--clock ...]
+    python benchmarks/learned.py [--only training|forward] [--mask longformer] [--repeats 15] [--threads 2] [--clock …]
 
 training  a step of the loop under each case over a plain one: minilm as a classifier, 32 pairs of exactly 128 tokens,
           and of 128 at most, as they are (padded). What a step holds in memory at most, beside the weights.

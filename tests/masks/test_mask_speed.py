@@ -144,7 +144,7 @@ def test_ratios_shares_and_times_follow_from_the_clock(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5", "xlnet", "vit"])
 def test_families_are_measured_at_their_own_shape(without_compiler: None, family: str) -> None:
     model = shared(family)
-    found = mask_speed(model, "no-diagonal", lengths=(6,), batch_size=2, repeats=2)
+    found = mask_speed(model, "no-diagonal", lengths=(6,), batch_size=2, repeats=6)
     first = next(site for site in model.sites if site.stack in ("encoder", "decoder"))
     assert found.site == str(first)
     assert found.heads == len(first.numbers or ())
@@ -157,14 +157,14 @@ def test_families_are_measured_at_their_own_shape(without_compiler: None, family
 
 def test_what_gives_another_result_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "compiled_flex", lambda allowed: lambda query, key, value: value)
-    found = mask_speed(shared("bert"), "star", lengths=(9,), repeats=2)
+    found = mask_speed(shared("bert"), "star", lengths=(9,), repeats=6)
     assert found.without_flex.startswith("block-sparse attention differs from masked attention by ")
     assert found.ways == ("dense", "masked", "by blocks")
 
 
 def test_a_mask_for_each_head_is_met_by_the_heads_that_are_left(without_compiler: None) -> None:
     per_head = Mask("mine", lambda length, site: torch.ones(4, length, length, dtype=torch.bool).tril())
-    assert mask_speed(shared("bert"), per_head, lengths=(8,), repeats=2).lengths[0].sparsity == pytest.approx(28 / 64)
+    assert mask_speed(shared("bert"), per_head, lengths=(8,), repeats=6).lengths[0].sparsity == pytest.approx(28 / 64)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_command_says_what_was_measured_and_where_it_pays(here: Path, without_compiler: None) -> None:
-    words = ("bert", "--mask", "window:width=1", "--length", "8,4", "--repeats", "3")
+    words = ("bert", "--mask", "window:width=1", "--length", "8,4", "--repeats", "6")
     said = run(*words, "--out", "pays.svg")
     assert said.exit_code == 0, said.output
     lines = said.stdout.splitlines()
@@ -218,7 +218,7 @@ REFUSED = [
     (("--mask", "star", "--length", "8,8"), "--length: a length is named twice. Expected each once."),
     (("--mask", "star", "--length", "70000"), "--length: 70000 tokens are too many. Expected at most 16384."),
     (("--mask", "star", "--batch-size", "0"), "--batch-size: 0 is too few."),
-    (("--mask", "star", "--repeats", "0"), "--repeats: 0 is too few."),
+    (("--mask", "star", "--repeats", "5"), "--repeats: 5 is too few. Expected 6 or more with a mask."),
     (("--mask", "star", "--against", "bert"), "--against: a mask is measured against no model."),
     (("--mask", "star", "--out", "pays.pdf"), 'pays.pdf: ".pdf" is no picture.'),
     (("--mask", "star", "--out", "no/pays.svg"), "no/pays.svg: cannot be written: there is no directory no."),

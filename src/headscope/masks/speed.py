@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LENGTHS = (512, 1024, 2048, 4096)
 MOST = 16384  # positions: a mask is made whole, position by position
+LEAST = 6  # turns: of fewer, a median has no interval of 95 %
 DENSE, MASKED, BY_BLOCKS, FLEX = "dense", "masked", "by blocks", "flex"
 SPARSE = (BY_BLOCKS, FLEX)  # the ways that leave work out
 
@@ -130,7 +131,8 @@ def check_sizes(lengths: Sequence[int], batch_size: int, repeats: int) -> None:
     for count in lengths:
         check_count(count, "--length")
     check_count(batch_size, "--batch-size")
-    check_count(repeats, "--repeats")
+    if repeats < LEAST:
+        raise HeadscopeError(f"{repeats} is too few", where="--repeats", expected=f"{LEAST} or more with a mask")
     if max(lengths) > MOST:
         raise HeadscopeError(f"{max(lengths)} tokens are too many", where="--length", expected=f"at most {MOST}")
     if len(set(lengths)) < len(lengths):
