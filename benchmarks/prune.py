@@ -28,7 +28,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
 from headscope.pruning.selection import Selection, State
-from headscope.pruning.speed import fastest, forward, inputs_of, interleaved, median, thinned
+from headscope.pruning.speed import fastest, forward_of, inputs_of, interleaved, median, thinned
 from headscope.study.asked import SearchOptions
 from headscope.tasks import task_named
 
@@ -54,7 +54,7 @@ def speed(options: argparse.Namespace) -> Row:
     models = [thinned(model, share) for share in SHARES]
     batch = inputs_of(model, options.batch_size, options.length)
     blocks = [_block_calls(one, batch) for one in models]
-    runs = [forward(one, batch) for one in models] + [call for calls in blocks for call in calls]
+    runs = [forward_of(one, batch) for one in models] + [call for calls in blocks for call in calls]
     times = interleaved(runs, options.repeats, lambda done, total: None)  # [turn, run]
     whole, of_blocks = _parted(fastest(times)[None], len(blocks[0]))
     measured, bound = _gained(whole, of_blocks)
@@ -96,7 +96,7 @@ def _block_calls(model: AttentionModel, batch: dict[str, torch.Tensor]) -> list[
         )
         for name in names
     ]
-    forward(model, batch)()
+    forward_of(model, batch)()
     for handle in handles:
         handle.remove()
 

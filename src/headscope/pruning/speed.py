@@ -110,7 +110,7 @@ def measure(
     """All models on the same batch, in turns; ratios to the first."""
     check_count(repeats, "--repeats")
     batch = inputs_of(models[0], batch_size, length)
-    runs = [forward(model, batch) for model in models]
+    runs = [forward_of(model, batch) for model in models]
     by_turn = interleaved(runs, repeats, progress)  # [turn, model]
     times = fastest(by_turn)
     ratios = [median(by_turn[:, place] / by_turn[:, 0]) for place in range(len(models))]
@@ -122,7 +122,7 @@ def measure(
             throughput=batch_size / float(seconds),
             parameters=sum(p.numel() for p in model.model.parameters()),
             megabytes=sum(p.numel() * p.element_size() for p in model.model.parameters()) / 1e6,
-            working=_working(run, model.device) / 1e6,
+            working=working_bytes(run, model.device) / 1e6,
             ratio=ratio,
             low=low,
             high=high,
@@ -164,19 +164,26 @@ def thinned(model: AttentionModel, share: float) -> AttentionModel:
     return prune(model, gone) if gone else model
 
 
-def forward(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], Any]:
+def forward_of(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], Any]:
+    """One forward pass, to be timed."""
     place = {name: value.to(model.device) for name, value in batch.items()}
+
+    return timeable(lambda: model(place), model.device)
+
+
+def timeable(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
+    """The work without gradients, over when the device is done with it."""
 
     def run() -> None:
         with torch.inference_mode():
-            model(place)
-        if model.device.type == "cuda":
+            work()
+        if device.type == "cuda":
             torch.cuda.synchronize()
 
     return run
 
 
-def _working(run: Callable[[], Any], device: torch.device) -> int:
+def working_bytes(run: Callable[[], Any], device: torch.device) -> int:
     """The most bytes that one run holds at a time, beyond what was there before it."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -205,16 +212,19 @@ def median(values: NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 def interleaved(
-    runs: Sequence[Callable[[], Any]], repeats: int, progress: Callable[[int, int], None]
+    runs: Sequence[Callable[[], Any]],
+    repeats: int,
+    progress: Callable[[int, int], None],
+    clock: Callable[[], float] = time.perf_counter,
 ) -> NDArray[np.float64]:
-    """[turn, run]: seconds."""
+    """[turn, run]: seconds, by a clock on the wall or (time.process_time) that of the processor."""
     times = np.zeros((repeats + WARM, len(runs)))
     for turn in range(repeats + WARM):
         order = range(len(runs)) if turn % 2 else reversed(range(len(runs)))
         for place in order:
-            begun = time.perf_counter()
+            begun = clock()
             runs[place]()
-            times[turn, place] = time.perf_counter() - begun
+            times[turn, place] = clock() - begun
         progress(turn + 1, repeats + WARM)
     found: NDArray[np.float64] = times[WARM:]
     return found

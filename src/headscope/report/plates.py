@@ -105,13 +105,21 @@ def png_of(figure: Figure, dpi: int = DPI) -> bytes:
 
 def save_figure(figure: Figure, out: Path) -> Path:
     """A picture by itself: svg or png, as its name says."""
-    if out.suffix not in (".svg", ".png"):
-        raise HeadscopeError(f'"{out.suffix}" is no picture', where=out, expected="a name that ends in .svg or .png")
+    check_picture(out)
     try:
         out.write_bytes(svg_of(figure).encode() if out.suffix == ".svg" else png_of(figure))
     except OSError as cause:
         raise HeadscopeError(f"cannot be written: {reason(cause)}", where=out) from cause
     return out
+
+
+def check_picture(out: Path) -> None:
+    """Refuse a name that no picture can be written under, before there is one."""
+    if out.suffix not in (".svg", ".png"):
+        raise HeadscopeError(f'"{out.suffix}" is no picture', where=out, expected="a name that ends in .svg or .png")
+    if not out.parent.is_dir() or out.is_dir():
+        what = "it is a directory" if out.is_dir() else f"there is no directory {out.parent}"
+        raise HeadscopeError(f"cannot be written: {what}", where=out)
 
 
 def _in_few_colours(png: bytes) -> bytes:
