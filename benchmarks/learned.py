@@ -26,6 +26,7 @@ import headscope
 from headscope.data.bundled import BUNDLED
 from headscope.data.examples import read_examples
 from headscope.masks import Masked, read_mask
+from headscope.masks.learned import LearnedMask
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning.gates import Gates
 from headscope.pruning.speed import interleaved, median, working_bytes
@@ -52,9 +53,23 @@ def masked(model: AttentionModel, mask: str) -> None:
     model.wear(Masked(mask))
 
 
+def learned_mask(model: AttentionModel, mask: str) -> Learned:
+    return LearnedMask(model, [LENGTH], sparsity=0.9, settle=1.0)
+
+
+def learned_by_head(model: AttentionModel, mask: str) -> Learned:
+    return LearnedMask(model, [LENGTH], sparsity=0.9, per="head", settle=1.0)
+
+
 # What is put on the model before it is trained, and the most that a step may then cost. The first is what others are
 # measured against; what is learned is given back, and its edit put on here.
-CASES: dict[str, tuple[Case, float]] = {"plain": (plain, 1.0), "gates": (gates, 1.10), "mask": (masked, 1.25)}
+CASES: dict[str, tuple[Case, float | None]] = {
+    "plain": (plain, 1.0),
+    "gates": (gates, 1.10),
+    "mask": (masked, 1.25),
+    "learned mask": (learned_mask, None),
+    "learned mask of every head": (learned_by_head, None),
+}
 
 
 def main() -> None:
