@@ -43,7 +43,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def by_heads(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, set[tuple[int, ...]]]]:
     """Models run for real, and by the clock take a second and a quarter of one for each head; returns what was run."""
     seen: list[tuple[int, set[tuple[int, ...]]]] = []
-    real = speed.forward
+    real = speed.forward_of
 
     def forward(model: AttentionModel, batch: dict[str, torch.Tensor]) -> Callable[[], Any]:
         run, take = real(model, batch), clock.taking(1 + 0.25 * len(model.heads))
@@ -55,8 +55,8 @@ def by_heads(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, s
 
         return both
 
-    monkeypatch.setattr(speed, "forward", forward)
-    monkeypatch.setattr(speed, "_working", lambda run, device: 0)
+    monkeypatch.setattr(speed, "forward_of", forward)
+    monkeypatch.setattr(speed, "working_bytes", lambda run, device: 0)
     return seen
 
 
@@ -123,8 +123,8 @@ def test_a_busy_moment_hits_all_alike_and_moves_no_ratio(clock: Clock, monkeypat
 
         return run
 
-    monkeypatch.setattr(speed, "forward", forward)
-    monkeypatch.setattr(speed, "_working", lambda run, device: 0)
+    monkeypatch.setattr(speed, "forward_of", forward)
+    monkeypatch.setattr(speed, "working_bytes", lambda run, device: 0)
     before, after = measure([model, cut], batch_size=1, length=5, repeats=12)
     assert (after.ratio, after.low) == pytest.approx((0.75, 0.75))
     assert after.high == pytest.approx(0.75 * 9), "three of twelve are the 95 % interval's last rank but two"
@@ -167,7 +167,7 @@ def test_working_memory_is_the_most_that_is_held_at_a_time() -> None:
             del held
 
     for run, wanted in ((together, 6e6), (in_turn, 4e6)):
-        assert wanted <= speed._working(run, torch.device("cpu")) < wanted + 1e4, run.__name__
+        assert wanted <= speed.working_bytes(run, torch.device("cpu")) < wanted + 1e4, run.__name__
 
 
 def test_the_batch_is_as_large_as_asked_for() -> None:

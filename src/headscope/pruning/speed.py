@@ -215,9 +215,10 @@ def interleaved(
     runs: Sequence[Callable[[], Any]],
     repeats: int,
     progress: Callable[[int, int], None],
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] | None = None,
 ) -> NDArray[np.float64]:
-    """[turn, run]: seconds, by a clock on the wall or (time.process_time) that of the processor."""
+    """[turn, run]: seconds, by the clock on the wall or another one (time.process_time: that of the processor)."""
+    clock = clock or time.perf_counter
     times = np.zeros((repeats + WARM, len(runs)))
     for turn in range(repeats + WARM):
         order = range(len(runs)) if turn % 2 else reversed(range(len(runs)))
