@@ -158,7 +158,7 @@ def _draw_heads(axes: Axes, table: pd.DataFrame, name: str) -> None:
     for (layer, _), rows in table.sort_values("step").groupby(["layer", "head"]):
         axes.plot(rows["step"], rows["value"], color=_of_layer(layer, deepest), linewidth=1.0, alpha=0.9)
     scale = scale_of(name, table["value"].to_numpy())
-    axes.set_title(f"{plain(name, 20)}, {scale.unit}", fontweight="bold")
+    axes.set_title(plain(name, 22) + ("" if scale.kind == "share" else f", {scale.unit}"), fontweight="bold")
     if scale.low == 0 and name != "entropy":
         axes.set_ylim(bottom=0)
 
