@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Head, Site
-from headscope.model.anatomy import anatomy
+from headscope.model.anatomy import anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
-from headscope.model.replay import weight_of
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, batch_of, plan
 from headscope.tasks.running import memory_named

@@ -118,6 +118,14 @@ class _Dissection(Edit):
         return Parts(_block(core), turn, core, self.projections.get(site, named), **made, scaling=scaling)
 
 
+def weight_of(projection: nn.Module) -> Tensor:
+    """[out, in], however the module stores it."""
+    from transformers.pytorch_utils import Conv1D
+
+    weight: Tensor = projection.weight.detach()  # type: ignore[operator]
+    return weight.T if isinstance(projection, Conv1D) else weight
+
+
 def _same(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.equal(one, other)
 

@@ -61,10 +61,21 @@ class Attention:
     query    the tokens that look; key: the tokens looked at. The same object where a text attends to itself
     scores   what the softmax was taken of, where known
     rows     which sequences of the batch these are
+    values   [sequence, head, key, width]: what the heads gather from the keys, bias included; None where unknown
+
+    Seen through a lens (`AttentionModel.watched(…, lens=…)`), the lens' map stands in the place of the weights:
+    lens       its name; `raw` is the attention as it was (itself, where nothing is in between)
+    row_totals [sequence, head, query]: what the rows of the map summed to before they were normalised
+    rank       [sequence, head]: of the values, through effective attention where a sequence is long enough for it
+    gradient   [sequence, head, query, key]: the loss' derivative by the weights, through the gradient lens
     examples the numbers of the examples these sequences are of, as in `Batch.indices`; empty where unknown
     """
 
     examples: tuple[int, ...] = ()
+    lens: str = "raw"
+    row_totals: Tensor | None = None
+    gradient: Tensor | None = None
+    rank: Tensor | None = None
 
     def __init__(
         self,
@@ -75,11 +86,23 @@ class Attention:
         scores: Tensor | None = None,
         scratch: Scratch | None = None,
         rows: slice = slice(None),
+        values: Tensor | None = None,
     ) -> None:
-        self.rows = rows
+        self.rows, self.values = rows, values
+        self.raw = self
         self.site, self.weights, self.query, self.key = site, weights, query, key
         self._scores, self._scratch = scores, scratch or Scratch()
         self._between_words: dict[Pool, WordAttention] = {}
+
+    def through(self, lens: str, weights: Tensor) -> Attention:
+        """The same call seen through a lens, with its map in the place of the weights."""
+        seen = Attention(self.site, weights, self.query, self.key, None, self._scratch, self.rows, self.values)
+        seen.lens, seen.raw, seen.examples = lens, self, self.examples
+        return seen
+
+    def buffer(self, name: str) -> Tensor:
+        """Memory of the weights' shape that the next call of this name overwrites."""
+        return self._scratch.take(name, tuple(self.weights.shape), self.weights)
 
     @property
     def within_one_text(self) -> bool:

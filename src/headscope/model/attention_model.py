@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family, families
 from headscope.model.fixed_heads import fixed_of
 from headscope.model.interface import open_interface
+from headscope.model.lenses import Lens, lens_named
 from headscope.model.manifest import Cut
 from headscope.model.seam import Observer, Seam
 from headscope.model.tap import open_tap
@@ -143,14 +145,27 @@ class AttentionModel:
         return save(self, out, form=form, overwrite=overwrite)
 
     @contextmanager
-    def watched(self, *observers: Observer) -> Iterator[None]:
-        """Hand every site call's `Attention` to the observers while this is open."""
+    def watched(self, *observers: Observer, lens: str | Lens = "raw") -> Iterator[None]:
+        """Hand every site call's `Attention` to the observers while this is open.
+
+        lens  what it is seen through: a name of `LENSES`, or a lens made before. Through `gradient` observers are told
+              while the loss' derivative comes back, from the last site to the first. Several: open one in another
+        """
+        seam = self._seam
+        if not isinstance(lens, str):
+            looking = lens
+        elif lens == "raw":
+            looking = None
+        else:
+            looking = lens_named(lens, self)
+        told: list[Any] = [observer if looking is None else partial(_look, looking, observer) for observer in observers]
+        open_now: list[Any] = seam.behind if looking is not None and looking.on_the_way_back else seam.observers
         with self._open():
-            self._seam.observers.extend(observers)
+            open_now.extend(told)
             try:
                 yield
             finally:
-                _take_away(self._seam.observers, observers)
+                _take_away(open_now, told)
 
     @contextmanager
     def edited(self, *edits: Edit) -> Iterator[None]:
@@ -223,12 +238,12 @@ class AttentionModel:
     def _lifted(self) -> Iterator[None]:
         """Without whatever is being watched and edited around it."""
         seam = self._seam
-        around = seam.observers, seam.edits
-        seam.observers, seam.edits = [], []
+        around = seam.observers, seam.behind, seam.edits
+        seam.observers, seam.behind, seam.edits = [], [], []
         try:
             yield
         finally:
-            seam.observers, seam.edits = around
+            seam.observers, seam.behind, seam.edits = around
 
     @contextmanager
     def _open(self) -> Iterator[None]:
@@ -370,7 +385,13 @@ def family_of(model_type: str | None, *, where: str | Path | None = None) -> Fam
     return known[model_type]
 
 
-def _take_away(open_now: list[Any], these: tuple[Any, ...]) -> None:
+def _look(lens: Lens, observer: Observer, attention: Attention, gradient: Tensor | None = None) -> None:
+    seen = lens.seen(attention, gradient)
+    if seen is not None:
+        observer(seen)
+
+
+def _take_away(open_now: list[Any], these: Sequence[Any]) -> None:
     """Remove these very objects, the last entered first, wherever they stand."""
     for one in reversed(these):
         place = max(i for i, other in enumerate(open_now) if other is one)

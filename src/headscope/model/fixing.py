@@ -11,12 +11,11 @@ from pathlib import Path
 
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, HeadSet, Site
-from headscope.model.anatomy import Parts, anatomy
+from headscope.model.anatomy import Parts, anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fixed import PATTERNS, Fixed, Patterns, by_head
 from headscope.model.fixed_heads import FixedHeads, fixed_of, settle_fixed
 from headscope.model.manifest import Cut
-from headscope.model.replay import weight_of
 from headscope.model.surgery import Slice, cells, origin_of, prove
 
 RAGANATO = PATTERNS[:7]  # in the order of the paper

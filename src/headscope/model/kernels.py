@@ -1,6 +1,7 @@
 """Attention written out, for when it is watched or its scores are edited: once plainly, once fast.
 
-Both give what the library's own kernels give (to 1e-5 in float32) and hand the weights to `see` on the way.
+Both give what the library's own kernels give (to 1e-5 in float32) and hand weights, scores and values to
+`see` on the way.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def attend_plainly(
     call: Call,
     edit_scores: Callable[[Tensor], Tensor],
     edit_weights: Callable[[Tensor], Tensor],
-    see: Callable[[Tensor, Tensor], None] | None,
+    see: Callable[[Tensor, Tensor, Tensor], None] | None,
 ) -> Tensor:
     """[batch, query, head, width], the textbook on the whole batch at once: differentiable, any dtype, any edit."""
     key, value = (states.repeat_interleave(call.groups, dim=1) for states in (call.key, call.value))
@@ -139,7 +140,7 @@ def attend_plainly(
     scores = edit_scores(scores)
     weights = edit_weights(torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)))
     if see is not None:
-        see(weights, scores)
+        see(weights, scores, value)
     weights = nn.functional.dropout(weights.to(value.dtype), p=call.dropout, training=call.module.training)
     return (weights @ value).transpose(1, 2).contiguous()
 
@@ -148,7 +149,7 @@ def attend_in_chunks(
     call: Call,
     chunks: list[Chunk],
     padding: Tensor,
-    see: Callable[[Chunk, Tensor, Tensor], None],
+    see: Callable[[Chunk, Tensor, Tensor, Tensor], None],
     scratch: Scratch,
 ) -> Tensor:
     """[batch, query, head, width], a run of equally long sequences at a time, without their padding keys.
@@ -187,7 +188,7 @@ def attend_in_chunks(
         torch.softmax(scores, dim=-1, out=weights)
         torch.bmm(weights.view(-1, queries, keys), value.flatten(0, 1), out=mixed.view(-1, *mixed.shape[2:]))
         output[chunk.rows] = mixed.transpose(1, 2)
-        see(chunk, weights[:, :, chunk.query_kept], scores[:, :, chunk.query_kept])
+        see(chunk, weights[:, :, chunk.query_kept], scores[:, :, chunk.query_kept], value)
     return output
 
 

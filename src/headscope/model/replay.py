@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.heads import Site
-from headscope.model.anatomy import Parts
+from headscope.model.anatomy import Parts, weight_of
 from headscope.model.attention_model import AttentionModel
 
 Forward = Callable[[], Any]  # runs the whole model on one batch
@@ -341,14 +341,6 @@ def _form(output: Any, used: tuple[Tensor, Tensor]) -> tuple[Any, int] | None:
             rest = tuple(None if i == place else other for i, other in enumerate(items))
             return (rest if isinstance(output, tuple) else None), place
     return None
-
-
-def weight_of(projection: nn.Module) -> Tensor:
-    """[out, in], however the module stores it."""
-    from transformers.pytorch_utils import Conv1D
-
-    weight: Tensor = projection.weight.detach()  # type: ignore[operator]
-    return weight.T if isinstance(projection, Conv1D) else weight
 
 
 def _zeros(module: nn.Module) -> Callable[..., Tensor]:

@@ -25,6 +25,7 @@ from headscope.model.kernels import Call, attend_by_kernel, attend_in_chunks, at
 from headscope.model.tokens import Chunk, Layout, Marks, Tokens, layout_of
 
 Observer = Callable[[Attention], None]
+Backward = Callable[[Attention, Tensor], None]  # told of the loss' derivative by the weights, when it is known
 
 
 class Seam:
@@ -35,6 +36,7 @@ class Seam:
         self.decoder_only, self.takes_text = decoder_only, takes_text
         self.sites: dict[str, list[Site]] = {}  # the sites of each attention module, in the order of its calls
         self.observers: list[Observer] = []
+        self.behind: list[Backward] = []  # observers of the way back
         self.edits: list[Edit] = []
         self.given_layout: Layout | None = None
         self.recording: list[tuple[str, int]] | None = None  # (module, heads) of each call, in the dry run
@@ -129,7 +131,11 @@ class Seam:
 
     def is_watched(self, site: Site | None) -> bool:
         """Whether observers see this call: not in the dry run, nor when checkpointing computes a layer again."""
-        return bool(self.observers) and self._depth > 0 and site is not None
+        return self._has_observers and self._depth > 0 and site is not None
+
+    @property
+    def _has_observers(self) -> bool:
+        return bool(self.observers or self.behind)
 
     def attend(self, name: str, call: Call, own: Callable[[], Tensor]) -> Tensor:
         """The heads' outputs [batch, query, head, width] of one call; `own` runs the library's kernel."""
@@ -146,7 +152,7 @@ class Seam:
         )
         watched = self.is_watched(site)
         # Checkpointing computes a layer again outside the forward, and must find the operations it saw the first time.
-        again = bool(self.observers) and self._depth == 0 and _needs_graph(call)
+        again = self._has_observers and self._depth == 0 and _needs_graph(call)
         if site is None or not (watched or written_out or again):
             output = own()
         elif written_out or call.dropout or _needs_graph(call) or call.query.dtype.itemsize < 4:
@@ -161,23 +167,39 @@ class Seam:
     def _is_opened(self, site: Site) -> bool:
         """Whether somebody wants to see or change more of a call than what its heads give."""
         edited = any(edit.changes_mask(site) or edit.changes_scores(site) for edit in self.edits)
-        return edited or bool(self.observers) or self.inspecting is not None
+        return edited or self._has_observers or self.inspecting is not None
 
-    def show(self, site: Site, weights: Tensor, scores: Tensor) -> None:
+    def show(self, site: Site, weights: Tensor, scores: Tensor, values: Tensor) -> None:
         """Hand a whole batch's weights [batch, head, query, key] to the observers, padding removed."""
         batch, heads, queries, keys = weights.shape
         chunks, _ = self._chunks(site, (batch, heads, queries, keys), weights.device)
-        for chunk in chunks:
-            part, raw = (
-                tensor.detach()[chunk.rows][:, :, chunk.query_kept][:, :, :, chunk.key_kept]
-                for tensor in (weights, scores)
-            )
-            self._tell(site, chunk, part, raw.to(part.dtype, copy=torch.is_grad_enabled()))
+        if self.behind:
+            if not weights.requires_grad:
+                raise HeadscopeError(
+                    f"{site} has no graph, so no gradient will come back",
+                    where="lens gradient",
+                    mend="Run the model under torch.enable_grad(), with parameters that require gradients",
+                )
+            weights.register_hook(partial(self._tell_behind, site, chunks, weights.detach(), values.detach()))
+        for chunk in chunks if self.observers else ():
+            part, raw = _within(chunk, weights.detach()), _within(chunk, scores.detach())
+            kept = values.detach()[chunk.rows][:, :, chunk.key_kept]
+            self._tell(site, chunk, part, raw.to(part.dtype, copy=torch.is_grad_enabled()), kept)
 
-    def _tell(self, site: Site, chunk: Chunk, weights: Tensor, scores: Tensor) -> None:
-        attention = Attention(site, weights, chunk.query, chunk.key, scores, self._scratch, chunk.rows)
+    def _tell(self, site: Site, chunk: Chunk, weights: Tensor, scores: Tensor, values: Tensor) -> None:
+        attention = Attention(site, weights, chunk.query, chunk.key, scores, self._scratch, chunk.rows, values)
         for observer in self.observers:
             observer(attention)
+
+    def _tell_behind(self, site: Site, chunks: list[Chunk], weights: Tensor, values: Tensor, gradient: Tensor) -> None:
+        """On the way back: every chunk's weights with the loss' derivative by them."""
+        with torch.no_grad():
+            for chunk in chunks if self.behind else ():
+                kept = values[chunk.rows][:, :, chunk.key_kept]
+                part = _within(chunk, weights)
+                attention = Attention(site, part, chunk.query, chunk.key, None, self._scratch, chunk.rows, kept)
+                for observer in self.behind:
+                    observer(attention, _within(chunk, gradient.detach()))
 
     def _chunks(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> tuple[list[Chunk], Tensor]:
         """The batch in runs of equal length, and which keys [batch, key] are padding."""
@@ -203,3 +225,8 @@ class Seam:
 
 def _needs_graph(call: Call) -> bool:
     return torch.is_grad_enabled() and any(t.requires_grad for t in (call.query, call.key, call.value))
+
+
+def _within(chunk: Chunk, cells: Tensor) -> Tensor:
+    """Cells [batch, head, query, key] of the chunk's real tokens."""
+    return cells[chunk.rows][:, :, chunk.query_kept][:, :, :, chunk.key_kept]

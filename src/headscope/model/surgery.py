@@ -17,13 +17,12 @@ from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet, Site
-from headscope.model.anatomy import anatomy
+from headscope.model.anatomy import anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family
 from headscope.model.fixed_heads import fixed_of, settle_fixed
 from headscope.model.manifest import Cut, Origin
-from headscope.model.replay import weight_of
 from headscope.model.weights import weights_sha256
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from headscope.heads import Site
 from headscope.model.seam import Seam
 
 _SOFTMAXES = {torch.softmax, torch.nn.functional.softmax, Tensor.softmax}
+_PRODUCTS = {torch.matmul, torch.bmm, torch.einsum, Tensor.matmul, Tensor.bmm, Tensor.__matmul__}
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Tap:
     heads       how many heads such a module has
     edit        (what the method returned, editor of [batch, query, head, width]) -> what it should return
     projection  instead of `edit`: the submodule whose input is the heads' outputs side by side
+    values      (what the weights are multiplied by, number of heads) -> [batch, head, key, width]
+    output      where the output projection is no module: (attention module) -> its blocks [head, out, width]
     """
 
     module: str
@@ -39,24 +42,31 @@ class Tap:
     heads: Callable[[Any], int]
     edit: Callable[[Any, Callable[[Tensor], Tensor]], Any] | None = None
     projection: str | None = None
+    values: Callable[[Tensor, int], Tensor] = lambda values, heads: values
+    output: Callable[[Any], Tensor] | None = None
 
 
 class _SoftmaxMode(TorchFunctionMode):
-    """Sees the attention softmax of one call of one module."""
+    """Sees the attention softmax of one call of one module, and the values that its weights are multiplied by."""
 
-    def __init__(self, seam: Seam, site: Site | None, heads: int) -> None:
+    def __init__(self, seam: Seam, site: Site | None, tap: Tap, heads: int) -> None:
         super().__init__()
-        self.seam, self.site, self.heads, self.hits = seam, site, heads, 0
+        self.seam, self.site, self.tap, self.heads, self.hits = seam, site, tap, heads, 0
+        self.waiting: tuple[Site, Tensor, Tensor] | None = None  # weights and scores that have met no values yet
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.waiting is not None and func in _PRODUCTS:
+            site, weights, scores = self.waiting
+            self.waiting = None
+            self.seam.show(site, weights, scores, self.tap.values(args[-1], self.heads))
         if func not in _SOFTMAXES or not self._is_attention(args[0]):
             return func(*args, **kwargs)
         self.hits += 1
         scores = self.seam.edit_scores(self.site, self.seam.mask_scores(self.site, args[0]))
         weights = self.seam.edit_weights(self.site, func(scores, *args[1:], **kwargs))
         if self.site is not None and self.seam.is_watched(self.site):
-            self.seam.show(self.site, weights.float() if weights.dtype.itemsize < 4 else weights, scores)
+            self.waiting = self.site, weights.float() if weights.dtype.itemsize < 4 else weights, scores
         return weights
 
     def _is_attention(self, scores: Tensor) -> bool:
@@ -86,10 +96,12 @@ def _tapped(seam: Seam, tap: Tap, name: str, module: nn.Module) -> Iterator[None
     @wraps(original)
     def method(*args: Any, **kwargs: Any) -> Any:
         current[0] = site = seam.next_site(name, heads)
-        with _SoftmaxMode(seam, site, heads) as mode:
+        with _SoftmaxMode(seam, site, tap, heads) as mode:
             result = original(*args, **kwargs)
-        if mode.hits != 1:
-            raise HeadscopeError(f"{name} took {mode.hits} attention softmaxes", expected="one a call")
+        if mode.hits != 1 or mode.waiting is not None:
+            raise HeadscopeError(
+                f"{name} took {mode.hits} attention softmaxes", expected="one a call, and its product with values"
+            )
         return result if tap.edit is None else tap.edit(result, edit)
 
     def edit_input(projection: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, Site
 from headscope.importances.sweep import mean_results
-from headscope.model.anatomy import Parts, anatomy
+from headscope.model.anatomy import Parts, anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
-from headscope.model.replay import weight_of
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, batch_of, plan
 

@@ -30,6 +30,7 @@ DEBERTA_V2 = Family(
         "forward",
         lambda module: module.self.num_attention_heads,
         projection="output.dense",
+        values=lambda values, heads: values.unflatten(0, (-1, heads)),
     ),
     silence=silence,
 )

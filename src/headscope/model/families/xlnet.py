@@ -44,7 +44,14 @@ XLNET = Family(
     model_types=("xlnet",),
     layers=layers,
     stack=stack,
-    tap=Tap("XLNetRelativeAttention", "rel_attn_core", lambda module: module.n_head, edit=edit),
+    tap=Tap(
+        "XLNetRelativeAttention",
+        "rel_attn_core",
+        lambda module: module.n_head,
+        edit=edit,
+        values=lambda values, heads: values.permute(1, 2, 0, 3),  # [key, batch, head, width]
+        output=lambda module: module.o.permute(1, 0, 2),
+    ),
     dry_inputs=two_streams,
     axes=AXES,
     silence=lambda core: None,  # its sums over no heads are zero by themselves

@@ -1,0 +1,49 @@
+"""The gradient lens: what the loss would lose with an edge, to first order.
+
+With g = ∂loss/∂A the map is |A·g|, scaled so that a sequence's map of a head sums to its number of rows: rows do not
+sum to 1, as many rows of a last layer may matter to nobody, but sums of cells are shares of the whole. `gradient` is g
+itself; `row_totals` are the rows' sums before the scaling. A map is known only when the gradient comes back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from headscope.errors import HeadscopeError
+from headscope.model.attention import Attention
+from headscope.model.lenses.base import SIGN, Lens
+
+if TYPE_CHECKING:
+    from headscope.model.attention_model import AttentionModel
+
+
+class GradientLens(Lens):
+    name = "gradient"
+    gives = frozenset({SIGN})
+    on_the_way_back = True
+
+    def __init__(self, model: AttentionModel) -> None:
+        super().__init__(model)
+        if model.model.dtype.itemsize < 4:
+            raise HeadscopeError(
+                f"gradients of {str(model.model.dtype).removeprefix('torch.')} are too coarse",
+                where="lens gradient",
+                mend="Load the model with dtype float32",
+            )
+
+    def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
+        assert gradient is not None
+        cells = torch.mul(attention.weights, gradient).abs_()
+        totals = cells.sum(dim=-1)
+        whole = totals.sum(dim=-1)[..., None, None]  # [sequence, head, 1, 1]
+        seen = attention.through(self.name, cells.mul_(torch.where(whole > 0, attention.length / whole, 0.0)))
+        seen.row_totals, seen.gradient = totals, gradient
+        return seen
+
+
+def centred(weights: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient less its mean under the row's weights: what moving weight to this key changes, as rows keep a sum."""
+    return gradient - (weights * gradient).sum(dim=-1, keepdim=True)

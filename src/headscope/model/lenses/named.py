@@ -1,0 +1,50 @@
+"""The lenses by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from headscope.errors import HeadscopeError, choices
+from headscope.model.attention import Attention
+from headscope.model.lenses.base import ROWS, SIGN, Lens
+from headscope.model.lenses.effective import EffectiveLens, SimplexLens
+from headscope.model.lenses.gradient import GradientLens
+from headscope.model.lenses.norm import NormLens
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from headscope.model.attention_model import AttentionModel
+
+
+class RawLens(Lens):
+    """Attention as it is."""
+
+    name = "raw"
+    gives = frozenset({ROWS, SIGN})
+
+    def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
+        return attention
+
+
+LENSES: dict[str, type[Lens]] = {
+    kind.name: kind for kind in (RawLens, EffectiveLens, SimplexLens, NormLens, GradientLens)
+}
+
+
+def lenses_named(names: str | Iterable[str], where: str = "--lens") -> tuple[str, ...]:
+    """Names of lenses, each once and in the order given: "raw,norm" or a list of them."""
+    asked = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    for name in asked:
+        if name not in LENSES:
+            raise HeadscopeError(f'"{name}" is not a lens', where=where, expected=choices(name, LENSES))
+    if not asked:
+        raise HeadscopeError("no lens is named", where=where, expected=f"some of {', '.join(LENSES)}")
+    return tuple(dict.fromkeys(asked))
+
+
+def lens_named(name: str, model: AttentionModel) -> Lens:
+    """The lens of this name for a model."""
+    (known,) = lenses_named([name], where="lens")
+    return LENSES[known](model)
