@@ -37,6 +37,8 @@ headscope analyze minilm --treebank dev.conllu --frequency english --control --o
 
 headscope analyze opus-mt-en-fr --corpus news.tsv --pairs --statistics entropy,confidence --out study
 
+headscope analyze minilm --corpus wikipedia-pairs --pairs --lens raw,effective,norm,gradient --out study
+
 In Python: headscope.analyze, headscope.write
 """
 
@@ -92,6 +94,13 @@ def analyze(
     ] = False,
     pairs: Pairs = False,
     fields: Fields = None,
+    lens: Annotated[
+        str,
+        typer.Option(
+            help="What attention is seen through, with commas between: raw, effective, effective-simplex, norm, "
+            "gradient. Raw is always among them"
+        ),
+    ] = "raw",
     statistics: Annotated[
         str | None,
         typer.Option(help="Only these, with commas between, such as entropy,previous", show_default="all"),
@@ -151,6 +160,7 @@ def analyze(
                 pool=pool,  # type: ignore[arg-type]
                 all_rows=all_rows,
                 fields=separated(fields),
+                lens=lens,
                 statistics=separated(statistics),
                 max_length=max_length,
                 long=long,  # type: ignore[arg-type]

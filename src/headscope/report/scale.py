@@ -15,7 +15,7 @@ from headscope.statistics.base import Definition
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Kind = Literal["share", "nats", "tokens", "offset", "points", "length", "other"]
+Kind = Literal["share", "nats", "tokens", "offset", "points", "length", "number", "correlation", "other"]
 
 UNITS: dict[Kind, str] = {
     "share": "share, 0 to 1",
@@ -24,6 +24,8 @@ UNITS: dict[Kind, str] = {
     "offset": "tokens, negative is to the left",
     "points": "change of the metric",
     "length": "norm",
+    "number": "",
+    "correlation": "correlation, −1 to 1",
     "other": "",
 }
 SIGNED = ("ablation-loss", "ablation-metric", "gradient", "gradient-second")  # 0 in the middle, whatever the values
@@ -63,7 +65,8 @@ class Scale:
 
 def definition_of(statistic: str) -> Definition | None:
     """What a name in heads.csv means; None for a name that is not ours."""
-    return glossary().get(statistic) or DEFINITIONS.get(statistic)
+    name = statistic.partition("@")[0]
+    return glossary().get(name) or DEFINITIONS.get(name)
 
 
 def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
@@ -89,7 +92,8 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
 def title_of(statistic: str) -> str:
     """What to call it in figures; a statistic that is not in the glossary has only its name."""
     known = definition_of(statistic)
-    return known.title if known else statistic
+    lens = statistic.partition("@")[2]
+    return statistic if known is None else f"{known.title}, lens {lens}" if lens else known.title
 
 
 def sentence_of(statistic: str) -> str:

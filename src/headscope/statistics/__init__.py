@@ -8,6 +8,7 @@ from inspect import isabstract
 from pkgutil import iter_modules
 
 from headscope.errors import HeadscopeError, choices
+from headscope.model.lenses import Lens
 from headscope.statistics.base import Definition, PerSequence, Statistic
 from headscope.statistics.stream import stream
 
@@ -34,15 +35,28 @@ def _of_texts() -> list[type[Statistic]]:
     return [kind for kind in registry() if kind.needs is None]
 
 
-def chosen(names: list[str] | None = None) -> list[Statistic]:
-    """The statistics of plain texts that give these names; all of them by default."""
+def chosen(names: list[str] | None = None, lens: type[Lens] | None = None) -> list[Statistic]:
+    """The statistics of plain texts that give these names; all of them by default.
+
+    lens  those that make sense of its maps; raw attention by default
+    """
     known = {name: definition for kind in _of_texts() for name, definition in kind.definitions.items()}
     for name in names or []:
         if name not in known:
             raise HeadscopeError(f'"{name}" is not a statistic', where="--statistics", expected=choices(name, known))
     asked = []
     for kind in _of_texts():
-        wanted = tuple(name for name in kind.definitions if names is None or name in names)
-        if wanted or not kind.definitions:
+        wanted = tuple(
+            name
+            for name, definition in kind.definitions.items()
+            if (names is None or name in names) and _makes_sense(kind, definition, lens)
+        )
+        if wanted or (lens is None and not kind.definitions):
             asked.append(kind(wanted))
     return asked
+
+
+def _makes_sense(kind: type[Statistic], definition: Definition, lens: type[Lens] | None) -> bool:
+    if lens is None:
+        return kind.of_raw
+    return definition.asks is not None and definition.asks <= lens.gives

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.statistics.base import Definition, Statistic
+from headscope.statistics.base import SHARES, Definition, Statistic
 from headscope.statistics.by_offset import OffsetSums, added
 from headscope.tables import Moments, Row, rows_of
 
@@ -32,16 +32,19 @@ class Argmax(Statistic):
             "share",
             "Share of tokens whose maximum is at the commonest offset",
             "The share of content rows whose largest weight on a content key is at the argmax-offset.",
+            SHARES,
         ),
         "argmax-offset": Definition(
             "offset",
             "Commonest offset of the maximum",
             "The most frequent offset (key minus query) of a content row's largest weight on a content key.",
+            SHARES,
         ),
         "positional-share": Definition(
             "share",
             "Share at the commonest offset, where there is one",
             "The share of content rows that have a content token at the argmax-offset whose largest weight is there.",
+            SHARES,
         ),
     }
 

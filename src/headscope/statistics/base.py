@@ -15,19 +15,25 @@ from torch import Tensor
 
 from headscope.heads import Site
 from headscope.model.attention import Attention
+from headscope.model.lenses import ROWS, SIGN
 from headscope.tables import Moments, Row, rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+ANY: frozenset[str] = frozenset()  # sums of weights: they make sense of any map
+SUMS = frozenset({ROWS})
+SHARES = frozenset({ROWS, SIGN})
+
 
 @dataclass(frozen=True)
 class Definition:
-    """What a name in the `statistic` column means: its unit, its title in figures, and a sentence."""
+    """What a name in the `statistic` column means: its unit, its title in figures, a sentence, and its lenses."""
 
-    unit: Literal["share", "nats", "tokens", "offset", "points", "length"]
+    unit: Literal["share", "nats", "tokens", "offset", "points", "length", "number", "correlation"]
     title: str
     sentence: str
+    asks: frozenset[str] | None = None  # what a lens' maps must have (ROWS, SIGN) for it to make sense; None: raw alone
 
 
 class Statistic(ABC):
@@ -35,6 +41,7 @@ class Statistic(ABC):
 
     definitions: ClassVar[dict[str, Definition]]
     needs: ClassVar[str | None] = None  # the data it is asked of beside texts, such as "treebank"
+    of_raw: ClassVar[bool] = True  # False: it compares a lens' map with raw attention
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         self.names = tuple(self.definitions) if names is None else names

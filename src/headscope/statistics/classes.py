@@ -15,7 +15,7 @@ from torch import Tensor
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.tokens import CLASSES
-from headscope.statistics.base import Definition, PerSequence
+from headscope.statistics.base import ANY, Definition, PerSequence
 from headscope.tables import Row
 
 
@@ -25,17 +25,19 @@ class ClassMass(PerSequence):
             "share",
             "Attention to the classification token",
             "Mass on the classification token, averaged over the query rows.",
+            ANY,
         ),
         "sep": Definition(
-            "share", "Attention to separators", "Mass on all separator tokens, averaged over the query rows."
+            "share", "Attention to separators", "Mass on all separator tokens, averaged over the query rows.", ANY
         ),
         "punctuation": Definition(
             "share",
             'Attention to "." and ","',
             'Mass on the tokens "." and ",", averaged over the query rows.',
+            ANY,
         ),
         "special": Definition(
-            "share", "Attention to all special tokens", "Mass on all special tokens, averaged over the query rows."
+            "share", "Attention to all special tokens", "Mass on all special tokens, averaged over the query rows.", ANY
         ),
     }
     _classes = dict(zip(definitions, CLASSES, strict=True))

@@ -12,19 +12,23 @@ import torch
 from torch import Tensor
 
 from headscope.model.attention import Attention
-from headscope.statistics.base import Definition, PerSequence
+from headscope.statistics.base import SUMS, Definition, PerSequence
 
 
 class Confidence(PerSequence):
     definitions = {
         "confidence": Definition(
-            "share", "Confidence, special tokens included", "The largest weight of a row, averaged over all query rows."
+            "share",
+            "Confidence, special tokens included",
+            "The largest weight of a row, averaged over all query rows.",
+            SUMS,
         ),
         "confidence-content": Definition(
             "share",
             "Confidence, special tokens left out",
             "The largest weight on a key that is not special, averaged over the rows that are not special; "
             "not renormalised.",
+            SUMS,
         ),
     }
 

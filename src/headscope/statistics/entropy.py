@@ -14,20 +14,26 @@ import torch
 from torch import Tensor
 
 from headscope.model.attention import Attention
-from headscope.statistics.base import Definition, PerSequence
+from headscope.statistics.base import SHARES, Definition, PerSequence
 
 
 class Entropy(PerSequence):
     definitions = {
-        "entropy": Definition("nats", "Entropy of attention", "The entropy of a row, averaged over all query rows."),
+        "entropy": Definition(
+            "nats", "Entropy of attention", "The entropy of a row, averaged over all query rows.", SHARES
+        ),
         "cls-entropy": Definition(
-            "nats", "Entropy of the classification token's attention", "The entropy of the classification token's row."
+            "nats",
+            "Entropy of the classification token's attention",
+            "The entropy of the classification token's row.",
+            SHARES,
         ),
         "entropy-share": Definition(
             "share",
             "Entropy as a share of the most possible",
             "The entropy of a row divided by the logarithm of the number of keys it can see, averaged over the rows "
             "that see more than one.",
+            SHARES,
         ),
     }
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.statistics.base import Definition, PerSequence
+from headscope.statistics.base import ANY, SHARES, Definition, PerSequence
 from headscope.statistics.by_offset import OffsetSums
 from headscope.tables import by_number
 
@@ -30,19 +30,25 @@ class Offsets(PerSequence):
             "share",
             "Attention to the previous token",
             "Mass on the token before the query token, averaged over the query rows.",
+            ANY,
         ),
         "self": Definition(
-            "share", "Attention to the token itself", "Mass on the query token itself, averaged over the query rows."
+            "share",
+            "Attention to the token itself",
+            "Mass on the query token itself, averaged over the query rows.",
+            ANY,
         ),
         "next": Definition(
             "share",
             "Attention to the next token",
             "Mass on the token after the query token, averaged over the query rows.",
+            ANY,
         ),
         "distance": Definition(
             "tokens",
             "Mean distance of attention",
             "The distance |key - query| weighted by attention, averaged over the rows.",
+            SHARES,
         ),
     }
 

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 
 import torch
+from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
+from headscope.model.lenses import Lens
+from headscope.model.lenses.gradient import from_embeddings
+from headscope.model.seam import Observer
 from headscope.model.tokens import Batch
 from headscope.statistics.base import Statistic
 
+Losses = Callable[[AttentionModel, Batch], Tensor]
 
-def stream(model: AttentionModel, batches: Iterable[Batch], statistics: Sequence[Statistic]) -> Iterator[Batch]:
+
+def stream(
+    model: AttentionModel,
+    batches: Iterable[Batch],
+    statistics: Sequence[Statistic],
+    *,
+    through: Mapping[Lens, Sequence[Statistic]] | None = None,
+    losses: Losses | None = None,
+) -> Iterator[Batch]:
     """Run the model over the batches, updating the statistics; yields each batch when it is done.
+
+    through  further statistics, by the lens they are asked through; all but those of gradients share the one forward
+    losses   runs the model on a batch and gives the loss of each sequence on its graph, for the lens of gradients
 
     Memory does not grow with the number of sequences: a statistic keeps sums, and weights are forgotten.
     """
 
     model.check_evaluating()
+    through = through or {}
     for batch in batches:
-        indices = batch.indices
-
-        def observe(attention: Attention, indices: tuple[int, ...] = indices) -> None:
-            attention.examples = indices[attention.rows]
-            for statistic in statistics:
-                statistic.update(attention)
-
         # Entered anew for every batch: nothing stays watched while the caller has the batch, or if it never returns.
-        with model.watched(observe), torch.inference_mode():
+        with ExitStack() as stack, torch.inference_mode():
+            stack.enter_context(model.watched(_observer(batch, statistics)))
+            for lens, asked in through.items():
+                if not lens.on_the_way_back:
+                    stack.enter_context(model.watched(_observer(batch, asked), lens=lens))
             output = model(batch)
             finite = bool(torch.isfinite(output[0]).all())
         if not finite:
@@ -38,4 +53,22 @@ def stream(model: AttentionModel, batches: Iterable[Batch], statistics: Sequence
                 where=model.name,
                 mend="Load it with dtype float32, or leave these examples out",
             )
+        for lens, asked in through.items():
+            if lens.on_the_way_back:
+                assert losses is not None, f"the lens {lens.name} needs losses"
+                _back(model, batch, _observer(batch, asked), lens, losses)
         yield batch
+
+
+def _back(model: AttentionModel, batch: Batch, observer: Observer, lens: Lens, losses: Losses) -> None:
+    with model.watched(observer, lens=lens), from_embeddings(model) as embeddings:
+        torch.autograd.grad(losses(model, batch).sum(), embeddings)
+
+
+def _observer(batch: Batch, statistics: Sequence[Statistic]) -> Observer:
+    def observe(attention: Attention) -> None:
+        attention.examples = batch.indices[attention.rows]
+        for statistic in statistics:
+            statistic.update(attention)
+
+    return observe

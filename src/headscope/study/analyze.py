@@ -25,6 +25,7 @@ from headscope.statistics.rare_words import RareWords
 from headscope.statistics.relations import Relations
 from headscope.study.clusters import clusters_in
 from headscope.study.examples import examples_of
+from headscope.study.lenses import Looking, lenses_asked
 from headscope.study.record import describe_model, versions
 from headscope.study.roles import Thresholds, roles_of
 from headscope.study.sources import Annotations, Corpus, Files, RelationOf, counted, read_annotations
@@ -48,10 +49,13 @@ class Pass:
     total: int
     statistics: list[Statistic]
     encoder: Encoder
+    looking: Looking | None = None  # the other lenses that this pass is seen through
 
     def run(self, model: AttentionModel, batch_size: int, progress: Progress) -> None:
         done = 0
-        for batch in stream(model, batches(self.encoder, self.examples, batch_size=batch_size), self.statistics):
+        read = batches(self.encoder, self.examples, batch_size=batch_size)
+        through, losses = (None, None) if self.looking is None else (self.looking.through, self.looking.losses)
+        for batch in stream(model, read, self.statistics, through=through, losses=losses):
             done += len(batch)
             counts = self.encoder.counts  # a text cut into windows is several sequences, a skipped one none
             expected = round(self.total * counts.sequences / max(counts.read, 1))
@@ -85,6 +89,7 @@ def analyze(
     lenient: bool = False,
     pool: Pool = "mean",
     all_rows: bool = False,
+    lens: str | Iterable[str] = "raw",
     statistics: Iterable[str] | None = None,
     max_length: int | None = None,
     long: Long = "truncate",
@@ -109,6 +114,8 @@ def analyze(
     lenient     leave malformed sentences and documents out, counted, instead of refusing the file
     pool        how the rows of a word's pieces become one: mean, first or max
     all_rows    distances between heads over all rows of attention instead of a few of each text: exact, and slow
+    lens        what attention is seen through: raw, effective, effective-simplex, norm, gradient; several as a list
+                or with commas between. Raw is always among them
     statistics  names from the glossary; all by default
     max_length  tokens a sequence may have; by default what the model can read, at most 512
     long        what to do with longer texts of the corpus: truncate, window, skip or error
@@ -124,7 +131,9 @@ def analyze(
     check_long(long)
     check_pool(pool)
     thresholds = thresholds or Thresholds()
-    asked = chosen([statistics] if isinstance(statistics, str) else None if statistics is None else list(statistics))
+    names = [statistics] if isinstance(statistics, str) else None if statistics is None else list(statistics)
+    asked = chosen(names)
+    lenses = lenses_asked(lens)
     annotated = bool(treebank or sentences or coreference)
     plain = Corpus(corpus, texts, pairs, fields, limit) if corpus or texts or not annotated else None
     notes = read_annotations(
@@ -149,6 +158,8 @@ def analyze(
     if all_rows:
         asked = [HeadDistance(one.names, rows=None) if isinstance(one, HeadDistance) else one for one in asked]
     passes = _passes(model, asked, plain, notes, max_length, long, seed, pool)
+    looking = Looking(model, lenses, names, pairs=pairs, seed=seed)
+    passes[0].looking = looking
     if control:
         passes.append(_relations(random_twin(model, seed), notes, max_length, seed, pool, CONTROL))
     durations = {"load": round(time.perf_counter() - started, 3)}
@@ -156,7 +167,7 @@ def analyze(
         begun = time.perf_counter()
         one.run(one.encoder.model, batch_size, _placed(progress, passes, number))
         durations[one.name] = round(time.perf_counter() - begun, 3)
-    study = _study(passes)
+    study = _study(passes, looking)
     clusters = clusters_in(study.heads, study.maps)
     if clusters:
         study.tables["clusters"] = _frame([row for one in clusters.values() for row in one.rows()])
@@ -174,7 +185,8 @@ def analyze(
             "thresholds": asdict(thresholds),
         },
         "seed": seed,
-        "lens": "raw",
+        "lens": ",".join(lenses),
+        "lenses": looking.describe(),
         "durations": durations,
         "clusters": {stack: one.summary() for stack, one in clusters.items()},
     }
@@ -193,17 +205,18 @@ def analyze(
     return study
 
 
-def _study(passes: list[Pass]) -> Study:
+def _study(passes: list[Pass], looking: Looking) -> Study:
     """What the statistics of all passes say; the twin's go beside those of the model."""
     asked = [statistic for one in passes if one.name != CONTROL for statistic in one.statistics]
     tables = {name: _frame(rows) for one in asked for name, rows in one.tables().items() if rows}
+    tables |= {name: _frame(rows) for name, rows in looking.tables().items()}
     twin = [statistic for one in passes if one.name == CONTROL for statistic in one.statistics]
     if twin and "relations" in tables:
         keys = ["relation", "direction", "stack"]
         found = _frame(twin[0].tables()["relations"]).set_index(keys)["accuracy"].to_dict()
         relations = tables["relations"]
         relations["control"] = [found.get(row) for row in relations[keys].itertuples(index=False, name=None)]
-    heads = to_frame(row for one in asked for row in one.table())
+    heads = to_frame([*(row for one in asked for row in one.table()), *looking.rows()])
     return Study(heads, {name: array for one in asked for name, array in one.maps().items()}, {}, tables)
 
 

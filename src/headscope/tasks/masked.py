@@ -7,7 +7,7 @@ alone. The loss of a text is the mean over its masked tokens.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headscope.data.encode import Sequence as Encoded
 from headscope.data.examples import Example, read_examples
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -75,15 +74,14 @@ class Masked(PerToken):
         mask = int(model.tokenizer.mask_token_id)
         sequences, labels = [], []
         for sequence in plain.sequences:
-            chosen = self._chosen(sequence, model.marks.special)
+            chosen = self.places(sequence.source.ids, model.marks.special)
             ids = [mask if i in chosen else token for i, token in enumerate(sequence.source.ids)]
             labels.append([token if i in chosen else IGNORED for i, token in enumerate(sequence.source.ids)])
             sequences.append(replace(sequence, source=replace(sequence.source, ids=ids)))
         return replace(plain, sequences=sequences, labels=labels)
 
-    def _chosen(self, sequence: Encoded, special: frozenset[int]) -> set[int]:
+    def places(self, ids: Sequence[int], special: frozenset[int]) -> set[int]:
         """The places of the masked tokens: 15 % of the content, one at least."""
-        ids = sequence.source.ids
         content = [i for i, token in enumerate(ids) if token not in special]
         if not content:
             return {len(ids) // 2}

@@ -7,10 +7,12 @@ itself; `row_totals` are the rows' sums before the scaling. A map is known only 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError
 from headscope.model.attention import Attention
@@ -45,5 +47,30 @@ class GradientLens(Lens):
 
 
 def centred(weights: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient less its mean under the row's weights: what moving weight to this key changes, as rows keep a sum."""
+    """The gradient less its mean under the row's weights: what moving weight to a key changes."""
     return gradient - (weights * gradient).sum(dim=-1, keepdim=True)
+
+
+@contextmanager
+def from_embeddings(model: AttentionModel) -> Iterator[list[Tensor]]:
+    """Gradients go back to what the embedding gave, and to no parameter: the tensors to ask for, filled by a forward.
+
+    Parameters are frozen while this is open, as a graph that leads to them keeps every layer's input.
+    """
+    parameters = [one for one in model.model.parameters() if one.requires_grad]
+    reached: list[Tensor] = []
+
+    def start(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+        reached.append(output.detach().requires_grad_())
+        return reached[-1]
+
+    hook = model.model.get_input_embeddings().register_forward_hook(start)
+    for one in parameters:
+        one.requires_grad_(False)
+    try:
+        with torch.enable_grad():
+            yield reached
+    finally:
+        hook.remove()
+        for one in parameters:
+            one.requires_grad_(True)

@@ -72,7 +72,7 @@ def drawings(study: Study) -> Iterator[HeatMap]:
     taken: set[str] = set()
     elsewhere = (*DRAWN_WITH_STARS, *(GRADIENTS if stacks_with(study, LOSS) else ()))
     for statistic in statistics_of(study):
-        if statistic.startswith(DRAWN_TOGETHER) or statistic in elsewhere:
+        if statistic.startswith(DRAWN_TOGETHER) or statistic in elsewhere or "@" in statistic:
             continue
         stem = name = f"heat-{slug(statistic)}"
         while name in taken:  # two statistics may differ only in signs that a file name cannot hold

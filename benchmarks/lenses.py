@@ -1,0 +1,102 @@
+"""What does each lens cost, over a plain SDPA forward of the same batches? Does memory stay flat?
+
+Prints one JSON line: for each lens the median ratio of interleaved repeats for 256 pairs of exactly 128 tokens on
+minilm, with the statistics of special tokens (what every lens can be asked), by processor time; and the peak memory
+of all lenses together over 64, 256 and 1,024 sequences (a process each).
+
+    python benchmarks/lenses.py [--repeats 5] [--pairs 256]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from stream import BATCH, LENGTH, plain_pass, texts
+
+import headscope
+from headscope.model.lenses import LENSES
+from headscope.statistics import chosen, stream
+from headscope.study.lenses import Looking
+
+STATISTICS = ["cls", "sep", "punctuation", "special"]
+GOALS = {"norm": 1.4, "effective": 2.0, "gradient": 3.5}
+
+
+def timed(run: Callable[..., object], *arguments: object) -> float:
+    start = time.process_time()
+    run(*arguments)
+    return time.process_time() - start
+
+
+def looked(model: headscope.AttentionModel, batch: headscope.Batch, looking: Looking, *, raw: bool = True) -> None:
+    asked = chosen(STATISTICS) if raw else []
+    list(stream(model, [batch], asked, through=looking.through, losses=looking.losses))
+
+
+def ratios(model: headscope.AttentionModel, pairs: int, repeats: int) -> dict[str, dict[str, float]]:
+    """Batch by batch in turns, so that a change of the machine's speed hits all alike."""
+    batches = list(headscope.encode(model, texts(pairs, full=True), batch_size=BATCH, max_length=LENGTH))
+    asked = {
+        name: Looking(model, ("raw", name) if name != "raw" else ("raw",), STATISTICS, pairs=True, seed=0)
+        for name in LENSES
+    }
+    for looking in asked.values():
+        looked(model, batches[0], looking)
+    found: dict[str, list[float]] = {name: [] for name in asked}
+    for _ in range(repeats):
+        plain, spent = 0.0, dict.fromkeys(asked, 0.0)
+        for batch in batches:
+            plain += timed(plain_pass, model, [batch])
+            for name, looking in asked.items():
+                spent[name] += timed(looked, model, batch, looking)
+        for name in asked:
+            found[name].append(spent[name] / plain)
+    return {
+        name: {"ratio": round(median(of), 3), "lowest": round(min(of), 3), "highest": round(max(of), 3)}
+        for name, of in found.items()
+    }
+
+
+def peak_memory_mb(count: int) -> int:
+    """Of a fresh process that looks at `count` sequences through all lenses."""
+    code = f"import sys; sys.path.insert(0, 'benchmarks'); import lenses; lenses.measure_memory({count})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+def measure_memory(count: int) -> None:
+    model = headscope.load("minilm")
+    looking = Looking(model, tuple(LENSES), STATISTICS, pairs=True, seed=0)
+    for batch in headscope.encode(model, texts(count, full=True), batch_size=BATCH, max_length=LENGTH):
+        looked(model, batch, looking)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=256)
+    parser.add_argument("--memory", type=int, nargs="*", default=[64, 256, 1024])
+    arguments = parser.parse_args()
+    model = headscope.load("minilm")
+    result = {
+        "benchmark": "lenses",
+        "threads": torch.get_num_threads(),
+        "pairs": arguments.pairs,
+        **ratios(model, arguments.pairs, arguments.repeats),
+        "peak_memory_mb": {str(count): peak_memory_mb(count) for count in arguments.memory},
+        "goals": GOALS,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""What loss a model's attention is derived by on plain texts, without labels: by what kind of head it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.model.tokens import Batch
+from headscope.tasks.masked import Masked
+from headscope.tasks.per_token import IGNORED
+
+LENS = "lens gradient"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss for each sequence of a batch. `sentence` says what it is, for the record and the page."""
+
+    name: str
+    sentence: str
+    of: Callable[[AttentionModel, Batch], Tensor]
+
+
+def loss_of(model: AttentionModel, *, pairs: bool, seed: int = 0) -> Loss:
+    """The loss of a model with this head, or a refusal that says what is missing."""
+    kind = type(model.model).__name__
+    untrained = [name for name in model.untrained if "pooler" not in name]
+    if untrained:
+        raise HeadscopeError(
+            f"this model's head was never trained ({untrained[0]} is not in its files), so its loss says nothing",
+            where=f"{model.name}, {LENS}",
+            mend="Train it first (headscope finetune), or leave the lens gradient out",
+        )
+    if "MaskedLM" in kind:
+        return Loss("masked", "of guessing 15 % of a text's tokens, which were masked", _Hidden(model, seed))
+    if "SequenceClassification" in kind and model.model.config.num_labels > 1:
+        return Loss("classification", "of the class that the model itself finds most probable", _own_class)
+    if model.is_encoder_decoder and model.model.get_output_embeddings() is not None:
+        _check_pairs(model, pairs, "a source and its translation")
+        return Loss("translation", "of the given translation, a mean over its tokens", _next_tokens)
+    if "encoder" not in {site.stack for site in model.sites} and model.model.get_output_embeddings() is not None:
+        return Loss("next-token", "of each token given those before it", _next_tokens)
+    if model.model.base_model is model.model and not model.is_encoder_decoder and model.family.takes_text:
+        _check_pairs(model, pairs, "two texts whose vectors are compared, as there is no head")
+        return Loss("dot-product", "stands in, as this model has no head: minus the dot product of the mean states of "
+                    "the two texts, their lengths held fixed", _apart)  # fmt: skip
+    raise HeadscopeError(
+        f"{kind} has no loss that could be derived without labels",
+        where=f"{model.name}, {LENS}",
+        expected="a head for masked or causal language modelling, classes or translation, or a bare encoder of pairs",
+    )
+
+
+def _check_pairs(model: AttentionModel, pairs: bool, what: str) -> None:
+    if not pairs:
+        raise HeadscopeError(
+            "the loss needs pairs of texts", where=f"{model.name}, {LENS}", expected=what, mend="Add --pairs"
+        )
+
+
+class _Hidden:
+    """Masked language modelling: which tokens are masked follows from the ids and the seed."""
+
+    def __init__(self, model: AttentionModel, seed: int) -> None:
+        self.task = Masked(seed=seed)
+        self.task.check(model)
+
+    def __call__(self, model: AttentionModel, batch: Batch) -> Tensor:
+        assert model.tokenizer is not None
+        ids = batch.inputs["input_ids"].clone()
+        labels = torch.full_like(ids, IGNORED)
+        real = batch.inputs["attention_mask"].bool()
+        for row, here in enumerate(real):
+            places = here.nonzero()[:, 0]
+            chosen = self.task.places(ids[row, places].tolist(), model.marks.special)
+            at = places[sorted(chosen)]
+            labels[row, at] = ids[row, at]
+            ids[row, at] = int(model.tokenizer.mask_token_id)
+        masked = replace(batch, inputs={**batch.inputs, "input_ids": ids}, labels=labels)
+        sums = self.task.read_out(self.task.call(model, masked), masked, None)  # type: ignore[arg-type]
+        return sums[:, 0] / sums[:, 1]
+
+
+def _own_class(model: AttentionModel, batch: Batch) -> Tensor:
+    logits = model(batch).logits.float()
+    return nn.functional.cross_entropy(logits, logits.detach().argmax(dim=-1), reduction="none")
+
+
+def _next_tokens(model: AttentionModel, batch: Batch) -> Tensor:
+    """The mean loss of a sequence's tokens, each given those before it; a translation ends with the end token."""
+    ids, real, last = _predicted(model, batch)
+    following = torch.nn.functional.pad(ids[:, 1:], (0, 1), value=IGNORED)
+    is_asked = torch.nn.functional.pad(real[:, 1:], (0, 1), value=False)
+    labels = torch.where(is_asked, following, IGNORED)
+    if last is not None:
+        ends = real & ~is_asked
+        labels = torch.where(ends, last, labels)
+    labels = labels.to(model.device)
+    logits = model(batch).logits.float()
+    losses = nn.functional.cross_entropy(logits.transpose(1, 2), labels, reduction="none", ignore_index=IGNORED)
+    return losses.sum(dim=1) / (labels != IGNORED).sum(dim=1).clamp_min(1)
+
+
+def _predicted(model: AttentionModel, batch: Batch) -> tuple[Tensor, Tensor, int | None]:
+    """(ids, which are real, what comes after the last) of the side that is predicted."""
+    inputs: Any = batch.inputs
+    if model.is_encoder_decoder:
+        assert model.tokenizer is not None
+        side = batch.layout.decoder
+        assert side is not None
+        return inputs["decoder_input_ids"].cpu(), side.real.cpu(), int(model.tokenizer.eos_token_id)
+    return inputs["input_ids"].cpu(), inputs["attention_mask"].bool().cpu(), None
+
+
+def _apart(model: AttentionModel, batch: Batch) -> Tensor:
+    """Minus the cosine of the two segments' mean states, but derived as a dot product: the lengths are constants."""
+    states = model(batch)[0]
+    side = batch.layout.encoder
+    assert side is not None
+    assert side.segments is not None
+    means = []
+    for segment in (0, 1):
+        of = ((side.segments == segment) & side.content).to(states)[..., None]
+        means.append((states * of).sum(dim=1) / of.sum(dim=1).clamp_min(1))
+    lengths = [mean.detach().norm(dim=-1).clamp_min(1e-12) for mean in means]
+    return -(means[0] * means[1]).sum(dim=-1) / (lengths[0] * lengths[1])
