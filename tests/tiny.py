@@ -359,7 +359,11 @@ def eager_twin(model: AttentionModel) -> PreTrainedModel:
 def library_attentions(model: AttentionModel, inputs: dict[str, Tensor]) -> dict[Site, Tensor]:
     """The weights [batch, head, query, key] of every site, from `output_attentions=True` under eager attention."""
     output = eager_twin(model)(**inputs, output_attentions=True)
-    family = model.model.config.model_type
+    return attentions_in(output, model.model.config.model_type, inputs)
+
+
+def attentions_in(output: Any, family: str, inputs: dict[str, Tensor]) -> dict[Site, Tensor]:
+    """The weights [batch, head, query, key] of every site in what the library gave."""
     if family in ENCODER_DECODERS:
         stacks = {
             "encoder": output.encoder_attentions,

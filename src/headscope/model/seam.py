@@ -155,7 +155,7 @@ class Seam:
         again = self._has_observers and self._depth == 0 and _needs_graph(call)
         if site is None or not (watched or written_out or again):
             output = own()
-        elif written_out or call.dropout or _needs_graph(call) or call.query.dtype.itemsize < 4:
+        elif written_out or self.behind or call.dropout or _needs_graph(call) or call.query.dtype.itemsize < 4:
             see = partial(self.show, site) if watched else None
             output = attend_plainly(call, partial(self.edit_scores, site), partial(self.edit_weights, site), see)
         else:

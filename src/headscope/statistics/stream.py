@@ -62,7 +62,7 @@ def stream(
 
 def _back(model: AttentionModel, batch: Batch, observer: Observer, lens: Lens, losses: Losses) -> None:
     with model.watched(observer, lens=lens), from_embeddings(model) as embeddings:
-        torch.autograd.grad(losses(model, batch).sum(), embeddings)
+        torch.autograd.grad(losses(model, batch).sum(), embeddings, allow_unused=True)
 
 
 def _observer(batch: Batch, statistics: Sequence[Statistic]) -> Observer:

@@ -53,9 +53,10 @@ def centred(weights: Tensor, gradient: Tensor) -> Tensor:
 
 @contextmanager
 def from_embeddings(model: AttentionModel) -> Iterator[list[Tensor]]:
-    """Gradients go back to what the embedding gave, and to no parameter: the tensors to ask for, filled by a forward.
+    """Gradients go back to what embeddings gave, and to no parameter: the tensors to ask for, filled by a forward.
 
-    Parameters are frozen while this is open, as a graph that leads to them keeps every layer's input.
+    Not all of them are always used (allow_unused). Parameters are frozen while this is open, as a graph that leads to
+    them keeps every layer's input.
     """
     parameters = [one for one in model.model.parameters() if one.requires_grad]
     reached: list[Tensor] = []
@@ -64,13 +65,15 @@ def from_embeddings(model: AttentionModel) -> Iterator[list[Tensor]]:
         reached.append(output.detach().requires_grad_())
         return reached[-1]
 
-    hook = model.model.get_input_embeddings().register_forward_hook(start)
+    modules = [one for one in model.model.modules() if isinstance(one, nn.Embedding)]
+    hooks = [one.register_forward_hook(start) for one in {*modules, model.model.get_input_embeddings()}]
     for one in parameters:
         one.requires_grad_(False)
     try:
         with torch.enable_grad():
             yield reached
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
         for one in parameters:
             one.requires_grad_(True)

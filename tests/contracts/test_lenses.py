@@ -1,0 +1,235 @@
+"""Every lens on every family: does it show what its formula says, padding or not?"""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Site
+from headscope.model.attention import Attention
+from headscope.model.attention_model import AttentionModel
+from headscope.model.edits import Edit
+from headscope.model.lenses.gradient import from_embeddings
+from headscope.model.surgery import prune
+from reference import lenses as reference
+from tiny import (
+    CASES,
+    DECODERS,
+    attentions_in,
+    batch_for,
+    eager_twin,
+    examples,
+    family_of_case,
+    in_double,
+    library_attentions,
+    real_sides,
+    shared,
+    tiny,
+)
+
+LONGER = ((14, 4), (14, 6), (5, None), (19, 3), (11, None), (1, None))  # beyond a head's width of 8, and below
+HALVES = [case for case in CASES if family_of_case(case) not in DECODERS]
+
+
+@cache
+def batch_of(case: str) -> tuple[AttentionModel, dict[str, Tensor]]:
+    model = shared(family_of_case(case))
+    return model, dict(batch_for(model, examples(case, lengths=LONGER)).inputs)
+
+
+def seen_through(model: AttentionModel, inputs: dict[str, Tensor], lens: str) -> dict[tuple[Site, int], Attention]:
+    """Every sequence's `Attention` through a lens by itself, copied."""
+    found = {}
+
+    def keep(attention: Attention) -> None:
+        first = range(len(next(iter(inputs.values()))))[attention.rows][0]
+        for i in range(len(attention.weights)):
+            part = attention.through(lens, attention.weights[i].clone())
+            part.row_totals = attention.row_totals[i].clone()
+            part.values = attention.values[i].clone()
+            part.raw = attention.through("raw", attention.raw.weights[i].clone())
+            part.rank = None if attention.rank is None else attention.rank[i].clone()
+            found[attention.site, first + i] = part
+
+    with torch.inference_mode(), model.watched(keep, lens=lens):
+        model(**inputs)
+    return found
+
+
+def by_the_library(case: str, model: AttentionModel, inputs: dict[str, Tensor]):
+    """(site, sequence, head, weights, values, block), padding removed by hand."""
+    parts = reference.values_and_projections(model, inputs)
+    for site, weights in library_attentions(model, inputs).items():
+        values, blocks = parts[site]
+        queries, keys = real_sides(inputs, family_of_case(case), site.stack)
+        for i in range(len(weights)):
+            for head in range(weights.shape[1]):
+                one = weights[i, head][queries[i]][:, keys[i]].double().numpy()
+                yield site, i, head, one, values[i, head][keys[i]].numpy(), blocks[head].numpy()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_norm_lens_is_the_brute_force_tensor(case: str) -> None:
+    model, inputs = batch_of(case)
+    seen = seen_through(model, inputs, "norm")
+    compared = 0
+    for site, i, head, weights, values, block in by_the_library(case, model, inputs):
+        shares, totals = reference.norm(weights, values, block)
+        np.testing.assert_allclose(seen[site, i].weights[head], shares, atol=2e-5)
+        np.testing.assert_allclose(seen[site, i].row_totals[head], totals, rtol=2e-4)
+        compared += 1
+    sites = {site for site, _ in seen}
+    assert compared == sum(len(site.numbers or ()) for site in sites) * len(next(iter(inputs.values())))
+
+
+@pytest.mark.parametrize("lens", ["effective", "effective-simplex"])
+@pytest.mark.parametrize("case", HALVES)
+def test_effective_attention_is_attention_less_its_null_space(case: str, lens: str) -> None:
+    model, inputs = batch_of(case)
+    seen = seen_through(model, inputs, lens)
+    simplex = lens == "effective-simplex"
+    changed = 0
+    for site, i, head, weights, values, block in by_the_library(case, model, inputs):
+        if site.stack == "decoder":
+            assert (site, i) not in seen
+            continue
+        one = seen[site, i]
+        assert np.abs(one.weights[head].double().numpy() @ values - weights @ values).max() < 1e-5
+        short = len(values) <= values.shape[1] + simplex
+        expected = weights if short else reference.effective(weights, values, block, simplex=simplex)
+        np.testing.assert_allclose(one.weights[head], expected, atol=5e-5)
+        assert (one.rank is None) == short
+        if simplex:
+            np.testing.assert_allclose(one.weights[head].sum(dim=-1), 1.0, atol=1e-5)
+        changed += not short
+    assert changed
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_a_causal_model_has_no_effective_attention_and_is_told_so(family: str) -> None:
+    with pytest.raises(HeadscopeError, match="causal"), shared(family).watched(print, lens="effective"):
+        pass
+
+
+# Gradients
+
+
+def judged(output: Tensor) -> Tensor:
+    """A loss of every sequence that depends on all of its output."""
+    pattern = torch.linspace(-1, 1, output[0].numel(), dtype=output.dtype).view_as(output[0])
+    return (output * pattern).flatten(1).sum(dim=1) + 0.1 * output.square().flatten(1).mean(dim=1)
+
+
+def gradients(model: AttentionModel, inputs: dict[str, Tensor]) -> dict[tuple[Site, int], Attention]:
+    found = {}
+
+    def keep(attention: Attention) -> None:
+        first = range(len(next(iter(inputs.values()))))[attention.rows][0]
+        for i in range(len(attention.weights)):
+            part = attention.through("gradient", attention.weights[i])
+            part.gradient, part.row_totals = attention.gradient[i], attention.row_totals[i]
+            found[attention.site, first + i] = part
+
+    with model.watched(keep, lens="gradient"), from_embeddings(model) as embeddings:
+        torch.autograd.grad(judged(model(**inputs)[0]).sum(), embeddings, allow_unused=True)
+    return found
+
+
+# XLNet's own weights are copies that are on no graph (finite differences below). With windows the library's rows of
+# padding are not numbers, and neither are its gradients.
+@pytest.mark.parametrize("case", [case for case in CASES if family_of_case(case) != "xlnet"])
+def test_the_gradient_lens_is_the_gradient_by_the_weights_of_the_library(case: str) -> None:
+    model = in_double(shared(family_of_case(case)))
+    lengths = LONGER[:2] if case in ("mistral", "modernbert") else LONGER
+    inputs = dict(batch_for(model, examples(case, lengths=lengths)).inputs)
+    seen = gradients(model, inputs)
+    twin = eager_twin(model)
+    output = twin(**inputs, output_attentions=True)
+    weights = attentions_in(output, family_of_case(case), inputs)
+    expected = dict(zip(weights, torch.autograd.grad(judged(output[0]).sum(), weights.values()), strict=True))
+    for site, gradient in expected.items():
+        queries, keys = real_sides(inputs, family_of_case(case), site.stack)
+        for i in range(len(gradient)):
+            g = gradient[i][:, queries[i]][:, :, keys[i]]
+            a = weights[site][i].detach()[:, queries[i]][:, :, keys[i]]
+            assert (seen[site, i].gradient - g).abs().max() <= 1e-5 * max(float(g.abs().max()), 1e-3)
+            cells = (a * g).abs()
+            share = cells / cells.sum(dim=(1, 2), keepdim=True).clamp_min(1e-300) * cells.shape[1]
+            torch.testing.assert_close(seen[site, i].weights.double(), share.double(), atol=2e-4, rtol=1e-3)
+    assert {site for site, _ in seen} == set(expected)
+    before = [parameter.requires_grad for parameter in shared(family_of_case(case)).model.parameters()]
+    assert [parameter.requires_grad for parameter in model.model.parameters()] == before
+
+
+class Nudge(Edit):
+    """Adds to one weight."""
+
+    def __init__(self, site: Site, place: tuple[int, int, int, int], by: float) -> None:
+        self.site, self.where, self.by = site, place, by
+
+    def changes_weights(self, site: Site) -> bool:
+        return site == self.site
+
+    def weights(self, site: Site, weights: Tensor) -> Tensor:
+        changed = weights.clone()
+        changed[self.where] += self.by
+        return changed
+
+
+# The last two compute norms, or everything, in float32.
+@pytest.mark.parametrize("family", ["bert", "albert", "marian", "mpnet", "deberta-v2", "llama", "xlnet"])
+def test_gradients_are_finite_differences(family: str) -> None:
+    step, tolerance = (1e-2, 2e-2) if family in ("llama", "xlnet") else (1e-5, 1e-5)
+    model = in_double(shared(family))
+    inputs = dict(batch_for(model, examples(family, lengths=((9, 4), (9, 5)))).inputs)
+    seen = gradients(model, inputs)
+    for site in {site for site, _ in seen}:
+        for place in ((0, 0, 2, 1), (1, 1, 3, 3)):
+            losses = []
+            for by in (step, -step):
+                with torch.inference_mode(), model.edited(Nudge(site, place, by)):
+                    losses.append(judged(model(**inputs)[0])[place[0]])
+            slope = float((losses[0] - losses[1]) / (2 * step))
+            assert float(seen[site, place[0]].gradient[place[1:]]) == pytest.approx(
+                slope, rel=tolerance, abs=1e-3 * tolerance
+            )
+
+
+def test_without_a_graph_the_gradient_lens_says_so() -> None:
+    model, inputs = batch_of("bert")
+    opened = model.watched(print, lens="gradient")
+    with pytest.raises(HeadscopeError, match="enable_grad"), torch.inference_mode(), opened:
+        model(**inputs)
+
+
+def test_half_precision_has_no_gradient_lens() -> None:
+    half = AttentionModel(copy.deepcopy(shared("bert").model).bfloat16(), shared("bert").tokenizer)
+    with pytest.raises(HeadscopeError, match="float32"), half.watched(print, lens="gradient"):
+        pass
+
+
+# Others
+
+
+def test_a_cut_model_is_seen_through_the_blocks_it_has_left() -> None:
+    model = tiny("bert")
+    inputs = dict(batch_for(model, examples("bert", lengths=LONGER)).inputs)
+    whole = seen_through(model, inputs, "norm")
+    cut = prune(tiny("bert"), "0.1,1.0,1.3")
+    left = seen_through(cut, inputs, "norm")
+    first = Site("encoder", 0)
+    kept = [0, 2, 3]
+    for i in range(len(LONGER)):  # the first layer's input is the same
+        torch.testing.assert_close(left[first, i].weights, whole[first, i].weights[kept], atol=1e-6, rtol=1e-4)
+
+
+def test_an_unknown_lens_is_refused_with_the_choices() -> None:
+    opened = shared("bert").watched(print, lens="norms")
+    with pytest.raises(HeadscopeError, match=r"effective, effective-simplex, gradient, norm or raw"), opened:
+        pass

@@ -1,0 +1,124 @@
+"""The lenses, written from their formulas: every vector is built, the null space is spanned, in float64.
+
+Where the values and the output projection are is known by the names that the library gives them, as nothing here may
+lean on how headscope finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.heads import Site
+from headscope.model.attention_model import AttentionModel
+from tiny import DECODERS, eager_twin
+
+Array = Any
+# (the module that gives the values, the module that takes the heads' results), by the end of their names
+NAMES = {
+    "albert": ("attention.value", "attention.dense"),
+    "bart": ("v_proj", "out_proj"),
+    "deberta-v2": ("self.value_proj", "attention.output.dense"),
+    "distilbert": ("v_lin", "out_lin"),
+    "gpt2": ("attn.c_attn", "attn.c_proj"),
+    "llama": ("v_proj", "o_proj"),
+    "modernbert": ("attn.Wqkv", "attn.Wo"),
+    "mpnet": ("attn.v", "attn.o"),
+    "t5": ("Attention.v", "Attention.o"),
+}
+ALIKE = {
+    **dict.fromkeys(("m2m_100", "marian", "mbart", "pegasus"), "bart"),
+    **dict.fromkeys(("mistral", "qwen2", "qwen3", "vit"), "llama"),
+    "mt5": "t5",
+}
+LIKE_BERT = ("self.value", "attention.output.dense")
+
+
+def values_and_projections(model: AttentionModel, inputs: dict[str, Tensor]) -> dict[Site, tuple[Tensor, Tensor]]:
+    """Of each site: values [batch, head, key, width] and the blocks [head, out, width] of the output projection."""
+    twin, family = eager_twin(model), model.model.config.model_type
+    if family == "xlnet":
+        return _of_xlnet(twin, inputs)
+    value, output = NAMES.get(ALIKE.get(family, family), LIKE_BERT)
+    modules = dict(twin.named_modules())
+    found: dict[Site, tuple[Tensor, Tensor]] = {}
+    layers: dict[str, int] = {}
+
+    def keep(name: str) -> Callable[..., None]:
+        def hook(module: Any, args: Any, given: Tensor) -> None:
+            stack = _stack(name, family)
+            layer = layers.get(stack, 0)
+            layers[stack] = layer + 1
+            heads = _heads(twin.config, stack)
+            block = name.removesuffix(value) + output
+            if family == "deberta-v2" or value == "self.value":
+                block = name.rpartition(".self.")[0] + ".output.dense"
+            weight = modules[block].weight.detach()
+            if family == "gpt2":  # transposed, and queries, keys and values side by side
+                weight, given = weight.T, given.chunk(3, dim=-1)[2]
+            if family == "modernbert":
+                given = given.unflatten(-1, (3, -1))[..., 2, :]
+            blocks = torch.stack(list(weight.chunk(heads, dim=1)))
+            by_head = torch.stack(list(given.split(blocks.shape[2], dim=-1)), dim=1)
+            by_head = torch.stack([by_head[:, h * by_head.shape[1] // heads] for h in range(heads)], dim=1)
+            found[Site(stack, layer)] = by_head.detach().double(), blocks.double()
+
+        return hook
+
+    for name, module in modules.items():
+        if name.endswith("." + value) or name.endswith(value):
+            module.register_forward_hook(keep(name))
+    with torch.no_grad():
+        twin(**inputs)
+    return found
+
+
+def _of_xlnet(twin: Any, inputs: dict[str, Tensor]) -> dict[Site, tuple[Tensor, Tensor]]:
+    """Time first, parameters without modules; both streams read the same values."""
+    found = {}
+    for n, layer in enumerate(twin.layer):
+
+        def hook(module: Any, args: Any, n: int = n) -> None:
+            values = torch.einsum("jbd,dhw->bhjw", args[0], module.v)
+            for stack in ("encoder", "query"):
+                found[Site(stack, n)] = values.detach().double(), module.o.permute(1, 0, 2).detach().double()
+
+        layer.rel_attn.register_forward_pre_hook(hook)
+    with torch.no_grad():
+        twin(**inputs)
+    return found
+
+
+def _stack(name: str, family: str) -> str:
+    if "encoder_attn" in name or "EncDec" in name:
+        return "cross"
+    return "decoder" if name.startswith("decoder") or family in DECODERS else "encoder"
+
+
+def _heads(config: Any, stack: str) -> int:
+    if stack != "encoder" and hasattr(config, "decoder_attention_heads"):
+        return int(config.decoder_attention_heads)
+    return int(config.num_attention_heads)
+
+
+def norm(weights: Array, values: Array, block: Array) -> tuple[Array, Array]:
+    """One head's map of shares and its rows' sums, from the whole tensor of vectors [query, key, out]."""
+    moved = weights[:, :, None] * (values @ block.T)[None, :, :]
+    lengths = np.sqrt((moved**2).sum(axis=-1))
+    totals = lengths.sum(axis=1)
+    return lengths / totals[:, None], totals
+
+
+def effective(weights: Array, values: Array, block: Array, *, simplex: bool) -> Array:
+    """One head's map less its projection onto a basis of the left null space, which is spanned in full."""
+    moved = values @ block.T
+    if simplex:
+        moved = np.concatenate([moved, np.ones((len(moved), 1))], axis=1)
+    left, sizes, _ = np.linalg.svd(moved, full_matrices=True)
+    rank = int((sizes > 1e-6 * sizes[0]).sum())
+    null = left[:, rank:]
+    return weights - weights @ null @ null.T
