@@ -68,7 +68,7 @@ def test_strong_attention_to_a_value_of_zero_has_norm_0_and_gradient_0() -> None
     assert float(gradient.weights[0, HEAD, :, PLACE].max()) < 1e-4
     # Weight that leaves it goes elsewhere, and that does change the loss: the centred gradient is not 0.
     moved = centred(weights, gradient.gradient[:, HEAD])
-    assert float(moved[0, :, PLACE].abs().mean()) > 0.05 * float(of_others)
+    assert float(moved[0, :, PLACE].abs().mean()) > 1e-3 * float(of_others)
 
 
 def test_a_head_whose_output_projection_is_zero_has_no_effective_attention() -> None:

@@ -7,6 +7,7 @@ weights live in buffers that the next call overwrites, so keep numbers, not tens
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -53,6 +54,20 @@ class Scratch:
         return memory.as_strided(shape, strides, length - 1), memory
 
 
+@dataclass(frozen=True)
+class Layer:
+    """What a site's heads write into.
+
+    blocks    [head, out, width]: the output projection; what a head writes is its values times its block
+    residual  [sequence, query, out]: what the heads' sum is added to, where it is known
+    gain      [out]: of the LayerNorm that the sum goes through on its way to the next layer; None where there is none
+    """
+
+    blocks: Tensor
+    residual: Tensor | None = None
+    gain: Tensor | None = None
+
+
 class Attention:
     """One site's weights over some sequences of equal length, padding removed.
 
@@ -60,12 +75,13 @@ class Attention:
     weights  [sequence, head, query, key]; rows sum to 1
     query    the tokens that look; key: the tokens looked at. The same object where a text attends to itself
     scores   what the softmax was taken of, where known
-    rows     which sequences of the batch these are
+    rows     which sequences of the batch these are; kept: which of their query tokens
     values   [sequence, head, key, width]: what the heads gather from the keys, bias included; None where unknown
 
     Seen through a lens (`AttentionModel.watched(…, lens=…)`), the lens' map stands in the place of the weights:
     lens       its name; `raw` is the attention as it was (itself, where nothing is in between)
     row_totals [sequence, head, query]: what the rows of the map summed to before they were normalised
+    layer      what the heads write into, through the norm lens
     rank       [sequence, head]: of the values, through effective attention where a sequence is long enough for it
     gradient   [sequence, head, query, key]: the loss' derivative by the weights, through the gradient lens
     examples the numbers of the examples these sequences are of, as in `Batch.indices`; empty where unknown
@@ -73,6 +89,8 @@ class Attention:
 
     examples: tuple[int, ...] = ()
     lens: str = "raw"
+    kept: slice | Tensor = slice(None)
+    layer: Layer | None = None
     row_totals: Tensor | None = None
     gradient: Tensor | None = None
     rank: Tensor | None = None
@@ -97,7 +115,7 @@ class Attention:
     def through(self, lens: str, weights: Tensor) -> Attention:
         """The same call seen through a lens, with its map in the place of the weights."""
         seen = Attention(self.site, weights, self.query, self.key, None, self._scratch, self.rows, self.values)
-        seen.lens, seen.raw, seen.examples = lens, self, self.examples
+        seen.lens, seen.raw, seen.examples, seen.kept = lens, self, self.examples, self.kept
         return seen
 
     def buffer(self, name: str) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,7 +160,7 @@ class AttentionModel:
             looking = lens_named(lens, self)
         told: list[Any] = [observer if looking is None else partial(_look, looking, observer) for observer in observers]
         open_now: list[Any] = seam.behind if looking is not None and looking.on_the_way_back else seam.observers
-        with self._open():
+        with self._open(), nullcontext() if looking is None else looking.opened():
             open_now.extend(told)
             try:
                 yield

@@ -188,6 +188,7 @@ class Seam:
 
     def _tell(self, site: Site, chunk: Chunk, weights: Tensor, scores: Tensor, values: Tensor) -> None:
         attention = Attention(site, weights, chunk.query, chunk.key, scores, self._scratch, chunk.rows, values)
+        attention.kept = chunk.query_kept
         for observer in self.observers:
             observer(attention)
 
@@ -198,6 +199,7 @@ class Seam:
                 kept = values[chunk.rows][:, :, chunk.key_kept]
                 part = _within(chunk, weights)
                 attention = Attention(site, part, chunk.query, chunk.key, None, self._scratch, chunk.rows, kept)
+                attention.kept = chunk.query_kept
                 for observer in self.behind:
                     observer(attention, _within(chunk, gradient.detach()))
 

@@ -51,7 +51,7 @@ def chosen(names: list[str] | None = None, lens: type[Lens] | None = None) -> li
             for name, definition in kind.definitions.items()
             if (names is None or name in names) and _makes_sense(kind, definition, lens)
         )
-        if wanted or (lens is None and not kind.definitions):
+        if wanted or (not kind.definitions and kind.lens == (None if lens is None else lens.name)):
             asked.append(kind(wanted))
     return asked
 

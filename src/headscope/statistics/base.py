@@ -42,6 +42,7 @@ class Statistic(ABC):
     definitions: ClassVar[dict[str, Definition]]
     needs: ClassVar[str | None] = None  # the data it is asked of beside texts, such as "treebank"
     of_raw: ClassVar[bool] = True  # False: it compares a lens' map with raw attention
+    lens: ClassVar[str | None] = None  # the one lens it is asked through, where it is asked through no other
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         self.names = tuple(self.definitions) if names is None else names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -34,6 +35,10 @@ class Lens(ABC):
 
     def __init__(self, model: AttentionModel) -> None:
         self.model = model
+
+    def opened(self) -> AbstractContextManager[None]:
+        """What is open while the model is watched through this lens."""
+        return nullcontext()
 
     @abstractmethod
     def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention | None:

@@ -7,13 +7,17 @@ vector is built for a cell: ‖f(x_j)‖² = v_j' (W_O W_O') v_j, a small square
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from headscope.model.attention import Attention
+from headscope.model.attention import Attention, Layer
 from headscope.model.lenses.base import ROWS, SIGN, Lens, over_totals, projections
+from headscope.model.lenses.layers import additions, states_given
 
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
@@ -25,10 +29,32 @@ class NormLens(Lens):
 
     def __init__(self, model: AttentionModel) -> None:
         super().__init__(model)
-        with torch.inference_mode():
-            self.squares = {
-                site: blocks.transpose(1, 2) @ blocks for site, blocks in projections(model, self.name).items()
-            }
+        self.blocks = projections(model, self.name)
+        self.squares = {site: blocks.transpose(1, 2) @ blocks for site, blocks in self.blocks.items()}
+        self.additions = additions(model)
+        self._entered: dict[str, Tensor] = {}  # what each block was given last
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Blocks' inputs are kept for as long as they are open: heads' results are added to them."""
+        modules = dict(self.model.model.named_modules())
+        with ExitStack() as stack:
+            for name in {addition.block for addition in self.additions.values()}:
+                hook = modules[name].register_forward_pre_hook(partial(self._enter, name), with_kwargs=True)
+                stack.callback(hook.remove)
+            stack.callback(self._entered.clear)
+            yield
+
+    def _enter(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self._entered[name] = states_given(args, kwargs).detach()
+
+    def layer(self, attention: Attention) -> Layer:
+        blocks = self.blocks[attention.site].to(attention.weights)
+        addition = self.additions.get(attention.site)
+        if addition is None or addition.block not in self._entered:
+            return Layer(blocks)
+        states = self._entered[addition.block][attention.rows][:, attention.kept]
+        return Layer(blocks, states, addition.gain)
 
     def lengths(self, attention: Attention) -> Tensor:
         """[sequence, head, key]: ‖f(x_j)‖ of every head."""
@@ -41,5 +67,5 @@ class NormLens(Lens):
         cells = torch.mul(attention.weights, self.lengths(attention)[:, :, None, :], out=attention.buffer("norm"))
         totals = cells.sum(dim=-1)
         seen = attention.through(self.name, over_totals(cells, totals))
-        seen.row_totals = totals
+        seen.row_totals, seen.layer = totals, self.layer(attention)
         return seen

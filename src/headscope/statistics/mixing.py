@@ -1,0 +1,76 @@
+"""How much does a layer mix tokens? (Kobayashi et al. 2021)
+
+Through the norm lens, of every layer of a text that attends to itself: the mixing ratio of a token is the length of
+what comes from others over that plus the length of what is its own, for the weights alone, for what the heads move, for
+that with the residual, and behind the LayerNorm where there is one on the way on. And what share of the lengths that
+all heads together bring comes from each class of tokens. Averaged over a sequence's tokens, then over sequences.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from headscope.heads import Site
+from headscope.model.attention import Attention
+from headscope.model.lenses.layers import forms_of, mixing, together
+from headscope.statistics.base import Statistic
+from headscope.statistics.token_classes import TOKEN_CLASSES, class_columns
+from headscope.tables import Moments, Row
+
+
+class Mixing(Statistic):
+    definitions = {}
+    lens = "norm"
+
+    def __init__(self, names: tuple[str, ...] | None = None) -> None:
+        super().__init__(names)
+        self._ratios: dict[tuple[Site, str], Moments] = {}
+        self._shares: dict[tuple[Site, str, str], Moments] = {}
+
+    def update(self, attention: Attention) -> None:
+        site = attention.site
+        if attention.within_one_text:
+            for form, ratios in mixing(attention).items():
+                _add(self._ratios, (site, form), ratios.mean(dim=1))
+        columns = class_columns(attention.key)  # [sequence, key, class]
+        maps = {"weight": attention.raw.weights.mean(dim=1)}
+        maps |= {form: together(attention, form) for form in forms_of(attention)}
+        for form, cells in maps.items():
+            shares = torch.bmm(cells.mean(dim=1, keepdim=True), columns.to(cells))[:, 0]
+            shares = torch.where(columns.any(dim=1), shares, torch.nan)
+            for i, name in enumerate(TOKEN_CLASSES):
+                _add(self._shares, (site, form, name), shares[:, i])
+
+    def merge(self, other: Self) -> Self:
+        for mine, theirs in ((self._ratios, other._ratios), (self._shares, other._shares)):
+            for key, moments in theirs.items():
+                mine.setdefault(key, Moments(())).merge(moments)  # type: ignore[attr-defined]
+        return self
+
+    def table(self) -> list[Row]:
+        return []
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        ratios = [{**_place(site), "form": form, **_told(one)} for (site, form), one in sorted(self._ratios.items())]
+        shares = [
+            {**_place(site), "class": name, "form": form, **_told(one)}
+            for (site, form, name), one in sorted(self._shares.items())
+            if one.count > 0
+        ]
+        return {"mixing": ratios, "contributions": shares}
+
+
+def _add(sums: dict[Any, Moments], key: Any, values: Tensor) -> None:
+    sums.setdefault(key, Moments(())).add(values.double().cpu().numpy())
+
+
+def _place(site: Site) -> dict[str, Any]:
+    return {"stack": site.stack, "layer": site.layer}
+
+
+def _told(moments: Moments) -> dict[str, Any]:
+    low, high = moments.interval()
+    return {"value": float(moments.mean()), "low": float(low), "high": float(high), "count": int(moments.count)}
