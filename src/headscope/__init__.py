@@ -45,6 +45,7 @@ _WHERE = {
     "Study": "headscope.study.study",
     "Target": "headscope.pruning.target",
     "Thresholds": "headscope.study.roles",
+    "TokenMap": "headscope.model.token_map",
     "Uniform": "headscope.model.edits",
     "analyze": "headscope.study.analyze",
     "compare": "headscope.study.compare",
@@ -65,6 +66,7 @@ _WHERE = {
     "prune": "headscope.model.surgery",
     "search": "headscope.study.search",
     "stream": "headscope.statistics",
+    "token_map": "headscope.study.token_maps",
     "write": "headscope.report.publish",
 }
 
@@ -106,6 +108,7 @@ if TYPE_CHECKING:
     from headscope.model.load import load as load
     from headscope.model.scratch import Sizes as Sizes
     from headscope.model.surgery import prune as prune
+    from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch
     from headscope.pruning.target import Target as Target
     from headscope.report.looking import look as look
@@ -134,4 +137,5 @@ if TYPE_CHECKING:
     from headscope.study.scratch import Scratch as Scratch
     from headscope.study.search import search as search
     from headscope.study.study import Study as Study
+    from headscope.study.token_maps import token_map as token_map
     from headscope.training.loop import Settings as Settings

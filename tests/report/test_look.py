@@ -18,7 +18,9 @@ import pytest
 from numpy.typing import NDArray
 
 from headscope.errors import HeadscopeError
-from headscope.report.look import Look, Side, StackMaps
+from headscope.report.look import Look
+from headscope.report.look_maps import Lens, StackMaps
+from headscope.report.look_sides import Side
 
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>",
@@ -51,10 +53,14 @@ def plain_side(count: int) -> Side:
     )
 
 
+def raw(*stacks: StackMaps) -> Lens:
+    return Lens("raw", stacks)
+
+
 def look_at(weights: NDArray[np.float32], side: Side | None = None, **others: Any) -> Look:
     side = side or plain_side(weights.shape[-1])
     return Look(
-        **{"model": "toy", "text": ("a text",), "stacks": (StackMaps("encoder", side, side, weights),)} | others
+        **{"model": "toy", "text": ("a text",), "lenses": (raw(StackMaps("encoder", side, side, weights)),)} | others
     )
 
 
@@ -99,7 +105,7 @@ def test_twelve_by_twelve_heads_of_128_tokens_fit_in_five_megabytes_and_are_made
 @pytest.mark.parametrize("spread", [0.0, 1.0, 4.0, 12.0])
 def test_stored_weights_are_within_the_stated_error(spread: float) -> None:
     weights = softmax_maps(2, 3, 40, 40, spread=spread)
-    maps = data_in(look_at(weights).page())["stacks"][0]["maps"]
+    maps = data_in(look_at(weights).page())["lenses"][0]["maps"]["encoder"]
     for layer in range(2):
         for head in range(3):
             true = weights[layer, head].astype(np.float64)
@@ -113,7 +119,7 @@ def test_stored_weights_are_within_the_stated_error(spread: float) -> None:
 def test_masked_cells_stay_exactly_zero_and_lone_cells_exactly_one() -> None:
     weights = np.tril(softmax_maps(1, 1, 9, 9))
     weights /= weights.sum(axis=-1, keepdims=True)
-    stored = unpacked(data_in(look_at(weights).page())["stacks"][0]["maps"][0][0], 9, 9)
+    stored = unpacked(data_in(look_at(weights).page())["lenses"][0]["maps"]["encoder"][0][0], 9, 9)
     assert (stored[np.triu_indices(9, 1)] == 0).all()
     assert stored[0, 0] == 1
 
@@ -121,7 +127,7 @@ def test_masked_cells_stay_exactly_zero_and_lone_cells_exactly_one() -> None:
 def test_a_head_that_was_cut_is_left_empty() -> None:
     weights = softmax_maps(2, 2, 5, 5)
     weights[1, 0] = np.nan
-    maps = data_in(look_at(weights).page())["stacks"][0]["maps"]
+    maps = data_in(look_at(weights).page())["lenses"][0]["maps"]["encoder"]
     assert maps[1][0] is None
     assert all(maps[layer][head] is not None for layer, head in ((0, 0), (0, 1), (1, 1)))
 

@@ -15,6 +15,8 @@ EXAMPLES = """
 
 headscope look minilm "The cat sat on the mat." --out cat.html
 
+headscope look minilm "The cat sat on the mat." --lens raw,rollout --out cat.html
+
 headscope look opus-mt-en-fr "The cat sat on the mat." "Le chat s'assit sur le tapis." --out cat.html
 
 In Python: headscope.look(model, text).save("cat.html")
@@ -30,6 +32,9 @@ def look(
         typer.Argument(metavar="SECOND", help="A second text, or the target of a translation", show_default=False),
     ] = None,
     out: Annotated[Path, typer.Option(help="The page to write, such as look.html", show_default=False)] = ...,  # type: ignore[assignment]
+    lens: Annotated[
+        str, typer.Option(help="What is looked at, with commas: raw (attention), rollout; the page switches in place")
+    ] = "raw",
     max_length: MaxLength = None,
     mask: MaskName = None,
     open_special: OpenSpecial = False,
@@ -40,9 +45,11 @@ def look(
     """Draw what every head attends to in one text, as a page to click through."""
     from headscope.model.load import load
     from headscope.report.look import check_place
+    from headscope.report.looking import lenses_asked
     from headscope.report.looking import look as run
 
     check_place(out)
+    lenses = lenses_asked(lens)
     worn = masked(mask, open_special)
     loaded = load(model, revision=revision, device=device, dtype=dtype, say=say).wear(*worn)
-    typer.echo(run(loaded, text, second, max_length=max_length).save(out))
+    typer.echo(run(loaded, text, second, lens=lenses, max_length=max_length).save(out))

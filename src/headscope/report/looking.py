@@ -1,69 +1,77 @@
-"""look, the verb: one input through the model, and the maps of all its heads."""
+"""look, the verb: one input through the model, and the maps of all its heads, through the lenses asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from headscope.data.batches import collate
-from headscope.data.encode import Encoder
-from headscope.data.examples import Example
-from headscope.errors import HeadscopeError
-from headscope.heads import Site
-from headscope.model.attention import Attention
+from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
+from headscope.model.token_map import TokenMap
 from headscope.model.tokens import Tokens
-from headscope.report.look import Look, Side, StackMaps
+from headscope.report.look import Look
+from headscope.report.look_maps import Lens, StackMaps
+from headscope.report.look_sides import Side
+from headscope.study.token_maps import TOKEN_LENSES, Input, one_input
 from headscope.tables import by_number
 
+LENSES = ("raw", *TOKEN_LENSES)
 
-def look(model: AttentionModel | str, first: str, second: str | None = None, *, max_length: int | None = None) -> Look:
+
+def look(
+    model: AttentionModel | str,
+    first: str,
+    second: str | None = None,
+    *,
+    lens: str | Iterable[str] = "raw",
+    max_length: int | None = None,
+) -> Look:
     """What every head attends to in one text or pair; for an encoder-decoder, a source and its target.
+
+    lens  what is looked at, as names with commas or a list: raw, rollout …
 
     The result draws itself in a notebook, and saves a page. Input longer than `max_length` is refused.
     """
-    if not isinstance(first, str) or not isinstance(second, str | None):
-        raise HeadscopeError("not a text", where="look", expected='a text, or two: look(model, "a text", "another")')
+    wanted = lenses_asked(lens)
     model = model if isinstance(model, AttentionModel) else load(model)
-    encoder = Encoder(model, max_length=max_length, long="skip")
-    where = f'text "{first if len(first) <= 40 else first[:39] + "…"}"'
-    sequences = list(encoder.encode([Example(first, second, where)], start=0))
-    if not sequences:
-        if "too long" not in encoder.counts.skipped:
-            raise HeadscopeError("there are no tokens in it", where=where, expected="some text")
-        apart = model.is_encoder_decoder and second is not None
-        texts = [(first, None), (second, None)] if apart else [(first, second)]
-        length = max(len(encoder.tokenizer(*text, verbose=False)["input_ids"]) for text in texts)
-        more = f", or raise --max-length (up to {encoder.limit})" if encoder.max_length < encoder.limit else ""
-        raise HeadscopeError(
-            f"{length} tokens",
-            where=where,
-            expected=f"at most {encoder.max_length} tokens",
-            mend=f"Shorten it{more}",
-        )
-    batch = collate(model, sequences)
-    maps: dict[Site, NDArray[np.float32]] = {}
+    given = Input(model, one_input(model, first, second, max_length=max_length))
+    lenses = tuple(_through(given, name) for name in wanted)
+    return Look(model.name, (first,) if second is None else (first, second), lenses)
 
-    def keep(attention: Attention) -> None:
-        maps[attention.site] = attention.weights[0].float().cpu().numpy().copy()
 
-    with model.watched(keep), torch.inference_mode():
-        model(batch)
+def lenses_asked(lens: str | Iterable[str], where: str = "--lens") -> tuple[str, ...]:
+    """The lenses in a list, each once; an unknown one is refused with the choices."""
+    names = lens.split(",") if isinstance(lens, str) else lens
+    wanted = tuple(dict.fromkeys(name.strip() for name in names))
+    unknown = next((name for name in wanted if name not in LENSES), None)
+    if unknown is not None or not wanted:
+        raise HeadscopeError(f'"{unknown or ""}" is no lens', where=where, expected=choices(unknown or "", LENSES))
+    return wanted
+
+
+def _through(given: Input, name: str) -> Lens:
+    if name in TOKEN_LENSES:
+        return _token_lens(given, given.by(name))
     stacks = []
-    for stack in dict.fromkeys(site.stack for site in maps):
-        sides = batch.layout.sides(stack)
-        assert sides is not None
-        query, key = (_side(model, tokens) for tokens in sides)
-        weights = by_number({site: weights for site, weights in maps.items() if site.stack == stack})
-        weights = np.nan_to_num(weights).astype(np.float32)  # a head that was cut is an empty map
-        stacks.append(StackMaps(stack, query, key, weights))
-    order = {stack: i for i, stack in enumerate(dict.fromkeys(site.stack for site in model.sites))}
-    stacks.sort(key=lambda one: order[one.stack])
-    return Look(model.name, (first,) if second is None else (first, second), tuple(stacks))
+    order = dict.fromkeys(site.stack for site in given.model.sites)
+    for stack in order:
+        here = {site: weights for site, weights in given.weights.items() if site.stack == stack}
+        if here:
+            stacks.append(StackMaps(stack, *_sides(given, stack), by_number(here).astype(np.float32)))
+    return Lens(name, tuple(stacks))
+
+
+def _token_lens(given: Input, found: TokenMap) -> Lens:
+    stacks = tuple(StackMaps(stack, *_sides(given, stack), values) for stack, values in found.maps.items())
+    return Lens(found.by, stacks, found.how, found.shares, found.forms, found.layers)
+
+
+def _sides(given: Input, stack: str) -> Sequence[Side]:
+    sides = given.batch.layout.sides(stack)
+    assert sides is not None
+    return [_side(given.model, tokens) for tokens in sides]
 
 
 def _side(model: AttentionModel, tokens: Tokens) -> Side:

@@ -14,6 +14,7 @@ const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 
 for (const stack of data.stacks) stack.self = stack.key === null;
 for (const stack of data.stacks) stack.key ??= stack.query;
+const has = (lens, stack) => data.stacks[stack].stack in data.lenses[lens].maps;
 
 // ---- State, and its place in the address of the page -------------------------------------------------------------
 
@@ -24,28 +25,42 @@ const CHOICES = {
   range: ["one", "head"],
   direction: ["to", "by"],
 };
-const state = { stack: 0, head: null, token: null, zoom: null };  // head: {layer, head}; token: a token's index
+const state = { lens: 0, stack: 0, head: null, token: null, zoom: null };  // head: {layer, head}; token: a token's index
 for (const [option, values] of Object.entries(CHOICES)) state[option] = values[0];
+
+const lens = () => data.lenses[state.lens];
+const grid = (stack = state.stack) => lens().maps[data.stacks[stack].stack];
 
 // encoder.3.2, or 3.2 where there is one stack: as the study writes it
 const isOneStack = data.stacks.length === 1;
 const address = (stack, layer, head) => `${isOneStack ? "" : `${data.stacks[stack].stack}.`}${layer}.${head}`;
+
+/** What a map is called: a head by its address, a token map by its layer and, where there are several, its form. */
+function nameOf(layer, head) {
+  const { forms, layers, name } = lens();
+  if (!forms) return address(state.stack, layer, head);
+  const stack = isOneStack ? "" : `${data.stacks[state.stack].stack} `;
+  return `${name}: ${stack}${layers ? layers[layer] : `layer ${layer}`}${forms.length > 1 ? `, ${forms[head]}` : ""}`;
+}
 
 function readHash() {
   const given = new URLSearchParams(location.hash.slice(1));
   for (const [option, values] of Object.entries(CHOICES)) {
     state[option] = values.includes(given.get(option)) ? given.get(option) : values[0];
   }
+  state.lens = Math.max(0, data.lenses.findIndex((one) => one.name === given.get("lens")));
   const match = /^(?:(.+)\.)?(\d+)\.(\d+)$/.exec(given.get("head") ?? "");
   const name = match ? match[1] ?? (isOneStack ? data.stacks[0].stack : null) : given.get("stack");
-  state.stack = Math.max(0, data.stacks.findIndex((stack) => stack.stack === name));
-  const known = match && data.stacks[state.stack].stack === name && data.stacks[state.stack].maps[+match[2]]?.[+match[3]];
+  state.stack = data.stacks.findIndex((stack, at) => stack.stack === name && has(state.lens, at));
+  if (state.stack < 0) state.stack = data.stacks.findIndex((_, at) => has(state.lens, at));
+  const known = match && data.stacks[state.stack].stack === name && grid()[+match[2]]?.[+match[3]];
   state.head = known ? { layer: +match[2], head: +match[3] } : null;
   state.token = /^\d+$/.test(given.get("token") ?? "") ? +given.get("token") : null;
 }
 
 function writeHash(newPage = false) {
   const given = new URLSearchParams();
+  if (state.lens) given.set("lens", lens().name);
   if (state.head) given.set("head", address(state.stack, state.head.layer, state.head.head));
   else if (state.stack) given.set("stack", data.stacks[state.stack].stack);
   for (const [option, values] of Object.entries(CHOICES)) {
@@ -60,20 +75,21 @@ function writeHash(newPage = false) {
 // ---- Maps: unpacked when asked for, the latest ones kept ---------------------------------------------------------
 
 const SQUARES = Float64Array.from({ length: 256 }, (_, code) => (code / 255) ** 2);
+const SIGNED_SQUARES = Float64Array.from({ length: 256 }, (_, code) => Math.sign(code - 128) * ((code - 128) / 127) ** 2);
 const KEPT_BYTES = 96e6;
 const unpacked = new Map();
 let unpackedBytes = 0;
 
 async function unpack(stackIndex, layer, head) {
-  const name = address(stackIndex, layer, head);
+  const name = `${state.lens} ${address(stackIndex, layer, head)}`;
   const kept = unpacked.get(name);
   if (kept) {
     unpacked.delete(name);
     unpacked.set(name, kept);
     return kept;
   }
-  const stack = data.stacks[stackIndex];
-  const text = atob(stack.maps[layer][head]);
+  const stack = data.stacks[stackIndex], squares = lens().signed ? SIGNED_SQUARES : SQUARES;
+  const text = atob(grid(stackIndex)[layer][head]);
   const bytes = Uint8Array.from(text, (character) => character.charCodeAt(0));
   const stream = new DecompressionStream("deflate"), writer = stream.writable.getWriter();
   writer.write(bytes);
@@ -84,6 +100,7 @@ async function unpack(stackIndex, layer, head) {
   const map = {
     top: Float32Array.from({ length: rows }, (_, row) => view.getFloat32(4 * row, true)),
     codes: new Uint8Array(buffer, 4 * rows),
+    squares,
   };
   unpacked.set(name, map);
   unpackedBytes += buffer.byteLength;
@@ -127,17 +144,19 @@ function axes(stackIndex) {
   return axesKept.get(name);
 }
 
-/** The numbers on view: sums over the pieces of a key, means over those of a query, then hidden, then renormalised. */
+/** The numbers on view: sums over the pieces of a key, means over those of a query, then hidden, then renormalised.
+ *  `whole` is what a row sums to with all its keys, `left` with those that are shown. */
 function viewOf(map, { rows, columns }) {
   const Q = rows.labels.length, K = columns.labels.length, keys = columns.of.length;
-  const weights = new Float32Array(Q * K), left = new Float32Array(Q);
+  const weights = new Float32Array(Q * K), left = new Float32Array(Q), whole = new Float32Array(Q);
   for (let query = 0; query < rows.of.length; query++) {
     const row = rows.of[query];
     if (row < 0) continue;
     const scale = map.top[query] / rows.size[row], from = query * keys, into = row * K;
     for (let key = 0; key < keys; key++) {
-      const column = columns.of[key];
-      if (column >= 0) weights[into + column] += SQUARES[map.codes[from + key]] * scale;
+      const column = columns.of[key], weight = map.squares[map.codes[from + key]] * scale;
+      whole[row] += weight;
+      if (column >= 0) weights[into + column] += weight;
     }
   }
   let largest = 0, total = 0;
@@ -145,19 +164,21 @@ function viewOf(map, { rows, columns }) {
     let sum = 0;
     for (let at = row * K; at < (row + 1) * K; at++) sum += weights[at];
     left[row] = sum;
-    const divisor = state.special === "renormalise" && sum > 0 ? sum : 1;
+    const divisor = state.special === "renormalise" && sum > 0 && !lens().signed ? sum : 1;
     for (let at = row * K; at < (row + 1) * K; at++) {
       weights[at] /= divisor;
       total += weights[at];
-      if (weights[at] > largest) largest = weights[at];
+      if (Math.abs(weights[at]) > largest) largest = Math.abs(weights[at]);
     }
   }
-  return { rows, columns, Q, K, weights, left, largest, mean: total / K };
+  return { rows, columns, Q, K, weights, left, whole, largest, mean: total / K };
 }
 
 /** A weight with the digits it is stored to: two that count, at most four after the point. */
 function digits(weight) {
   if (weight === 0) return "0";
+  if (weight < 0) return `−${digits(-weight)}`;
+  if (!lens().shares) return weight < 0.001 || weight >= 1000 ? weight.toExponential(1).replace("e-", "e−") : weight.toPrecision(weight < 1 ? 2 : 3);
   if (weight < 0.00005) return "< 0.0001";
   return weight >= 0.095 ? weight.toFixed(2) : weight.toFixed(weight >= 0.0095 ? 3 : 4);
 }
@@ -168,6 +189,11 @@ const RAMPS = {
   light: ["#f4f7fa", "#d3e2f1", "#9fc6e4", "#5a9fd0", "#2470b3", "#0d4787", "#08264f"],
   dark: ["#1d242d", "#1c3a5c", "#24568a", "#3a7fbb", "#6aaee0", "#a9d6f5", "#f0f9ff"],
 };
+const BELOW = {  // for numbers below 0: another hue, the same lightness
+  light: ["#f4f7fa", "#f7dfc8", "#efbd90", "#d98a4b", "#b05e1c", "#7d3a0b", "#482005"],
+  dark: ["#1d242d", "#4a301c", "#74461f", "#ab692f", "#dd9a58", "#f5cba0", "#fff5ea"],
+};
+for (const theme of ["light", "dark"]) RAMPS[`${theme} signed`] = [...BELOW[theme].toReversed(), ...RAMPS[theme].slice(1)];
 const colours = Object.fromEntries(Object.entries(RAMPS).map(([theme, stops]) => {
   const rgb = stops.map((stop) => [1, 3, 5].map((at) => parseInt(stop.slice(at, at + 2), 16)));
   return [theme, Array.from({ length: 256 }, (_, at) => {
@@ -179,17 +205,18 @@ const inked = Object.fromEntries(Object.entries(colours).map(([name, list]) =>
   [name, new Uint32Array(new Uint8Array(list.flatMap((rgb) => [...rgb, 255])).buffer)]));
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const theme = () => (dark.matches ? "dark" : "light");
+const ramp = (of = theme()) => (lens().signed ? `${of} signed` : of);
+const zero = () => (lens().signed ? 128 : 0);  // the colour that stands for nothing
 const css = (rgb) => `rgb(${rgb.join(" ")})`;
 
 /** From weight to one of the 256 colours. */
 function shade(largest) {
-  const full = state.range === "head" ? largest || 1 : 1;
-  return state.scale === "root"
-    ? (weight) => Math.min(255, Math.round(255 * Math.sqrt(weight / full)))
-    : (weight) => Math.min(255, Math.round((255 * weight) / full));
+  const full = state.range === "head" ? largest || 1 : lens().full, middle = zero(), room = 255 - middle;
+  const strength = (weight) => Math.min(1, state.scale === "root" ? Math.sqrt(Math.abs(weight) / full) : Math.abs(weight) / full);
+  return (weight) => Math.round(middle + Math.sign(weight) * room * strength(weight));
 }
 
-/** Pixels of a map, at most `most` a side; where cells share a pixel, it shows the largest of them. */
+/** Pixels of a map, at most `most` a side; where cells share a pixel, it shows the one farthest from 0. */
 function pixels(view, most, ink) {
   const block = Math.max(1, Math.ceil(Math.max(view.Q, view.K) / most));
   const width = Math.ceil(view.K / block), height = Math.ceil(view.Q / block);
@@ -198,7 +225,7 @@ function pixels(view, most, ink) {
     const into = Math.floor(row / block) * width;
     for (let column = 0; column < view.K; column++) {
       const at = into + Math.floor(column / block), weight = view.weights[row * view.K + column];
-      if (weight > peaks[at]) peaks[at] = weight;
+      if (Math.abs(weight) > Math.abs(peaks[at])) peaks[at] = weight;
     }
   }
   const image = new ImageData(width, height), cells = new Uint32Array(image.data.buffer), colourOf = shade(view.largest);
@@ -215,7 +242,7 @@ function paint(canvas, image) {
 function drawLegend() {
   const strip = $("legend").querySelector("canvas");
   const image = new ImageData(256, 1);
-  new Uint32Array(image.data.buffer).set(inked[theme()]);
+  new Uint32Array(image.data.buffer).set(inked[ramp()]);
   paint(strip, image);
   const texts = legendTexts(state.range === "head" && current ? current.largest : null);
   $("legend").querySelectorAll("span").forEach((span, at) => { span.textContent = texts[at]; });
@@ -223,10 +250,14 @@ function drawLegend() {
 }
 
 function legendTexts(full) {
-  if (state.range === "head" && full === null) return ["0", "", state.scale === "root" ? "¼" : "½", "", "largest"];
+  const { signed, shares } = lens();
+  if (state.range === "head" && full === null) return signed ? ["−largest", "", "0", "", "largest"] : ["0", "", state.scale === "root" ? "¼" : "½", "", "largest"];
+  full ??= lens().full;
+  if (signed) return [digits(-full), "", "0", "", digits(full)];
+  if (!shares) return ["0", "", digits(full * (state.scale === "root" ? 0.25 : 0.5)), "", digits(full)];
   return [0, 0.25, 0.5, 0.75, 1].map((t) => {
-    if (full !== null && (t === 0.25 || t === 0.75)) return "";  // longer numbers, less room
-    const weight = (state.scale === "root" ? t * t : t) * (full ?? 1);
+    if (full !== 1 && (t === 0.25 || t === 0.75)) return "";  // longer numbers, less room
+    const weight = (state.scale === "root" ? t * t : t) * full;
     return weight === 0 || weight === 1 ? String(weight) : weight < 0.0095 ? weight.toFixed(4) : weight.toFixed(weight < 0.055 ? 3 : 2);
   });
 }
@@ -234,42 +265,48 @@ function legendTexts(full) {
 // ---- Overview ----------------------------------------------------------------------------------------------------
 
 let thumbs = [];          // [layer][head] → button
-let overviewOf = null;    // the stack the thumbnails belong to
+let overviewOf = null;    // the lens and the stack the thumbnails belong to
 let overviewRun = 0;      // a newer run stops an older one
 const pause = () => new Promise((resolve) => { setTimeout(resolve, 0); });
 
 function buildOverview() {
-  if (overviewOf === state.stack) return;
-  overviewOf = state.stack;
-  const { maps } = data.stacks[state.stack];
-  const grid = $("overview"), heads = maps[0].length;
-  grid.style.setProperty("--heads", heads);
-  grid.replaceChildren(make("span", "label corner", "layer ↓ head →"));
-  for (let head = 0; head < heads; head++) grid.append(make("span", "label", String(head)));
-  thumbs = maps.map((row, layer) => {
-    grid.append(make("span", "label layer", String(layer)));
-    return row.map((packed, head) => {
-      const button = make("button", "thumb"), name = address(state.stack, layer, head);
-      button.type = "button";
-      button.title = packed === null ? `${name} was cut` : name;
-      button.setAttribute("aria-label", button.title);
-      button.disabled = packed === null;
-      button.tabIndex = -1;
-      button.append(make("canvas"));
-      button.addEventListener("click", () => open(layer, head));
-      button.addEventListener("keydown", (event) => moveFocus(event, layer, head));
-      grid.append(button);
-      return button;
-    });
+  if (overviewOf === `${state.lens} ${state.stack}`) return;
+  overviewOf = `${state.lens} ${state.stack}`;
+  overviewRun += 1;
+  overviewState = "";
+  const maps = grid(), { forms, layers } = lens(), holder = $("overview");
+  const across = forms ? maps.map((_, layer) => (layers ? layers[layer] : String(layer))) : maps[0].map((_, head) => String(head));
+  const down = forms ? (forms.length > 1 ? forms : [""]) : maps.map((_, layer) => String(layer));
+  holder.style.setProperty("--heads", across.length);
+  holder.dataset.kind = forms ? "tokens" : "heads";
+  holder.setAttribute("aria-label", forms ? "all maps" : "all heads");
+  holder.replaceChildren(make("span", "label corner", forms ? "layer →" : "layer ↓ head →"), ...across.map((label) => make("span", "label", label)));
+  thumbs = maps.map((row, layer) => row.map((packed, head) => thumb(packed, layer, head)));
+  down.forEach((label, at) => {
+    holder.append(make("span", "label layer", label), ...(forms ? thumbs.map((row) => row[at]) : thumbs[at]));
   });
-  const first = grid.querySelector(".thumb:not(:disabled)");
+  const first = holder.querySelector(".thumb:not(:disabled)");
   if (first) first.tabIndex = 0;
+}
+
+function thumb(packed, layer, head) {
+  const button = make("button", "thumb"), name = nameOf(layer, head);
+  button.type = "button";
+  button.title = packed === null ? `${name} was cut` : name;
+  button.setAttribute("aria-label", button.title);
+  button.disabled = packed === null;
+  button.tabIndex = -1;
+  button.append(make("canvas"));
+  button.addEventListener("click", () => open(layer, head));
+  button.addEventListener("keydown", (event) => moveFocus(event, layer, head));
+  return button;
 }
 
 function moveFocus(event, layer, head) {
   const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
   if (!step) return;
   event.preventDefault();
+  if (lens().forms) step.reverse();  // there the layers run across
   let goal;
   do {
     layer += step[0];
@@ -288,7 +325,7 @@ function grabTab(goal) {
 async function drawOverview() {
   const run = ++overviewRun;
   if (!$("overview").checkVisibility()) return;
-  const stack = state.stack, shown = axes(stack), ink = inked[theme()];
+  const stack = state.stack, shown = axes(stack), ink = inked[ramp()];
   let rested = performance.now();
   for (const [layer, row] of thumbs.entries()) {
     const maps = row.map((button, head) => (button.disabled ? null : unpack(stack, layer, head)));  // all under way at once
@@ -335,7 +372,7 @@ async function drawHead() {
   current = viewOf(map, axes(state.stack));
   cell = hovered = null;
   $("tip").hidden = true;
-  $("name").textContent = address(state.stack, layer, head);
+  $("name").textContent = nameOf(layer, head);
   $("caption").textContent = caption();
   heat = null;
   layout();
@@ -346,14 +383,20 @@ async function drawHead() {
 }
 
 function caption() {
-  const special = { show: "special tokens shown", hide: "special tokens hidden", renormalise: "special tokens hidden, renormalised" };
+  const special = { show: "special tokens shown", hide: "special tokens hidden", renormalise: `special tokens hidden${lens().signed ? "" : ", renormalised"}` };
   const anySpecial = [data.stacks[state.stack].query, data.stacks[state.stack].key].some((side) => side.special.some(Boolean));
   return [
-    address(state.stack, state.head.layer, state.head.head),
+    nameOf(state.head.layer, state.head.head),
+    ...(data.lenses.length > 1 && !lens().forms ? [lens().name] : []),
     state.level,
     anySpecial ? special[state.special] : "no special tokens",
-    `colour: ${state.scale === "root" ? "square root" : "linear"}, 0\u00a0to\u00a0${state.range === "one" ? "1" : digits(current.largest)}`,
+    `colour: ${state.scale === "root" ? "square root" : "linear"}, ${scaleText()}`,
   ].join(" · ");
+}
+
+function scaleText() {
+  const full = state.range === "one" ? (lens().shares ? "1" : digits(lens().full)) : digits(current.largest);
+  return `${lens().signed ? `−${full}` : "0"}\u00a0to\u00a0${full}`;
 }
 
 // Geometry is shared by the screen, PNG and SVG: marks are computed once and drawn by either.
@@ -397,8 +440,8 @@ function geometry(view, size) {
 /** The words around a map: axis titles and token labels, for the part of it that is seen. */
 function marks(view, geo, { x = 0, y = 0, width = geo.width, height = geo.height } = {}, lit = null) {
   const { size, font, left, top } = geo, found = [];
-  found.push({ kind: "title", x: left, y: 13, text: "to: what is attended to (key)", anchor: "start" });
-  found.push({ kind: "title", x: 12, y: top, text: "from: what attends (query)", anchor: "end", turn: -90 });
+  found.push({ kind: "title", x: left, y: 13, text: lens().forms ? "to: what is drawn on (key)" : "to: what is attended to (key)", anchor: "start" });
+  found.push({ kind: "title", x: 12, y: top, text: lens().forms ? "from: what draws on it (query)" : "from: what attends (query)", anchor: "end", turn: -90 });
   const label = (axisShown, at, lies) => {
     const chosen = lies === lit?.[axisShown];
     return {
@@ -516,7 +559,7 @@ function redraw() {
   requestAnimationFrame(() => {
     asked = false;
     if (!current || !geo) return;
-    heat ??= heatOf(current, inked[theme()]);
+    heat ??= heatOf(current, inked[ramp()]);
     const canvas = $("map"), context = canvas.getContext("2d"), grain = devicePixelRatio || 1;
     context.setTransform(grain, 0, 0, grain, 0, 0);
     context.clearRect(0, 0, canvas.width, canvas.height);
@@ -644,7 +687,7 @@ function weightsFrom(source) {
 }
 
 function shadeTexts() {
-  const source = sourcePlace(), palette = colours[theme()];
+  const source = sourcePlace(), palette = colours[ramp()], nothing = zero();
   const self = data.stacks[state.stack].self;
   const sources = state.direction === "to" ? spans.rows : spans.columns, targets = state.direction === "to" ? spans.columns : spans.rows;
   for (const span of self ? sources : [...sources, ...targets]) {
@@ -662,18 +705,21 @@ function shadeTexts() {
   const weights = weightsFrom(source), colourOf = shade(current.largest);
   weights.forEach((weight, at) => {
     const colour = colourOf(weight);
-    if (colour === 0) return;
+    if (colour === nothing) return;
+    const strength = (Math.abs(colour - nothing) * 255) / (255 - nothing);
     targets[at].style.background = css(palette[colour]);
-    targets[at].style.color = theme() === "light" ? (colour > 130 ? "#fff" : "#1d2329") : (colour > 150 ? "#0c1218" : "#e4e8ec");
+    targets[at].style.color = theme() === "light" ? (strength > 130 ? "#fff" : "#1d2329") : (strength > 150 ? "#0c1218" : "#e4e8ec");
   });
   sources[source].classList.add("source");
   if (cell) reveal(sources[source]);
 
   const name = make("b", "", isolated(sourceAxis().labels[source]));
-  if (state.direction === "to") $("asked").append(name, " attends to");
-  else $("asked").append("Who attends to ", name, "?");
+  const verb = lens().forms ? "draws on" : "attends to";
+  if (state.direction === "to") $("asked").append(name, ` ${verb}`);
+  else $("asked").append(`Who ${verb} `, name, "?");
 
-  const order = Array.from(weights.keys()).sort((a, b) => weights[b] - weights[a]).slice(0, 8).filter((at) => weights[at] > 0);
+  const size = (at) => Math.abs(weights[at]);
+  const order = Array.from(weights.keys()).sort((a, b) => size(b) - size(a)).slice(0, 8).filter((at) => size(at) > 0);
   while (body.rows.length > order.length) body.deleteRow(-1);
   while (body.rows.length < order.length) {
     const row = body.insertRow();
@@ -686,7 +732,8 @@ function shadeTexts() {
     const [label, position, bar, number] = body.rows[place].cells;
     label.textContent = targetAxis().labels[at];
     position.textContent = String(targetAxis().units[at]);
-    bar.firstChild.style.width = `${(100 * weights[at]) / weights[order[0]]}%`;
+    bar.firstChild.style.width = `${(100 * size(at)) / size(order[0])}%`;
+    bar.firstChild.className = weights[at] < 0 ? "below" : "";
     number.textContent = digits(weights[at]);
   });
   $("remark").textContent = remark(source, weights);
@@ -700,16 +747,22 @@ function reveal(span) {
 
 function remark(source, weights) {
   const percent = (share) => (share > 0 && share < 0.005 ? "less than 1 %" : `${Math.round(100 * share)} %`);
+  const { shares, signed, forms } = lens(), sumText = (sum) => (shares ? sum.toFixed(2) : digits(sum));
   if (state.direction === "by") {
     const sum = weights.reduce((total, weight) => total + weight, 0);
-    return `Together ${sum.toFixed(2)}, from ${weights.length} ${state.level}; on average a ${state.level.slice(0, -1)} gets ${current.mean.toFixed(2)}.`;
+    return `Together ${sumText(sum)}, from ${weights.length} ${state.level}; on average a ${state.level.slice(0, -1)} gets ${sumText(current.mean)}.`;
   }
-  if (state.special === "show") return "";
-  const gone = Math.max(0, 1 - current.left[source]);
-  if (state.special === "hide") return `${percent(gone)} of its attention goes to special tokens, which are hidden.`;
-  if (current.left[source] === 0) return "All of its attention goes to special tokens; nothing is left to renormalise.";
-  return `${percent(gone)} of its attention goes to special tokens; the rest, ${percent(current.left[source])}, is stretched to 1` +
-    (current.left[source] < 0.1 ? ", and its rounding with it." : ".");
+  const whole = current.whole[source], left = current.left[source];
+  const isOne = shares && Math.abs(whole - 1) < 0.02;  // what rounding leaves of a row that sums to 1
+  const sum = isOne ? "" : `Its row sums to ${sumText(whole)}. `;
+  if (state.special === "show") return sum.trim();
+  if (signed) return `${sum}Special tokens, which are hidden, have ${sumText(whole - left)} of it.`;
+  const gone = clamp(1 - left / (isOne ? 1 : whole || 1), 0, 1), what = forms ? "what it draws on" : "its attention";
+  const goes = forms ? "is special tokens" : "goes to special tokens";
+  if (state.special === "hide") return `${sum}${percent(gone)} of ${what} ${goes}, which are hidden.`;
+  if (left === 0) return `All of ${what} ${goes}; nothing is left to renormalise.`;
+  return `${sum}${percent(gone)} of ${what} ${goes}; the rest, ${percent(1 - gone)}, is stretched to 1` +
+    (gone > 0.9 ? ", and its rounding with it." : ".");
 }
 
 function drawReading() {
@@ -723,7 +776,8 @@ function download(blob, ending) {
   const link = make("a"), url = URL.createObjectURL(blob);
   const special = { show: "", hide: "-hidden", renormalise: "-renormalised" }[state.special];
   link.href = url;
-  link.download = `${address(state.stack, state.head.layer, state.head.head)}-${state.level}${special}.${ending}`;
+  const through = data.lenses.length > 1 ? `-${lens().name}` : "";
+  link.download = `${address(state.stack, state.head.layer, state.head.head)}${through}-${state.level}${special}.${ending}`;
   document.body.append(link);
   link.click();
   link.remove();
@@ -757,8 +811,8 @@ function savePng() {
   context.scale(grain, grain);
   context.fillStyle = INK.light.paper;
   context.fillRect(0, 0, width, height);
-  drawMap(context, current, drawn, heatOf(current, inked.light), INK.light, { x: 0, y: 0, width: drawn.width, height: drawn.height });
-  colours.light.forEach((rgb, at) => {
+  drawMap(context, current, drawn, heatOf(current, inked[ramp("light")]), INK.light, { x: 0, y: 0, width: drawn.width, height: drawn.height });
+  colours[ramp("light")].forEach((rgb, at) => {
     context.fillStyle = css(rgb);
     context.fillRect(12 + (at * 160) / 256, height - 33, 1, 8);
   });
@@ -779,24 +833,24 @@ function saveSvg() {
   svg.append(tag("title", {}, line), tag("rect", { width, height, fill: INK.light.paper }));
   const { left, top, size } = drawn;
   if (current.Q * current.K <= 20000) {
-    const gap = size >= 9 ? 1 : 0, colourOf = shade(current.largest);
+    const gap = size >= 9 ? 1 : 0, colourOf = shade(current.largest), palette = colours[ramp("light")], nothing = zero();
     const cells = tag("g", { "shape-rendering": "crispEdges" });
-    cells.append(tag("rect", { x: left, y: top, width: drawn.width, height: drawn.height, fill: hex(colours.light[0]) }));
+    cells.append(tag("rect", { x: left, y: top, width: drawn.width, height: drawn.height, fill: hex(palette[nothing]) }));
     current.weights.forEach((weight, at) => {
       const colour = colourOf(weight);
-      if (colour === 0) return;
+      if (colour === nothing) return;
       const x = left + (at % current.K) * size, y = top + Math.floor(at / current.K) * size;
-      cells.append(tag("rect", { x, y, width: size - gap, height: size - gap, fill: hex(colours.light[colour]) }));
+      cells.append(tag("rect", { x, y, width: size - gap, height: size - gap, fill: hex(palette[colour]) }));
     });
     svg.append(cells);
   } else {  // too many cells for one shape each: the map as a picture, the words still as words
     svg.append(tag("image", {
       x: left, y: top, width: drawn.width, height: drawn.height, preserveAspectRatio: "none",
-      href: heatOf(current, inked.light).toDataURL("image/png"), "image-rendering": "pixelated",
+      href: heatOf(current, inked[ramp("light")]).toDataURL("image/png"), "image-rendering": "pixelated",
     }));
   }
   for (let at = 0; at < 256; at += 4) {
-    svg.append(tag("rect", { x: 12 + (at * 160) / 256, y: height - 33, width: 3, height: 8, fill: hex(colours.light[at]) }));
+    svg.append(tag("rect", { x: 12 + (at * 160) / 256, y: height - 33, width: 3, height: 8, fill: hex(colours[ramp("light")][at]) }));
   }
   for (const mark of [...marks(current, drawn), ...foot(line, height)]) {
     const attributes = { fill: INK.light[mark.kind], "font-size": mark.size ?? 12, "text-anchor": mark.anchor };
@@ -837,7 +891,19 @@ function show() {
     for (const value of values) document.querySelector(`input[name="${option}"][value="${value}"]`).checked = state[option] === value;
   }
   document.querySelector('[data-option="special"]').disabled = ![stack.query, stack.key].some((side) => side.special.some(Boolean));
-  [...$("stacks").children].forEach((tab, at) => tab.setAttribute("aria-pressed", String(at === state.stack)));
+  document.querySelector('input[name="special"][value="renormalise"]').disabled = lens().signed;
+  document.querySelector('input[name="range"][value="one"] + span').textContent = lens().shares ? "1" : "Largest of all";
+  document.querySelector('input[name="range"][value="head"] + span').textContent = lens().forms ? "Map’s largest" : "Head’s largest";
+  [...$("stacks").children].forEach((tab, at) => {
+    tab.setAttribute("aria-pressed", String(at === state.stack));
+    tab.disabled = !has(state.lens, at);
+  });
+  const verb = lens().forms ? ["What it draws on", "What draws on it"] : ["What it attends to", "What attends to it"];
+  document.querySelectorAll('input[name="direction"] + span').forEach((span, at) => { span.textContent = verb[at]; });
+  $("lens").value = lens().name;
+  $("how").textContent = lens().how;
+  $("how").hidden = !lens().how;
+  $("close").textContent = lens().forms ? "← All maps" : "← All heads";
   buildOverview();
   for (const button of thumbs.flat()) button.removeAttribute("aria-current");
   if (open) {
@@ -856,13 +922,33 @@ function show() {
 
 let overviewState = "";
 function drawOverviewIfStale() {
-  const now = [state.stack, state.level, state.special, state.scale, state.range, theme()].join(" ");
+  const now = [state.lens, state.stack, state.level, state.special, state.scale, state.range, theme()].join(" ");
   if (!$("overview").checkVisibility() || now === overviewState) return;
   overviewState = now;
   drawOverview();
 }
 
+let parked = null;  // the head that was open when a lens without heads was chosen
+
+/** Another lens on the same place: the same layer, and the same head where the lens has heads. */
+function change(to) {
+  const headed = lens().forms === null;
+  state.lens = to;
+  if (!has(to, state.stack)) Object.assign(state, { stack: data.stacks.findIndex((_, at) => has(to, at)), token: null });
+  if (state.head) {
+    if (headed) parked = state.head;
+    const wanted = lens().forms === null && parked ? { layer: state.head.layer, head: parked.head } : state.head;
+    const row = grid()[wanted.layer];
+    state.head = row?.[wanted.head] ? wanted : row?.[0] ? { layer: wanted.layer, head: 0 } : grid()[0][0] ? { layer: 0, head: 0 } : null;
+  }
+  writeHash();
+  show();
+}
+
 function start() {
+  for (const { name } of data.lenses) $("lens").append(new Option(name, name));
+  $("lens").parentElement.hidden = data.lenses.length === 1;
+  $("lens").addEventListener("change", (event) => change(data.lenses.findIndex(({ name }) => name === event.target.value)));
   if (data.stacks.length > 1) {
     data.stacks.forEach((stack, at) => {
       const tab = make("button", "", stack.stack);

@@ -1,0 +1,100 @@
+"""How much every token of one input draws on every other, layer by layer: what all token maps have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headscope.heads import Site
+from headscope.model.attention import Attention
+from headscope.model.attention_model import AttentionModel
+from headscope.model.tokens import Batch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Weights = Mapping[Site, NDArray[np.float64]]  # [head, query, key] of one input, at every site that attended
+
+
+@dataclass(frozen=True)
+class TokenMap:
+    """The token maps of one input.
+
+    by      the lens they were made by
+    maps    for each stack [layer, form, query, key]: what row `query` draws on column `key`
+    how     in a sentence or two, what a number means and what its row sums to
+    tokens  for each stack the tokens along both axes, as the tokenizer prints them
+    forms   what stands beside each other for every layer; mostly one
+    shares  whether a number is a share: from 0 to 1, a row's sum at most 1
+    layers  what the rows of `maps` are called, where they are not the layers counted from 0
+    """
+
+    by: str
+    maps: Mapping[str, NDArray[np.float32]]
+    how: str
+    tokens: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
+    forms: tuple[str, ...] = ("all heads",)
+    shares: bool = True
+    layers: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for stack, values in self.maps.items():
+            expected = (len(self.forms), *map(len, self.tokens[stack]))
+            if values.ndim != 4 or values.shape[1:] != expected:
+                raise ValueError(f"{stack} {values.shape}: expected [layer, {', '.join(map(str, expected))}]")
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{stack} {' x '.join(map(str, values.shape))}" for stack, values in self.maps.items())
+        return f"TokenMap({self.by!r}: {sizes})"
+
+    def table(self) -> pd.DataFrame:
+        """One row a cell: stack, layer, form, query, query_token, key, key_token, value."""
+        import pandas as pd
+
+        parts = []
+        for stack, values in self.maps.items():
+            layer, form, query, key = (places.ravel() for places in np.indices(values.shape))
+            queries, keys = (np.array(names, dtype=object) for names in self.tokens[stack])
+            columns = {
+                "stack": stack,
+                "layer": layer if self.layers is None else np.array(self.layers, dtype=object)[layer],
+                "form": np.array(self.forms, dtype=object)[form],
+                "query": query,
+                "query_token": queries[query],
+                "key": key,
+                "key_token": keys[key],
+                "value": values.ravel(),
+            }
+            parts.append(pd.DataFrame(columns))
+        return pd.concat(parts, ignore_index=True)
+
+
+def weights_of(model: AttentionModel, batch: Batch) -> dict[Site, NDArray[np.float64]]:
+    """The attention of one input, [head, query, key] at every site, in one forward pass."""
+    found: dict[Site, NDArray[np.float64]] = {}
+
+    def keep(attention: Attention) -> None:
+        found[attention.site] = attention.weights[0].double().cpu().numpy().copy()
+
+    with model.watched(keep), torch.inference_mode():
+        model(batch)
+    return found
+
+
+def tokens_of(model: AttentionModel, batch: Batch, stack: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens along the axes of a stack's maps, as the tokenizer prints them."""
+    sides = batch.layout.sides(stack)
+    assert sides is not None
+    query, key = (_names(model, side.ids) for side in sides)
+    return query, key
+
+
+def _names(model: AttentionModel, ids: torch.Tensor | None) -> tuple[str, ...]:
+    assert ids is not None
+    assert model.tokenizer is not None
+    return tuple(model.tokenizer.convert_ids_to_tokens(ids[0].tolist()))

@@ -1,0 +1,157 @@
+"""The tokens along one axis of a look page's maps, as people read them. No token can steer what shows it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+_WORD_START = ("▁", "Ġ")
+_JOINERS = "\u200c\u200d"  # Persian, Indic scripts and emoji are not legible without them
+_BYTE_PIECES = re.compile(r"(?:<0x[0-9A-Fa-f]{2}>)+")
+
+
+@dataclass(frozen=True)
+class Side:
+    """The tokens along one axis of a map.
+
+    tokens   as the tokenizer prints them
+    special  which of them the tokenizer added
+    words    which word each belongs to, never the same number for two words; None for special tokens
+    """
+
+    tokens: tuple[str, ...]
+    special: tuple[bool, ...]
+    words: tuple[int | None, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.tokens) == len(self.special) == len(self.words) > 0:
+            raise ValueError(
+                f"{len(self.tokens)} tokens, {len(self.special)} special flags, {len(self.words)} words: "
+                "expected equally many, and at least one"
+            )
+
+    def units(self) -> tuple[int, ...]:
+        """For each token the number of its unit at word level, counted from 0 in reading order.
+
+        A unit is a word; a token without a word is a unit of its own.
+        """
+        numbers: dict[tuple[str, int], int] = {}
+        places = (("token", at) if word is None else ("word", word) for at, word in enumerate(self.words))
+        return tuple(numbers.setdefault(place, len(numbers)) for place in places)
+
+    def unit_special(self) -> tuple[bool, ...]:
+        """For each unit whether it is a special token."""
+        return tuple(dict(zip(self.units(), self.special, strict=True)).values())
+
+    def token_labels(self) -> tuple[str, ...]:
+        """Each token in readable form; a piece that continues a word without saying so gets a leading "·"."""
+        in_bytes = _is_byte_level(self.tokens)
+        continues = (False, *(one == two is not None for one, two in pairwise(self.words)))
+        labels = []
+        for token, special, inside in zip(self.tokens, self.special, continues, strict=True):
+            text = token if special else _readable(token, in_bytes)
+            mark = "·" if inside and not token.startswith(("##", *_WORD_START)) else ""
+            labels.append(mark + inert(text))
+        return tuple(labels)
+
+    def word_labels(self) -> tuple[str, ...]:
+        """Each unit's text, its pieces joined and their marks taken off."""
+        in_bytes = _is_byte_level(self.tokens)
+        units = self.units()
+        pieces: list[list[str]] = [[] for _ in range(max(units) + 1)]
+        for token, special, unit in zip(self.tokens, self.special, units, strict=True):
+            pieces[unit].append(token if special else token.removeprefix("##"))
+        return tuple(
+            inert("".join(parts) if special else _readable("".join(parts), in_bytes))
+            for parts, special in zip(pieces, self.unit_special(), strict=True)
+        )
+
+    def payload(self) -> dict[str, object]:
+        """What the page is told about this axis."""
+        return {
+            "tokens": self.token_labels(),
+            "printed": tuple(inert(token) for token in self.tokens),
+            "special": [int(special) for special in self.special],
+            "unit": self.units(),
+            "words": self.word_labels(),
+            "word_special": [int(special) for special in self.unit_special()],
+            "rtl": _is_right_to_left(self),
+        }
+
+
+# Tokens as people read them
+
+
+@cache
+def _byte_of_character() -> dict[str, int]:
+    """GPT-2's alphabet: each byte as one printable character. Printable ones stand for themselves."""
+    itself = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in itself]
+    return {chr(byte): byte for byte in itself} | {chr(256 + at): byte for at, byte in enumerate(others)}
+
+
+def _is_byte_level(tokens: Sequence[str]) -> bool:
+    """Whether these tokens are written in GPT-2's byte alphabet."""
+    return any(token.startswith(("Ġ", "Ċ")) for token in tokens) and not any(
+        token.startswith(("##", "▁")) for token in tokens
+    )
+
+
+def _readable(token: str, in_bytes: bool) -> str:
+    """The text a token (or the joined pieces of a word) stands for, marks of a word's start taken off.
+
+    A piece that is only part of a character stays as printed.
+    """
+    text = token
+    if in_bytes:
+        table = _byte_of_character()
+        if all(character in table for character in token):
+            with suppress(UnicodeDecodeError):
+                text = bytes(table[character] for character in token).decode("utf-8")
+    else:
+        text = _BYTE_PIECES.sub(_joined_bytes, token).replace("▁", " ")
+    return text.removeprefix(" ") or text
+
+
+def _joined_bytes(match: re.Match[str]) -> str:
+    """SentencePiece's <0xE4><0xBD><0xA0> as the character it spells."""
+    try:
+        return bytes.fromhex(match[0].replace("<0x", "").replace(">", "")).decode("utf-8")
+    except UnicodeDecodeError:
+        return match[0]
+
+
+def inert(text: str) -> str:
+    """Text that shows what it holds and steers nothing: controls, bidi marks and blanks become signs."""
+    if not text:
+        return "∅"
+    if text.isspace():
+        return "".join({"\n": "↵", "\r": "↵", "\t": "⇥"}.get(character, "␣") for character in text)
+    shown = "".join(_shown(character) for character in text)
+    return "◌" + shown if unicodedata.combining(text[0]) else shown
+
+
+def _shown(character: str) -> str:
+    category = unicodedata.category(character)
+    if character in "\n\r\u2028\u2029":
+        return "↵"
+    if character == "\t":
+        return "⇥"
+    if category == "Cs":
+        return "\ufffd"
+    if category == "Cc" or (category == "Cf" and character not in _JOINERS):
+        return f"⟨{ord(character):04X}⟩"
+    return character
+
+
+def _is_right_to_left(side: Side) -> bool:
+    """By the first letter with a direction of its own that is not in a special token."""
+    labels = zip(side.word_labels(), side.unit_special(), strict=True)
+    text = "".join(label for label, special in labels if not special)
+    strong = (unicodedata.bidirectional(character) for character in text)
+    return next((kind in ("R", "AL") for kind in strong if kind in ("L", "R", "AL")), False)

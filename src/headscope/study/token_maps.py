@@ -1,0 +1,91 @@
+"""token_map, the verb: one input, and how much its tokens draw on each other, by the lens that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headscope.data.batches import collate
+from headscope.data.encode import Encoder
+from headscope.data.examples import Example
+from headscope.errors import HeadscopeError, choices
+from headscope.heads import Site
+from headscope.model import rollout
+from headscope.model.attention_model import AttentionModel
+from headscope.model.load import load
+from headscope.model.token_map import TokenMap, tokens_of, weights_of
+from headscope.model.tokens import Batch
+
+
+def token_map(
+    model: AttentionModel | str,
+    first: str,
+    second: str | None = None,
+    *,
+    by: str = "rollout",
+    max_length: int | None = None,
+) -> TokenMap:
+    """How much the tokens of one text or pair draw on each other over all layers.
+
+    by  rollout; in an encoder-decoder of a source and its target
+    """
+    check_token_lens(by)
+    model = model if isinstance(model, AttentionModel) else load(model)
+    return Input(model, one_input(model, first, second, max_length=max_length)).by(by)
+
+
+def check_token_lens(by: str, where: str = "by") -> None:
+    """Refuse what is no token map, with the list of those there are."""
+    if by not in TOKEN_LENSES:
+        raise HeadscopeError(f'"{by}" is no token map', where=where, expected=choices(by, TOKEN_LENSES))
+
+
+@dataclass
+class Input:
+    """One input of a model; what several lenses need of it is computed once."""
+
+    model: AttentionModel
+    batch: Batch
+
+    @cached_property
+    def weights(self) -> dict[Site, NDArray[np.float64]]:
+        return weights_of(self.model, self.batch)
+
+    def by(self, lens: str) -> TokenMap:
+        return TOKEN_LENSES[lens](self)
+
+    def tokens(self, stacks: dict[str, NDArray[np.float32]]) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+        return {stack: tokens_of(self.model, self.batch, stack) for stack in stacks}
+
+
+def _rollout(given: Input) -> TokenMap:
+    maps = rollout.rollout(given.weights, given.model.sites)
+    how = rollout.HOW.format(sums=rollout.ACROSS if "cross" in maps else rollout.WITHIN)
+    return TokenMap("rollout", maps, how, given.tokens(maps))
+
+
+TOKEN_LENSES: dict[str, Callable[[Input], TokenMap]] = {"rollout": _rollout}
+
+
+def one_input(model: AttentionModel, first: str, second: str | None, *, max_length: int | None = None) -> Batch:
+    """One text or pair as the model reads it; longer than `max_length` is refused."""
+    if not isinstance(first, str) or not isinstance(second, str | None):
+        raise HeadscopeError("not a text", where="look", expected='a text, or two: look(model, "a text", "another")')
+    encoder = Encoder(model, max_length=max_length, long="skip")
+    where = f'text "{first if len(first) <= 40 else first[:39] + "…"}"'
+    sequences = list(encoder.encode([Example(first, second, where)], start=0))
+    if sequences:
+        return collate(model, sequences)
+    if "too long" not in encoder.counts.skipped:
+        raise HeadscopeError("there are no tokens in it", where=where, expected="some text")
+    apart = model.is_encoder_decoder and second is not None
+    texts = [(first, None), (second, None)] if apart else [(first, second)]
+    length = max(len(encoder.tokenizer(*text, verbose=False)["input_ids"]) for text in texts)
+    more = f", or raise --max-length (up to {encoder.limit})" if encoder.max_length < encoder.limit else ""
+    raise HeadscopeError(
+        f"{length} tokens", where=where, expected=f"at most {encoder.max_length} tokens", mend=f"Shorten it{more}"
+    )

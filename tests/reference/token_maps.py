@@ -1,0 +1,90 @@
+"""Token maps the slow way: in loops over tokens, from nothing but attention weights by (stack, layer)."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights = dict[tuple[str, int], NDArray[np.float64]]  # [head, query, key]
+Node = tuple[str, int, int]  # side (encoder or decoder), how many of its sites were passed, token
+
+
+def edges_down(weights: Weights, node: Node, layers: dict[str, int]) -> dict[Node, float]:
+    """Where a token's state comes from, one site further down, and how much of it: halves of attention and residual."""
+    side, passed, token = node
+    has_cross = ("cross", 0) in weights
+    if side == "decoder" and has_cross and passed % 2 == 0:
+        stack, below = ("cross", passed // 2 - 1), ("encoder", layers["encoder"])
+    elif side == "decoder" and has_cross:
+        stack, below = ("decoder", passed // 2), ("decoder", passed - 1)
+    else:
+        stack, below = (side, passed - 1), (side, passed - 1)
+    found: dict[Node, float] = {(side, passed - 1, token): 0.5}
+    row = [float(np.mean([head[token][key] for head in weights[stack]])) for key in range(weights[stack].shape[2])]
+    for key, weight in enumerate(row):
+        found[*below, key] = found.get((*below, key), 0.0) + 0.5 * weight / sum(row)
+    return found
+
+
+def top_of(weights: Weights, side: str, layer: int) -> int:
+    """How many sites lie below the end of a layer."""
+    return 2 * (layer + 1) if side == "decoder" and ("cross", 0) in weights else layer + 1
+
+
+def rollout(
+    weights: Weights, layers: dict[str, int], side: str, layer: int, query: int
+) -> dict[tuple[str, int], float]:
+    """The shares (side, token) -> share of the input tokens in one token, by following every way down."""
+
+    @cache
+    def shares(node: Node) -> tuple[tuple[tuple[str, int], float], ...]:
+        if node[1] == 0:
+            return (((node[0], node[2]), 1.0),)
+        total: dict[tuple[str, int], float] = {}
+        for below, part in edges_down(weights, node, layers).items():
+            for name, share in shares(below):
+                total[name] = total.get(name, 0.0) + part * share
+        return tuple(total.items())
+
+    return dict(shares((side, top_of(weights, side, layer), query)))
+
+
+def flow(
+    weights: Weights, layers: dict[str, int], side: str, layer: int, query: int, goal_side: str, goal: int
+) -> float:
+    """The largest flow from a token's state down to an input token: shortest augmenting paths (Edmonds and Karp)."""
+    source, sink = (side, top_of(weights, side, layer), query), (goal_side, 0, goal)
+    left: dict[Node, dict[Node, float]] = {}
+    waiting, met = deque([source]), {source}
+    while waiting:
+        node = waiting.popleft()
+        for below, capacity in (edges_down(weights, node, layers) if node[1] else {}).items():
+            left.setdefault(node, {})[below] = capacity
+            left.setdefault(below, {}).setdefault(node, 0.0)
+            if below not in met:
+                met.add(below)
+                waiting.append(below)
+    total = 0.0
+    while True:
+        came: dict[Node, Node] = {}
+        waiting = deque([source])
+        while waiting and sink not in came:
+            node = waiting.popleft()
+            for other, room in left.get(node, {}).items():
+                if room > 1e-12 and other not in came and other != source:
+                    came[other] = node
+                    waiting.append(other)
+        if sink not in came:
+            return total
+        way = [sink]
+        while way[-1] != source:
+            way.append(came[way[-1]])
+        pairs = list(zip(way[1:], way[:-1], strict=True))
+        least = min(left[one][other] for one, other in pairs)
+        for one, other in pairs:
+            left[one][other] -= least
+            left[other][one] += least
+        total += least

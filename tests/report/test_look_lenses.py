@@ -1,0 +1,157 @@
+"""The look page through several lenses: it switches in place, and its numbers stay those of numpy."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from playwright.sync_api import Page, expect
+from test_look import data_in, plain_side, softmax_maps
+
+from headscope.report.look import Look
+from headscope.report.look_maps import Lens, StackMaps
+
+if TYPE_CHECKING:
+    from conftest import Watched
+
+TOKENS = 8
+SIDE = plain_side(TOKENS)
+
+
+def signed_maps(*shape: int) -> NDArray[np.float32]:
+    values = np.random.default_rng(3).normal(size=shape) * 1e-3
+    values[1, 2, 4, 5] = -0.02
+    return values.astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def look() -> Look:
+    encoder = StackMaps("encoder", SIDE, SIDE, softmax_maps(3, 4, TOKENS, TOKENS, seed=1))
+    other = StackMaps("decoder", SIDE, SIDE, softmax_maps(2, 2, TOKENS, TOKENS, seed=2))
+    rolled = StackMaps("encoder", SIDE, SIDE, softmax_maps(3, 1, TOKENS, TOKENS, seed=4) * np.float32(0.5))
+    signed = StackMaps("encoder", SIDE, SIDE, signed_maps(3, 4, TOKENS, TOKENS))
+    lenses = (
+        Lens("raw", (encoder, other)),
+        Lens("rollout", (rolled,), "Shares, multiplied.", forms=("all heads",)),
+        Lens("gradient", (signed,), "Signed.", shares=False),
+    )
+    return Look("toy", ("a text",), lenses)
+
+
+@pytest.fixture(scope="module")
+def file(look: Look, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return look.save(tmp_path_factory.mktemp("look") / "look.html")
+
+
+def opened(page: Page, *words: str) -> Page:
+    expect(page.locator("html")).to_have_attribute("data-head", re.compile(".*".join(map(re.escape, words))))
+    return page
+
+
+def saved_numbers(page: Page, folder: Path) -> tuple[str, NDArray[np.float64]]:
+    with page.expect_download() as download:
+        page.click("#csv")
+    goal = folder / download.value.suggested_filename
+    download.value.save_as(goal)
+    with goal.open(encoding="utf-8", newline="") as lines:
+        rows = [float(row["weight"]) for row in csv.DictReader(lines)]
+    return goal.name, np.array(rows).reshape(TOKENS, TOKENS)
+
+
+def test_one_lens_is_the_page_without_a_choice_of_lenses(look: Look) -> None:
+    page = Look("toy", ("a text",), look.lenses[:1]).page()
+    assert "Another lens shows" not in page
+    assert "Another lens shows" in look.page()
+    assert [lens["name"] for lens in data_in(look.page())["lenses"]] == ["raw", "rollout", "gradient"]
+
+
+def test_numbers_that_are_no_shares_are_refused_where_shares_are_said() -> None:
+    with pytest.raises(Exception, match=r"encoder\.0\.0 has weights that are not numbers from 0 to 1"):
+        Lens("raw", (StackMaps("encoder", SIDE, SIDE, signed_maps(3, 4, TOKENS, TOKENS)),)).payload()
+    broken = signed_maps(3, 4, TOKENS, TOKENS)
+    broken[2, 1, 0, 0] = np.inf
+    with pytest.raises(Exception, match=r"encoder\.2\.1 is not finite through the lens gradient"):
+        Lens("gradient", (StackMaps("encoder", SIDE, SIDE, broken),), shares=False).payload()
+
+
+@pytest.mark.browser
+def test_the_lens_changes_in_place_and_the_address_keeps_it(watched: Watched, file: Path) -> None:
+    page = watched.open(file, "#head=encoder.2.3")
+    opened(page, "encoder.2.3")
+    page.select_option("#lens", "rollout")
+    opened(page, "rollout: encoder layer 2")
+    expect(page.locator("#how")).to_have_text("Shares, multiplied.")
+    assert "lens=rollout" in page.url
+    assert page.locator("#stacks button", has_text="decoder").is_disabled()
+    expect(page.locator("#asked")).to_have_text(re.compile("draws on"))
+    expect(page.locator("#remark")).to_have_text("Its row sums to 0.50.")
+    page.select_option("#lens", "gradient")  # the head that was open before
+    opened(page, "encoder.2.3", "gradient", "−0.020 to 0.020".replace(" ", "\u00a0"))
+    address = page.url
+    watched.open(file, "#" + address.split("#")[1])
+    opened(page, "encoder.2.3", "gradient")
+    page.select_option("#lens", "raw")
+    opened(page, "encoder.2.3", "raw")
+    assert "lens" not in page.url
+    expect(page.locator("#how")).to_be_hidden()
+
+
+@pytest.mark.browser
+def test_the_lens_is_chosen_by_keyboard_and_the_overview_follows(watched: Watched, file: Path) -> None:
+    page = watched.open(file)
+    page.wait_for_selector("html[data-drawn]", state="attached")
+    assert page.locator(".thumb").count() == 12
+    page.focus("#lens")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".thumb")).to_have_count(3)
+    expect(page.locator("html")).to_have_attribute("data-drawn", re.compile("^1 0 "))
+    page.locator(".thumb").first.focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    opened(page, "rollout: encoder layer 1")
+    page.keyboard.press("Escape")
+    expect(page.locator("#head")).to_be_hidden()
+
+
+@pytest.mark.browser
+def test_signed_numbers_are_numpy_s_and_both_signs_have_their_colour(
+    watched: Watched, file: Path, look: Look, tmp_path: Path
+) -> None:
+    page = opened(watched.open(file, "#lens=gradient&head=encoder.1.2"), "encoder.1.2")
+    name, shown = saved_numbers(page, tmp_path)
+    assert name == "encoder.1.2-gradient-tokens.csv"
+    true = look.lenses[2].stacks[0].weights[1, 2].astype(np.float64)
+    top = np.abs(true).max(axis=1, keepdims=True)
+    stated = np.sqrt(np.abs(true) * top) / 127 + top / (4 * 127**2)
+    assert (np.abs(shown - true) <= stated + 0.006 * np.abs(true)).all()
+    assert shown.min() == pytest.approx(-0.02, rel=0.01)
+    assert page.locator('input[name="special"][value="renormalise"]').is_disabled()
+    assert page.locator("#legend span").all_inner_texts() == ["−0.020", "", "0", "", "0.020"]
+    pixels = (
+        page.get_by_label("encoder.1.2", exact=True)
+        .locator("canvas")
+        .evaluate("one => [...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]")
+    )
+    red, _, blue, _ = np.array(pixels).reshape(TOKENS, TOKENS, 4).transpose(2, 0, 1).astype(int)
+    clear = np.abs(true) > 1e-3
+    assert ((red > blue) == (true < 0))[clear].all()
+
+
+@pytest.mark.browser
+def test_a_row_of_a_signed_map_says_what_it_sums_to(watched: Watched, file: Path, look: Look) -> None:
+    page = opened(watched.open(file, "#lens=gradient&head=encoder.1.2&token=4"), "encoder.1.2")
+    row = look.lenses[2].stacks[0].weights[1, 2, 4]
+    said = page.inner_text("#remark")
+    found = float(re.search(r"sums to (−?\d\.\d+)", said)[1].replace("−", "-"))  # type: ignore[index]
+    assert found == pytest.approx(row.sum(), rel=0.05)
+    first = page.locator("#ranking tr").first
+    assert first.locator("td").last.inner_text() == "−0.020"
+    assert first.locator("i").get_attribute("class") == "below"
+    page.locator('input[name="special"][value="hide"]').check(force=True)
+    opened(page, "special tokens hidden")
+    assert "Special tokens, which are hidden" in page.inner_text("#remark")
