@@ -6,13 +6,21 @@ from math import comb
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from transformers import AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
+from headscope.errors import HeadscopeError
 from headscope.heads import Site
+from headscope.model.edits import Edit
+from headscope.model.flow import flow
+from headscope.model.gradient_rollout import attention_gradients, gradient_rollout
 from headscope.model.rollout import rollout
+from headscope.model.said import said
 from headscope.model.token_map import weights_of
 from reference import token_maps as slow
-from tiny import FAMILIES, batch_for, examples, in_double, library_attentions, shared
+from tiny import ENCODER_DECODERS, FAMILIES, batch_for, examples, in_double, library_attentions, shared, tiny
 
 ONE = ((7, 3),)
 
@@ -80,3 +88,151 @@ def test_a_layer_without_heads_passes_everything_on() -> None:
     found = rollout({sites[0]: weights, sites[2]: weights}, sites)["encoder"]
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_allclose(found[2, 0], (np.eye(5) + weights.mean(axis=0)) / 2 @ found[1, 0], atol=1e-6)
+
+
+# Flow
+
+
+@pytest.mark.parametrize("family", ["bert", "marian", "gpt2"])
+def test_flow_is_the_largest_that_every_way_together_lets_through(family: str) -> None:
+    model = in_double(shared(family))
+    batch = batch_for(model, examples(family, seed=3, lengths=((5, 2),)))
+    weights = weights_of(model, batch)
+    found = flow(weights, model.sites)
+    plain = {(site.stack, site.layer): cells for site, cells in weights.items()}
+    layers = layers_of(plain)
+    sides = {"encoder": ["encoder"], "decoder": ["decoder"]} if "cross" not in layers else {}
+    for stack, values in found.items():
+        side = "encoder" if stack == "encoder" else "decoder"
+        goals = sides.get(side, ["encoder"] if side == "encoder" else ["encoder", "decoder"])
+        own = "encoder" if stack in ("encoder", "cross") else "decoder"
+        sizes = {"encoder": plain["encoder", 0].shape[1] if "encoder" in layers else 0, "decoder": values.shape[2]}
+        for layer, query in np.ndindex(values.shape[0], values.shape[2]):
+            every = {
+                (goal, key): slow.flow(plain, layers, side, layer, query, goal, key)
+                for goal in goals
+                for key in range(sizes[goal])
+            }
+            wanted = [every[own, key] / sum(every.values()) for key in range(values.shape[3])]
+            np.testing.assert_allclose(values[layer, 0, query], wanted, atol=1e-6)
+
+
+def test_flow_is_limited_by_the_narrowest_place() -> None:
+    """Both tokens see only token 0: all of a token's other half stays, whichever way it goes."""
+    sites = [Site("encoder", layer) for layer in range(2)]
+    cells = np.array([[[1.0, 0.0], [1.0, 0.0]]])
+    found = flow(dict.fromkeys(sites, cells), sites)["encoder"]
+    np.testing.assert_allclose(found[0, 0], [[1, 0], [0.5, 0.5]], atol=1e-7)
+    # from token 1 to input 1 only ½ can go; to input 0 ½ at once and ½ of what stayed: 1, before the row is divided
+    np.testing.assert_allclose(found[1, 0, 1], [1 / 1.5, 0.5 / 1.5], atol=1e-7)
+
+
+def test_flow_refuses_what_would_take_hours_and_says_how_much_it_takes() -> None:
+    sites = [Site("encoder", layer) for layer in range(6)]
+    weights = dict.fromkeys(sites, np.full((1, 100, 100), 0.01))
+    with pytest.raises(HeadscopeError, match=r"lens flow: 100 tokens: .* 10,000 pairs .* Expected at most 66 tokens"):
+        flow(weights, sites)
+
+
+# Gradients
+
+
+class Nudge(Edit):
+    """One weight of one head a little larger."""
+
+    def __init__(self, site: Site, place: tuple[int, int, int], by: float) -> None:
+        self.site, self.place, self.by = site, place, by
+
+    def changes_weights(self, site: Site) -> bool:
+        return site == self.site
+
+    def weights(self, site: Site, weights: Tensor) -> Tensor:
+        weights = weights.clone()
+        weights[(0, *self.place)] += self.by
+        return weights
+
+
+HEADS = {"masked": AutoModelForMaskedLM, "classes": AutoModelForSequenceClassification, "bare": None}
+HEADED = [("bert", "masked"), ("bert", "classes"), ("roberta", "classes"), ("albert", "masked"), ("mpnet", "bare")]
+HEADED += [("t5", "translation"), ("marian", "translation"), ("gpt2", "bare"), ("llama", "bare"), ("bart", "bare")]
+
+
+@pytest.mark.parametrize(("family", "head"), HEADED)
+def test_gradients_are_those_of_finite_differences(family: str, head: str) -> None:
+    kind = AutoModelForSeq2SeqLM if head == "translation" else HEADS[head]
+    model = in_double(tiny(family, head=kind))
+    batch = batch_for(model, examples(family, seed=3, lengths=ONE))
+    weights, gradients, _ = attention_gradients(model, batch)
+    with torch.inference_mode():
+        held = _held(model, batch)
+    chance = np.random.default_rng(0)
+    step, tolerance = (2e-3, 2e-2) if family in ("t5", "llama") else (1e-5, 1e-5)  # their norms are float32 inside
+    for site, cells in weights.items():
+        place = tuple(int(chance.integers(size)) for size in cells.shape)
+        with torch.inference_mode():
+            ends = []
+            for by in (step, -step):
+                with model.edited(Nudge(site, place, by)):  # type: ignore[arg-type]
+                    ends.append(held())
+        wanted = (ends[0] - ends[1]) / (2 * step)
+        assert gradients[site][place] == pytest.approx(wanted, rel=tolerance, abs=1e-3 * tolerance), f"{site} {place}"
+
+
+def _held(model, batch):  # type: ignore[no-untyped-def]
+    """What the model says, what is held fixed in it (classes, lengths, directions) being that of now."""
+    output = model(batch)
+    if hasattr(output, "logits"):
+        top = output.logits.argmax(dim=-1, keepdim=True)
+        return lambda: float(model(batch).logits.gather(-1, top).sum())
+    now = output.last_hidden_state[0].mean(dim=0)
+    return lambda: float(model(batch).last_hidden_state[0].mean(dim=0) @ now / now.norm() ** 2)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradient_rollout_is_that_of_loops(family: str) -> None:
+    if family == "vit":
+        pytest.skip("vit has no text that would be given to token maps")
+    model = shared(family)
+    batch = batch_for(model, examples(family, seed=3, lengths=ONE))
+    weights, gradients, _ = attention_gradients(model, batch)
+    found = gradient_rollout(weights, gradients, model.sites)
+    plain, derived = (
+        {(site.stack, site.layer): cells for site, cells in both.items()} for both in (weights, gradients)
+    )
+    wanted = slow.gradient_rollout(plain, derived, layers_of(plain))
+    assert sum(len(values) for values in found.values()) == len(wanted)
+    assert ("cross" in found) == (family in ENCODER_DECODERS)
+    for (stack, layer), cells in wanted.items():
+        np.testing.assert_allclose(found[stack][layer, 0], cells, rtol=1e-4, atol=1e-7 + 1e-6 * np.abs(cells).max())
+        assert cells.max() > 0
+
+
+def test_what_is_said_of_one_token_follows_the_target() -> None:
+    model = tiny("bert", head=AutoModelForMaskedLM)
+    batch = batch_for(model, examples("bert", seed=3, lengths=ONE))
+    with torch.no_grad():
+        parts = [float(said(model, batch, target)[0]) for target in range(7)]
+        whole, what = said(model, batch)
+    assert float(whole) == pytest.approx(sum(parts), rel=1e-5)
+    assert what == "the sum of every token's largest logit"
+    with pytest.raises(HeadscopeError, match=r"target: there is no token 7\. Expected 0 to 6"):
+        said(model, batch, 7)
+    classifier = tiny("bert", head=AutoModelForSequenceClassification)
+    with pytest.raises(HeadscopeError, match="target: BertForSequenceClassification says something of the whole input"):
+        said(classifier, batch, 0)
+
+
+def test_gradients_leave_nothing_behind() -> None:
+    model = tiny("bert")
+    batch = batch_for(model, examples("bert", seed=3, lengths=ONE))
+    attention_gradients(model, batch)
+    assert not model.is_open
+    assert all(parameter.grad is None for parameter in model.model.parameters())
+    for parameter in model.model.parameters():
+        parameter.requires_grad_(False)
+    _, frozen, _ = attention_gradients(model, batch)
+    for parameter in model.model.parameters():
+        parameter.requires_grad_(True)
+    _, thawed, _ = attention_gradients(model, batch)
+    for site in frozen:
+        np.testing.assert_allclose(frozen[site], thawed[site], atol=1e-7)

@@ -88,3 +88,56 @@ def flow(
             left[one][other] -= least
             left[other][one] += least
         total += least
+
+
+def gradient_rollout(
+    weights: Weights, gradients: Weights, layers: dict[str, int]
+) -> dict[tuple[str, int], NDArray[np.float64]]:
+    """Chefer's relevances after each layer, in loops, less the identity they start from."""
+
+    def mean(site: tuple[str, int]) -> NDArray[np.float64]:
+        heads, queries, keys = weights[site].shape
+        cells = np.zeros((queries, keys))
+        for head in range(heads):
+            for query in range(queries):
+                for key in range(keys):
+                    product = weights[site][head][query][key] * gradients[site][head][query][key]
+                    cells[query][key] += max(product, 0.0) / heads
+        return cells
+
+    def gather(cells: NDArray[np.float64], there: NDArray[np.float64]) -> NDArray[np.float64]:
+        added = there.copy()
+        for query in range(cells.shape[0]):
+            for key in range(cells.shape[1]):
+                for token in range(there.shape[1]):
+                    added[query][token] += cells[query][key] * there[key][token]
+        return added
+
+    def scaled(there: NDArray[np.float64]) -> NDArray[np.float64]:
+        result = np.eye(len(there))
+        for row in range(len(there)):
+            sum_beyond = sum(there[row]) - 1
+            for token in range(len(there)):
+                beyond = there[row][token] - (row == token)
+                result[row][token] += beyond / sum_beyond if sum_beyond > 0 else 0.0
+        return result
+
+    found = {}
+    own = {stack: np.eye(weights[stack, 0].shape[1]) for stack in ("encoder", "decoder") if (stack, 0) in weights}
+    for layer in range(layers.get("encoder", 0)):
+        own["encoder"] = gather(mean(("encoder", layer)), own["encoder"])
+        found["encoder", layer] = own["encoder"] - np.eye(len(own["encoder"]))
+    across = np.zeros(weights["cross", 0].shape[1:]) if ("cross", 0) in weights else None
+    for layer in range(layers.get("decoder", 0)):
+        cells = mean(("decoder", layer))
+        across = None if across is None else gather(cells, across)
+        own["decoder"] = gather(cells, own["decoder"])
+        found["decoder", layer] = own["decoder"] - np.eye(len(own["decoder"]))
+        if across is not None:
+            above, below = scaled(own["decoder"]), scaled(own["encoder"])
+            cells = mean(("cross", layer))
+            for one, two in np.ndindex(*across.shape):
+                for query, key in np.ndindex(*cells.shape):
+                    across[one][two] += above[query][one] * cells[query][key] * below[key][two]
+            found["cross", layer] = across.copy()
+    return found

@@ -166,7 +166,9 @@ class Seam:
 
     def _is_opened(self, site: Site) -> bool:
         """Whether somebody wants to see or change more of a call than what its heads give."""
-        edited = any(edit.changes_mask(site) or edit.changes_scores(site) for edit in self.edits)
+        edited = any(
+            edit.changes_mask(site) or edit.changes_scores(site) or edit.changes_weights(site) for edit in self.edits
+        )
         return edited or self._has_observers or self.inspecting is not None
 
     def show(self, site: Site, weights: Tensor, scores: Tensor, values: Tensor) -> None:

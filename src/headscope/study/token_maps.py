@@ -14,10 +14,10 @@ from headscope.data.encode import Encoder
 from headscope.data.examples import Example
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Site
-from headscope.model import rollout
+from headscope.model import flow, gradient_rollout, rollout
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
-from headscope.model.token_map import TokenMap, tokens_of, weights_of
+from headscope.model.token_map import TokenMap, Weights, tokens_of, weights_of
 from headscope.model.tokens import Batch
 
 
@@ -27,15 +27,17 @@ def token_map(
     second: str | None = None,
     *,
     by: str = "rollout",
+    target: int | None = None,
     max_length: int | None = None,
 ) -> TokenMap:
-    """How much the tokens of one text or pair draw on each other over all layers.
+    """How much the tokens of one text or pair (for an encoder-decoder: a source and its target) draw on each other.
 
-    by  rollout; in an encoder-decoder of a source and its target
+    by      rollout, flow or gradient-rollout
+    target  where gradients are taken of what the model says: of which token; of all, or of the whole, by default
     """
     check_token_lens(by)
     model = model if isinstance(model, AttentionModel) else load(model)
-    return Input(model, one_input(model, first, second, max_length=max_length)).by(by)
+    return Input(model, one_input(model, first, second, max_length=max_length), target).by(by)
 
 
 def check_token_lens(by: str, where: str = "by") -> None:
@@ -50,10 +52,15 @@ class Input:
 
     model: AttentionModel
     batch: Batch
+    target: int | None = None
 
     @cached_property
     def weights(self) -> dict[Site, NDArray[np.float64]]:
         return weights_of(self.model, self.batch)
+
+    @cached_property
+    def gradients(self) -> tuple[Weights, Weights, str]:
+        return gradient_rollout.attention_gradients(self.model, self.batch, self.target)
 
     def by(self, lens: str) -> TokenMap:
         return TOKEN_LENSES[lens](self)
@@ -68,7 +75,24 @@ def _rollout(given: Input) -> TokenMap:
     return TokenMap("rollout", maps, how, given.tokens(maps))
 
 
-TOKEN_LENSES: dict[str, Callable[[Input], TokenMap]] = {"rollout": _rollout}
+def _flow(given: Input) -> TokenMap:
+    maps = flow.flow(given.weights, given.model.sites)
+    how = flow.HOW.format(sums=rollout.ACROSS if "cross" in maps else rollout.WITHIN)
+    return TokenMap("flow", maps, how, given.tokens(maps))
+
+
+def _gradient_rollout(given: Input) -> TokenMap:
+    weights, gradients, said = given.gradients
+    maps = gradient_rollout.gradient_rollout(weights, gradients, given.model.sites)
+    how = gradient_rollout.HOW.format(said=said)
+    return TokenMap("gradient-rollout", maps, how, given.tokens(maps), shares=False)
+
+
+TOKEN_LENSES: dict[str, Callable[[Input], TokenMap]] = {
+    "rollout": _rollout,
+    "flow": _flow,
+    "gradient-rollout": _gradient_rollout,
+}
 
 
 def one_input(model: AttentionModel, first: str, second: str | None, *, max_length: int | None = None) -> Batch:

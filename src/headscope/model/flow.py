@@ -1,0 +1,77 @@
+"""Attention flow (Abnar and Zuidema 2020): how much could reach a token from an input token, layers as pipes.
+
+The layers of `rollout` are a graph: from every token to those below it an edge, as wide as the weight (half attention,
+half residual). The flow from a token down to an input token is the largest that the graph lets through, one exact
+maximum flow for each pair. As published, a row of flows is divided by its sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Site
+from headscope.model.rollout import Sides, Step, blocks, steps
+from headscope.model.token_map import Weights
+
+UNIT = 2**30  # what a capacity of 1 is as a whole number: widths are rounded to 1e-9
+MOST_WORK = 4e8  # edges that all maximum flows together may meet: some two minutes
+HOW = (
+    "Attention flow: rollout's layers as a graph of pipes as wide as their weights; the largest flow from a token "
+    "after the layer down to an input token, divided by the row's sum{sums}."
+)
+
+
+def flow(weights: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.float32]]:
+    """For each stack [layer, 1, query, key]: the flows to the input tokens, as shares of their row."""
+    found, sides = steps(weights, sites)
+    check_size(found, sides)
+    return blocks(_flows(found, sides), sides)
+
+
+def check_size(found: list[Step], sides: Sides) -> None:
+    """Refuse what would take hours: a flow for every pair of tokens, each over all pairs in every layer below."""
+    tokens = sides.encoder + sides.decoder
+    layers = sum(layer + 1 for layer in range(len(found)))
+    if tokens**4 * layers > MOST_WORK:
+        raise HeadscopeError(
+            f"{tokens} tokens: there is one maximum flow for each of their {tokens**2:,} pairs and each layer",
+            where="lens flow",
+            expected=f"at most {int((MOST_WORK / layers) ** 0.25)} tokens, source and target together, in this model",
+            mend="Shorten the text, or take rollout",
+        )
+
+
+def _flows(found: list[Step], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:
+    tokens = sides.encoder + sides.decoder
+    for layer, step in enumerate(found):
+        if step.site.stack == "decoder" and sides.encoder:
+            continue  # its layer ends with the attention to the encoder
+        graph = _graph([one.matrix for one in found[: layer + 1]])
+        rows = range(tokens)[sides.rows(step.site.stack)]
+        flows = np.zeros((tokens, tokens))
+        for query in rows:
+            for key in range(tokens):
+                source = (layer + 1) * tokens + query
+                flows[query, key] = maximum_flow(graph, source, key).flow_value
+        flows[rows] /= flows[rows].sum(axis=1, keepdims=True)
+        yield step.site, flows
+
+
+def _graph(matrices: list[NDArray[np.float64]]) -> csr_array:
+    """Nodes in order of layers, the input first; an edge from every token to those it draws on one layer below."""
+    tokens = len(matrices[0])
+    size = tokens * (len(matrices) + 1)
+    rows, columns, widths = [], [], []
+    for layer, matrix in enumerate(matrices):
+        query, key = np.nonzero(matrix)
+        rows.append(query + tokens * (layer + 1))
+        columns.append(key + tokens * layer)
+        widths.append(np.rint(matrix[query, key] * UNIT).astype(np.int32))
+    places = np.concatenate(rows), np.concatenate(columns)
+    return csr_array((np.concatenate(widths), places), shape=(size, size))
