@@ -30,6 +30,7 @@ _WHERE = {
     "Head": "headscope.heads",
     "HeadSet": "headscope.heads",
     "HeadscopeError": "headscope.errors",
+    "KnockOut": "headscope.model.knockout",
     "MaskAim": "headscope.study.mask_learning",
     "MaskOptions": "headscope.study.mask_learning",
     "MaskScores": "headscope.model.edits",
@@ -58,6 +59,7 @@ _WHERE = {
     "fronts": "headscope.study.fronts",
     "gate": "headscope.study.gating",
     "importance": "headscope.study.importance",
+    "knock_out": "headscope.study.knock_out",
     "learn_mask": "headscope.study.mask_learning",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
@@ -76,7 +78,7 @@ __all__ = ["__version__", *_WHERE]
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}")
-    if name in ("Study", "analyze", "importance"):
+    if name in ("Study", "analyze", "importance", "knock_out"):
         import_module("headscope.report.notebook")  # from here on a study draws itself
     if name in ("Comparison", "compare"):
         import_module("headscope.report.compare_page")  # and a comparison writes itself
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
     from headscope.model.edits import Uniform as Uniform
     from headscope.model.fixed import Fixed as Fixed
     from headscope.model.fixing import fix as fix
+    from headscope.model.knockout import KnockOut as KnockOut
     from headscope.model.load import load as load
     from headscope.model.scratch import Sizes as Sizes
     from headscope.model.surgery import prune as prune
@@ -126,6 +129,7 @@ if TYPE_CHECKING:
     from headscope.study.gating import GateOptions as GateOptions
     from headscope.study.gating import gate as gate
     from headscope.study.importance import importance as importance
+    from headscope.study.knock_out import knock_out as knock_out
     from headscope.study.mask_learning import MaskAim as MaskAim
     from headscope.study.mask_learning import MaskOptions as MaskOptions
     from headscope.study.mask_learning import learn_mask as learn_mask

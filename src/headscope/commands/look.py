@@ -15,7 +15,7 @@ EXAMPLES = """
 
 headscope look minilm "The cat sat on the mat." --out cat.html
 
-headscope look minilm "The cat sat on the mat." --lens raw,rollout --out cat.html
+headscope look minilm "The cat sat on the mat." --lens raw,norm,gradient,rollout --out cat.html
 
 headscope look opus-mt-en-fr "The cat sat on the mat." "Le chat s'assit sur le tapis." --out cat.html
 
@@ -33,8 +33,18 @@ def look(
     ] = None,
     out: Annotated[Path, typer.Option(help="The page to write, such as look.html", show_default=False)] = ...,  # type: ignore[assignment]
     lens: Annotated[
-        str, typer.Option(help="What is looked at, with commas: raw (attention), rollout; the page switches in place")
+        str,
+        typer.Option(
+            help="What is looked at, with commas; the page switches in place. Of heads: raw, norm, effective, "
+            "effective-simplex, gradient; of tokens: rollout, flow, gradient-rollout, value-zeroing, knock-out"
+        ),
     ] = "raw",
+    target: Annotated[
+        int | None,
+        typer.Option(
+            help="Take gradients of what the model says of this token, counted from 0", show_default="of all tokens"
+        ),
+    ] = None,
     max_length: MaxLength = None,
     mask: MaskName = None,
     open_special: OpenSpecial = False,
@@ -52,4 +62,4 @@ def look(
     lenses = lenses_asked(lens)
     worn = masked(mask, open_special)
     loaded = load(model, revision=revision, device=device, dtype=dtype, say=say).wear(*worn)
-    typer.echo(run(loaded, text, second, lens=lenses, max_length=max_length).save(out))
+    typer.echo(run(loaded, text, second, lens=lenses, target=target, max_length=max_length).save(out))

@@ -27,6 +27,29 @@ DEFINITIONS = {
     "gradient-batch": Definition(
         "nats", "Sensitivity a batch", "Mean over batches of 32 of the absolute mean term (TextPruner)."
     ),
+    "value-zeroing": Definition(
+        "number",
+        "Turn by value zeroing",
+        "How far states at the layer's output turn (1 − cosine) without a token's values here, summed over tokens.",
+    ),
+    "knock-out": Definition(
+        "number",
+        "Turn by knock-out, weight given to others",
+        "How far last states turn (1 − cosine) when the head does not see the chosen tokens and renormalises.",
+    ),
+    "knock-out-gone": Definition(
+        "number",
+        "Turn by knock-out, weight gone",
+        "How far last states turn (1 − cosine) when the head's weights on the chosen tokens are zero.",
+    ),
+    "knock-out-random": Definition(
+        "number",
+        "Turn by knock-out of others, weight given",
+        "The same for as many other tokens, drawn by chance, with renormalisation.",
+    ),
+    "knock-out-random-gone": Definition(
+        "number", "Turn by knock-out of others, weight gone", "The same for as many other tokens, without."
+    ),
     "output-norm": Definition("length", "Length of what the head adds", "Mean norm after the output projection."),
     "cut": Definition("share", "Removed by the plan", "1 where the head is removed, 0 where it stays."),
     "random": Definition("share", "Random", "A number from 0 to 1 by chance: the control."),

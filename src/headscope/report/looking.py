@@ -12,12 +12,13 @@ from headscope.model.load import load
 from headscope.model.token_map import TokenMap
 from headscope.model.tokens import Tokens
 from headscope.report.look import Look
+from headscope.report.look_heads import HEAD_LENSES
 from headscope.report.look_maps import Lens, StackMaps
 from headscope.report.look_sides import Side
 from headscope.study.token_maps import TOKEN_LENSES, Input, one_input
 from headscope.tables import by_number
 
-LENSES = ("raw", *TOKEN_LENSES)
+LENSES = (*HEAD_LENSES, *TOKEN_LENSES)
 
 
 def look(
@@ -26,17 +27,19 @@ def look(
     second: str | None = None,
     *,
     lens: str | Iterable[str] = "raw",
+    target: int | None = None,
     max_length: int | None = None,
 ) -> Look:
     """What every head attends to in one text or pair; for an encoder-decoder, a source and its target.
 
-    lens  what is looked at, as names with commas or a list: raw, rollout …
+    lens    what is looked at, as names with commas or a list: raw, norm, effective, gradient, rollout …
+    target  where a lens takes gradients of what the model says: of which token; of all, or of the whole, by default
 
     The result draws itself in a notebook, and saves a page. Input longer than `max_length` is refused.
     """
     wanted = lenses_asked(lens)
     model = model if isinstance(model, AttentionModel) else load(model)
-    given = Input(model, one_input(model, first, second, max_length=max_length))
+    given = Input(model, one_input(model, first, second, max_length=max_length), target)
     lenses = tuple(_through(given, name) for name in wanted)
     return Look(model.name, (first,) if second is None else (first, second), lenses)
 
@@ -54,13 +57,13 @@ def lenses_asked(lens: str | Iterable[str], where: str = "--lens") -> tuple[str,
 def _through(given: Input, name: str) -> Lens:
     if name in TOKEN_LENSES:
         return _token_lens(given, given.by(name))
+    found, how, shares = HEAD_LENSES[name](given)
     stacks = []
-    order = dict.fromkeys(site.stack for site in given.model.sites)
-    for stack in order:
-        here = {site: weights for site, weights in given.weights.items() if site.stack == stack}
+    for stack in dict.fromkeys(site.stack for site in given.model.sites):
+        here = {site: values for site, values in found.items() if site.stack == stack}
         if here:
             stacks.append(StackMaps(stack, *_sides(given, stack), by_number(here).astype(np.float32)))
-    return Lens(name, tuple(stacks))
+    return Lens(name, tuple(stacks), how, shares)
 
 
 def _token_lens(given: Input, found: TokenMap) -> Lens:

@@ -14,11 +14,21 @@ from headscope.data.encode import Encoder
 from headscope.data.examples import Example
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Site
-from headscope.model import flow, gradient_rollout, rollout
+from headscope.model import flow, gradient_rollout, rollout, value_zeroing
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.token_map import TokenMap, Weights, tokens_of, weights_of
 from headscope.model.tokens import Batch
+
+VALUE_ZEROING = (
+    "Value zeroing (Mohebbi 2023): how far a token's state at the layer's output turns (1 − cosine) when another "
+    "token's values are zero in this layer; a row sums to 1, unless nothing turns it."
+)
+KNOCK_OUT = (
+    "Knock-out: how far a token's last state turns (1 − cosine) when no token sees another one in this layer. What "
+    "went there is given to others, or gone. The first puts a sink's large weight elsewhere: where the two differ "
+    "much, it shows what the weight does at its new place, not what the token gave."
+)
 
 
 def token_map(
@@ -32,7 +42,7 @@ def token_map(
 ) -> TokenMap:
     """How much the tokens of one text or pair (for an encoder-decoder: a source and its target) draw on each other.
 
-    by      rollout, flow or gradient-rollout
+    by      rollout, flow, gradient-rollout, value-zeroing or knock-out
     target  where gradients are taken of what the model says: of which token; of all, or of the whole, by default
     """
     check_token_lens(by)
@@ -88,10 +98,22 @@ def _gradient_rollout(given: Input) -> TokenMap:
     return TokenMap("gradient-rollout", maps, how, given.tokens(maps), shares=False)
 
 
+def _value_zeroing(given: Input) -> TokenMap:
+    maps = value_zeroing.value_zeroing(given.model, given.batch)
+    return TokenMap("value-zeroing", maps, VALUE_ZEROING, given.tokens(maps))
+
+
+def _knock_out(given: Input) -> TokenMap:
+    maps = value_zeroing.knocked_out(given.model, given.batch)
+    return TokenMap("knock-out", maps, KNOCK_OUT, given.tokens(maps), ("given to others", "gone"), shares=False)
+
+
 TOKEN_LENSES: dict[str, Callable[[Input], TokenMap]] = {
     "rollout": _rollout,
     "flow": _flow,
     "gradient-rollout": _gradient_rollout,
+    "value-zeroing": _value_zeroing,
+    "knock-out": _knock_out,
 }
 
 

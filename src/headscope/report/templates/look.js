@@ -892,7 +892,7 @@ function show() {
   }
   document.querySelector('[data-option="special"]').disabled = ![stack.query, stack.key].some((side) => side.special.some(Boolean));
   document.querySelector('input[name="special"][value="renormalise"]').disabled = lens().signed;
-  document.querySelector('input[name="range"][value="one"] + span').textContent = lens().shares ? "1" : "Largest of all";
+  document.querySelector('input[name="range"][value="one"] + span').textContent = lens().shares ? "1" : "Largest";
   document.querySelector('input[name="range"][value="head"] + span').textContent = lens().forms ? "Map’s largest" : "Head’s largest";
   [...$("stacks").children].forEach((tab, at) => {
     tab.setAttribute("aria-pressed", String(at === state.stack));

@@ -1,0 +1,60 @@
+"""Lenses that are not there, tokens that are not there, texts that are too long for them: the whole message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from said import Run
+
+from headscope.errors import choices
+from headscope.report.looking import LENSES
+
+LOOK: list[tuple[tuple[str, ...], str]] = [
+    (("--lens", "raw,rolout"), f'--lens: "rolout" is no lens. Expected {choices("rolout", LENSES)}'),
+    (("--lens", ""), f'--lens: "" is no lens. Expected {choices("", LENSES)}.'),
+    (("--lens", "gradient", "--target", "99"), "target: there is no token 99. Expected 0 to 3."),
+    (
+        ("--lens", "gradient-rollout", "--dtype", "bfloat16"),
+        "bert: gradients in bfloat16 are too coarse. Load the model with dtype float32.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), LOOK, ids=[" ".join(options) for options, _ in LOOK])
+def test_look_refuses_and_writes_nothing(run: Run, options: tuple[str, ...], message: str) -> None:
+    said = run("look", "bert", "the cat", "--out", "look.html", *options)
+    assert (said.status, said.error) == (2, message)
+    assert not Path("look.html").exists()
+
+
+def test_an_unknown_lens_is_refused_before_a_model_is_loaded(run: Run) -> None:
+    said = run("look", "no/such-model", "a text", "--lens", "nom", "--out", "look.html")
+    assert (said.status, said.error.split(".")[0]) == (2, '--lens: "nom" is no lens')
+
+
+def test_flow_says_how_long_a_text_may_be(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headscope.model.flow.MOST_WORK", 2000)
+    said = run("look", "bert", "the cat the cat the cat", "--lens", "flow", "--out", "look.html")
+    assert said.status == 2
+    assert said.error == (
+        "lens flow: 8 tokens: there is one maximum flow for each of their 64 pairs and each layer. "
+        "Expected at most 5 tokens, source and target together, in this model. Shorten the text, or take rollout."
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--to", "seperator"),
+            '--to: "seperator" is no class of tokens. Expected classification, content, punctuation, separator or '
+            'special; did you mean "separator"?',
+        ),
+        (("--limit", "0"), "--limit: 0 is too few. Expected 1 or more."),
+    ],
+)
+def test_knock_out_refuses_before_a_model_is_loaded(run: Run, options: tuple[str, ...], message: str) -> None:
+    said = run("knock-out", "no/such-model", "--corpus", "good.txt", "--out", "study", *options)
+    assert (said.status, said.error) == (2, message)
+    assert not Path("study").exists()
