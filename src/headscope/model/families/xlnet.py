@@ -46,6 +46,7 @@ XLNET = Family(
     stack=stack,
     tap=Tap("XLNetRelativeAttention", "rel_attn_core", lambda module: module.n_head, edit=edit),
     dry_inputs=two_streams,
+    time_major=True,
     axes=AXES,
     silence=lambda core: None,  # its sums over no heads are zero by themselves
 )
