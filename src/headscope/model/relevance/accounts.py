@@ -111,7 +111,10 @@ class Accounts(Edit):
         step = self._step
 
         def add(slope: Tensor) -> None:
-            product = torch.where(slope == 0, 0.0, slope * constant)  # a mask's constant is infinite
+            if isinstance(constant, Tensor) and constant.dim() == 1 and slope.dim() > 1:
+                product = slope @ constant
+            else:
+                product = torch.where(slope == 0, 0.0, slope * constant)  # a mask's constant is infinite
             self.biases[step] = self.biases[step] + self._by_sequence(product)
 
         result.register_hook(add)
