@@ -303,9 +303,12 @@ def test_all_importances_of_all_heads_are_in_the_study(here: Path) -> None:
     counts = study.heads.groupby("statistic").size()
     wanted = {"ablation-loss", "ablation-metric", "gradient", "gradient-absolute", "gradient-tokens"}
     wanted |= {"gradient-fisher", "gradient-second", "gradient-batch", "confidence", "entropy", "output-norm", "random"}
+    wanted |= {"relevance", "relevance-signed"}
     assert set(counts.index) == wanted
     assert (counts == 4).all()
-    assert set(study.tables) == {"significance", "ablations", "all_but_one", "agreement", "ranks"}
+    assert set(study.tables) == {
+        *("significance", "ablations", "all_but_one", "agreement", "ranks", "relevance_layers")
+    }
     assert study.record["importance"]["way"] == "rows"
     assert set(study.tables["ablations"]["kind"]) == {"only", "site", "layer"}
     # One of two heads is left: all but the other. A layer of an encoder is its one site.

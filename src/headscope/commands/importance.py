@@ -33,6 +33,8 @@ headscope importance minilm --task stsb --data stsb_dev.tsv --by ablation,gradie
 
 headscope importance opus-mt-en-fr --task bleu --data test.en,test.fr --heads cross.5.*,cross.4.2 --out study
 
+headscope importance opus-mt-en-fr --task translation --data val.en,val.fr --by relevance,ablation --out study
+
 headscope importance rxnmapper --task masked --data reactions.txt --kind head,only,shared --out study
 
 In Python: headscope.importance, headscope.write
@@ -53,7 +55,9 @@ def importance(
     ],
     by: Annotated[
         str,
-        typer.Option(help="ablation (exact), gradient, confidence, entropy, norm, random, with commas between; or all"),
+        typer.Option(
+            help="ablation (exact), gradient, relevance, confidence, entropy, norm, random, with commas between; or all"
+        ),
     ] = "ablation",
     split: Split = "dev",
     kind: Annotated[
@@ -81,6 +85,9 @@ def importance(
     normalized: Annotated[
         bool, typer.Option("--normalized", help="Gradients divided by the norm of their layer's")
     ] = False,
+    rules: Annotated[
+        str, typer.Option(help="Of relevance: voita (everything that gates is held fixed) or attnlrp")
+    ] = "voita",
     columns: Columns = None,
     labels: Labels = None,
     limit: Limit = None,
@@ -128,6 +135,7 @@ def importance(
                 race=race,
                 labels_free=labels_free,
                 normalized=normalized,
+                rules=rules,  # type: ignore[arg-type]
                 columns=pairs_of(columns, "--columns"),
                 labels=pairs_of(labels, "--labels"),
                 max_length=max_length,

@@ -50,6 +50,14 @@ DEFINITIONS = {
     "knock-out-random-gone": Definition(
         "number", "Turn by knock-out of others, weight gone", "The same for as many other tokens, without."
     ),
+    "relevance": Definition(
+        "share", "Relevance", "The head's share of its layer's relevance for what the model says, by absolute values."
+    ),
+    "relevance-signed": Definition(
+        "other",
+        "Signed relevance",
+        "How much of what the model says came through the head; below 0: against it.",
+    ),
     "output-norm": Definition("length", "Length of what the head adds", "Mean norm after the output projection."),
     "cut": Definition("share", "Removed by the plan", "1 where the head is removed, 0 where it stays."),
     "random": Definition("share", "Random", "A number from 0 to 1 by chance: the control."),

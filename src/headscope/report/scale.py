@@ -28,7 +28,8 @@ UNITS: dict[Kind, str] = {
     "correlation": "correlation, −1 to 1",
     "other": "",
 }
-SIGNED = ("ablation-loss", "ablation-metric", "gradient", "gradient-second")  # 0 in the middle, whatever the values
+# 0 in the middle, whatever the values
+SIGNED = ("ablation-loss", "ablation-metric", "gradient", "gradient-second", "relevance-signed")
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,12 @@ from headscope.importances.deltas import LOSS, Deltas
 from headscope.importances.gradients import Terms, terms
 from headscope.importances.norms import output_norms
 from headscope.importances.racing import Race
+from headscope.importances.relevance import Relevances, relevances
 from headscope.importances.significance import metrics_of
 from headscope.importances.sweep import INTACT, Group, Mode, Sweep, Unit, check_mode
 from headscope.importances.variants import KINDS, Variant, variants_of
 from headscope.model.attention_model import AttentionModel
+from headscope.model.relevance.rules import Rules, check_rules
 from headscope.model.weights import weights_sha256
 from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
@@ -38,7 +40,7 @@ from headscope.tasks.running import evaluate, sites_in_use
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BY = ("ablation", "gradient", "confidence", "entropy", "norm", "random")
+BY = ("ablation", "gradient", "relevance", "confidence", "entropy", "norm", "random")
 Progress = Callable[[int, int], None]
 Told = Callable[[str], None]
 
@@ -57,6 +59,7 @@ class Asked:
     batch_size: int
     seed: int
     patterns: Mapping[Head, str] | None = None
+    rules: Rules = "voita"
 
 
 def importance(
@@ -73,6 +76,7 @@ def importance(
     race: float | None = None,
     labels_free: bool = False,
     normalized: bool = False,
+    rules: Rules = "voita",
     columns: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     max_length: int | None = None,
@@ -85,7 +89,7 @@ def importance(
 ) -> Study:
     """What every head does for a task, with intervals and tests; a study with the rows and tables of docs/study.md.
 
-    by           ablation (exact), gradient, confidence, entropy, norm, random; several, or "all"
+    by           ablation (exact), gradient, relevance, confidence, entropy, norm, random; several, or "all"
     kinds        what is taken away: head, only (all but one of a site), site, layer, all, pair, shared (ALBERT)
     mode         zero, mean (its average result over the data), uniform (attention 1/n), fixed (its nearest pattern)
     heads        the heads that are taken away, alone or in pairs; all by default
@@ -93,6 +97,7 @@ def importance(
     race         settle clear heads early, at this error rate; None runs all heads on all examples
     labels_free  the gradient of the loss against what the model itself says
     normalized   gradients divided by the norm of their layer's (Michel's option)
+    rules        of relevance: voita (everything that gates is held fixed) or attnlrp
     journal      makes the journal of finished units from what the run depends on
     """
     started = time.perf_counter()
@@ -107,6 +112,7 @@ def importance(
         batch_size,
         seed,
         patterns,
+        rules,
     )
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _check(asked, the_task)
@@ -161,6 +167,7 @@ def importance(
             **header["options"],
             "labels_free": labels_free,
             "normalized": normalized,
+            **({"rules": rules} if "relevance" in asked.by else {}),
             "intact": metrics_of(the_task, run.intact),
             "metric": the_task.metrics[0],
             "way": run.way,
@@ -178,6 +185,7 @@ def importance(
 def _check(asked: Asked, task: Task) -> None:
     """Refuse what cannot be found out, before anything is read."""
     check_mode(asked.mode)
+    check_rules(asked.rules)
     if "pair" in asked.kinds and asked.heads is None:
         raise HeadscopeError("pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*")
     others = [kind for kind in asked.kinds if kind not in ("head", "pair")]
@@ -260,6 +268,11 @@ class _Run:
             assert self._terms is not None
             rows += self._terms.rows(normalized=self.asked.normalized)
             importances |= self._terms.importances(normalized=self.asked.normalized)
+        if "relevance" in self.asked.by:
+            shared_out = self._timed("relevance", self._relevances)
+            rows += shared_out.rows()
+            importances |= shared_out.importances()
+            tables["relevance_layers"] = shared_out.layer_rows()
         rows += self._timed("others", lambda: self._others(importances))
         exact = self._exact()
         if exact is not None and importances:
@@ -285,6 +298,18 @@ class _Run:
             self.prepared,
             batch_size=self.asked.batch_size,
             labels_free=labels_free,
+            progress=self.progress,
+        )
+
+    def _relevances(self) -> Relevances:
+        self.say(f"relevance by the rules of {self.asked.rules}")
+        return relevances(
+            self.model,
+            self.task,
+            self.prepared,
+            rules=self.asked.rules,
+            batch_size=self.asked.batch_size,
+            seed=self.asked.seed,
             progress=self.progress,
         )
 

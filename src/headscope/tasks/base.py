@@ -84,6 +84,7 @@ class Task(ABC):
     model_class  the transformers class with the right head, as `load` takes it
     is_coupled   whether an example's loss depends on other examples' sequences (retrieval)
     reads_first  whether the head may be one that reads the first token alone; a sweep tries it
+    compares     whether a sequence's answer means something only beside another's of its example
     objective    what a search for heads goes by: the loss, or the metric where the loss asks for something else
     generates    whether it judges what the model says token by token: many passes, of which none can be left out
     is_free_of_labels  whether any text will do, so that a corpus without splits can be learned from
@@ -97,6 +98,7 @@ class Task(ABC):
     reads_first: ClassVar[bool] = False
     generates: ClassVar[bool] = False
     is_free_of_labels: ClassVar[bool] = False
+    compares: ClassVar[bool] = False
     objective: ClassVar[str] = "loss"
     smoothing: float | None = None
 
@@ -158,6 +160,18 @@ class Task(ABC):
     @abstractmethod
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """The answers [sequence, …] in the model's output, on its graph."""
+
+    def said(
+        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+    ) -> Tensor:
+        """[sequence]: how strongly the model says what it says, right or wrong; on the graph. Relevance shares it out.
+
+        seed     of the place that is asked in a sequence with several
+        answers  those of all sequences, where the task `compares`
+        """
+        raise HeadscopeError(
+            f"what a model says to {self.name} is no single number", where="--by relevance", expected="another task"
+        )
 
     # Judgement
 

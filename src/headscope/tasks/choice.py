@@ -87,6 +87,12 @@ class Choice(Task):
         scores: Tensor = output.logits.flatten()[:, None]
         return scores
 
+    def said(
+        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+    ) -> Tensor:
+        """How much each ending is held for the right one."""
+        return self.read_out(self.call(model, batch), batch, prepared)[:, 0]
+
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         targets = prepared.targets[list(items)].to(answers.device)
         logits = answers[:, 0][rows(prepared, items).to(answers.device)].float()

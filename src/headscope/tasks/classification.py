@@ -15,6 +15,7 @@ from headscope.data.examples import Example
 from headscope.data.records import read_records
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
+from headscope.model.relevance.predictions import largest
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole
 from headscope.tasks.metrics import accuracy, f1, matthews
@@ -144,6 +145,11 @@ class Classification(Task):
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         logits: Tensor = output.logits
         return logits
+
+    def said(
+        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+    ) -> Tensor:
+        return largest(model(batch).logits)
 
     def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
         """The divergence of the teacher's classes from ours, in nats."""

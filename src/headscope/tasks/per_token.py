@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
+from headscope.model.attention_model import AttentionModel
+from headscope.model.relevance.predictions import largest_at
+from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task
 
 if TYPE_CHECKING:
@@ -20,6 +23,17 @@ class PerToken(Task):
     """The share of tokens that are guessed right over all texts, and perplexity; the loss in nats a token."""
 
     metrics = ("accuracy", "perplexity")
+
+    def said(
+        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+    ) -> Tensor:
+        """The largest logit at one of the places that are asked, drawn by lot for each sequence."""
+        assert prepared.labels is not None
+        places = []
+        for number in batch.indices:
+            asked = [place for place, label in enumerate(prepared.labels[number]) if label != IGNORED]
+            places.append(int(np.random.default_rng([seed, number]).choice(asked)))
+        return largest_at(model, batch, places)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         return answers[:, 0] / answers[:, 1]

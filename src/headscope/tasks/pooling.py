@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
+from headscope.model.relevance.predictions import towards
 from headscope.model.tokens import Batch
 
 
@@ -34,3 +36,18 @@ def pooled(output: Any, batch: Batch) -> Tensor:
     real = batch.inputs["attention_mask"].to(states.device, states.dtype)[..., None]
     mean = (states * real).sum(dim=1) / real.sum(dim=1)
     return torch.nn.functional.normalize(mean.float(), dim=-1)
+
+
+def others(answers: Tensor, parts: Sequence[tuple[int, ...]]) -> Tensor:
+    """[sequence, width]: the vector of the other sequence of its item; the mean where there are several."""
+    sums = torch.zeros_like(answers)
+    for one, other in parts:
+        sums[one] += answers[other]
+        sums[other] += answers[one]
+    return torch.nn.functional.normalize(sums, dim=-1)
+
+
+def beside(output: Any, batch: Batch, directions: Tensor) -> Tensor:
+    """[sequence]: the cosine of the pooled vector with the direction of its sequence, lengths held fixed."""
+    real = batch.inputs["attention_mask"].to(output[0].device)
+    return towards(output[0], real, directions[list(batch.indices)])

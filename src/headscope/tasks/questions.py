@@ -24,6 +24,7 @@ from headscope.data.encode import Sequence as Encoded
 from headscope.data.squad import Question, read_squad
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
+from headscope.model.relevance.predictions import largest
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Item, Prepared, Task
 
@@ -107,6 +108,12 @@ class Questions(Task):
         logits = logits.masked_fill(~batch.inputs["attention_mask"].bool()[:, None].to(logits.device), _UNREACHABLE)
         length, _ = prepared.extras
         return torch.nn.functional.pad(logits, (0, length - logits.shape[-1]), value=_UNREACHABLE)
+
+    def said(
+        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+    ) -> Tensor:
+        """The best first and the best last token together."""
+        return largest(self.read_out(model(batch), batch, prepared)).sum(dim=1)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         """The mean over an item's windows; a window without the answer should say so (its first token)."""

@@ -21,7 +21,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Item, Prepared, Task, encoded
-from headscope.tasks.pooling import apart, check_bare, pooled
+from headscope.tasks.pooling import apart, beside, check_bare, others, pooled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +36,7 @@ class Retrieval(Task):
     metrics = ("accuracy@1", "mrr")
     model_class = "AutoModel"
     is_coupled = True
+    compares = True
 
     def read(self, path: Path) -> Iterator[Item]:
         for question in read_squad(path):
@@ -62,6 +63,13 @@ class Retrieval(Task):
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         return pooled(output, batch)
+
+    def said(
+        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+    ) -> Tensor:
+        """How near a text's vector is to that of the other text of its pair, which is held fixed."""
+        assert answers is not None
+        return beside(model(batch), batch, others(answers, prepared.parts))
 
     def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
         return apart(answers, wanted)

@@ -16,7 +16,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole, rows
 from headscope.tasks.metrics import pearson, spearman
-from headscope.tasks.pooling import apart, check_bare, pooled
+from headscope.tasks.pooling import apart, beside, check_bare, others, pooled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +30,7 @@ class Similarity(Task):
     names: ClassVar[tuple[str, ...]] = ("similarity", "stsb")
     metrics = ("spearman", "pearson")
     model_class = "AutoModel"
+    compares = True
     objective: ClassVar[str] = "metric"  # an order, which the squared distance does not ask for
 
     def read(self, path: Path) -> Iterator[Item]:
@@ -64,6 +65,13 @@ class Similarity(Task):
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         return pooled(output, batch)
+
+    def said(
+        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+    ) -> Tensor:
+        """How near a text's vector is to that of the other text of its pair, which is held fixed."""
+        assert answers is not None
+        return beside(model(batch), batch, others(answers, prepared.parts))
 
     def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
         return apart(answers, wanted)

@@ -25,6 +25,7 @@ class Family:
     stack         (module name, occurrence in this forward) -> its stack; layers are counted in the order of calls
     tap           how to reach the softmax of a family that does not use transformers' attention interface
     takes_text    False for images
+    time_major    whether its states are [token, sequence, width]
     counts_from_padding  the model types whose positions begin after the padding id, so that some are lost
     dry_inputs    what a dry run needs besides the usual inputs, so that every stack is called
     axes          the parameters of an attention module that have an axis of heads, where they are no linear layers
@@ -37,6 +38,7 @@ class Family:
     stack: Callable[[str, int], str]
     tap: Tap | None = None
     takes_text: bool = True
+    time_major: bool = False
     counts_from_padding: tuple[str, ...] = ()
     dry_inputs: Callable[[dict[str, Tensor]], dict[str, Tensor]] = no_inputs
     axes: Mapping[str, int] = field(default_factory=dict)

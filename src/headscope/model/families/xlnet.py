@@ -53,6 +53,7 @@ XLNET = Family(
         output=lambda module: module.o.permute(1, 0, 2),
     ),
     dry_inputs=two_streams,
+    time_major=True,
     axes=AXES,
     silence=lambda core: None,  # its sums over no heads are zero by themselves
 )

@@ -1,0 +1,147 @@
+"""Relevance without gradients: run twice, the second time with the gates of the first and one head switched off.
+
+With every gate held fixed the model is linear, so what is missing without a head is what came through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from headscope.heads import Head
+from headscope.model.attention_model import AttentionModel
+from headscope.model.edits import Ablate
+
+
+class Gates(TorchFunctionMode):
+    """The first pass writes down every gate, later ones find them again, in the order of calls.
+
+    width  of the products of a gated layer, where there is one: half of what is missing comes by each factor
+    """
+
+    def __init__(self, width: int | None) -> None:
+        super().__init__()
+        self.width = width
+        self.known: list[Any] = []
+        self.turn: int | None = None
+        self.inside = False
+
+    def again(self) -> None:
+        self.turn = 0
+
+    def gate(self, value: Any) -> Any:
+        if self.turn is None:
+            self.known.append(value)
+            return value
+        self.turn += 1
+        return self.known[self.turn - 1]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if self.inside:
+            return func(*args, **kwargs)
+        if name == "layer_norm":
+            x, _, weight, bias, eps = (*args, *list(kwargs.values()))[:5]
+            scale = self.gate(1 / torch.sqrt(x.var(dim=-1, keepdim=True, unbiased=False) + eps))
+            y = (x - x.mean(dim=-1, keepdim=True)) * scale * weight
+            return y if bias is None else y + bias
+        if name in ("rsqrt", "erf", "sigmoid", "softmax"):
+            return self.gate(func(*args, **kwargs))
+        if name == "scaled_dot_product_attention":
+            return self.attention(*args, **kwargs)
+        if name in ("gelu", "tanh", "silu", "relu"):
+            return self.activation(lambda x: func(x, *args[1:], **kwargs), args[0])
+        if name in ("mul", "__mul__") and all(isinstance(x, Tensor) and x.shape == args[0].shape for x in args):
+            one, other = args
+            if one.dim() == 3 and one.shape[-1] == self.width:
+                first, second = self.gate((one, other))
+                return (one * second + first * other) / 2
+        return func(*args, **kwargs)
+
+    def activation(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        return x * self.gate(function(x) / x)
+
+    def attention(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Any = None, **kwargs: Any) -> Tensor:
+        shared = q.shape[1] // k.shape[1]
+        k, v = (x.repeat_interleave(shared, dim=1) for x in (k, v))
+        scale = kwargs.get("scale") or q.shape[-1] ** -0.5
+        scores = q @ k.transpose(-1, -2) * scale
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, -1e30)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        if kwargs.get("is_causal"):
+            scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -1e30)
+        mixed: Tensor = self.gate(torch.softmax(scores, dim=-1)) @ v
+        return mixed
+
+
+@contextmanager
+def _whole_activations(model: AttentionModel, gates: Gates) -> Iterator[None]:
+    """transformers' activations that are made of several functions count as one."""
+    changed = [m for m in model.model.modules() if type(m).__module__ == "transformers.activations"]
+    for module in changed:
+
+        def forward(x: Tensor, original: Callable[[Tensor], Tensor] = module.forward) -> Tensor:
+            gates.inside = True
+            try:
+                return x * gates.gate(original(x) / x)
+            finally:
+                gates.inside = False
+
+        module.forward = forward
+    try:
+        yield
+    finally:
+        for module in changed:
+            del module.forward
+
+
+def by_removal(
+    model: AttentionModel, say: Callable[[], Tensor], heads: list[Head], width: int | None = None
+) -> NDArray[np.float64]:
+    """[sequence, head]: what the model says minus what it says without the head, all gates held fixed."""
+    gates = Gates(width)
+    found = []
+    with torch.no_grad(), _whole_activations(model, gates), model.edited():
+        with gates:
+            whole = say()
+        for head in heads:
+            gates.again()
+            with gates, model.edited(Ablate([head])):
+                found.append(whole - say())
+    return torch.stack(found, dim=1).double().numpy()
+
+
+def attnlrp_attention(
+    q: NDArray[np.float64], k: NDArray[np.float64], v: NDArray[np.float64], relevance: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """One head [token, width] by AttnLRP's rules, in loops: what of its output's relevance q, k and v get."""
+    n, width = q.shape
+    scores = np.array([[sum(q[i, c] * k[j, c] for c in range(width)) / width**0.5 for j in range(n)] for i in range(n)])
+    weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    of_q, of_k, of_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+    of_weights = np.zeros((n, n))
+    for i in range(n):
+        for c in range(width):
+            output = sum(weights[i, j] * v[j, c] for j in range(n))
+            for j in range(n):
+                share = weights[i, j] * v[j, c] / output * relevance[i, c]
+                of_weights[i, j] += share / 2
+                of_v[j, c] += share / 2
+    for i in range(n):
+        for j in range(n):
+            of_score = scores[i, j] * (of_weights[i, j] - weights[i, j] * of_weights[i].sum())
+            for c in range(width):
+                share = q[i, c] * k[j, c] / width**0.5 / scores[i, j] * of_score
+                of_q[i, c] += share / 2
+                of_k[j, c] += share / 2
+    return of_q, of_k, of_v
