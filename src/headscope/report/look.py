@@ -82,7 +82,7 @@ class Side:
         for token, special, inside in zip(self.tokens, self.special, continues, strict=True):
             text = token if special else _readable(token, in_bytes)
             mark = "·" if inside and not token.startswith(("##", *_WORD_START)) else ""
-            labels.append(mark + _inert(text))
+            labels.append(mark + inert(text))
         return tuple(labels)
 
     def word_labels(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Side:
         for token, special, unit in zip(self.tokens, self.special, units, strict=True):
             pieces[unit].append(token if special else token.removeprefix("##"))
         return tuple(
-            _inert("".join(parts) if special else _readable("".join(parts), in_bytes))
+            inert("".join(parts) if special else _readable("".join(parts), in_bytes))
             for parts, special in zip(pieces, self.unit_special(), strict=True)
         )
 
@@ -101,7 +101,7 @@ class Side:
         """What the page is told about this axis."""
         return {
             "tokens": self.token_labels(),
-            "printed": tuple(_inert(token) for token in self.tokens),
+            "printed": tuple(inert(token) for token in self.tokens),
             "special": [int(special) for special in self.special],
             "unit": self.units(),
             "words": self.word_labels(),
@@ -165,8 +165,8 @@ class Look:
         """The whole HTML document; it needs nothing beside it."""
         style, script = _asset("look.css"), _asset("look.js")
         data = {
-            "model": _inert(self.model),
-            "text": [_inert(text) for text in self.text],
+            "model": inert(self.model),
+            "text": [inert(text) for text in self.text],
             "stacks": [stack.payload() for stack in self.stacks],
         }
         environment = jinja2.Environment(
@@ -202,7 +202,7 @@ class Look:
         size = len(page.encode("utf-8"))
         if size >= NOTEBOOK_LIMIT_BYTES:
             return (
-                f"<p>The attention maps of {html.escape(_inert(self.model))} take {size / 1e6:.1f} MB, "
+                f"<p>The attention maps of {html.escape(inert(self.model))} take {size / 1e6:.1f} MB, "
                 "too much for a notebook. Write it to a file and open that: "
                 "<code>.save(&quot;look.html&quot;)</code></p>"
             )
@@ -213,11 +213,16 @@ class Look:
         )
 
 
+def quantised(weights: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Maps [..., query, key] in one byte a cell: each row's largest weight [..., query], and the codes."""
+    top = weights.max(axis=-1).astype("<f4")
+    share = weights / np.where(top > 0, top, np.float32(1))[..., None]
+    return top, np.rint(255 * np.sqrt(share)).astype(np.uint8)
+
+
 def pack(weights: NDArray[np.float32]) -> str:
     """One head's map [query, key] as the page stores it: row maxima, then codes, deflated, in base64."""
-    top = weights.max(axis=1).astype("<f4")
-    share = weights / np.where(top > 0, top, 1)[:, None]
-    codes = np.rint(255 * np.sqrt(share)).astype(np.uint8)
+    top, codes = quantised(weights)
     return base64.b64encode(zlib.compress(top.tobytes() + codes.tobytes(), 9)).decode("ascii")
 
 
@@ -312,7 +317,7 @@ def _joined_bytes(match: re.Match[str]) -> str:
         return match[0]
 
 
-def _inert(text: str) -> str:
+def inert(text: str) -> str:
     """Text that shows what it holds and steers nothing: controls, bidi marks and blanks become signs."""
     if not text:
         return "∅"

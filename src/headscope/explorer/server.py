@@ -1,0 +1,147 @@
+"""The HTTP interface of the explorer (docs/explorer.md): routes, and one thread for the model."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from headscope.errors import HeadscopeError, reason
+from headscope.explorer import payload
+from headscope.explorer.answers import answered, refused
+from headscope.explorer.line import WAITING, Line
+from headscope.explorer.refusals import Refusal
+from headscope.explorer.requests import BODY_BYTES, AskedToAttend, body_of
+from headscope.explorer.session import Session, State, States
+
+STATIC = Path(__file__).parent / "static"
+BYTES = "application/octet-stream"
+
+
+class Server:
+    """The sessions, what they remember, and the answers to every request.
+
+    The model runs in a thread of its own, one request at a time; maps are packed in other threads meanwhile.
+    """
+
+    def __init__(self, sessions: Mapping[str, Session], states: States) -> None:
+        self.sessions, self.states = dict(sessions), states
+        self.line = Line()
+        self.model_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
+        self._about = {
+            "models": [session.about() for session in self.sessions.values()],
+            "study": None,
+            "limits": {"body_bytes": BODY_BYTES, "waiting": WAITING, "thumbnail": payload.THUMBNAIL},
+        }
+
+    def app(self) -> Starlette:
+        routes: list[BaseRoute] = [
+            Route("/", self.page),
+            Route("/api/about", self.about),
+            Route("/api/attend", self.attend, methods=["POST"]),
+            Route("/api/maps/{id}/{stack}/{layer:int}", self.maps),
+            Route("/api/thumbnails/{id}/{stack}", self.thumbnails),
+            Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
+        ]
+        handlers: dict[Any, Any] = {HeadscopeError: _refuse, HTTPException: _refuse_http, Exception: _fail}
+        return Starlette(routes=routes, exception_handlers=handlers)
+
+    async def page(self, request: Request) -> Response:
+        if not (STATIC / "index.html").is_file():
+            raise Refusal(404, "the explorer's page was not built", mend="In a checkout: make web")
+        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+    async def about(self, request: Request) -> Response:
+        return answered(self._about)
+
+    async def attend(self, request: Request) -> Response:
+        asked = AskedToAttend.of(await body_of(request))
+        session = self._session(asked.model)
+        return answered(await self._run(asked, session.attend, asked.text, asked.second, asked.off, asked.lens))
+
+    async def maps(self, request: Request) -> Response:
+        state = self._state(request.path_params["id"])
+        stack, layer = request.path_params["stack"], request.path_params["layer"]
+        found = state.layer(stack, layer)
+        if found is None:
+            raise Refusal(404, f'there are no maps of "{stack[:40]}" layer {layer} in this state', expected=_extent(state))
+        site, maps = found
+        places = [(layer, head.head) for head in site.heads(len(maps))]
+        return await _bytes(request, f"{state.asked.id}-{stack}-{layer}", lambda: payload.packed(places, maps))
+
+    async def thumbnails(self, request: Request) -> Response:
+        state = self._state(request.path_params["id"])
+        stack = request.path_params["stack"]
+        sites = {site: maps for site, maps in state.weights.items() if site.stack == stack}
+        if not sites:
+            raise Refusal(404, f'there is no stack "{stack[:40]}" in this state', expected=_extent(state))
+        places = [(head.layer, head.head) for site, maps in sites.items() for head in site.heads(len(maps))]
+
+        def pack() -> bytes:
+            small = np.concatenate([payload.thumbnails(maps) for maps in sites.values()])
+            return payload.packed(places, small)
+
+        return await _bytes(request, f"{state.asked.id}-{stack}", pack)
+
+    async def _run(self, asked: AskedToAttend, work: Callable[..., Any], *given: Any) -> Any:
+        """What the model's thread makes of it, when it is this request's turn."""
+        async with self.line.place(asked.client, asked.turn):
+            running = asyncio.get_running_loop().run_in_executor(self.model_thread, work, *given)
+            try:
+                return await running
+            except MemoryError as cause:
+                raise Refusal(503, "there is not enough memory for this", mend="Ask for a shorter text") from cause
+
+    def _session(self, name: str) -> Session:
+        if name not in self.sessions:
+            raise Refusal(404, f'there is no model "{name[:40]}"', expected=" or ".join(self.sessions))
+        return self.sessions[name]
+
+    def _state(self, name: str) -> State:
+        state = self.states.find(name)
+        if state is None:
+            raise Refusal(404, "this state is forgotten", mend="Ask /api/attend again")
+        return state
+
+
+async def _bytes(request: Request, name: str, pack: Callable[[], bytes]) -> Response:
+    """Bytes that are made when the browser does not have them already; a state never changes, so its name tells."""
+    tag = f'"{name}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if tag in request.headers.get("if-none-match", "").replace(" ", "").split(","):
+        return Response(status_code=304, headers=headers)
+    return Response(await asyncio.to_thread(pack), media_type=BYTES, headers=headers)
+
+
+def _extent(state: State) -> str:
+    stacks = dict.fromkeys(site.stack for site in state.weights)
+    layers = {stack: [site.layer for site in state.weights if site.stack == stack] for stack in stacks}
+    return ", ".join(f"{stack} layers {', '.join(map(str, numbers))}" for stack, numbers in layers.items())
+
+
+async def _refuse(request: Request, error: HeadscopeError) -> Response:
+    return refused(error)
+
+
+async def _refuse_http(request: Request, error: HTTPException) -> Response:
+    return answered({"error": f"{error.detail}. Expected an address of docs/explorer.md."}, error.status_code)
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    """A mistake of ours: told in full where the server runs, in a line to the page; the server lives on."""
+    traceback.print_exception(error)
+    return answered({"error": f"the server failed ({reason(error)}). Its terminal says more."}, 500)
+
+
+Handler = Callable[[Request], Awaitable[Response]]

@@ -1,0 +1,242 @@
+"""One model that answers: its attention on a text, what it says, and both without some of its heads.
+
+A `State` is an input read by the model with some heads off. The last few are kept (`States`), so that the page can
+ask for maps one layer at a time; a state that was forgotten is made again by attending again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headscope.data.encode import Encoder
+from headscope.errors import HeadscopeError, choices
+from headscope.explorer.predictions import Reading, labels_of, prediction_of
+from headscope.heads import HeadSet, Site
+from headscope.model.attention import Attention
+from headscope.model.attention_model import AttentionModel
+from headscope.model.edits import Ablate
+from headscope.model.weights import weights_sha256
+from headscope.report.look import Side, inert
+from headscope.report.looking import read_one, side_of
+
+LENSES = ("raw",)
+KEPT_STATES = 16
+KEPT_BYTES = 512_000_000  # 144 heads on 512 tokens are 151 MB a state
+EXAMPLE = "The cat sat on the mat because it was tired."
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What names a state. `off` is written as HeadSet writes it: two ways to say the same heads are one state."""
+
+    model: str
+    text: str
+    second: str | None
+    off: str
+    lens: str
+
+    @property
+    def id(self) -> str:
+        told = json.dumps([self.model, self.text, self.second, self.off, self.lens])
+        return hashlib.sha256(told.encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class State:
+    """What the model did with an input.
+
+    sides    of each stack, its queries and keys
+    weights  of each site, [head, query, key]; rows sum to 1
+    entropy  of each site, [head]: nats, the mean over the rows
+    answer   the numbers that the prediction is told from
+    """
+
+    asked: Asked
+    reading: Reading
+    sides: dict[str, tuple[Side, Side]]
+    weights: dict[Site, NDArray[np.float32]]
+    entropy: dict[Site, NDArray[np.float32]]
+    answer: Tensor
+
+    @property
+    def size(self) -> int:
+        return sum(weights.nbytes for weights in self.weights.values()) + self.answer.nbytes
+
+    def layer(self, stack: str, layer: int) -> tuple[Site, NDArray[np.float32]] | None:
+        """The site and its maps; None where there is none."""
+        return next(((site, maps) for site, maps in self.weights.items() if site == Site(stack, layer)), None)
+
+
+class States:
+    """The states that were used last, as many as fit."""
+
+    def __init__(self, most: int = KEPT_STATES, most_bytes: int = KEPT_BYTES) -> None:
+        self.most, self.most_bytes = most, most_bytes
+        self._kept: OrderedDict[str, State] = OrderedDict()
+        self._lock = Lock()  # the model's thread writes, those that pack maps read
+
+    def find(self, name: str) -> State | None:
+        with self._lock:
+            if name in self._kept:
+                self._kept.move_to_end(name)
+            return self._kept.get(name)
+
+    def keep(self, state: State) -> None:
+        with self._lock:
+            self._kept[state.asked.id] = state
+            self._kept.move_to_end(state.asked.id)
+            while len(self._kept) > 1 and (len(self._kept) > self.most or self._bytes() > self.most_bytes):
+                self._kept.popitem(last=False)
+
+    def _bytes(self) -> int:
+        return sum(state.size for state in self._kept.values())
+
+
+class Session:
+    """One model of the explorer. Whoever calls it sees to it that nobody else does at the same time."""
+
+    def __init__(self, name: str, model: AttentionModel, states: States, *, max_length: int | None = None) -> None:
+        model.check_evaluating()
+        self.name, self.model, self.states = name, model, states
+        self.max_tokens = Encoder(model, max_length=max_length).max_length
+        self.prediction = prediction_of(model)
+
+    def about(self) -> dict[str, Any]:
+        """What the page is told of the model once."""
+        model, kind = self.model, self.prediction.kind
+        stacks = dict.fromkeys(site.stack for site in model.sites)
+        mask = getattr(model.tokenizer, "mask_token", None) if kind == "masked" else None
+        return {
+            "id": self.name,
+            "name": inert(model.name),
+            "sha256": weights_sha256(model),
+            "kind": kind,
+            "stacks": [
+                {
+                    "name": stack,
+                    "layers": [
+                        {"layer": site.layer, "heads": list(site.numbers or ())}
+                        for site in model.sites
+                        if site.stack == stack
+                    ],
+                }
+                for stack in stacks
+            ],
+            "labels": labels_of(model) if kind == "classifier" else [],
+            "mask_token": mask,
+            "takes_pair": kind != "causal",
+            "max_tokens": self.max_tokens,
+            "lenses": list(LENSES),
+            "example": {"text": EXAMPLE if mask is None else EXAMPLE.replace("mat", str(mask)), "second": None},
+        }
+
+    def attend(self, text: str, second: str | None, off: str, lens: str) -> dict[str, Any]:
+        """The state of an input with some heads off, as the page is told it."""
+        before = self.state(self.asked(text, second, "", lens))
+        asked = self.asked(text, second, off, lens)
+        after = self.state(asked) if asked.off else None
+        now = before if after is None else after
+        self.states.keep(before)  # it is compared with as long as heads are switched
+        self.states.keep(now)
+        return {
+            "id": asked.id,
+            "off": asked.off,
+            "sides": {stack: self._told_sides(query, key) for stack, (query, key) in now.sides.items()},
+            "prediction": self.prediction.told(now.reading, before.answer, None if after is None else after.answer),
+            "summary": _summary(now, before, self._heads(asked.off)),
+        }
+
+    def asked(self, text: str, second: str | None, off: str, lens: str) -> Asked:
+        """What is asked, checked and in the one way it is written."""
+        if lens not in LENSES:
+            raise HeadscopeError(f'"{lens}" is not a lens', where="lens", expected=choices(lens, LENSES))
+        return Asked(self.name, text, second or None, str(self._heads(off)), lens)
+
+    def _heads(self, named: str) -> HeadSet:
+        return HeadSet(named if named.strip() else [], among=self.model.heads)
+
+    def state(self, asked: Asked) -> State:
+        """The state as it was kept, or made now."""
+        found = self.states.find(asked.id)
+        return self._run(asked) if found is None else found
+
+    def _run(self, asked: Asked) -> State:
+        model = self.model
+        reading = Reading(asked.text, asked.second, read_one(model, asked.text, asked.second, max_length=self.max_tokens))
+        weights: dict[Site, NDArray[np.float32]] = {}
+        entropy: dict[Site, NDArray[np.float32]] = {}
+
+        def keep(attention: Attention) -> None:
+            weights[attention.site] = attention.weights[0].float().cpu().numpy().copy()
+            entropy[attention.site] = attention.row_entropy[0].float().mean(dim=-1).cpu().numpy()
+
+        edits = [Ablate(asked.off)] if asked.off else []
+        with torch.inference_mode(), model.edited(*edits):
+            with model.watched(keep):
+                output = self.prediction.run(reading)
+            answer = self.prediction.read(output, reading).cpu()
+        if not (torch.isfinite(answer).all() and all(np.isfinite(maps).all() for maps in weights.values())):
+            raise HeadscopeError(
+                f"{model.name} gave numbers that are not finite",
+                mend="If it runs in half precision, start the explorer with --dtype float32",
+            )
+        order = {site: i for i, site in enumerate(model.sites)}
+        weights = dict(sorted(weights.items(), key=lambda item: order[item[0]]))
+        return State(asked, reading, self._sides(reading, weights), weights, entropy, answer)
+
+    def _sides(self, reading: Reading, weights: dict[Site, Any]) -> dict[str, tuple[Side, Side]]:
+        found = {}
+        for stack in dict.fromkeys(site.stack for site in weights):
+            sides = reading.batch.layout.sides(stack)
+            assert sides is not None
+            found[stack] = (side_of(self.model, sides[0]), side_of(self.model, sides[1]))
+        return found
+
+    def _told_sides(self, query: Side, key: Side) -> dict[str, Any]:
+        told = _told_side(query)
+        return {"query": told, "key": told if key == query else _told_side(key)}
+
+
+def _told_side(side: Side) -> dict[str, Any]:
+    signs = [
+        int(not special and all(unicodedata.category(c).startswith("P") for c in word))
+        for word, special in zip(side.word_labels(), side.unit_special(), strict=True)
+    ]
+    return {**side.payload(), "word_punctuation": signs, "punctuation": [signs[unit] for unit in side.units()]}
+
+
+def _summary(now: State, before: State, off: HeadSet) -> list[dict[str, Any]]:
+    """Of each head the largest weight, the mean entropy of its rows in nats, and how far it is from the intact model's.
+
+    `change` is the share of attention that went elsewhere: half the sum of differences, the mean over the rows.
+    """
+    told = []
+    for site, maps in now.weights.items():
+        moved = np.zeros(len(maps))
+        if now is not before:
+            moved = np.abs(maps - before.weights[site]).sum(axis=-1).mean(axis=-1) / 2
+        for head, weights, entropy, change in zip(site.heads(len(maps)), maps, now.entropy[site], moved, strict=True):
+            told.append(
+                {
+                    "stack": head.stack,
+                    "layer": head.layer,
+                    "head": head.head,
+                    "off": head in off,
+                    "largest": round(float(weights.max()), 5),
+                    "entropy": round(float(entropy), 5),
+                    "change": round(float(change), 5),
+                }
+            )
+    return told
+
