@@ -124,7 +124,7 @@ class GivenTarget(Prediction):
         labels = self._labels(reading)
         if not len(labels):
             return torch.zeros(0)
-        chances = output.logits[0].float().log_softmax(dim=-1).cpu()
+        chances: Tensor = output.logits[0].float().log_softmax(dim=-1).cpu()
         return chances.gather(1, labels[:, None])[:, 0]
 
     def told(self, reading: Reading, before: Tensor, after: Tensor | None) -> dict[str, Any]:

@@ -18,8 +18,10 @@ from headscope.errors import HeadscopeError, reason
 from headscope.explorer.guard import Guard, is_loopback
 from headscope.explorer.server import Server
 from headscope.explorer.session import Session, States
+from headscope.explorer.study_view import StudyView
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
+from headscope.study.study import Study
 
 HOST = "127.0.0.1"
 PORT = 8760
@@ -74,6 +76,7 @@ class Explorer:
 def serve(
     model: AttentionModel | str | Path,
     *,
+    study: Study | str | Path | None = None,
     compare: AttentionModel | str | Path | None = None,
     host: str = HOST,
     port: int = PORT,
@@ -85,19 +88,24 @@ def serve(
 ) -> Explorer:
     """Show a model in the browser: its heads on any text, and what it says without some of them.
 
+    study    what headscope analyze, importance or prune found out about it
     compare  a second model beside it
     host     where to listen; elsewhere than on this machine a token is needed, and made if none is given
     port     taken: the next one that is free
     wait     until Ctrl-C; otherwise it runs until `.stop()`
     """
-    token = _checked_token(token, host)
+    check_token(token)
+    if token is None and not is_loopback(host):
+        token = secrets.token_urlsafe(24)
+    study = Study(study) if isinstance(study, str | Path) else study
     listening, taken = _listen(host, port)
     try:
         states = States()
         named = {"a": model} if compare is None else {"a": model, "b": compare}
         models = {name: one if isinstance(one, AttentionModel) else load(one) for name, one in named.items()}
         sessions = {name: Session(name, one, states, max_length=max_length) for name, one in models.items()}
-        explorer = Explorer(Server(sessions, states), listening, host, token)
+        view = None if study is None else StudyView(study, models["a"])
+        explorer = Explorer(Server(sessions, states, view), listening, host, token)
     except BaseException:
         listening.close()
         raise
@@ -120,16 +128,14 @@ def _until_interrupted(explorer: Explorer, say: Callable[[str], None]) -> None:
         say("ended")
 
 
-def _checked_token(token: str | None, host: str) -> str | None:
-    if token is None:
-        return None if is_loopback(host) else secrets.token_urlsafe(24)
-    if not _TOKEN.fullmatch(token):
+def check_token(token: str | None) -> None:
+    """Refuse a token that an address or a cookie cannot carry as it is, or that is soon guessed."""
+    if token is not None and not _TOKEN.fullmatch(token):
         raise HeadscopeError(
             "the token cannot be used",
             where="--token",
             expected="eight or more letters, digits, dashes and underscores",
         )
-    return token
 
 
 def _listen(host: str, port: int) -> tuple[socket.socket, bool]:
@@ -142,7 +148,9 @@ def _listen(host: str, port: int) -> tuple[socket.socket, bool]:
             return _bound(host, tried), tried != port
         except OSError as cause:
             if cause.errno != errno.EADDRINUSE:
-                raise HeadscopeError(f"cannot listen on {host} port {tried} ({reason(cause)})", where="--host") from cause
+                raise HeadscopeError(
+                    f"cannot listen on {host} port {tried} ({reason(cause)})", where="--host"
+                ) from cause
     raise HeadscopeError(f"ports {port} to {last - 1} are all taken", where="--port", expected="a free port")
 
 

@@ -6,11 +6,13 @@ ask for maps one layer at a time; a state that was forgotten is made again by at
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import json
+import secrets
 import unicodedata
 from collections import OrderedDict
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import astuple, dataclass
 from threading import Lock
 from typing import Any
 
@@ -29,11 +31,13 @@ from headscope.model.edits import Ablate
 from headscope.model.weights import weights_sha256
 from headscope.report.look import Side, inert
 from headscope.report.looking import read_one, side_of
+from headscope.tasks.bleu import said_by
 
 LENSES = ("raw",)
 KEPT_STATES = 16
 KEPT_BYTES = 512_000_000  # 144 heads on 512 tokens are 151 MB a state
-EXAMPLE = "The cat sat on the mat because it was tired."
+KEPT_TRANSLATIONS = 32
+EXAMPLES = (("The cat sat on the ", "mat", " because it was tired."), ("CC(=O)O.OCC>>CC(=O)OC", "C", ".O"))
 
 
 @dataclass(frozen=True)
@@ -46,23 +50,19 @@ class Asked:
     off: str
     lens: str
 
-    @property
-    def id(self) -> str:
-        told = json.dumps([self.model, self.text, self.second, self.off, self.lens])
-        return hashlib.sha256(told.encode()).hexdigest()[:24]
-
 
 @dataclass(frozen=True)
 class State:
     """What the model did with an input.
 
+    id       by which the page asks for its maps
     sides    of each stack, its queries and keys
     weights  of each site, [head, query, key]; rows sum to 1
     entropy  of each site, [head]: nats, the mean over the rows
     answer   the numbers that the prediction is told from
     """
 
-    asked: Asked
+    id: str
     reading: Reading
     sides: dict[str, tuple[Side, Side]]
     weights: dict[Site, NDArray[np.float32]]
@@ -73,10 +73,6 @@ class State:
     def size(self) -> int:
         return sum(weights.nbytes for weights in self.weights.values()) + self.answer.nbytes
 
-    def layer(self, stack: str, layer: int) -> tuple[Site, NDArray[np.float32]] | None:
-        """The site and its maps; None where there is none."""
-        return next(((site, maps) for site, maps in self.weights.items() if site == Site(stack, layer)), None)
-
 
 class States:
     """The states that were used last, as many as fit."""
@@ -85,6 +81,11 @@ class States:
         self.most, self.most_bytes = most, most_bytes
         self._kept: OrderedDict[str, State] = OrderedDict()
         self._lock = Lock()  # the model's thread writes, those that pack maps read
+        self._secret = secrets.token_bytes(16)  # a browser must not take another run's maps for these
+
+    def name_of(self, asked: Asked) -> str:
+        """The same for the same question while this server runs, and for no other."""
+        return hmac.digest(self._secret, json.dumps(astuple(asked)).encode(), "sha256").hex()[:24]
 
     def find(self, name: str) -> State | None:
         with self._lock:
@@ -94,8 +95,8 @@ class States:
 
     def keep(self, state: State) -> None:
         with self._lock:
-            self._kept[state.asked.id] = state
-            self._kept.move_to_end(state.asked.id)
+            self._kept[state.id] = state
+            self._kept.move_to_end(state.id)
             while len(self._kept) > 1 and (len(self._kept) > self.most or self._bytes() > self.most_bytes):
                 self._kept.popitem(last=False)
 
@@ -111,6 +112,7 @@ class Session:
         self.name, self.model, self.states = name, model, states
         self.max_tokens = Encoder(model, max_length=max_length).max_length
         self.prediction = prediction_of(model)
+        self._said: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def about(self) -> dict[str, Any]:
         """What the page is told of the model once."""
@@ -138,8 +140,21 @@ class Session:
             "takes_pair": kind != "causal",
             "max_tokens": self.max_tokens,
             "lenses": list(LENSES),
-            "example": {"text": EXAMPLE if mask is None else EXAMPLE.replace("mat", str(mask)), "second": None},
+            "example": {"text": self._example(mask), "second": None},
+            "notes": [inert(note) for note in model.notes],
         }
+
+    def _example(self, mask: str | None) -> str:
+        """A first text for the page: of those we have the one that the tokenizer knows best."""
+        tokenizer = self.model.tokenizer
+        assert tokenizer is not None
+        unknown = tokenizer.unk_token_id
+
+        def strange(parts: tuple[str, ...]) -> int:
+            return int(tokenizer("".join(parts), verbose=False)["input_ids"].count(unknown))
+
+        start, word, end = min(EXAMPLES, key=strange)
+        return start + (word if mask is None else mask) + end
 
     def attend(self, text: str, second: str | None, off: str, lens: str) -> dict[str, Any]:
         """The state of an input with some heads off, as the page is told it."""
@@ -150,12 +165,35 @@ class Session:
         self.states.keep(before)  # it is compared with as long as heads are switched
         self.states.keep(now)
         return {
-            "id": asked.id,
+            "id": now.id,
             "off": asked.off,
             "sides": {stack: self._told_sides(query, key) for stack, (query, key) in now.sides.items()},
             "prediction": self.prediction.told(now.reading, before.answer, None if after is None else after.answer),
             "summary": _summary(now, before, self._heads(asked.off)),
         }
+
+    def translate(self, text: str, off: str) -> dict[str, Any]:
+        """The model's own translation, and the one without these heads."""
+        if self.prediction.kind != "translation":
+            what = f"{self.model.name} does not translate"
+            raise HeadscopeError(what, expected="an encoder-decoder with a language model's head")
+        heads = str(self._heads(off))
+        before = self._translation(text, "")
+        return {"off": heads, "before": before, "after": self._translation(text, heads) if heads else None}
+
+    def _translation(self, text: str, off: str) -> str:
+        if (text, off) not in self._said:
+            batch = read_one(self.model, text, max_length=self.max_tokens)
+            with torch.inference_mode(), self._without(off):
+                said = said_by(self.model, batch)[0]
+            assert self.model.tokenizer is not None
+            self._said[text, off] = inert(self.model.tokenizer.decode(said, skip_special_tokens=True))
+            if len(self._said) > KEPT_TRANSLATIONS:
+                self._said.popitem(last=False)
+        return self._said[text, off]
+
+    def _without(self, off: str) -> AbstractContextManager[None]:
+        return self.model.edited(Ablate(off)) if off else nullcontext()
 
     def asked(self, text: str, second: str | None, off: str, lens: str) -> Asked:
         """What is asked, checked and in the one way it is written."""
@@ -168,12 +206,14 @@ class Session:
 
     def state(self, asked: Asked) -> State:
         """The state as it was kept, or made now."""
-        found = self.states.find(asked.id)
-        return self._run(asked) if found is None else found
+        name = self.states.name_of(asked)
+        return self.states.find(name) or self._run(name, asked)
 
-    def _run(self, asked: Asked) -> State:
+    def _run(self, name: str, asked: Asked) -> State:
         model = self.model
-        reading = Reading(asked.text, asked.second, read_one(model, asked.text, asked.second, max_length=self.max_tokens))
+        reading = Reading(
+            asked.text, asked.second, read_one(model, asked.text, asked.second, max_length=self.max_tokens)
+        )
         weights: dict[Site, NDArray[np.float32]] = {}
         entropy: dict[Site, NDArray[np.float32]] = {}
 
@@ -181,8 +221,7 @@ class Session:
             weights[attention.site] = attention.weights[0].float().cpu().numpy().copy()
             entropy[attention.site] = attention.row_entropy[0].float().mean(dim=-1).cpu().numpy()
 
-        edits = [Ablate(asked.off)] if asked.off else []
-        with torch.inference_mode(), model.edited(*edits):
+        with torch.inference_mode(), self._without(asked.off):
             with model.watched(keep):
                 output = self.prediction.run(reading)
             answer = self.prediction.read(output, reading).cpu()
@@ -193,7 +232,7 @@ class Session:
             )
         order = {site: i for i, site in enumerate(model.sites)}
         weights = dict(sorted(weights.items(), key=lambda item: order[item[0]]))
-        return State(asked, reading, self._sides(reading, weights), weights, entropy, answer)
+        return State(name, reading, self._sides(reading, weights), weights, entropy, answer)
 
     def _sides(self, reading: Reading, weights: dict[Site, Any]) -> dict[str, tuple[Side, Side]]:
         found = {}
@@ -239,4 +278,3 @@ def _summary(now: State, before: State, off: HeadSet) -> list[dict[str, Any]]:
                 }
             )
     return told
-
