@@ -21,7 +21,7 @@ KNOWN_PAGES = 256
 @dataclass(frozen=True)
 class _Waiting:
     page: str
-    turn: int
+    turn: int | None
     called: asyncio.Future[None]
 
 
@@ -34,8 +34,12 @@ class Line:
         self._is_busy = False
         self._newest: OrderedDict[str, int] = OrderedDict()  # of each page, as many as are remembered
 
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
     @asynccontextmanager
-    async def place(self, page: str, turn: int) -> AsyncIterator[None]:
+    async def place(self, page: str, turn: int | None) -> AsyncIterator[None]:
         """The model, as soon as it is free; refused where this request is stale or too many wait."""
         self._meet(page, turn)
         if self._is_busy:
@@ -46,7 +50,9 @@ class Line:
         finally:
             self._call_next()
 
-    def _meet(self, page: str, turn: int) -> None:
+    def _meet(self, page: str, turn: int | None) -> None:
+        if turn is None:
+            return
         newest = self._newest.get(page, turn)
         if turn < newest:
             raise _stale(turn, newest)
@@ -54,12 +60,13 @@ class Line:
         self._newest.move_to_end(page)
         if len(self._newest) > KNOWN_PAGES:
             self._newest.popitem(last=False)
-        for one in [one for one in self._waiting if one.page == page and one.turn < turn]:
-            self._waiting.remove(one)
-            if not one.called.done():
-                one.called.set_exception(_stale(one.turn, turn))
+        for one in list(self._waiting):
+            if one.page == page and one.turn is not None and one.turn < turn:
+                self._waiting.remove(one)
+                if not one.called.done():
+                    one.called.set_exception(_stale(one.turn, turn))
 
-    async def _wait(self, page: str, turn: int) -> None:
+    async def _wait(self, page: str, turn: int | None) -> None:
         if len(self._waiting) >= self.most:
             raise Refusal(429, f"{self.most} requests wait already", mend="Ask again in a moment")
         mine = _Waiting(page, turn, asyncio.get_running_loop().create_future())

@@ -19,7 +19,10 @@ LONGEST_PAGE = 64  # characters of a page's name for itself
 
 @dataclass(frozen=True)
 class AskedToAttend:
-    """Which model reads what, and without which heads; `client` and `turn` say which request of a page is newer."""
+    """Which model reads what, and without which heads.
+
+    client, turn  a page, and the number of its request: older ones are stale. Without a turn nothing ever is
+    """
 
     model: str
     text: str
@@ -27,7 +30,7 @@ class AskedToAttend:
     off: str = ""
     lens: str = "raw"
     client: str = ""
-    turn: int = 0
+    turn: int | None = None
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
@@ -39,8 +42,8 @@ class AskedToAttend:
                 raise Refusal(400, f"{name} is not a text", expected=f'"{name}": "…"')
         if not isinstance(given.get("second"), str | None):
             raise Refusal(400, "second is not a text", expected='"second": "…" or null')
-        turn = given.get("turn", 0)
-        if type(turn) is not int or not 0 <= turn < 2**53:
+        turn = given.get("turn")
+        if turn is not None and (type(turn) is not int or not 0 <= turn < 2**53):
             raise Refusal(400, "turn is not a number", expected="a whole number from 0")
         if missing := sorted({"model", "text"} - set(given)):
             raise Refusal(400, f"there is no {missing[0]}", expected='{"model": "a", "text": "…"}')

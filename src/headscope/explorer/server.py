@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -60,8 +59,9 @@ class Server:
             Route("/api/study/heads", self.study_heads),
             Route("/api/study/cards/{head}", self.study_card),
             Route("/api/study/examples/{head}", self.study_examples),
-            Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
         ]
+        if STATIC.is_dir():  # not in a checkout whose page was not built
+            routes.append(Mount("/static", StaticFiles(directory=STATIC)))
         handlers: dict[Any, Any] = {HeadscopeError: _refuse, HTTPException: _refuse_http, Exception: _fail}
         return Starlette(routes=routes, exception_handlers=handlers)
 
@@ -194,6 +194,5 @@ async def _refuse_http(request: Request, error: HTTPException) -> Response:
 
 
 async def _fail(request: Request, error: Exception) -> Response:
-    """A mistake of ours: told in full where the server runs, in a line to the page; the server lives on."""
-    traceback.print_exception(error)
+    """A mistake of ours: one line for the page. The traceback is printed where the server runs, which lives on."""
     return answered({"error": f"the server failed ({reason(error)}). Its terminal says more."}, 500)

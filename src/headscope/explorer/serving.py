@@ -36,7 +36,7 @@ class Explorer:
         port = listening.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{port}/" + ("" if token is None else f"?token={token}")
-        self.host, self.port, self.token = host, port, token
+        self.server, self.host, self.port, self.token = server, host, port, token
         config = uvicorn.Config(
             Guard(server.app(), host, token, port),
             http="h11",
@@ -47,9 +47,9 @@ class Explorer:
             server_header=False,
             timeout_graceful_shutdown=3,
         )
-        self._server, self._model_thread = uvicorn.Server(config), server.model_thread
+        self._uvicorn = uvicorn.Server(config)
         self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [listening]}, name="explorer", daemon=True
+            target=self._uvicorn.run, kwargs={"sockets": [listening]}, name="explorer", daemon=True
         )
         self._thread.start()
 
@@ -59,9 +59,9 @@ class Explorer:
             self._thread.join(0.5)
 
     def stop(self) -> None:
-        self._server.should_exit = True
+        self._uvicorn.should_exit = True
         self._thread.join()
-        self._model_thread.shutdown(wait=False, cancel_futures=True)
+        self.server.model_thread.shutdown(wait=False, cancel_futures=True)
 
     def __enter__(self) -> Self:
         return self
