@@ -46,12 +46,14 @@ def serve(
     dtype: Dtype = "float32",
 ) -> None:
     """Explore a model in the browser: every head on any text, and what the model says without some of them."""
-    from headscope.explorer.serving import check_token
-    from headscope.explorer.serving import serve as run
     from headscope.study.study import Study
 
+    found = None if study is None else Study(study)  # before anything that takes longer
+
+    from headscope.explorer.serving import check_token
+    from headscope.explorer.serving import serve as run
+
     check_token(token)
-    found = None if study is None else Study(study)
     loaded = load_aloud(model, revision, device, dtype, mask=mask, open_special=open_special)
     other = None if compare is None else load_aloud(compare, None, device, dtype)
     run(
