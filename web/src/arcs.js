@@ -1,7 +1,7 @@
 // Attention as lines from the tokens on the left to those on the right, for one or several heads.
 
 import { HEAD_COLOURS, theme } from "./colour.js";
-import { clamp, make } from "./dom.js";
+import { clamp, make, roomBelow } from "./dom.js";
 import { FONT, INK, shorten, widest, write } from "./map.js";
 import { state } from "./state.js";
 
@@ -11,6 +11,7 @@ import { state } from "./state.js";
 /** @typedef {{axis: "rows" | "columns", at: number}} End  a token on the left or on the right */
 
 export const MOST_LINES = 3000;
+export const LESS_LINE = { light: "#b5591a", dark: "#eba468" };
 const FONT_SIZE = 13, LONGEST = 170, TOP = 26, WIDEST = 760, LEAST = 0.004;
 
 /** The largest weights of all heads, the largest last so that they are drawn on top. @param {Shown[]} shown @returns {Line[]} */
@@ -93,7 +94,7 @@ export function drawArcs(context, shown, geo, lines, { scrolled, seen, lit, them
     if (Math.max(y1, y2) < 0 || Math.min(y1, y2) > seen) continue;
     const force = strength(line.weight, shown[line.head].view.largest);
     context.globalAlpha = clamp(force, 0.02, 1);
-    context.strokeStyle = line.weight < 0 ? INK[name].less : HEAD_COLOURS[name][line.head % HEAD_COLOURS[name].length];
+    context.strokeStyle = line.weight < 0 ? LESS_LINE[name] : HEAD_COLOURS[name][line.head % HEAD_COLOURS[name].length];
     context.lineWidth = 0.75 + 2.5 * force;
     context.beginPath();
     context.moveTo(x1, y1);
@@ -142,7 +143,7 @@ export class ArcsPane {
     const { scroller, canvas } = this;
     if (!this.shown.length || !this.shown[0].view.Q || !this.shown[0].view.K || !scroller.parentElement) return;
     const geo = (this.geo = arcGeometry(this.shown, scroller.parentElement.clientWidth - 14));
-    const height = Math.min(geo.height, Math.max(420, innerHeight - 290)), grain = devicePixelRatio || 1, spills = geo.height > height + 1;
+    const height = Math.min(geo.height, roomBelow(scroller)), grain = devicePixelRatio || 1, spills = geo.height > height + 1;
     scroller.style.height = `${height}px`;
     scroller.style.overflow = spills ? "auto" : "hidden";
     this.spacer.style.height = `${spills ? geo.height - height : 0}px`;

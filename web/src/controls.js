@@ -59,6 +59,8 @@ export function drawControls({ models, study }) {
   for (const name of SWITCHES) /** @type {HTMLInputElement} */ (document.querySelector(`input[name="${name}"]`)).checked = Boolean(state[/** @type {Name} */ (name)]);
   const isSigned = state.show === "difference" || state.show === "change", hides = state.special || state.punctuation || state.itself;
   $("stretch").disabled = !hides || isSigned;
+  const itself = document.querySelector('input[name="itself"]')?.parentElement;
+  if (itself) itself.hidden = state.stack === "cross";  // its two sides are different texts
   $("shows").hidden = models.length < 2 && !state.off.size;
   const changed = document.querySelector('input[name="show"][value="change"]');
   if (changed?.parentElement) changed.parentElement.hidden = !state.off.size;

@@ -60,3 +60,6 @@ export function download(blob, name) {
 
 /** Lets the browser answer its user between two pieces of work. */
 export const pause = () => new Promise((resolve) => { setTimeout(resolve, 0); });
+
+/** The height that a drawing may have so that it and its caption end with the window. @param {HTMLElement} node */
+export const roomBelow = (node) => Math.max(420, innerHeight - Math.min(node.getBoundingClientRect().top + scrollY, 420) - 62);

@@ -1,6 +1,6 @@
 // What is on show as SVG, PNG or CSV: always on white, always with the numbers' meaning below.
 
-import { MOST_LINES, arcGeometry, arcMarks, bend, drawArcs, largestLines, linesOf, strength } from "./arcs.js";
+import { LESS_LINE, MOST_LINES, arcGeometry, arcMarks, bend, drawArcs, largestLines, linesOf, strength } from "./arcs.js";
 import { HEAD_COLOURS, hex, legendTexts, paint, pixels, shade } from "./colour.js";
 import { clamp, download, make, svgTag } from "./dom.js";
 import { FONT, INK, bars, drawMap, geometry, marks, ruler, write } from "./map.js";
@@ -120,7 +120,7 @@ function arcShapes(shown, { geo, lines }) {
     const { x1, y1, c1, c2, x2, y2 } = bend(geo, line, 0), force = strength(line.weight, shown.views[line.head].view.largest);
     group.append(svgTag("path", {
       d: `M${x1} ${y1}C${c1} ${y1} ${c2} ${y2} ${x2} ${y2}`, "stroke-opacity": clamp(force, 0.02, 1).toFixed(3), "stroke-width": (0.75 + 2.5 * force).toFixed(2),
-      stroke: line.weight < 0 ? INK.light.less : HEAD_COLOURS.light[line.head % HEAD_COLOURS.light.length],
+      stroke: line.weight < 0 ? LESS_LINE.light : HEAD_COLOURS.light[line.head % HEAD_COLOURS.light.length],
     }));
   }
   return group;

@@ -37,7 +37,7 @@ export class Grid {
     if (!this.begin(`layers ${stack.name} ${JSON.stringify(stack.layers)}`, width + 1, false)) return;
     this.root.append(make("span", "label corner", "layer ↓ head →"));
     for (let head = 0; head < width; head++) this.root.append(make("span", "label", String(head)));
-    this.root.append(make("span", "label", "mean"));
+    this.root.append(make("span", "label mean", "mean"));
     stack.layers.forEach(({ layer, heads }, row) => {
       this.root.append(make("span", "label layer", String(layer)));
       for (let head = 0; head < width; head++) {

@@ -13,12 +13,12 @@ import { clamp } from "./dom.js";
 
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", "DejaVu Sans", sans-serif';
 export const PITCH = 9.5;
-const LONGEST = 132, TITLE = 20, BARS = 26, GAP = 6;
+const LONGEST = 132, TITLE = 20, BARS = 22, GAP = 6;
 
 /** @type {Record<"light" | "dark", Ink>} */
 export const INK = {
-  light: { label: "#1d2329", special: "#66717c", lit: "#0d4787", title: "#66717c", paper: "#ffffff", bar: "#8fb3d6", less: "#e0a673" },
-  dark: { label: "#dfe4e8", special: "#8a95a0", lit: "#a9d6f5", title: "#8a95a0", paper: "#13171c", bar: "#3c6894", less: "#8a5a2b" },
+  light: { label: "#1d2329", special: "#66717c", lit: "#0d4787", title: "#66717c", paper: "#ffffff", bar: "#b4cce4", less: "#e9bf98" },
+  dark: { label: "#dfe4e8", special: "#8a95a0", lit: "#a9d6f5", title: "#8a95a0", paper: "#13171c", bar: "#31557a", less: "#8a5a2b" },
 };
 
 export const ruler = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));

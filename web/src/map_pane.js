@@ -1,7 +1,7 @@
 // One large map on the screen: it scrolls, zooms, and says what is under the pointer or the arrow keys.
 
 import { paint, pixels, theme } from "./colour.js";
-import { clamp, make } from "./dom.js";
+import { clamp, make, roomBelow } from "./dom.js";
 import { INK, PITCH, drawMap, geometry } from "./map.js";
 
 /** @typedef {import("./types.js").View} View */
@@ -49,7 +49,7 @@ export class MapPane {
   layout() {
     const { view, scroller, canvas } = this;
     if (!view || !scroller.parentElement) return;
-    const room = scroller.parentElement.clientWidth, tall = Math.max(420, innerHeight - 290, Math.min(room * 0.6, 900));
+    const room = scroller.parentElement.clientWidth, tall = roomBelow(scroller);
     let size = LARGEST_CELL;
     for (let tries = 0; tries < 3; tries++) {  // the labels' room depends on the cell, and the cell on it
       const trial = geometry(view, size);

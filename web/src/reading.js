@@ -44,7 +44,11 @@ export function showReading(next) {
   view = next;
   hovered = cell = null;
   $("texts").replaceChildren();
-  if (!view) return;
+  if (!view) {
+    $("ranking").tBodies[0].replaceChildren();
+    $("asked").textContent = $("remark").textContent = "";
+    return;
+  }
   spans.rows = block(view.rows, "rows", view.self ? "" : "from (query)");
   spans.columns = view.self ? spans.rows : block(view.columns, "columns", "to (key)");
   shadeTexts();

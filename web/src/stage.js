@@ -133,7 +133,13 @@ export class Stage {
     const run = ++this.headRun, { stack, heads } = state, isArcs = state.view === "arcs";
     this.renderBar();
     drawCard(this.model, this.about.study, heads[0]);
-    if (!found.length || !found[0].answer.sides[stack]) return;
+    const isThere = found.length > 0 && Boolean(found[0].answer.sides[stack]);
+    $("head").classList.toggle("waiting", !isThere);
+    if (!isThere) {
+      this.shown = [];
+      showReading(null);
+      return drawLegend($("legend"), false, 1);
+    }
     const wanted = isArcs ? found.slice(0, 1).flatMap((source) => heads.map((place) => ({ source, place }))) : found.map((source) => ({ source, place: heads[0] }));
     const views = await Promise.all(wanted.map(async ({ source, place }) => {
       const maps = await layerOf(source, stack, place.layer), chosen = indices(maps, place);

@@ -61,9 +61,9 @@ export function drawTexts(model) {
   $("add-second").hidden = state.second !== null || !model.takes_pair;
 }
 
-/** As high as its text, up to a third of the window. @param {HTMLTextAreaElement} box */
+/** As high as its text, within reason; beside an open head, which needs the room, two lines. @param {HTMLTextAreaElement} box */
 function grow(box) {
   if (!box.offsetParent) return;
   box.style.height = "auto";
-  box.style.height = `${Math.min(box.scrollHeight + 2, Math.max(64, innerHeight * 0.2))}px`;
+  box.style.height = `${Math.min(box.scrollHeight + 2, state.heads.length ? 64 : Math.max(64, innerHeight * 0.15))}px`;
 }
