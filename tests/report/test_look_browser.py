@@ -18,7 +18,7 @@ from test_look import data_in, plain_side, softmax_maps, unpacked
 from headscope.report.look import Look, Side, StackMaps
 
 if TYPE_CHECKING:
-    from conftest import Watched
+    from browsers import Watched
 
 pytestmark = pytest.mark.browser
 
