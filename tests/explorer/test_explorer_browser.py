@@ -318,7 +318,7 @@ def test_the_study_stands_beside_it(opened: Opened) -> None:
 def test_errors_are_told_and_got_over(opened: Opened, watched: Watched) -> None:
     page = opened()
     page.fill("#text", "the cat " * 300)
-    expect(page.locator("#error")).to_contain_text("at most 520 tokens")
+    expect(page.locator("#error")).to_contain_text("at most 512 tokens")
     page.fill("#text", "")
     expect(page.locator("#empty")).to_be_visible()
     expect(page.locator("#error")).to_be_hidden()

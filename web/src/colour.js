@@ -100,8 +100,8 @@ export function legendTexts(signed, full) {
   return places.map((place, at) => {
     const share = Math.sign(place) * (isRoot ? place * place : Math.abs(place));
     if (state.range === "head" && full === null) return share === 0 ? "0" : at === 4 ? "largest" : at === 0 ? "−largest" : "";
-    if (full !== null && full !== 1 && (at === 1 || at === 3)) return "";
-    const weight = share * (full ?? 1), size = Math.abs(weight), sign = weight < 0 ? "−" : signed && weight > 0 ? "+" : "";
+    if (full && full !== 1 && (at === 1 || at === 3)) return "";
+    const weight = share * (full || 1), size = Math.abs(weight), sign = weight < 0 ? "−" : signed && weight > 0 ? "+" : "";
     return sign + (size === 0 || size === 1 ? String(size) : size.toFixed(size < 0.0095 ? 4 : size < 0.055 ? 3 : 2));
   });
 }

@@ -2,6 +2,7 @@
 
 import { answers } from "./asking.js";
 import { $, make } from "./dom.js";
+import { shortName } from "./heads.js";
 import { CHOICES, SWITCHES, change, state } from "./state.js";
 import { orders } from "./study.js";
 
@@ -26,8 +27,8 @@ export function startControls({ models, study }) {
   radios("lenses", "lens", a.lenses.map((name) => [name, name]));
   $("lenses").hidden = a.lenses.length < 2;
   radios("shows", "show", [
-    ["a", b ? a.name : "Attention"],
-    .../** @type {[string, string][]} */ (b ? [["b", b.name], ["both", "Both"], ["difference", "Difference"]] : []),
+    ["a", b ? shortName(a) : "Attention"],
+    .../** @type {[string, string][]} */ (b ? [["b", shortName(b)], ["both", "Both"], ["difference", "Difference"]] : []),
     ["change", "Change"],
   ]);
   const found = orders(study);

@@ -11,9 +11,9 @@ import { samePlace, state } from "./state.js";
 /** @typedef {import("./types.js").Source} Source */
 /** @typedef {{title: string, places: Place[]}} Group  heads that stand together, with what they have in common */
 /** @typedef {{cell: HTMLElement, thumb: HTMLButtonElement, canvas: HTMLCanvasElement, toggle: HTMLButtonElement | null,
- *   place: Place, row: number, column: number}} Cell */
+ *   place: Place}} Cell */
 
-const MOST_PIXELS = 96, SLICE_MS = 14;
+const MOST_PIXELS = 96, SLICE_MS = 14, MOST_ABREAST = 12;
 
 export class Grid {
   /** @type {Map<string, Cell>} */ cells = new Map();
@@ -38,26 +38,27 @@ export class Grid {
     this.root.append(make("span", "label corner", "layer ↓ head →"));
     for (let head = 0; head < width; head++) this.root.append(make("span", "label", String(head)));
     this.root.append(make("span", "label mean", "mean"));
-    stack.layers.forEach(({ layer, heads }, row) => {
+    for (const { layer, heads } of stack.layers) {
       this.root.append(make("span", "label layer", String(layer)));
       for (let head = 0; head < width; head++) {
-        if (heads.includes(head)) this.add({ layer, head }, stack.name, row, head, false);
+        if (heads.includes(head)) this.add({ layer, head }, stack.name, this.root, false);
         else this.root.append(make("span", "gone", "cut"));
       }
-      this.add({ layer, head: "mean" }, stack.name, row, width, false);
-    });
+      if (heads.length) this.add({ layer, head: "mean" }, stack.name, this.root, false);
+      else this.root.append(make("span"));
+    }
     this.grabTab(this.cells.values().next().value);
   }
 
   /** Heads that have something in common stand together. @param {string} stack @param {Group[]} groups */
   buildGroups(stack, groups) {
-    const columns = innerWidth < 700 ? 6 : 12;
-    if (!this.begin(`groups ${stack} ${columns} ${JSON.stringify(groups)}`, columns, true)) return;
-    let row = 0;
+    if (!this.begin(`groups ${stack} ${JSON.stringify(groups)}`, MOST_ABREAST, true)) return;
     for (const { title, places } of groups) {
-      this.root.append(make("span", "group", `${title} (${places.length})`));
-      places.forEach((place, at) => this.add(place, stack, row + Math.floor(at / columns), at % columns, true));
-      row += Math.ceil(places.length / columns);
+      const bundle = make("div", "bundle"), heading = make("span", "group", `${title} (${places.length})`);
+      bundle.style.setProperty("--heads", String(Math.min(MOST_ABREAST, places.length)));
+      bundle.append(heading);
+      for (const place of places) this.add(place, stack, bundle, true);
+      this.root.append(bundle);
     }
     this.grabTab(this.cells.values().next().value);
   }
@@ -73,8 +74,8 @@ export class Grid {
     return true;
   }
 
-  /** @param {Place} place @param {string} stack @param {number} row @param {number} column @param {boolean} isTagged */
-  add(place, stack, row, column, isTagged) {
+  /** @param {Place} place @param {string} stack @param {HTMLElement} holder @param {boolean} isTagged */
+  add(place, stack, holder, isTagged) {
     const name = this.told.name(place), cell = make("div", "cell"), canvas = make("canvas"), head = full(stack, place.layer, place.head);
     const thumb = button("thumb", "", () => {});
     thumb.addEventListener("click", (event) => this.told.open(place, event.shiftKey || event.ctrlKey || event.metaKey));
@@ -91,8 +92,8 @@ export class Grid {
     }
     if (isTagged) cell.append(make("span", "tag", name));
     thumb.setAttribute("aria-label", place.head === "mean" ? `mean of layer ${place.layer}` : name);
-    this.root.append(cell);
-    this.cells.set(head, { cell, thumb, canvas, toggle, place, row, column });
+    holder.append(cell);
+    this.cells.set(head, { cell, thumb, canvas, toggle, place });
   }
 
   /** What is off, chosen, and changed. @param {Map<string, import("./types.js").HeadSummary> | null} summary */
@@ -152,20 +153,23 @@ export class Grid {
     return true;
   }
 
-  /** @param {KeyboardEvent} event */
+  /** To the nearest thumbnail in the direction of an arrow. @param {KeyboardEvent} event */
   move(event) {
-    const by = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
-    const from = [...this.cells.values()].find(({ cell }) => cell.contains(/** @type {Node} */ (event.target)));
+    const by = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
+    const cells = [...this.cells.values()], from = cells.find(({ cell }) => cell.contains(/** @type {Node} */ (event.target)));
     if (!by || !from || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    const cells = [...this.cells.values()];
-    for (let row = from.row + by[0], column = from.column + by[1]; row >= 0 && column >= 0 && row < 1000 && column < 1000; row += by[0], column += by[1]) {
-      const goal = cells.find((one) => one.row === row && one.column === column);
-      if (!goal) continue;
-      this.grabTab(goal);
-      goal.thumb.focus();
-      return;
+    const here = from.thumb.getBoundingClientRect(), off = here.width / 2;
+    let goal = null, least = Infinity;
+    for (const one of cells) {
+      const there = one.thumb.getBoundingClientRect(), x = there.x - here.x, y = there.y - here.y;
+      const ahead = x * by[0] + y * by[1], aside = Math.abs(x * by[1]) + Math.abs(y * by[0]);
+      if (ahead < off || (by[1] === 0 && aside > off)) continue;  // a row is left upwards or downwards only
+      if (ahead + 3 * aside < least) [goal, least] = [one, ahead + 3 * aside];
     }
+    if (!goal) return;
+    this.grabTab(goal);
+    goal.thumb.focus();
   }
 
   /** One thumbnail can be reached by Tab; arrows lead on from there. @param {Pick<Cell, "thumb"> | undefined} goal */

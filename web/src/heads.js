@@ -67,3 +67,19 @@ export function parsed(model, text) {
 
 /** For a shell: as it is, or in single quotes. @param {string} text */
 export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** What both models have of a stack: what can be compared. @param {Model} one @param {Model | undefined} two @param {string} stack @returns {import("./types.js").StackShape | undefined} */
+export function common(one, two, stack) {
+  const mine = one.stacks.find(({ name }) => name === stack), theirs = two?.stacks.find(({ name }) => name === stack);
+  if (!mine || !two) return mine;
+  return {
+    name: stack,
+    layers: mine.layers.map(({ layer, heads }) => {
+      const others = theirs?.layers.find((other) => other.layer === layer)?.heads ?? [];
+      return { layer, heads: heads.filter((head) => others.includes(head)) };
+    }),
+  };
+}
+
+/** A model that was loaded from a folder goes by the folder's own name. @param {Model} model */
+export const shortName = ({ name }) => (/^[.~/]/.test(name) ? name.split("/").filter(Boolean).pop() ?? name : name);

@@ -6,7 +6,7 @@ import { onTheme, theme } from "./colour.js";
 import { startControls, drawControls } from "./controls.js";
 import { $, make } from "./dom.js";
 import { saveCsv, savePng, saveSvg } from "./export.js";
-import { everyHead, full, written } from "./heads.js";
+import { everyHead, full, shortName, written } from "./heads.js";
 import { startKeys } from "./keys.js";
 import { drawPrediction } from "./prediction.js";
 import { Stage } from "./stage.js";
@@ -38,7 +38,7 @@ function start(about) {
     document.body.classList.toggle("asking", isAsking && !isEmpty);
     document.body.classList.toggle("stale", trouble !== null);
     const counts = sides ? Object.values(sides)[0].query.tokens.length : 0;
-    $("status").textContent = isEmpty ? "" : isAsking && !answers.a ? `asking ${model.name} …` : sides ? `${counts} tokens of at most ${model.max_tokens} · ${Math.round(took)} ms` : "";
+    $("status").textContent = isEmpty ? "" : isAsking && !answers.a ? `asking ${shortName(model)} …` : sides ? `${counts} tokens of at most ${model.max_tokens} · ${Math.round(took)} ms` : "";
     const missing = sides && !sides[state.stack];
     $("missing").hidden = !missing || isEmpty;
   }
@@ -52,7 +52,7 @@ function start(about) {
       const answer = shown[at], holder = make("div", "answer");
       if (!answer) return at === 0 && state.text.trim() && !asking.trouble ? [make("p", "remark", "…")] : [];
       const translate = () => api.translate({ model: one.id, text: state.text, off: written(one, state.off) });
-      drawPrediction(holder, one, answer, models.length > 1 ? one.name : "", translate);
+      drawPrediction(holder, one, answer, models.length > 1 ? shortName(one) : "", translate);
       return [holder];
     }));
     if (answers.a && !asking.isAsking) document.documentElement.dataset.answer = answers.a.id;
@@ -163,8 +163,9 @@ function leave(stage) {
 
 try {
   const about = await api.about();
-  $("model").textContent = about.models.map(({ name }) => name).join(" and ");
-  document.title = `${about.models[0].name}: headscope explorer`;
+  $("model").textContent = about.models.map(shortName).join(" and ");
+  $("model").title = about.models.map(({ name }) => name).join(" and ");
+  document.title = `${shortName(about.models[0])}: headscope explorer`;
   if (about.study) await loadStudy();
   start(about);
 } catch (reason) {

@@ -6,7 +6,7 @@ import { axesOf, viewOf } from "./axes.js";
 import { HEAD_COLOURS, drawLegend, theme } from "./colour.js";
 import { $, button, digits, isolated, make } from "./dom.js";
 import { Grid, indices } from "./grid.js";
-import { address, full } from "./heads.js";
+import { address, common, full, shortName } from "./heads.js";
 import { MapPane } from "./map_pane.js";
 import { layerOf } from "./maps.js";
 import { lit, showCell, showReading, startReading, tokenOf } from "./reading.js";
@@ -102,9 +102,9 @@ export class Stage {
     this.frames.forEach(({ frame, title, grid, at }) => {
       const source = found[at], model = models[state.show === "b" ? 1 : state.show === "both" ? at : 0] ?? models[0];
       frame.hidden = at > 0 && !source;
-      title.textContent = state.show === "both" ? model.name : "";
+      title.textContent = state.show === "both" ? shortName(model) : "";
       title.hidden = !title.textContent;
-      const stack = model.stacks.find(({ name }) => name === state.stack), order = groups(state.stack);
+      const stack = common(model, state.show === "difference" ? models[1] : undefined, state.stack), order = groups(state.stack, stack);
       if (frame.hidden || !stack) return;
       if (order) grid.buildGroups(state.stack, order);
       else grid.buildLayers(stack);
@@ -152,7 +152,7 @@ export class Stage {
     $("arcs").hidden = !isArcs;
     $("zoom").hidden = isArcs;
     $("maps").dataset.count = String(views.length);
-    const names = this.about.models.map(({ name }) => name);
+    const names = this.about.models.map(shortName);
     this.panes.forEach(({ figure, title, pane }, at) => {
       figure.hidden = isArcs || !views[at];
       title.textContent = state.show === "both" ? names[at] : "";
@@ -189,7 +189,7 @@ export class Stage {
 
   caption() {
     const hidden = ["special", "punctuation", "itself"].filter((name) => state[/** @type {"special"} */ (name)]), { view } = this.shown[0];
-    const what = { a: "", b: "", both: "", difference: `${this.about.models[1]?.name} minus ${this.about.models[0].name}`, change: "change since heads are off" }[state.show] ?? "";
+    const what = { a: "", b: "", both: "", difference: this.about.models.map(shortName).reverse().join(" minus "), change: "change since heads are off" }[state.show] ?? "";
     const hides = hidden.length ? `${hidden.map((name) => ({ special: "special tokens", punctuation: "punctuation", itself: "itself" })[name]).join(", ")} hidden` : "all tokens shown";
     return [
       this.shown.length > 1 && state.view === "arcs" ? this.shown.map(({ name }) => name).join(", ") : this.shown[0].name,
@@ -235,7 +235,7 @@ export class Stage {
   /** For exports: the view with its name and caption. @returns {import("./export.js").Shown | null} */
   picture() {
     if (!this.shown.length || !answers.a) return null;
-    const line = `${this.model.name} · ${this.caption()}`, hidden = ["special", "punctuation", "itself"].some((name) => state[/** @type {"special"} */ (name)]);
+    const line = `${shortName(this.model)} · ${this.caption()}`, hidden = ["special", "punctuation", "itself"].some((name) => state[/** @type {"special"} */ (name)]);
     const file = [this.shown[0].name, state.view, state.level, ...(hidden ? [state.renormalise ? "renormalised" : "hidden"] : []), ...(this.shown[0].view.signed ? [state.show] : [])].join("-");
     return { name: this.shown[0].name, file, line, views: this.shown, lit: state.view === "arcs" ? this.chosenEnd() : null };
   }

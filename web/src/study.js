@@ -36,9 +36,11 @@ export async function loadStudy() {
   for (const one of said.heads) heads.set(full(one.stack, one.layer, one.head), one);
 }
 
-/** Heads of this stack in the order that is asked for; null: by layer. @param {string} stack @returns {import("./grid.js").Group[] | null} */
-export function groups(stack) {
-  const here = [...heads.values()].filter((one) => one.stack === stack);
+/** Heads of this stack, as far as they are there, in the order that is asked for; null: by layer.
+ * @param {string} stack @param {import("./types.js").StackShape | undefined} there @returns {import("./grid.js").Group[] | null} */
+export function groups(stack, there) {
+  const isThere = (/** @type {StudyHead} */ { layer, head }) => there?.layers.some((one) => one.layer === layer && one.heads.includes(head));
+  const here = [...heads.values()].filter((one) => one.stack === stack && isThere(one));
   const places = (/** @type {StudyHead[]} */ some) => some.map(({ layer, head }) => ({ layer, head }));
   if (state.order === "layer" || !here.length) return null;
   if (state.order === "role") return grouped(here, (one) => one.roles[0] ?? "undetermined", (name) => (name === "undetermined" ? Infinity : 0), places);
