@@ -54,10 +54,10 @@ export class Grid {
   buildGroups(stack, groups) {
     if (!this.begin(`groups ${stack} ${JSON.stringify(groups)}`, MOST_ABREAST, true)) return;
     for (const { title, places } of groups) {
-      const bundle = make("div", "bundle"), heading = make("span", "group", `${title} (${places.length})`);
-      bundle.style.setProperty("--heads", String(Math.min(MOST_ABREAST, places.length)));
-      bundle.append(heading);
-      for (const place of places) this.add(place, stack, bundle, true);
+      const bundle = make("div", "bundle"), members = make("div", "members");
+      members.style.setProperty("--heads", String(Math.min(MOST_ABREAST, places.length)));
+      for (const place of places) this.add(place, stack, members, true);
+      bundle.append(make("span", "group", `${title} (${places.length})`), members);
       this.root.append(bundle);
     }
     this.grabTab(this.cells.values().next().value);

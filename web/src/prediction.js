@@ -83,11 +83,11 @@ function translation(said, translate) {
 
 /** @param {{of: string, before: number, after: number | null}} said */
 function similarity({ of, before, after }) {
-  if (of === "pair") return [heading("Similarity of the two texts (cosine)"), figure(before, after)];
+  if (of === "pair") return [heading("Similarity (cosine)"), figure(before, after)];
   if (after === null) {
     return [
       heading("Sentence vector"),
-      make("p", "remark", "Add a second text to see how similar the model finds the two, or switch a head off to see how far the vector moves."),
+      make("p", "remark", "A second text shows how similar the two are; a head switched off, how far the vector moves."),
     ];
   }
   return [heading("Cosine with the vector of all heads"), figure(1, after)];

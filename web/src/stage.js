@@ -189,6 +189,7 @@ export class Stage {
 
   caption() {
     const hidden = ["special", "punctuation", "itself"].filter((name) => state[/** @type {"special"} */ (name)]), { view } = this.shown[0];
+    const top = state.range === "one" ? "1" : digits(view.largest);
     const what = { a: "", b: "", both: "", difference: this.about.models.map(shortName).reverse().join(" minus "), change: "change since heads are off" }[state.show] ?? "";
     const hides = hidden.length ? `${hidden.map((name) => ({ special: "special tokens", punctuation: "punctuation", itself: "itself" })[name]).join(", ")} hidden` : "all tokens shown";
     return [
@@ -196,7 +197,7 @@ export class Stage {
       ...(view.signed ? [what] : []),
       state.level,
       hides + (hidden.length && state.renormalise && !view.signed ? ", renormalised" : ""),
-      `colour: ${state.scale === "root" ? "square root" : "linear"}, 0\u00a0to\u00a0${state.range === "one" ? "1" : digits(view.largest)}`,
+      `colour: ${state.scale === "root" ? "square root" : "linear"}, ${view.signed ? `−${top}` : "0"}\u00a0to\u00a0${top}`,
     ].join(" · ");
   }
 

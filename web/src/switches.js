@@ -51,7 +51,7 @@ export function drawSwitches(model, total) {
     $("off").append(make("b", "", `${count} of ${total} heads off`), make("span", "list", list.replaceAll(",", ", ")));
     $("off").title = list;
   } else {
-    $("off").append(make("span", "remark", `All ${total} heads are on. Press a head’s switch, or O, to try without it.`));
+    $("off").append(make("span", "remark", `All ${total} heads are on; a head’s switch, or O, turns it off.`));
     $("off").removeAttribute("title");
   }
   $("undo").disabled = !past.length;
