@@ -74,10 +74,11 @@ def _token_lens(given: Input, found: TokenMap) -> Lens:
 def _sides(given: Input, stack: str) -> Sequence[Side]:
     sides = given.batch.layout.sides(stack)
     assert sides is not None
-    return [_side(given.model, tokens) for tokens in sides]
+    return [side_of(given.model, tokens) for tokens in sides]
 
 
-def _side(model: AttentionModel, tokens: Tokens) -> Side:
+def side_of(model: AttentionModel, tokens: Tokens) -> Side:
+    """The tokens of the first sequence of a batch, as a page is told them."""
     assert tokens.ids is not None
     assert tokens.words is not None
     assert model.tokenizer is not None
