@@ -13,12 +13,16 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import torch
 from asking import JSON, Answer, Asking
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from transformers import BertModel
 
 from headscope.explorer import requests
+from headscope.explorer.serving import Explorer
 from headscope.explorer.session import Session
+from worded import worded
 
 GOOD = {"model": "a", "text": "the cat sat"}
 FUZZED = settings(deadline=None, max_examples=80, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -324,6 +328,15 @@ def test_a_failure_is_told_and_leaves_the_server_alive(ask: Asking, monkeypatch:
         assert (answer.status, answer.error) == (503, "there is not enough memory for this. Ask for a shorter text.")
     assert is_alive(ask)
     assert not ask.model.is_open
+
+
+def test_numbers_that_are_none_are_not_shown(start: Callable[..., Explorer]) -> None:
+    model = worded(BertModel)
+    with torch.no_grad():
+        model.model.encoder.layer[0].attention.self.query.bias[0] = torch.nan
+    answer = Asking(start(model), model).post("/api/attend", GOOD)
+    assert answer.status == 503
+    assert answer.error.startswith("worded gave numbers that are not finite.")
 
 
 # Fuzzing

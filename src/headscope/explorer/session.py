@@ -12,7 +12,7 @@ import secrets
 import unicodedata
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -24,6 +24,7 @@ from torch import Tensor
 from headscope.data.encode import Encoder
 from headscope.errors import HeadscopeError, choices
 from headscope.explorer.predictions import Reading, labels_of, prediction_of
+from headscope.explorer.refusals import Refusal
 from headscope.heads import HeadSet, Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
@@ -159,8 +160,8 @@ class Session:
 
     def attend(self, text: str, second: str | None, off: str, lens: str) -> dict[str, Any]:
         """The state of an input with some heads off, as the page is told it."""
-        before = self.state(self.asked(text, second, "", lens))
         asked = self.asked(text, second, off, lens)
+        before = self.state(replace(asked, off=""))
         after = self.state(asked) if asked.off else None
         now = before if after is None else after
         self.states.keep(before)  # it is compared with as long as heads are switched
@@ -227,7 +228,8 @@ class Session:
                 output = self.prediction.run(reading)
             answer = self.prediction.read(output, reading).cpu()
         if not (torch.isfinite(answer).all() and all(np.isfinite(maps).all() for maps in weights.values())):
-            raise HeadscopeError(
+            raise Refusal(
+                503,
                 f"{model.name} gave numbers that are not finite",
                 mend="If it runs in half precision, start the explorer with --dtype float32",
             )
