@@ -174,8 +174,8 @@ def test_what_changed_since_a_head_is_off(opened: Opened, model: AttentionModel,
 def test_the_command_that_cuts_what_is_off(opened: Opened) -> None:
     page = opened(off="0.0-2,1.*,2.3")
     page.click("#copy")
-    quoted = "'tiny " + MARKUP + "'"
-    expect(page.locator("#copied code")).to_have_text(f"headscope prune {quoted} --heads '0.0-2,1.*,2.3' --out small")
+    command = f"headscope prune 'tiny {MARKUP}' --heads '0.0-2,1.*,2.3' --out small"
+    expect(page.locator("#copied code")).to_have_text(command)
 
 
 def test_two_models_and_their_difference(
@@ -241,9 +241,8 @@ def test_the_address_holds_the_state(opened: Opened) -> None:
     page = opened()
     page.click(head_of("1.2"))
     shows(page, "1.2")
-    page.keyboard.press("o")
-    page.keyboard.press("w")
-    page.keyboard.press("s")
+    for key in "ows":
+        page.keyboard.press(key)
     page.locator("#texts .unit", has_text="mat").click()
     shows(page, "1.2", "words", "special tokens hidden")
     drawn(page)
@@ -261,9 +260,7 @@ def test_hostile_tokens_are_text(opened: Opened) -> None:
     page = opened(text=HOSTILE, heads="0.0")
     shows(page, "0.0")
     texts = page.locator("#texts .unit").all_inner_texts()
-    assert MARKUP in texts
-    assert TEMPLATE in texts
-    assert "⟨202E⟩gnihtemos⟨202C⟩" in texts
+    assert {MARKUP, TEMPLATE, "⟨202E⟩gnihtemos⟨202C⟩"} <= set(texts)
     assert page.inner_text("#model").startswith(f"tiny {MARKUP}")
     assert "<b>perhaps</b>" in shares(page)
     assert page.evaluate("window.__pwned === undefined && document.images.length === 0")
