@@ -19,7 +19,25 @@ from tiny import excited
 MARKUP = "</script><img/src=x/onerror=window.__pwned=1>"
 BIDI = "\u202egnihtemos\u202c"
 TEMPLATE = "{{7*7}}"
-WORDS = ["the", "cat", "dog", "mat", "sat", "on", "ran", "old", ".", ",", "עולם", "=2+3", MARKUP, BIDI, TEMPLATE, "<!--", "&amp;"]
+WORDS = [
+    "the",
+    "cat",
+    "dog",
+    "mat",
+    "sat",
+    "on",
+    "ran",
+    "old",
+    ".",
+    ",",
+    "עולם",
+    "=2+3",
+    MARKUP,
+    BIDI,
+    TEMPLATE,
+    "<!--",
+    "&amp;",
+]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 LAYERS, HEADS, LONGEST = 3, 4, 520
 LABELS = ("no", "yes", "<b>perhaps</b>")
@@ -56,7 +74,9 @@ def classifier(name: str, seed: int = 0) -> AttentionModel:
 
 
 @torch.no_grad()
-def said(model: AttentionModel, text: str, off: tuple[int, int] | None = None) -> tuple[NDArray[np.float64], list[float]]:
+def said(
+    model: AttentionModel, text: str, off: tuple[int, int] | None = None
+) -> tuple[NDArray[np.float64], list[float]]:
     """Weights [layer, head, query, key] and class probabilities by transformers' own eager attention.
 
     off  layer and head whose columns of the output projection are zeroed: what is left without it

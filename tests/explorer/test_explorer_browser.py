@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from browsers import Watched, chromium
-from hostile import BIDI, HEADS, LABELS, LAYERS, MARKUP, TEMPLATE, classifier, said
-from numpy.typing import NDArray
+from hostile import BIDI, HEADS, LAYERS, MARKUP, TEMPLATE, classifier, said
+from pages import as_written, drawn, head_of, numbers_in, saved, shares, shows
 from playwright.sync_api import Browser, Page, expect
 
 import headscope
+from browsers import Watched, chromium
 from headscope.explorer.serving import Explorer, serve
 from headscope.model.attention_model import AttentionModel
 from worded import translator
@@ -41,7 +41,9 @@ def other() -> AttentionModel:
 
 
 @pytest.fixture(scope="module")
-def explorer(model: AttentionModel, other: AttentionModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
+def explorer(
+    model: AttentionModel, other: AttentionModel, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Explorer]:
     corpus = tmp_path_factory.mktemp("corpus") / "corpus.txt"
     corpus.write_text("".join(f"{TEXT} {'dog ran . ' * n}\n" for n in range(8)), encoding="utf-8")
     study = headscope.analyze(model, corpus=[corpus])
@@ -77,52 +79,6 @@ def opened(watched: Watched, explorer: Explorer) -> Opened:
     return at
 
 
-def drawn(page: Page) -> Page:
-    """Until the model's latest answer is drawn: the thumbnails, or the open head."""
-    page.wait_for_function(
-        """() => {
-            const { answer, drawn, head } = document.documentElement.dataset;
-            const isOpen = document.getElementById('main').dataset.view === 'head';
-            return answer && !document.body.classList.contains('asking') && (isOpen ? head : drawn === answer || drawn);
-        }"""
-    )
-    return page
-
-
-def shows(page: Page, *words: str) -> Page:
-    """Until the open head's caption holds these words."""
-    expect(page.locator("html")).to_have_attribute("data-head", re.compile(".*".join(map(re.escape, words))))
-    return page
-
-
-def saved(page: Page, button: str, folder: Path) -> Path:
-    with page.expect_download() as download:
-        page.click(button)
-    goal = folder / download.value.suggested_filename
-    download.value.save_as(goal)
-    return goal
-
-
-def numbers_in(table: Path) -> NDArray[np.float64]:
-    with table.open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines))
-    return np.array([float(row["weight"]) for row in rows]).reshape(len({row["query"] for row in rows}), -1)
-
-
-def shares(page: Page) -> dict[str, str]:
-    """The first model's classes as they are written."""
-    rows = page.locator(".answer").first.locator("tr").all()
-    return {row.locator("td").nth(0).inner_text(): row.locator("td").nth(2).inner_text() for row in rows}
-
-
-def as_written(probabilities: list[float]) -> dict[str, str]:
-    return {label: f"{100 * share:.1f} %" for label, share in zip(LABELS, probabilities, strict=True)}
-
-
-def head_of(page: Page, name: str) -> str:
-    return f'.thumb[aria-label="{name}"]'
-
-
 def test_typing_shows_every_head_and_a_click_its_numbers(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
     page = opened(text="dog")
     page.fill("#text", TEXT)
@@ -133,10 +89,10 @@ def test_typing_shows_every_head_and_a_click_its_numbers(opened: Opened, model: 
     assert names == [name for row in every for name in row]
     weights, probabilities = said(model, TEXT)
     assert shares(page) == as_written(probabilities)
-    page.click(head_of(page, "1.2"))
+    page.click(head_of("1.2"))
     shows(page, "1.2")
     np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), weights[1, 2], atol=ROUNDING)
-    page.click(head_of(page, "mean of layer 1"))
+    page.click(head_of("mean of layer 1"))
     shows(page, "1.mean")
     np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), weights[1].mean(axis=0), atol=ROUNDING)
 
@@ -147,7 +103,7 @@ def test_thumbnails_are_the_maps(opened: Opened, model: AttentionModel) -> None:
     weights, _ = said(model, TEXT)
     for layer, head in ((0, 1), (2, 3)):
         read = "one => [one.width, ...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
-        width, *pixels = page.locator(head_of(page, f"{layer}.{head}")).first.locator("canvas").evaluate(read)
+        width, *pixels = page.locator(head_of(f"{layer}.{head}")).first.locator("canvas").evaluate(read)
         red = np.array(pixels).reshape(-1, width, 4)[..., 0]
         largest = weights[layer, head].argmax(axis=1)
         rows = np.arange(width)
@@ -185,12 +141,16 @@ def test_a_head_switched_off_changes_the_prediction_and_comes_back(opened: Opene
     page = opened()
     with_all, without = as_written(said(model, TEXT)[1]), as_written(said(model, TEXT, off=(0, 1))[1])
     assert with_all != without
-    page.hover(head_of(page, "0.1"))
+    page.hover(head_of("0.1"))
     page.locator(".cell:has(.thumb[aria-label='0.1']) .switch").first.click()
     expect(page.locator("#off")).to_contain_text("1 of 12 heads off")
     drawn(page)
     assert shares(page) == without
-    moved = page.locator(".frame:visible").first.locator(".cell.moved .thumb").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+    moved = (
+        page.locator(".frame:visible")
+        .first.locator(".cell.moved .thumb")
+        .evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+    )
     assert moved  # and only above: a head reads what the layers below it wrote
     assert not [name for name in moved if name.startswith("0.")]
     page.click("#undo")
@@ -214,16 +174,18 @@ def test_what_changed_since_a_head_is_off(opened: Opened, model: AttentionModel,
 def test_the_command_that_cuts_what_is_off(opened: Opened) -> None:
     page = opened(off="0.0-2,1.*,2.3")
     page.click("#copy")
-    quoted = "'tiny " + MARKUP + "'"
-    expect(page.locator("#copied code")).to_have_text(f"headscope prune {quoted} --heads '0.0-2,1.*,2.3' --out small")
+    command = f"headscope prune 'tiny {MARKUP}' --heads '0.0-2,1.*,2.3' --out small"
+    expect(page.locator("#copied code")).to_have_text(command)
 
 
-def test_two_models_and_their_difference(opened: Opened, model: AttentionModel, other: AttentionModel, tmp_path: Path) -> None:
+def test_two_models_and_their_difference(
+    opened: Opened, model: AttentionModel, other: AttentionModel, tmp_path: Path
+) -> None:
     page = opened(show="both")
     expect(page.locator(".frame:visible")).to_have_count(2)
     expect(page.locator(".answer")).to_have_count(2)
     page.locator('input[name="show"][value="difference"]').check(force=True)
-    page.click(head_of(page, "1.3"))
+    page.click(head_of("1.3"))
     shows(page, "1.3", "minus")
     expected = said(other, TEXT)[0][1, 3] - said(model, TEXT)[0][1, 3]
     np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), expected, atol=ROUNDING)
@@ -277,11 +239,10 @@ def test_by_keyboard_alone(opened: Opened) -> None:
 
 def test_the_address_holds_the_state(opened: Opened) -> None:
     page = opened()
-    page.click(head_of(page, "1.2"))
+    page.click(head_of("1.2"))
     shows(page, "1.2")
-    page.keyboard.press("o")
-    page.keyboard.press("w")
-    page.keyboard.press("s")
+    for key in "ows":
+        page.keyboard.press(key)
     page.locator("#texts .unit", has_text="mat").click()
     shows(page, "1.2", "words", "special tokens hidden")
     drawn(page)
@@ -299,9 +260,7 @@ def test_hostile_tokens_are_text(opened: Opened) -> None:
     page = opened(text=HOSTILE, heads="0.0")
     shows(page, "0.0")
     texts = page.locator("#texts .unit").all_inner_texts()
-    assert MARKUP in texts
-    assert TEMPLATE in texts
-    assert "⟨202E⟩gnihtemos⟨202C⟩" in texts
+    assert {MARKUP, TEMPLATE, "⟨202E⟩gnihtemos⟨202C⟩"} <= set(texts)
     assert page.inner_text("#model").startswith(f"tiny {MARKUP}")
     assert "<b>perhaps</b>" in shares(page)
     assert page.evaluate("window.__pwned === undefined && document.images.length === 0")
@@ -311,7 +270,7 @@ def test_the_study_stands_beside_it(opened: Opened) -> None:
     page = opened(order="role")
     expect(page.locator(".overview .group").first).to_be_visible()
     assert page.locator(".frame:visible .thumb").count() == LAYERS * HEADS
-    page.click(head_of(page, "0.2"))
+    page.click(head_of("0.2"))
     expect(page.locator("#card")).to_contain_text("role")
 
 
@@ -339,7 +298,7 @@ def test_an_encoder_decoder_shows_its_stacks(browser: Browser) -> None:
         page.click("#add-second")
         page.fill("#second", "a dog ran .")
         expect(page.locator("#missing")).to_be_hidden()
-        page.click(head_of(page, "cross.1.0"))
+        page.click(head_of("cross.1.0"))
         shows(page, "cross.1.0")
         expect(page.locator("#texts .flow")).to_have_count(2)
         expect(page.locator(".answer")).to_contain_text("Log-probability of the target")
@@ -356,7 +315,12 @@ def test_axe_finds_nothing_serious(browser: Browser, explorer: Explorer, scheme:
         pytest.skip("axe-core is not installed: make web")
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
-    for state in ({"off": "0.1"}, {"heads": "1.2", "off": "0.1"}, {"heads": "1.2,2.0", "view": "arcs"}, {"show": "both", "order": "role"}):
+    for state in (
+        {"off": "0.1"},
+        {"heads": "1.2", "off": "0.1"},
+        {"heads": "1.2,2.0", "view": "arcs"},
+        {"show": "both", "order": "role"},
+    ):
         page.goto("about:blank")
         page.goto(f"{explorer.url}#{urlencode({'text': TEXT, **state})}")
         drawn(page)

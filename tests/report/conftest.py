@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from browsers import Watched, chromium
 from playwright.sync_api import Browser, BrowserContext
+
+from browsers import Watched, chromium
 
 
 # One browser a module, not a session: while it runs, asyncio.run fails in every other test.

@@ -50,7 +50,7 @@ function start(about) {
     const shown = [answers.a, answers.b];
     $("answers").replaceChildren(...models.flatMap((one, at) => {
       const answer = shown[at], holder = make("div", "answer");
-      if (!answer) return at === 0 && state.text.trim() && !asking.trouble ? [make("p", "remark", "…")] : [];
+      if (!answer) return at === 0 ? [make("p", "remark", asking.isAsking ? "…" : "What the model says will stand here.")] : [];
       const translate = () => api.translate({ model: one.id, text: state.text, off: written(one, state.off) });
       drawPrediction(holder, one, answer, models.length > 1 ? shortName(one) : "", translate);
       return [holder];

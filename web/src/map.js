@@ -13,7 +13,7 @@ import { clamp } from "./dom.js";
 
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", "DejaVu Sans", sans-serif';
 export const PITCH = 9.5;
-const LONGEST = 132, TITLE = 20, BARS = 22, GAP = 6;
+const LONGEST = 132, TITLE = 20, TITLE_LENGTH = 172, BARS = 22, GAP = 6;
 
 /** @type {Record<"light" | "dark", Ink>} */
 export const INK = {
@@ -57,8 +57,8 @@ export function geometry(view, size) {
     step: Math.max(1, Math.ceil(PITCH / size)),
     left: Math.ceil(widest(view.rows.labels, font)) + TITLE + 8,
     top: Math.ceil(slanted ? wide * 0.72 + font : wide) + TITLE + 8,
-    right: Math.max(BARS + GAP, Math.ceil(slanted ? wide * 0.72 + 4 : 2)),
-    bottom: BARS + GAP + 2,
+    right: Math.max(BARS + GAP, Math.ceil(slanted ? wide * 0.72 + 4 : 2), TITLE_LENGTH - view.K * size),
+    bottom: Math.max(BARS + GAP + 2, TITLE_LENGTH - view.Q * size),
     width: view.K * size,
     height: view.Q * size,
   };
@@ -96,7 +96,7 @@ export function marks(view, geo, { x, y, width, height }, lit) {
 
 /** Sums of rows (right) and columns (below) as bars. @param {View} view @param {Geometry} geo @param {Part} part */
 export function bars(view, geo, part) {
-  const { size, left, top } = geo, found = [], thick = Math.max(1, size >= 9 ? size - 1 : size);
+  const { size, left, top } = geo, found = [], thick = size >= 9 ? size - 1 : size + 0.5;
   let most = 0;
   for (const sum of view.got) most = Math.max(most, Math.abs(sum));
   const right = left + Math.min(part.width, geo.width - part.x) + GAP, below = top + Math.min(part.height, geo.height - part.y) + GAP;

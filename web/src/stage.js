@@ -1,7 +1,7 @@
 // What is on show: the grids, and the head that is open.
 
 import { ArcsPane } from "./arcs.js";
-import { answers, sources } from "./asking.js";
+import { answers, asking, sources } from "./asking.js";
 import { axesOf, viewOf } from "./axes.js";
 import { HEAD_COLOURS, drawLegend, theme } from "./colour.js";
 import { $, button, digits, isolated, make } from "./dom.js";
@@ -97,7 +97,7 @@ export class Stage {
   renderGrids(found) {
     const isMissing = found.length > 0 && !found[0].answer.sides[state.stack], models = this.about.models;
     $("grids").classList.toggle("waiting", found.length === 0);
-    $("grids").hidden = isMissing || !state.text.trim();
+    $("grids").hidden = isMissing || !state.text.trim() || (found.length === 0 && !asking.isAsking);
     $("grids").dataset.count = String(Math.max(1, found.length));
     this.frames.forEach(({ frame, title, grid, at }) => {
       const source = found[at], model = models[state.show === "b" ? 1 : state.show === "both" ? at : 0] ?? models[0];
