@@ -36,7 +36,8 @@ def look(
         str,
         typer.Option(
             help="What is looked at, with commas; the page switches in place. Of heads: raw, norm, effective, "
-            "effective-simplex, gradient; of tokens: rollout, flow, gradient-rollout, value-zeroing, knock-out"
+            "effective-simplex, gradient; of tokens: rollout, flow, gradient-rollout, relevance, "
+            "value-zeroing, knock-out"
         ),
     ] = "raw",
     target: Annotated[

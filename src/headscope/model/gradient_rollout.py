@@ -69,7 +69,9 @@ def _array(cells: Tensor) -> NDArray[np.float64]:
 def gradient_rollout(weights: Weights, gradients: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.float32]]:
     """For each stack [layer, 1, query, key]: the relevance gathered up to each layer."""
     lengths = {site.stack: cells.shape[1:] for site, cells in weights.items()}
-    own = {stack: np.eye(lengths[stack][0]) for stack in ("encoder", "decoder") if stack in lengths}
+    own: dict[str, NDArray[np.float64]] = {
+        stack: np.eye(lengths[stack][0]) for stack in ("encoder", "decoder") if stack in lengths
+    }
     across = np.zeros(lengths["cross"]) if "cross" in lengths else None
     found: dict[str, list[NDArray[np.float64]]] = {}
     order = {"encoder": 0, "decoder": 1, "cross": 2}

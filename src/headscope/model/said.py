@@ -14,7 +14,8 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.tokens import Batch, Tokens
+from headscope.model.relevance.predictions import towards
+from headscope.model.tokens import Batch
 
 
 def said(model: AttentionModel, batch: Batch, target: int | None = None) -> tuple[Tensor, str]:
@@ -48,24 +49,19 @@ def _of_states(model: AttentionModel, batch: Batch, output: Any, target: int | N
             expected="a classifier, a language model or a bare encoder",
         )
     if target is not None:
-        one = states[0, _checked(target, states.shape[1])]
-        return one @ one.detach() / _length(one) ** 2, f"the state of token {target} in its own direction"
-    first, second = _means(states[0], tokens)
-    if second is None:
-        return first @ first.detach() / _length(first) ** 2, "the mean of its tokens' states in its own direction"
+        here = torch.zeros(states.shape[:2], device=states.device)
+        here[0, _checked(target, states.shape[1])] = 1.0
+        return towards(states, here).sum(), f"the state of token {target} in its own direction"
+    if tokens.segments is None or not bool((tokens.segments[0] == 1).any()):
+        return towards(states, tokens.real).sum(), "the mean of its tokens' states in its own direction"
+    is_second = (tokens.segments[0] == 1).to(states.device)
+    first, second = (states[0, here].mean(dim=0) for here in (~is_second, is_second))
     return first @ second / (_length(first) * _length(second)), "the dot product of the two texts' mean states"
 
 
-def _means(states: Tensor, tokens: Tokens) -> tuple[Tensor, Tensor | None]:
-    """The mean state of the first text's tokens, and of the second's, if there is one."""
-    if tokens.segments is None or not bool((tokens.segments[0] == 1).any()):
-        return states.mean(dim=0), None
-    is_second = (tokens.segments[0] == 1).to(states.device)
-    return states[~is_second].mean(dim=0), states[is_second].mean(dim=0)
-
-
 def _length(vector: Tensor) -> Tensor:
-    return vector.detach().norm().clamp_min(torch.finfo(vector.dtype).tiny)
+    length: Tensor = torch.linalg.vector_norm(vector.detach())
+    return length.clamp_min(torch.finfo(vector.dtype).tiny)
 
 
 def _checked(target: int, tokens: int) -> int:

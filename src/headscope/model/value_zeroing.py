@@ -212,8 +212,10 @@ def repeated(batch: Batch, rows: int) -> Batch:
     def side(tokens: Tokens | None) -> Tokens | None:
         if tokens is None:
             return None
-        parts = (None if one is None else again(one) for one in (tokens.ids, tokens.words, tokens.segments))
-        return Tokens(again(tokens.real), *parts, marks=tokens.marks)
+        ids, words, segments = (
+            None if one is None else again(one) for one in (tokens.ids, tokens.words, tokens.segments)
+        )
+        return Tokens(again(tokens.real), ids, words, segments, tokens.marks)
 
     layout = Layout(side(batch.layout.encoder), side(batch.layout.decoder), side(batch.layout.targets))
     return Batch({name: again(tensor) for name, tensor in batch.inputs.items()}, layout)

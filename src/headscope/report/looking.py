@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -71,10 +71,11 @@ def _token_lens(given: Input, found: TokenMap) -> Lens:
     return Lens(found.by, stacks, found.how, found.shares, found.forms, found.layers)
 
 
-def _sides(given: Input, stack: str) -> Sequence[Side]:
+def _sides(given: Input, stack: str) -> tuple[Side, Side]:
     sides = given.batch.layout.sides(stack)
     assert sides is not None
-    return [side_of(given.model, tokens) for tokens in sides]
+    query, key = (side_of(given.model, tokens) for tokens in sides)
+    return query, key
 
 
 def side_of(model: AttentionModel, tokens: Tokens) -> Side:

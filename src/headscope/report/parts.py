@@ -10,6 +10,7 @@ from headscope.importances.significance import ALPHA
 from headscope.report.cards import Place, roles_by_head
 from headscope.report.cells import NONE, Cell, Part, decimals_for, is_missing, measured, number
 from headscope.report.grids import plain, recorded, stacks_of
+from headscope.report.lens_parts import lens_parts
 from headscope.report.mask_parts import learned_masks, mask_table
 from headscope.report.scale import signed
 from headscope.tables import STACKS
@@ -27,7 +28,8 @@ def parts_of(study: Study) -> list[Part]:
     """Those whose tables are there and not empty."""
     makers = [_roles, _front, _fixing, learned_masks, mask_table, _significance, _all_but_one, _agreement]
     makers += [_relations, _coreference, _rare_words]
-    return [part for part in (make(study) for make in makers) if part is not None and part.rows]
+    made = [*(make(study) for make in makers), *lens_parts(study)]
+    return [part for part in made if part is not None and part.rows]
 
 
 def _roles(study: Study) -> Part | None:

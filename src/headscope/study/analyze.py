@@ -25,6 +25,7 @@ from headscope.statistics.rare_words import RareWords
 from headscope.statistics.relations import Relations
 from headscope.study.clusters import clusters_in
 from headscope.study.examples import examples_of
+from headscope.study.lens_agreement import furthest_apart
 from headscope.study.lenses import Looking, lenses_asked
 from headscope.study.record import describe_model, versions
 from headscope.study.roles import Thresholds, roles_of
@@ -168,6 +169,8 @@ def analyze(
         one.run(one.encoder.model, batch_size, _placed(progress, passes, number))
         durations[one.name] = round(time.perf_counter() - begun, 3)
     study = _study(passes, looking)
+    if rows := furthest_apart(study):
+        study.tables["lens_heads"] = _frame(rows)
     clusters = clusters_in(study.heads, study.maps)
     if clusters:
         study.tables["clusters"] = _frame([row for one in clusters.values() for row in one.rows()])

@@ -161,7 +161,7 @@ def _checked(studies: Sequence[Study | str | Path]) -> list[Study]:
         )
     given = [one if isinstance(one, Study) else Study(one) for one in studies]
     lenses = [str(study.record.get("lens", "raw")) for study in given]
-    if len(set(lenses)) > 1:
+    if not set.intersection(*({*lens.split(",")} for lens in lenses)):
         told = ", ".join(
             f"{_place(one, study)}: {lens}" for one, study, lens in zip(studies, given, lenses, strict=True)
         )
@@ -181,7 +181,9 @@ def _shared(studies: list[Study]) -> dict[str, list[str]]:
         rows = [study.heads[(study.heads["stack"] == stack) & study.heads["value"].notna()] for study in studies]
         common = set.intersection(*(set(one["statistic"]) for one in rows))
         names = [str(name) for name in dict.fromkeys(rows[0]["statistic"]) if name in common]
-        names = [name for name in names if name not in known or known[name].unit != "offset"]
+        names = [
+            name for name in names if (plain := name.partition("@")[0]) not in known or known[plain].unit != "offset"
+        ]
         if names:
             found[stack] = names
     if not found:

@@ -69,6 +69,7 @@ def behaviours(left: pd.DataFrame, right: pd.DataFrame) -> tuple[Behaviour, Beha
     tables = [one.pivot(index=["layer", "head"], columns="statistic", values="value") for one in (left, right)]
     whole = [set(table.columns[table.notna().all()]) for table in tables]
     names = [str(name) for name in dict.fromkeys(left["statistic"]) if name in whole[0] & whole[1]]
+    names = [name for name in names if "@" not in name]  # heads are matched by what they attend to
     names = [name for name in names if name not in known or known[name].unit != "offset"]
     both = np.concatenate([table[names].to_numpy(dtype=float) for table in tables])
     spread = both.std(axis=0)

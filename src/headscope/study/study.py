@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from headscope.errors import HeadscopeError, reason
+from headscope.study.lens_agreement import lens_agreement
 from headscope.tables import COLUMNS
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ class Study:
         for part in set(more.record) - {"schema", "versions", "model", "data", "options", "seed", "lens", "durations"}:
             record[part] = more.record[part]
         record["command"] = "\n".join(commands)
-        return Study(heads, {**self.maps, **more.maps}, record, {**self.tables, **more.tables})
+        joined = Study(heads, {**self.maps, **more.maps}, record, {**self.tables, **more.tables})
+        if rows := lens_agreement(joined):
+            joined.tables["lenses"] = pd.DataFrame(rows)
+        return joined
 
     def __repr__(self) -> str:
         model = self.record.get("model", {}).get("name")

@@ -17,9 +17,16 @@ from headscope.heads import Site
 from headscope.model import flow, gradient_rollout, rollout, value_zeroing
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
+from headscope.model.relevance.maps import relevance_map
+from headscope.model.relevance.rules import RULES
 from headscope.model.token_map import TokenMap, Weights, tokens_of, weights_of
 from headscope.model.tokens import Batch
 
+RELEVANCE = (
+    "Relevance: how much of what the model says ({what}{only}) came by a token as it enters the layer; into layer 0, "
+    "by its embeddings. Below 0 it speaks against it. By voita's rules a row of layer 0, of source and target "
+    "together, sums to what is said but for the biases' part."
+)
 VALUE_ZEROING = (
     "Value zeroing (Mohebbi 2023): how far a token's state at the layer's output turns (1 − cosine) when another "
     "token's values are zero in this layer; a row sums to 1, unless nothing turns it."
@@ -42,7 +49,7 @@ def token_map(
 ) -> TokenMap:
     """How much the tokens of one text or pair (for an encoder-decoder: a source and its target) draw on each other.
 
-    by      rollout, flow, gradient-rollout, value-zeroing or knock-out
+    by      rollout, flow, gradient-rollout, relevance, value-zeroing or knock-out
     target  where gradients are taken of what the model says: of which token; of all, or of the whole, by default
     """
     check_token_lens(by)
@@ -108,10 +115,34 @@ def _knock_out(given: Input) -> TokenMap:
     return TokenMap("knock-out", maps, KNOCK_OUT, given.tokens(maps), ("given to others", "gone"), shares=False)
 
 
+def _relevance(given: Input) -> TokenMap:
+    if given.model.is_encoder_decoder and "decoder_input_ids" not in given.batch.inputs:
+        raise HeadscopeError(
+            f"{given.model.name} says nothing yet of a source alone",
+            where="lens relevance",
+            expected="a source and its target",
+            mend="Give the target as the second text",
+        )
+    targets = None if given.target is None else [given.target]
+    found = [relevance_map(given.model, given.batch, targets=targets, rules=rules) for rules in RULES]
+    maps = {}
+    for stack, cells in found[0].maps.items():
+        sides = given.batch.layout.sides(stack)
+        assert sides is not None
+        maps[stack] = np.zeros((len(cells), len(RULES), sides[0].length, sides[1].length), dtype=np.float32)
+        for form, one in enumerate(found):
+            maps[stack][:, form, list(one.targets)] = one.maps[stack]
+    places = found[0].targets
+    only = "" if len(places) > 1 else f"; token {places[0]} has the one row that is filled"
+    how = RELEVANCE.format(what=found[0].what, only=only)
+    return TokenMap("relevance", maps, how, given.tokens(maps), RULES, shares=False)
+
+
 TOKEN_LENSES: dict[str, Callable[[Input], TokenMap]] = {
     "rollout": _rollout,
     "flow": _flow,
     "gradient-rollout": _gradient_rollout,
+    "relevance": _relevance,
     "value-zeroing": _value_zeroing,
     "knock-out": _knock_out,
 }

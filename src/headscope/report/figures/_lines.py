@@ -1,0 +1,88 @@
+"""Several lines by layer in a few panels, with bands for intervals: what a table by layer says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headscope.report.figures._palette import MUTED, RULE, SERIES
+from headscope.report.figures._style import headed, heading_height, style, whole_numbers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LEFT, RIGHT, BOTTOM, WIDTH, HEIGHT, GAP_X, GAP_Y, LEGEND = 0.62, 0.15, 0.52, 2.05, 1.75, 0.45, 0.62, 0.3
+
+
+@dataclass(frozen=True)
+class Line:
+    """By layer: (layer, value, low, high) each; low and high NaN where there is no interval."""
+
+    points: Sequence[tuple[int, float, float, float]]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """One panel: its lines by label. is_ratio: on a logarithmic axis, with a rule at 1."""
+
+    heading: str
+    unit: str
+    lines: Mapping[str, Line]
+    is_ratio: bool = False
+
+
+def draw_lines(rows: Sequence[Sequence[Lines]], title: str, subtitle: str) -> Figure:
+    """Rows of panels; the legend is shared, and a label has one colour everywhere."""
+    labels = list(dict.fromkeys(label for row in rows for panel in row for label in panel.lines))
+    colours = {label: SERIES[i % len(SERIES)] for i, label in enumerate(labels)}
+    columns = max(len(row) for row in rows)
+    with style():
+        width = max(LEFT + columns * WIDTH + (columns - 1) * GAP_X + RIGHT, 5.0)
+        top = heading_height(width, subtitle) + LEGEND + 0.35
+        height = top + len(rows) * HEIGHT + (len(rows) - 1) * GAP_Y + BOTTOM
+        fig = headed(width, height, title, subtitle)
+        handles: dict[str, object] = {}
+        for r, row in enumerate(rows):
+            for c, panel in enumerate(row):
+                x, y = LEFT + c * (WIDTH + GAP_X), height - top - r * (HEIGHT + GAP_Y) - HEIGHT
+                ax = fig.add_axes((x / width, y / height, WIDTH / width, HEIGHT / height))
+                handles |= _draw(ax, panel, colours)
+                if r == len(rows) - 1:
+                    ax.set_xlabel("layer")
+        above = (height - top + LEGEND + 0.28) / height
+        fig.legend(
+            list(handles.values()),
+            list(handles),
+            loc="upper left",
+            bbox_to_anchor=((LEFT - 0.1) / width, above),
+            ncols=len(handles),
+            frameon=False,
+            columnspacing=1.4,
+            handlelength=1.4,
+        )
+        return fig
+
+
+def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, object]:
+    handles: dict[str, object] = {}
+    layers = [layer for line in panel.lines.values() for layer, *_ in line.points]
+    for label, line in panel.lines.items():
+        across, value, low, high = (np.array(column, dtype=float) for column in zip(*line.points, strict=True))
+        (handles[label],) = ax.plot(across, value, color=colours[label], linewidth=1.8, marker="o", markersize=3)
+        floor = 1e-6 if panel.is_ratio else -np.inf
+        ax.fill_between(across, np.maximum(low, floor), high, color=colours[label], alpha=0.18, linewidth=0)
+    if panel.is_ratio:
+        ax.set_yscale("log")
+        ax.axhline(1.0, color=MUTED, linewidth=0.8, zorder=1)
+    ax.set_title(panel.heading, fontweight="bold")
+    ax.set_ylabel(panel.unit)
+    ax.set_xlim(min(layers) - 0.5, max(layers) + 0.5)
+    whole_numbers(ax.xaxis, 8)
+    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
+    ax.set_axisbelow(True)
+    ax.tick_params(colors=RULE, labelcolor=MUTED)
+    return handles

@@ -1,0 +1,161 @@
+"""What do other lenses show? Token classes through each lens, separators as a no-op, mixing, agreement with removal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headscope.report.figures._lines import Line, Lines, draw_lines
+from headscope.report.figures._palette import MUTED, RULE, SERIES
+from headscope.report.figures._style import headed, heading_height, style
+from headscope.report.grids import model_name, plain, stacks_of
+from headscope.report.lens_parts import lenses_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+ORDER = 60
+MASSES = {"cls": "classification token", "sep": "separators", "punctuation": '"." and ","'}
+CLASSES = {"sep": "separators", "cls": "classification token", "punctuation": '"." and ","'}
+RATIOS = {"gradient-ratio": "|∂loss/∂A|", "weighted-ratio": "|A·∂loss/∂A|", "centred-ratio": "centred |∂loss/∂A|"}
+
+
+@dataclass(frozen=True)
+class LensFigure:
+    name: str
+    title: str
+    caption: str
+    is_there: Callable[[Study], bool]
+    drawn: Callable[[Study, str], Figure]
+    is_raster: bool = False
+
+    def applies(self, study: Study) -> bool:
+        return self.is_there(study)
+
+    def draw(self, study: Study) -> Figure:
+        return self.drawn(study, self.title)
+
+
+def drawings(study: Study) -> Iterator[LensFigure]:
+    yield LensFigure(
+        "lens-shares",
+        "Attention to kinds of tokens, through each lens",
+        "Means over the heads of a layer. A lens that shows less than raw says that this attention does little.",
+        lambda one: bool(lenses_of(one)) and bool(set(MASSES) & set(one.heads["statistic"])),
+        _shares,
+    )
+    yield LensFigure(
+        "no-op-gradients",
+        "Is attention to separators a no-op?",
+        "Left: the attention that each kind of token gets. Then the mean gradient by a weight on such a token over that "
+        "by a weight on other tokens (1: the same): as it is, times the weight, and less its row's mean, which counts "
+        "where weight goes instead. Bands are 95 % intervals over texts.",
+        lambda one: "gradients" in one.tables,
+        _no_op,
+    )
+    yield LensFigure(
+        "mixing",
+        "How much of a token comes from others, by layer",
+        "By weights alone, by the length of what heads move, with the residual, and behind the LayerNorm.",
+        lambda one: "mixing" in one.tables,
+        _mixing,
+    )
+    yield LensFigure(
+        "agree-lenses",
+        "Statistics through each lens against exact removal",
+        "Spearman's correlation over heads with the exact change of loss when a head is removed; bars are intervals "
+        "over resampled heads.",
+        lambda one: "lenses" in one.tables,
+        _agreement,
+    )
+
+
+def _shares(study: Study, title: str) -> Figure:
+    means = study.heads.groupby(["stack", "layer", "statistic"])["value"].mean().to_dict()
+    rows = []
+    for stack in stacks_of(study):
+        panels = []
+        for mass, heading in MASSES.items():
+            lines = {}
+            for lens in lenses_of(study):
+                name = mass if lens == "raw" else f"{mass}@{lens}"
+                points = [(k[1], v, np.nan, np.nan) for k, v in means.items() if (k[0], k[2]) == (stack, name)]
+                if points:
+                    lines[lens] = Line(points)
+            if lines:
+                panels.append(Lines(_headed(study, stack, heading), "share", lines))
+        rows += [panels] if panels else []
+    return draw_lines(rows, title, model_name(study))
+
+
+def _no_op(study: Study, title: str) -> Figure:
+    table = study.tables["gradients"]
+    rows = []
+    for stack in dict.fromkeys(table["stack"]):
+        panels = []
+        for measure, heading in {"attention": "attention", **RATIOS}.items():
+            here = table[(table["stack"] == stack) & (table["measure"] == measure)]
+            lines = {name: Line(_points(here[here["class"] == kind])) for kind, name in CLASSES.items()}
+            lines = {name: line for name, line in lines.items() if line.points}
+            if lines:
+                unit = "share" if measure == "attention" else "over others"
+                panels.append(Lines(_headed(study, stack, heading), unit, lines, is_ratio=measure != "attention"))
+        rows += [panels] if panels else []
+    return draw_lines(rows, title, model_name(study))
+
+
+def _mixing(study: Study, title: str) -> Figure:
+    table = study.tables["mixing"]
+    panels = []
+    for stack in dict.fromkeys(table["stack"]):
+        here = table[table["stack"] == stack]
+        lines = {str(form): Line(_points(here[here["form"] == form])) for form in dict.fromkeys(here["form"])}
+        panels.append(Lines(plain(stack, 20), "share of others", lines))
+    return draw_lines([panels], title, model_name(study))
+
+
+def _points(table: Any) -> list[tuple[int, float, float, float]]:
+    return list(table[["layer", "value", "low", "high"]].itertuples(index=False, name=None))
+
+
+def _headed(study: Study, stack: str, heading: str) -> str:
+    return heading if len(stacks_of(study)) == 1 else f"{plain(stack, 12)}: {heading}"
+
+
+def _agreement(study: Study, title: str) -> Figure:
+    """A line of dots a stack and statistic, one a lens."""
+    table = study.tables["lenses"]
+    names = list(dict.fromkeys(table[["stack", "statistic"]].itertuples(index=False, name=None)))
+    lenses = list(dict.fromkeys(table["lens"]))
+    subtitle = model_name(study)
+    with style():
+        width, row, left, bottom = 6.6, 0.3, 2.0, 0.5
+        top = heading_height(width, subtitle) + 0.45
+        height = top + row * len(names) + bottom
+        fig = headed(width, height, title, subtitle)
+        ax = fig.add_axes((left / width, bottom / height, (width - left - 0.2) / width, row * len(names) / height))
+        for i, lens in enumerate(lenses):
+            here = table[table["lens"] == lens]
+            down = [
+                names.index((one.stack, one.statistic)) + 0.12 * (i - (len(lenses) - 1) / 2)
+                for one in here.itertuples()
+            ]
+            colour = SERIES[i % len(SERIES)]
+            ax.hlines(down, here["low"], here["high"], color=colour, linewidth=1.0, alpha=0.6)
+            ax.plot(here["correlation"], down, "o", color=colour, markersize=4, label=lens)
+        ax.axvline(0.0, color=MUTED, linewidth=0.8)
+        several = len({stack for stack, _ in names}) > 1
+        ax.set_yticks(range(len(names)), [f"{stack} {name}" if several else name for stack, name in names])
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ax.set_xlim(-1, 1)
+        ax.set_xlabel("Spearman's correlation with the change of loss")
+        ax.grid(axis="x", color=RULE, linewidth=0.5, alpha=0.7)
+        fig.legend(
+            loc="upper left", bbox_to_anchor=(0.02, (height - top + 0.42) / height), ncols=len(lenses), frameon=False
+        )
+        return fig

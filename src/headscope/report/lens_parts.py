@@ -1,0 +1,177 @@
+"""The page's parts on other lenses: side by side, separators as a no-op, mixing, and agreement with exact removal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from headscope.report.cells import Cell, Part, measured, number
+from headscope.report.grids import plain, recorded, stacks_of
+from headscope.study.separators import NAMES, verdicts
+from headscope.tables import STACKS
+
+if TYPE_CHECKING:
+    from headscope.study.study import Study
+
+MASSES = ("special", "cls", "sep", "punctuation", "confidence", "raw-correlation", "row-total", "rank")
+
+
+def lens_parts(study: Study) -> Iterator[Part | None]:
+    """Those whose rows or tables are there."""
+    yield _side_by_side(study)
+    yield _furthest(study)
+    yield _separators(study)
+    yield _mixing(study)
+    yield _agreement(study)
+
+
+def lenses_of(study: Study) -> list[str]:
+    """The lenses that rows of the study were seen through, raw first."""
+    names = [str(name).partition("@")[2] for name in dict.fromkeys(study.heads["statistic"])]
+    others = list(dict.fromkeys(name for name in names if name))
+    return ["raw", *others] if others else []
+
+
+def _side_by_side(study: Study) -> Part | None:
+    """A row a layer: the mean over its heads of what each lens says."""
+    lenses = lenses_of(study)
+    if not lenses:
+        return None
+    columns = [
+        (statistic, lens, statistic if lens == "raw" else f"{statistic}@{lens}")
+        for statistic in MASSES
+        for lens in lenses
+    ]
+    known = set(study.heads["statistic"])
+    columns = [one for one in columns if one[2] in known]
+    means = study.heads.groupby(["stack", "layer", "statistic"])["value"].mean().to_dict()
+    layers = list(dict.fromkeys(study.heads[["stack", "layer"]].itertuples(index=False, name=None)))
+    layers.sort(key=lambda one: (stacks_of(study).index(one[0]), one[1]))
+    rows = [[_layer(study, *place), *(number(means.get((*place, name))) for _, _, name in columns)] for place in layers]
+    note = (
+        "The mean over a layer's heads. Effective attention is what of it can change a head's output; norm weighs it "
+        "by the length of the values it moves; gradient by what the loss would lose with it. Through effective "
+        "attention shares may be below 0 and do not sum to 1. The table of heads shows every statistic through every "
+        "lens: choose one such as entropy@norm. "
+    )
+    note += _told(study)
+    headings = ("layer", *(f"{statistic} {lens}" for statistic, lens, _ in columns))
+    return Part("lenses", "Other lenses", note, headings, rows, "heads.csv", ("lens-",))
+
+
+def _told(study: Study) -> str:
+    """What the record says of the loss and of sequences that were too short."""
+    told = ""
+    if recorded(study.record, "lenses", "loss_means"):
+        told += f"The loss: {plain(recorded(study.record, 'lenses', 'loss_means'), 300)}. "
+    for lens in lenses_of(study):
+        short, all_of = (recorded(study.record, "lenses", lens, key) for key in ("short", "sequences"))
+        if isinstance(short, int) and isinstance(all_of, int) and short:
+            told += (
+                f"{lens}: {short} of {all_of} maps of a layer are of texts no longer than a head is wide, where all of "
+                "attention is effective; there it is the raw one. "
+            )
+    return told.strip()
+
+
+def _furthest(study: Study) -> Part | None:
+    table = study.tables.get("lens_heads")
+    if table is None:
+        return None
+    rows = [
+        [
+            _head(study, row),
+            Cell(plain(row["statistic"], 30), row["statistic"]),
+            Cell(plain(row["lens"], 30), row["lens"]),
+            number(row["raw"]),
+            number(row["through"]),
+            Cell(f"{row['raw_rank']:.0%} → {row['rank']:.0%}", abs(row["apart"])),
+        ]
+        for row in table.to_dict("records")
+    ]
+    note = "The heads that a lens ranks most unlike raw attention; a head's card shows it at work: choose a head."
+    columns = ("head", "statistic", "lens", "raw", "through the lens", "rank among heads")
+    return Part("lens-heads", "Where lenses disagree", note, columns, rows, "lens_heads.csv", (), frozenset({1, 2}))
+
+
+def _separators(study: Study) -> Part | None:
+    table = study.tables.get("gradients")
+    if table is None:
+        return None
+    cells: dict[tuple[str, int, str], dict[str, Any]] = {}
+    for row in table.to_dict("records"):
+        if row["class"] in NAMES:
+            cells.setdefault((row["stack"], row["layer"], row["class"]), {})[row["measure"]] = row
+    measures = ("attention", "gradient-ratio", "weighted-ratio", "centred-ratio")
+    rows = [
+        [
+            _layer(study, stack, layer),
+            Cell(NAMES[kind], kind),
+            *(measured(*(of[m][end] for end in ("value", "low", "high"))) if m in of else Cell("–") for m in measures),
+        ]
+        for (stack, layer, kind), of in sorted(cells.items(), key=lambda item: (item[0][0], item[0][2], item[0][1]))
+    ]
+    note = " ".join(verdict.sentence for verdict in verdicts(table))
+    note += (
+        " The columns: attention to the tokens, and over that on other tokens the mean of |∂loss/∂A|, of |A·∂loss/∂A| "
+        "and of the gradient less its row's mean."
+    )
+    headings = ("layer", "tokens", "attention", "gradient", "weighted", "centred")
+    heading = "Is attention to separators a no-op?"
+    return Part("no-op", heading, note, headings, rows, "gradients.csv", ("no-op",), frozenset({1}))
+
+
+def _mixing(study: Study) -> Part | None:
+    table = study.tables.get("mixing")
+    if table is None:
+        return None
+    forms = [str(form) for form in dict.fromkeys(table["form"])]
+    cells: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in table.to_dict("records"):
+        cells.setdefault((row["stack"], row["layer"]), {})[row["form"]] = row
+    rows = [
+        [
+            _layer(study, stack, layer),
+            *(measured(*(of[f][end] for end in ("value", "low", "high"))) if f in of else Cell("–") for f in forms),
+        ]
+        for (stack, layer), of in cells.items()
+    ]
+    note = (
+        "The share of other tokens in what a layer adds up for a token: by weights alone, by the length of what the "
+        "heads move, with the residual, and behind the LayerNorm where one follows."
+    )
+    return Part("mixing", "How much each layer mixes tokens", note, ("layer", *forms), rows, "mixing.csv", ("mixing",))
+
+
+def _agreement(study: Study) -> Part | None:
+    table = study.tables.get("lenses")
+    if table is None:
+        return None
+    rows = [
+        [
+            Cell(plain(row["stack"], 20), row["stack"]),
+            Cell(plain(row["statistic"], 30), row["statistic"]),
+            Cell(plain(row["lens"], 30), row["lens"]),
+            measured(row["correlation"], row["low"], row["high"]),
+            number(row["ceiling"]),
+        ]
+        for row in table.to_dict("records")
+    ]
+    note = (
+        "Spearman's correlation over heads of each statistic, through each lens, with the exact change of loss when a "
+        "head is removed; intervals over resampled heads. The ceiling is what split halves of the examples leave."
+    )
+    columns = ("stack", "statistic", "lens", "correlation", "ceiling")
+    heading = "Do lenses agree with exact removal?"
+    return Part("lens-agreement", heading, note, columns, rows, "lenses.csv", ("agree-lens",), frozenset({0, 1, 2}))
+
+
+def _layer(study: Study, stack: str, layer: int) -> Cell:
+    text = str(layer) if len(stacks_of(study)) == 1 else f"{plain(stack, 20)} {layer}"
+    return Cell(text, float(STACKS.index(stack) * 1000 + layer))
+
+
+def _head(study: Study, row: dict[Any, Any]) -> Cell:
+    address = f"{row['layer']}.{row['head']}"
+    text = address if len(stacks_of(study)) == 1 else f"{plain(row['stack'], 20)}.{address}"
+    return Cell(text, row["layer"] + row["head"] / 1000, text)
