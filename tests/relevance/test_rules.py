@@ -198,15 +198,18 @@ def test_the_forward_pass_is_the_same(family: str) -> None:
         assert torch.allclose(found, said(model, batch), atol=1e-11)
 
 
-def test_cut_heads_leave_the_others_their_numbers() -> None:
+@pytest.mark.parametrize("rules", ["voita", "attnlrp"])
+@pytest.mark.parametrize("family", ["bert", "mpnet", "t5"])
+def test_cut_heads_leave_the_others_their_numbers(family: str, rules: Rules) -> None:
     from headscope import prune
 
-    model = in_double(tiny("bert"))
-    batch = batch_for(model, examples("bert"))
-    with model.edited(Ablate("0.1,1.0")):
-        wanted, _ = kept(model, batch)
-    cut = prune(model, "0.1,1.0")
-    found, _ = kept(cut, batch)
+    model = in_double(tiny(family))
+    batch = batch_for(model, examples(family))
+    gone = "encoder.0.1,encoder.1.0"
+    with model.edited(Ablate(gone)):
+        wanted, _ = kept(model, batch, rules)
+    cut = prune(model, gone)
+    found, _ = kept(cut, batch, rules)
     for head in cut.heads:
         site = next(site for site in cut.sites if site == head.site)
         mine = found.heads[site][:, :, cut.place(head)]

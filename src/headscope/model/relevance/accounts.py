@@ -21,6 +21,7 @@ from headscope.heads import Site
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
+from headscope.model.relevance.rules import on_slope
 
 Step = tuple[str, int]
 
@@ -101,7 +102,7 @@ class Accounts(Edit):
             self.inputs[stack] = self.inputs[stack] + mine if stack in self.inputs else mine
 
         result = leaf * 1  # models write into what they looked up
-        result.register_hook(add)
+        on_slope(result, add)
         self._leaves_of_graph.append(leaf)
         return result
 
@@ -117,7 +118,7 @@ class Accounts(Edit):
                 product = torch.where(slope == 0, 0.0, slope * constant)  # a mask's constant is infinite
             self.biases[step] = self.biases[step] + self._by_sequence(product)
 
-        result.register_hook(add)
+        on_slope(result, add)
 
     # What the seam tells
 
@@ -127,7 +128,7 @@ class Accounts(Edit):
     def output(self, site: Site, output: Tensor) -> Tensor:
         if output.requires_grad:
             held = output.detach()
-            output.register_hook(lambda slope: self._set(self.heads, site, (slope * held).sum(dim=-1).double().cpu()))
+            on_slope(output, lambda slope: self._set(self.heads, site, (slope * held).sum(dim=-1).double().cpu()))
         return output
 
     # The course of a forward pass
@@ -175,14 +176,15 @@ class Accounts(Edit):
 
     def _lent(self, given: Any, step: Step) -> Any:
         """The encoder's states as one layer of the decoder gets them, with what it hands back booked."""
-        if given is not self._encoded or not given.requires_grad:
+        if not isinstance(given, Tensor) or given is not self._encoded or not given.requires_grad:
             return given
         same = given.view_as(given)
+        held = same.detach()
 
         def add(slope: Tensor) -> None:
-            self.source[step] = self.source[step] + self._by_sequence(slope * same.detach())
+            self.source[step] = self.source[step] + self._by_sequence(slope * held)
 
-        same.register_hook(add)
+        on_slope(same, add)
         return same
 
     def _leaving(self, stack: str) -> Callable[..., None]:
@@ -196,7 +198,7 @@ class Accounts(Edit):
     def _follow(self, place: dict[Step, Tensor], step: Step, states: Tensor) -> None:
         if states.requires_grad:
             held = states.detach()
-            states.register_hook(lambda slope: self._set(place, step, self._by_token((slope * held).sum(dim=-1))))
+            on_slope(states, lambda slope: self._set(place, step, self._by_token((slope * held).sum(dim=-1))))
 
     # Shapes
 
@@ -205,7 +207,9 @@ class Accounts(Edit):
 
     @property
     def _head_counts(self) -> set[int]:
-        return {len(site.numbers or ()) for site in self.model.sites}
+        """Of the sites, and of those that were cut as they had been: tables of biases are for all heads."""
+        whole = getattr(self.model.model.config, "num_attention_heads", 0)
+        return {whole, *(len(site.numbers or ()) for site in self.model.sites)}
 
     def _by_token(self, found: Tensor) -> Tensor:
         """[sequence, token]"""

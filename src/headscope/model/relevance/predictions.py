@@ -53,4 +53,5 @@ def towards(states: Tensor, real: Tensor, directions: Tensor | None = None) -> T
     held = mean.detach()
     length = held.norm(dim=-1, keepdim=True).clamp_min(1e-30)
     wanted = held / length if directions is None else directions.to(mean)
-    return (mean * (wanted / length)).sum(dim=-1)
+    found: Tensor = (mean * (wanted / length)).sum(dim=-1)
+    return found

@@ -161,8 +161,13 @@ def part(states: Tensor, share: float) -> Tensor:
     if not states.requires_grad:
         return states
     same = states.view_as(states)
-    same.register_hook(lambda slope: share * slope)
+    on_slope(same, lambda slope: share * slope)
     return same
+
+
+def on_slope(states: Tensor, hook: Callable[[Tensor], Tensor | None]) -> None:
+    """Call with the derivative by this tensor when the backward pass comes by; what it returns goes on instead."""
+    states.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
 def _halved(factors: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,0 +1,87 @@
+"""What does relevance cost, over a plain forward pass of the same batches? Does memory stay flat?
+
+Prints one JSON line: for each set of rules the median ratio of interleaved repeats for pairs of exactly 128 tokens on
+minilm, and the peak memory over 32, 128 and 512 sequences (a process each).
+
+    python benchmarks/relevance.py [--pairs 256] [--repeats 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from statistics import median
+
+import torch
+from stream import BATCH, LENGTH, plain_pass, texts, timed
+
+import headscope
+from headscope.model.relevance.accounts import Accounts
+from headscope.model.relevance.predictions import towards
+from headscope.model.relevance.rules import RULES, Rules, linearised
+
+
+def relevance_pass(model: headscope.AttentionModel, batches: list[headscope.Batch], rules: Rules) -> None:
+    """Of the pooled vector in its own direction: heads, layers, tokens and biases."""
+    for batch in batches:
+        accounts = Accounts(model, len(batch.indices))
+        with linearised(model, rules, accounts), accounts.kept():
+            accounts.settle(towards(model(batch)[0], batch.inputs["attention_mask"]))
+
+
+def ratios(model: headscope.AttentionModel, pairs: list[tuple[str, str]], repeats: int) -> dict[str, dict[str, float]]:
+    """Batch by batch in turns, so that a change of the machine's speed hits all alike."""
+    batches = list(headscope.encode(model, pairs, batch_size=BATCH, max_length=LENGTH))
+    plain_pass(model, batches[:1])
+    found: dict[str, list[float]] = {rules: [] for rules in RULES}
+    for rules in RULES:
+        relevance_pass(model, batches[:1], rules)
+    for _ in range(repeats):
+        seconds = dict.fromkeys(("plain", *RULES), 0.0)
+        for batch in batches:
+            seconds["plain"] += timed(plain_pass, model, [batch])
+            for rules in RULES:
+                seconds[rules] += timed(relevance_pass, model, [batch], rules)
+        for rules in RULES:
+            found[rules].append(seconds[rules] / seconds["plain"])
+    return {
+        rules: {"ratio": round(median(all_), 2), "lowest": round(min(all_), 2), "highest": round(max(all_), 2)}
+        for rules, all_ in found.items()
+    }
+
+
+def peak_memory_mb(count: int) -> int:
+    """Of a fresh process that takes the relevances of `count` sequences."""
+    code = f"import sys; sys.path.insert(0, 'benchmarks'); import relevance; relevance.measure_memory({count})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+def measure_memory(count: int) -> None:
+    model = headscope.load("minilm")
+    for batch in headscope.encode(model, texts(count, full=True), batch_size=BATCH, max_length=LENGTH):
+        relevance_pass(model, [batch], "voita")
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=256)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    result = {
+        "benchmark": "relevance",
+        "threads": torch.get_num_threads(),
+        "pairs": arguments.pairs,
+        "pairs_of_128_tokens": ratios(headscope.load("minilm"), texts(arguments.pairs, full=True), arguments.repeats),
+        "peak_memory_mb": {str(count): peak_memory_mb(count) for count in (32, 128, 512)},
+        "goal_ratio": 4.0,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
