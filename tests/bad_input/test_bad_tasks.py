@@ -72,7 +72,9 @@ def one_line(said: Said, message: str) -> None:
 OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--task", "mnly"), f'--task: "mnly" is no task. Expected {TASKS}'),
     (("--by", "gradiant"), '--by: "gradiant" is no importance. Expected ablation, all, confidence, entropy, gradient, '
-     'norm or random; did you mean "gradient"?'),
+     'norm, random or relevance; did you mean "gradient"?'),
+    (("--rules", "atnlrp"), '--rules: "atnlrp" are no rules of relevance. Expected attnlrp or voita; did you mean '
+     '"attnlrp"?'),
     (("--kind", "heads"), '--kind: "heads" is no kind of ablation. Expected all, head, layer, only, pair, shared or '
      'site; did you mean "head"?'),
     (("--kind", "any"), '--kind: "any" is no kind of ablation. Expected all, head, layer, only, pair, shared or site.'),

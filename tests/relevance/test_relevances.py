@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
@@ -60,6 +61,8 @@ CASES: dict[str, tuple[Any, str, Any]] = {
     "masked/esm": (AutoModelForMaskedLM, "masked", labelled),
     "masked/xlm-roberta": (AutoModelForMaskedLM, "masked", labelled),
     "masked/albert": (AutoModelForMaskedLM, "masked", labelled),
+    "causal/gpt2": (AutoModelForCausalLM, "causal", labelled),
+    "causal/llama": (AutoModelForCausalLM, "causal", labelled),
     "translation/marian": (AutoModelForSeq2SeqLM, "translation", labelled),
     "translation/t5": (AutoModelForSeq2SeqLM, "translation", labelled),
     "translation/m2m_100": (AutoModelForSeq2SeqLM, "translation", labelled),

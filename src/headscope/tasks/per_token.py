@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.predictions import largest_at
@@ -46,3 +47,14 @@ class PerToken(Task):
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
         right, asked, losses = scores.sum(axis=0)
         return {"accuracy": float(right / asked), "perplexity": float(np.exp(losses / asked))}
+
+
+def taught(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+    """[sequence, 3]: sum of losses, tokens asked, right ones, where each place should say what its label says."""
+    labels = labels.to(logits.device)
+    losses = nn.functional.cross_entropy(
+        logits.float().transpose(1, 2), labels, reduction="none", ignore_index=IGNORED, label_smoothing=smoothing
+    )
+    asked = labels != IGNORED
+    right = (logits.argmax(dim=-1) == labels) & asked
+    return torch.stack([losses.sum(dim=1), asked.sum(dim=1).to(losses), right.sum(dim=1).to(losses)], dim=1)

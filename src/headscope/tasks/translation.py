@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headscope.data.examples import Example, read_examples
 from headscope.data.lines import read_lines
@@ -18,7 +18,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Item, Prepared, encoded, half_of, keep_whole, labels_of, spread, two_files
-from headscope.tasks.per_token import IGNORED, PerToken
+from headscope.tasks.per_token import PerToken, taught
 
 
 class Translation(PerToken):
@@ -77,15 +77,5 @@ class Translation(PerToken):
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3]: sum of losses, target tokens, right ones."""
-        logits: Tensor = output.logits
-        labels = labels_of(prepared, batch, logits.shape[1]).to(logits.device)
-        losses = nn.functional.cross_entropy(
-            logits.float().transpose(1, 2),
-            labels,
-            reduction="none",
-            ignore_index=IGNORED,
-            label_smoothing=self.smoothing if torch.is_grad_enabled() else 0.0,  # judged by the plain loss
-        )
-        asked = labels != IGNORED
-        right = (logits.argmax(dim=-1) == labels) & asked
-        return torch.stack([losses.sum(dim=1), asked.sum(dim=1).to(losses), right.sum(dim=1).to(losses)], dim=1)
+        smoothing = self.smoothing if torch.is_grad_enabled() else 0.0  # judged by the plain loss
+        return taught(output.logits, labels_of(prepared, batch, output.logits.shape[1]), smoothing)

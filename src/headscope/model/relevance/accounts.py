@@ -113,7 +113,7 @@ class Accounts(Edit):
 
         def add(slope: Tensor) -> None:
             if isinstance(constant, Tensor) and constant.dim() == 1 and slope.dim() > 1:
-                product = slope @ constant
+                product = (slope @ constant)[..., None]
             else:
                 product = torch.where(slope == 0, 0.0, slope * constant)  # a mask's constant is infinite
             self.biases[step] = self.biases[step] + self._by_sequence(product)

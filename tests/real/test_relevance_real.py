@@ -1,0 +1,39 @@
+"""Relevance on a real sentence encoder: the table of docs/relevance.md."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import headscope
+from headscope.importances.relevance import balance
+from headscope.model.relevance.accounts import Accounts
+from headscope.model.relevance.predictions import towards
+from headscope.model.relevance.rules import Rules, linearised
+
+TEXT = "The committee that met on Tuesday decided that the old bridge, which nobody had crossed for years, would stay."
+
+
+@pytest.mark.real
+def test_minilm_is_shared_out_whole_and_attnlrp_loses_a_third(zoo_model) -> None:  # type: ignore[no-untyped-def]
+    model = headscope.load(zoo_model("minilm"))
+    (batch,) = headscope.encode(model, [TEXT])
+    found = {}
+    for rules in ("voita", "attnlrp"):
+        accounts = Accounts(model, 1)
+        kind: Rules = rules  # type: ignore[assignment]
+        with linearised(model, kind, accounts), accounts.kept():
+            said = towards(model(batch)[0], batch.inputs["attention_mask"])
+            accounts.settle(said)
+        found[rules] = {key: float(values) for key, values in balance(accounts, said.detach()).items()}
+    voita, attnlrp = found["voita"], found["attnlrp"]
+    biases = sum(value for (_, _, part), value in voita.items() if part == "biases")
+    embeddings = voita["encoder", -1, "enters"]
+    assert embeddings + biases == pytest.approx(1, abs=1e-5)
+    assert 0.85 < embeddings < 1.05
+    assert all(abs(value) < 1e-5 for (_, _, part), value in voita.items() if part == "lost")
+    # The last layer's heads are the same by both rules; below, a part of it is gone by AttnLRP's.
+    assert attnlrp["encoder", 5, "heads"] == pytest.approx(voita["encoder", 5, "heads"], abs=1e-5)
+    lost = sum(value for (_, _, part), value in attnlrp.items() if part == "lost")
+    assert 0.1 < lost < 0.6
+    assert np.isfinite(list(attnlrp.values())).all()
