@@ -72,6 +72,8 @@ OWN_TWINS = {
     **dict.fromkeys(["rarest", "two-rarest", "rarest-rows", "two-rarest-rows"], "planted/test_rare_words.py"),
     "antecedent": "planted/test_antecedents.py",
     "twin-distance": "statistics/test_head_distance.py",
+    **dict.fromkeys(["row-total", "raw-correlation", "raw-cosine"], "statistics/test_lens_tables.py"),
+    "rank": "planted/test_planted_lenses.py",
     **dict.fromkeys(PatternClasses.definitions, "statistics/test_pattern_classes.py"),
     **dict.fromkeys(FixedPatterns.definitions, "statistics/test_fixed_patterns.py"),
 }

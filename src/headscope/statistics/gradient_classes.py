@@ -20,7 +20,7 @@ from headscope.model.attention import Attention
 from headscope.model.lenses.gradient import centred
 from headscope.statistics.base import Statistic
 from headscope.statistics.token_classes import TOKEN_CLASSES, class_columns
-from headscope.tables import Moments, Row
+from headscope.tables import STACKS, Moments, Row
 
 MEASURES = ("gradient", "weighted", "centred")
 
@@ -62,7 +62,7 @@ class GradientClasses(Statistic):
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         names = (*MEASURES, *(f"{name}-ratio" for name in MEASURES), "attention", "uniform")
         rows = []
-        for site, moments in sorted(self._sums.items()):
+        for site, moments in sorted(self._sums.items(), key=lambda item: (STACKS.index(item[0].stack), item[0].layer)):
             mean, (low, high) = moments.mean(), moments.interval()
             for c, kind in enumerate(TOKEN_CLASSES):
                 for m, name in enumerate(names):

@@ -18,7 +18,7 @@ from headscope.model.attention import Attention
 from headscope.model.lenses.layers import forms_of, mixing, together
 from headscope.statistics.base import Statistic
 from headscope.statistics.token_classes import TOKEN_CLASSES, class_columns
-from headscope.tables import Moments, Row
+from headscope.tables import STACKS, Moments, Row
 
 
 class Mixing(Statistic):
@@ -54,10 +54,13 @@ class Mixing(Statistic):
         return []
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
-        ratios = [{**_place(site), "form": form, **_told(one)} for (site, form), one in sorted(self._ratios.items())]
+        ratios = [
+            {**_place(site), "form": form, **_told(one)}
+            for (site, form), one in sorted(self._ratios.items(), key=_order)
+        ]
         shares = [
             {**_place(site), "class": name, "form": form, **_told(one)}
-            for (site, form, name), one in sorted(self._shares.items())
+            for (site, form, name), one in sorted(self._shares.items(), key=_order)
             if one.count > 0
         ]
         return {"mixing": ratios, "contributions": shares}
@@ -65,6 +68,11 @@ class Mixing(Statistic):
 
 def _add(sums: dict[Any, Moments], key: Any, values: Tensor) -> None:
     sums.setdefault(key, Moments(())).add(values.double().cpu().numpy())
+
+
+def _order(item: tuple[tuple[Any, ...], Moments]) -> tuple[Any, ...]:
+    site, *names = item[0]
+    return STACKS.index(site.stack), site.layer, *names
 
 
 def _place(site: Site) -> dict[str, Any]:

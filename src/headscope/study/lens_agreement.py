@@ -40,8 +40,8 @@ def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
             if len(both) >= FEWEST and both[name].nunique() > 1:
                 statistic, _, lens = name.partition("@")
                 told = _correlated(both[name].to_numpy(), both[EXACT].to_numpy(), seed)
-                place = {"stack": stack, "statistic": statistic, "lens": lens or "raw"}
-                rows.append({**place, **told, "ceiling": _ceiling(study), "heads": len(both)})
+                place: dict[str, Any] = {"stack": str(stack), "statistic": statistic, "lens": lens or "raw"}
+                rows.append(place | told | {"ceiling": _ceiling(study), "heads": len(both)})
     return rows
 
 

@@ -44,7 +44,7 @@ def _verdict(stack: str, kind: str, table: pd.DataFrame) -> Verdict:
     if not sinks:
         layer, rows = max(by_layer.items(), key=lambda item: item[1]["attention"]["value"])
         most = rows["attention"]["value"]
-        told = f"no layer sends more than {most:.0%} of its attention to {name} (layer {layer})"
+        told = f"no layer sends more than {most * 100:.0f} % of its attention to {name} (layer {layer})"
         return Verdict(stack, kind, None, (), f"{stack.capitalize()}: the question does not arise, as {told}.")
     small = [layer for layer in sinks if _at(by_layer, layer, "gradient-ratio", "high") < SMALL]
     centred = [layer for layer in sinks if _at(by_layer, layer, "centred-ratio", "high") < SMALL]
@@ -54,9 +54,9 @@ def _verdict(stack: str, kind: str, table: pd.DataFrame) -> Verdict:
     moved = [_at(by_layer, layer, "centred-ratio") for layer in sinks]
     said = "holds" if holds else f"holds in {len(small)} of these {len(sinks)} layers" if small else "does not hold"
     sentence = (
-        f"{stack.capitalize()}: in the {len(sinks)} layers where {name} draw{'s' if kind == 'cls' else ''} attention "
-        f"({_listed(sinks)}: {_range(shares, '%')} of it) the gradient by a weight there is {_range(raw)} times that on "
-        f"other tokens, so the no-op claim {said}; centred, which counts where the weight goes instead, it is "
+        f"{stack.capitalize()}: where {name} draw{'s' if kind == 'cls' else ''} attention "
+        f"({_listed(sinks)}: {_range(shares, '%')} of it) the gradient by a weight there is {_range(raw)} times that "
+        f"on other tokens, so the no-op claim {said}; centred, which counts where the weight goes instead, it is "
         f"{_range(moved)} times, small in {len(centred)} of {len(sinks)}."
     )
     return Verdict(stack, kind, holds, sinks, sentence)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEFT, RIGHT, BOTTOM, WIDTH, HEIGHT, GAP_X, GAP_Y, LEGEND = 0.62, 0.15, 0.52, 2.05, 1.75, 0.45, 0.62, 0.3
+LEFT, RIGHT, BOTTOM, WIDTH, HEIGHT, GAP_X, GAP_Y, LEGEND = 0.62, 0.15, 0.52, 2.05, 1.75, 0.62, 0.62, 0.3
+TICKS = [factor * 10.0**power for power in range(-6, 6) for factor in (1, 2, 5)]
+LETTER = 0.085  # how wide a letter of the legend is
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ def draw_lines(rows: Sequence[Sequence[Lines]], title: str, subtitle: str) -> Fi
     colours = {label: SERIES[i % len(SERIES)] for i, label in enumerate(labels)}
     columns = max(len(row) for row in rows)
     with style():
-        width = max(LEFT + columns * WIDTH + (columns - 1) * GAP_X + RIGHT, 5.0)
+        legend = sum(LETTER * len(label) + 0.5 for label in labels)
+        width = max(LEFT + columns * WIDTH + (columns - 1) * GAP_X + RIGHT, LEFT + legend, 4.2)
         top = heading_height(width, subtitle) + LEGEND + 0.35
         height = top + len(rows) * HEIGHT + (len(rows) - 1) * GAP_Y + BOTTOM
         fig = headed(width, height, title, subtitle)
@@ -53,6 +56,8 @@ def draw_lines(rows: Sequence[Sequence[Lines]], title: str, subtitle: str) -> Fi
                 handles |= _draw(ax, panel, colours)
                 if r == len(rows) - 1:
                     ax.set_xlabel("layer")
+                if c and panel.unit == row[c - 1].unit:
+                    ax.set_ylabel("")
         above = (height - top + LEGEND + 0.28) / height
         fig.legend(
             list(handles.values()),
@@ -77,6 +82,10 @@ def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, objec
         ax.fill_between(across, np.maximum(low, floor), high, color=colours[label], alpha=0.18, linewidth=0)
     if panel.is_ratio:
         ax.set_yscale("log")
+        low, high = ax.get_ylim()
+        ticks = [tick for tick in TICKS if low <= tick <= high]
+        ax.set_yticks(ticks or [1.0], [f"{tick:g}" for tick in ticks or [1.0]])
+        ax.set_yticks([], minor=True)
         ax.axhline(1.0, color=MUTED, linewidth=0.8, zorder=1)
     ax.set_title(panel.heading, fontweight="bold")
     ax.set_ylabel(panel.unit)

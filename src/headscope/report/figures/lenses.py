@@ -52,9 +52,9 @@ def drawings(study: Study) -> Iterator[LensFigure]:
     yield LensFigure(
         "no-op-gradients",
         "Is attention to separators a no-op?",
-        "Left: the attention that each kind of token gets. Then the mean gradient by a weight on such a token over that "
-        "by a weight on other tokens (1: the same): as it is, times the weight, and less its row's mean, which counts "
-        "where weight goes instead. Bands are 95 % intervals over texts.",
+        "Left: the attention that each kind of token gets. Then the mean gradient by a weight on such a token over "
+        "that by a weight on other tokens (1: the same): as it is, times the weight, and less its row's mean, which "
+        "counts where weight goes instead. Bands are 95 % intervals over texts.",
         lambda one: "gradients" in one.tables,
         _no_op,
     )

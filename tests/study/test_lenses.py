@@ -1,0 +1,154 @@
+"""Lenses in a study: names, tables, losses by kind of head, what is refused, and what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
+from transformers import AutoModelForSequenceClassification as Classifier
+
+from headscope.errors import HeadscopeError
+from headscope.study.lens_agreement import furthest_apart, lens_agreement
+from headscope.study.lenses import lenses_asked
+from headscope.study.losses import loss_of
+from headscope.study.separators import verdicts
+from headscope.study.study import Study
+from headscope.tables import Row, to_frame
+from tiny import batch_for, examples, tiny
+
+# Losses
+
+
+def test_a_translation_is_judged_by_the_tokens_that_follow_and_its_end() -> None:
+    model = tiny("marian", head=AutoModelForSeq2SeqLM)
+    batch = batch_for(model, examples("marian"))
+    losses = loss_of(model, pairs=True).of(model, batch)
+    logits = model(batch).logits.log_softmax(dim=-1)
+    for row in range(len(losses)):
+        count = int(batch.inputs["decoder_attention_mask"][row].sum())
+        ids = [*batch.inputs["decoder_input_ids"][row, 1:count].tolist(), model.tokenizer.eos_token_id]
+        expected = -sum(float(logits[row, place, token]) for place, token in enumerate(ids)) / count
+        assert float(losses[row]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_causal_model_is_judged_by_the_next_token() -> None:
+    model = tiny("gpt2", head=AutoModelForCausalLM)
+    batch = batch_for(model, examples("gpt2", lengths=((9, 4), (5, None))))
+    losses = loss_of(model, pairs=False).of(model, batch)
+    logits = model(batch).logits.log_softmax(dim=-1)
+    ids = batch.inputs["input_ids"]
+    expected = -sum(float(logits[1, place, ids[1, place + 1]]) for place in range(4)) / 4
+    assert float(losses[1]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_classifier_is_held_to_its_own_class() -> None:
+    model = tiny("bert", head=Classifier, num_labels=3)
+    batch = batch_for(model, examples("bert"))
+    losses = loss_of(model, pairs=False).of(model, batch)
+    expected = -model(batch).logits.log_softmax(dim=-1).amax(dim=-1)
+    torch.testing.assert_close(losses, expected)
+
+
+def test_without_a_head_two_texts_are_compared_with_their_lengths_held_fixed() -> None:
+    model = tiny("bert")
+    batch = batch_for(model, examples("bert", lengths=((9, 4), (9, 4))))
+    segments = torch.tensor([[0] * 5 + [1] * 4] * 2)
+    layout = replace(batch.layout, encoder=replace(batch.layout.encoder, segments=segments))
+    batch = replace(batch, layout=layout)
+    loss = loss_of(model, pairs=True)
+    assert "no head" in loss.sentence
+    states = model(batch)[0]
+    content = layout.encoder.content
+    means = [states[0][(segments[0] == side) & content[0]].mean(dim=0) for side in (0, 1)]
+    found = loss.of(model, batch)[0]
+    assert float(found) == pytest.approx(-float(torch.cosine_similarity(*means, dim=0)), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "pairs", "said"),
+    [
+        ("bert", None, False, "needs pairs"),
+        ("marian", AutoModelForSeq2SeqLM, False, "needs pairs"),
+        ("vit", None, True, "no loss"),
+    ],
+)
+def test_a_loss_that_is_not_there_is_refused(family: str, head: type | None, pairs: bool, said: str) -> None:
+    with pytest.raises(HeadscopeError, match=said):
+        loss_of(tiny(family, head=head), pairs=pairs)
+
+
+def test_an_untrained_head_is_refused_by_name() -> None:
+    model = tiny("bert", head=AutoModelForMaskedLM)
+    model.untrained = ("cls.predictions.bias",)
+    with pytest.raises(HeadscopeError, match=r"cls\.predictions\.bias"):
+        loss_of(model, pairs=False)
+
+
+def test_raw_is_always_among_the_lenses() -> None:
+    assert lenses_asked("norm,effective") == ("raw", "norm", "effective")
+    with pytest.raises(HeadscopeError, match="norm or raw"):
+        lenses_asked("values")
+
+
+# Is attention to separators a no-op?
+
+
+def gradients(attention: float, gradient: float, centred: float) -> pd.DataFrame:
+    measures = {"attention": attention, "uniform": 0.02, "gradient-ratio": gradient, "centred-ratio": centred}
+    rows = []
+    for layer in range(3):
+        for name, value in measures.items():
+            value = 0.01 if name == "attention" and layer == 0 else value
+            place = {"stack": "encoder", "layer": layer, "class": "sep", "measure": name}
+            rows.append({**place, "value": value, "low": value * 0.9, "high": value * 1.1, "count": 9})
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "holds", "said"), [(0.1, True, "claim holds;"), (0.9, False, "claim does not hold;")]
+)
+def test_the_verdict_follows_the_gradient_where_attention_is(gradient: float, holds: bool, said: str) -> None:
+    (verdict,) = verdicts(gradients(0.4, gradient, 0.8))
+    assert verdict.holds is holds
+    assert verdict.layers == (1, 2)
+    assert said in verdict.sentence
+    assert "40 %" in verdict.sentence
+    assert "0.80 times" in verdict.sentence
+
+
+def test_where_nobody_attends_to_separators_the_question_does_not_arise() -> None:
+    (verdict,) = verdicts(gradients(0.03, 0.1, 0.1))
+    assert verdict.holds is None
+    assert "3 %" in verdict.sentence
+
+
+# Do the lenses agree?
+
+
+def study_with(raw: list[float], through: list[float], exact: list[float] | None) -> Study:
+    columns = {"sep": raw, "sep@norm": through} | ({} if exact is None else {"ablation-loss": exact})
+    rows = [
+        Row("encoder", 0, head, name, value, np.nan, np.nan, 9)
+        for name, values in columns.items()
+        for head, value in enumerate(values)
+    ]
+    return Study(to_frame(rows), {}, {}, {})
+
+
+def test_a_lens_that_ranks_heads_as_removal_does_has_correlation_1() -> None:
+    exact = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+    rows = lens_agreement(study_with(exact[::-1], exact, exact))
+    assert {row["lens"]: row["correlation"] for row in rows} == pytest.approx({"raw": -1.0, "norm": 1.0})
+    assert all(row["low"] <= row["correlation"] <= row["high"] + 1e-9 for row in rows)
+    assert lens_agreement(study_with(exact, exact, None)) == []
+
+
+def test_the_head_that_is_ranked_most_unlike_raw_comes_first() -> None:
+    raw = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    rows = furthest_apart(study_with(raw, [0.9, *raw[1:]], None))
+    assert (rows[0]["head"], rows[0]["lens"], rows[0]["through"]) == (0, "norm", 0.9)
+    assert rows[0]["apart"] == pytest.approx(5 / 6)
