@@ -232,9 +232,7 @@ def test_by_keyboard_alone(opened: Opened) -> None:
     expect(page.locator("#head")).to_be_hidden()
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "1.3"
     page.keyboard.press("?")
-    expect(page.locator("#help")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.locator("#help")).to_be_hidden()
+    expect(page.locator("#keys")).to_be_visible()
 
 
 def test_the_address_holds_the_state(opened: Opened) -> None:
