@@ -1,10 +1,10 @@
-# make setup | demo | test | check | bench: each sets itself up in .venv; a second call is quick.
+# make setup | demo | test | check | bench | web: each sets itself up in .venv; a second call is quick.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench
+.PHONY: setup demo test check bench web web-check
 setup: $(READY)
 
 # torch first and pinned: any other package that asks for torch would bring in a build of several gigabytes.
@@ -21,11 +21,20 @@ demo: setup
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
+# The explorer's page: types checked, then bundled into the package. Users need no node; who changes web/ does.
+web:
+	cd web && npm ci --silent && npm run --silent types && npm run --silent build
+
+# The built files must be those of their sources.
+web-check:
+	cd web && npm ci --silent && npm run --silent types && npm run --silent build -- --check
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_rooms.py tests/test_docs.py
+	if command -v npm >/dev/null; then $(MAKE) --no-print-directory web-check; else echo "no node: the explorer's page is not checked"; fi
 
 bench: setup
 	$(BIN)/python benchmarks/stream.py

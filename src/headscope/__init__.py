@@ -67,6 +67,7 @@ _WHERE = {
     "probe": "headscope.study.probe",
     "prune": "headscope.model.surgery",
     "search": "headscope.study.search",
+    "serve": "headscope.explorer.serving",
     "stream": "headscope.statistics",
     "token_map": "headscope.study.token_maps",
     "write": "headscope.report.publish",
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence
     from headscope.errors import HeadscopeError as HeadscopeError
+    from headscope.explorer.serving import serve as serve
     from headscope.heads import Head as Head
     from headscope.heads import HeadSet as HeadSet
     from headscope.heads import Site as Site

@@ -20,7 +20,7 @@ from headscope.study.compare import Comparison, compare
 from headscope.study.study import Study
 
 if TYPE_CHECKING:
-    from conftest import Watched
+    from browsers import Watched
 
 SIZES = {"encoder": (4, 4)}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from test_head_cards import EVIL, full
 
-from conftest import Watched
+from browsers import Watched
 from headscope.report.write import write_report
 
 

@@ -20,7 +20,7 @@ from headscope.report.look_maps import StackMaps
 from headscope.report.look_sides import Side
 
 if TYPE_CHECKING:
-    from conftest import Watched
+    from browsers import Watched
 
 pytestmark = pytest.mark.browser
 

@@ -104,10 +104,16 @@ class Lens:
         return pack(weights, signed=signed)
 
 
+def quantised(weights: NDArray[np.float32], *, signed: bool = False) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Maps [..., query, key] in one byte a cell: each row's largest size [..., query], and the codes."""
+    size = np.abs(weights)
+    top = size.max(axis=-1).astype("<f4")
+    share = size / np.where(top > 0, top, np.float32(1))[..., None]
+    codes = 128 + np.sign(weights) * np.rint(127 * np.sqrt(share)) if signed else np.rint(255 * np.sqrt(share))
+    return top, codes.astype(np.uint8)
+
+
 def pack(weights: NDArray[np.float32], *, signed: bool = False) -> str:
     """One map [query, key] as the page stores it: row maxima, then codes, deflated, in base64."""
-    size = np.abs(weights)
-    top = size.max(axis=1).astype("<f4")
-    share = size / np.where(top > 0, top, 1)[:, None]
-    codes = 128 + np.sign(weights) * np.rint(127 * np.sqrt(share)) if signed else np.rint(255 * np.sqrt(share))
-    return base64.b64encode(zlib.compress(top.tobytes() + codes.astype(np.uint8).tobytes(), 9)).decode("ascii")
+    top, codes = quantised(weights, signed=signed)
+    return base64.b64encode(zlib.compress(top.tobytes() + codes.tobytes(), 9)).decode("ascii")

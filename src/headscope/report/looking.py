@@ -74,11 +74,12 @@ def _token_lens(given: Input, found: TokenMap) -> Lens:
 def _sides(given: Input, stack: str) -> tuple[Side, Side]:
     sides = given.batch.layout.sides(stack)
     assert sides is not None
-    query, key = (_side(given.model, tokens) for tokens in sides)
+    query, key = (side_of(given.model, tokens) for tokens in sides)
     return query, key
 
 
-def _side(model: AttentionModel, tokens: Tokens) -> Side:
+def side_of(model: AttentionModel, tokens: Tokens) -> Side:
+    """The tokens of the first sequence of a batch, as a page is told them."""
     assert tokens.ids is not None
     assert tokens.words is not None
     assert model.tokenizer is not None

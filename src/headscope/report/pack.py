@@ -100,7 +100,20 @@ def _statistic(study: Study, name: str, stacks: list[str]) -> dict[str, Any]:
     present = set(stacks_with(study, name))
     grids = {s: {column: grid_of(study, name, s, column) for column in COLUMNS} for s in stacks if s in present}
     values = [grid["value"].ravel() for grid in grids.values()]
-    scale = scale_of(name, np.concatenate(values) if values else np.array([]))
+    return {
+        **described(name, np.concatenate(values) if values else np.array([])),
+        "stacks": [
+            {column: [_number(x) for x in grids[s][column].ravel().tolist()] for column in COLUMNS}
+            if s in grids
+            else None
+            for s in stacks
+        ],
+    }
+
+
+def described(name: str, values: NDArray[Any]) -> dict[str, Any]:
+    """A statistic in words, and how its values over all stacks are coloured."""
+    scale = scale_of(name, values)
     return {
         "name": plain(name),
         "title": plain(title_of(name)),
@@ -110,12 +123,6 @@ def _statistic(study: Study, name: str, stacks: list[str]) -> dict[str, Any]:
         "low": _number(scale.low),
         "high": _number(scale.high),
         "diverging": scale.is_diverging,
-        "stacks": [
-            {column: [_number(x) for x in grids[s][column].ravel().tolist()] for column in COLUMNS}
-            if s in grids
-            else None
-            for s in stacks
-        ],
     }
 
 

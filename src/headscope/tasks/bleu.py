@@ -47,9 +47,7 @@ class Bleu(Translation):
         passed = self.watched(model, batch)
         if torch.is_grad_enabled():
             return passed, batch.inputs["input_ids"][:, :0]
-        source = {name: batch.inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
-        said = model.model.generate(**source, num_beams=BEAMS, max_new_tokens=LONGEST, max_length=None)
-        return passed, said[:, 1:]  # what decoding starts from is not said
+        return passed, said_by(model, batch)
 
     def watched(self, model: AttentionModel, batch: Batch) -> Any:
         return super().call(model, batch)
@@ -73,6 +71,13 @@ class Bleu(Translation):
         totals = scores.sum(axis=0).astype(int).tolist()
         parts = {"bleu": totals[:COUNTS], "chrf": totals[COUNTS:]}
         return {name: float(metric._compute_score_from_stats(parts[name]).score) for name, metric in _metrics().items()}
+
+
+def said_by(model: AttentionModel, batch: Batch) -> Tensor:
+    """[sequence, token]: the model's own translation by beam search, without what decoding starts from."""
+    source = {name: batch.inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
+    said: Tensor = model.model.generate(**source, num_beams=BEAMS, max_new_tokens=LONGEST, max_length=None)
+    return said[:, 1:]
 
 
 @cache

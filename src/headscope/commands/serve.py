@@ -1,0 +1,69 @@
+"""headscope serve: the explorer in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.commands import app
+from headscope.commands._options import Device, Dtype, MaskName, MaxLength, Model, OpenSpecial, Revision, load_aloud
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+headscope serve minilm
+
+headscope serve minilm --study study --compare small
+
+In Python: headscope.serve(model)
+"""
+
+
+@app.command(epilog=EXAMPLES, no_args_is_help=True)
+def serve(
+    model: Model,
+    study: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="What a study of it found, beside it", show_default=False)
+    ] = None,
+    compare: Annotated[
+        str | None, typer.Option(metavar="MODEL2", help="A second model beside it", show_default=False)
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Where to listen; taken: the next one that is free")
+    ] = 8760,
+    host: Annotated[str, typer.Option(help="Another address than this machine's own needs a token")] = "127.0.0.1",
+    token: Annotated[
+        str | None, typer.Option(help="What a request must bring", show_default="made where --host needs one")
+    ] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing")] = False,
+    max_length: MaxLength = None,
+    mask: MaskName = None,
+    open_special: OpenSpecial = False,
+    revision: Revision = None,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+) -> None:
+    """Explore a model in the browser: every head on any text, and what the model says without some of them."""
+    from headscope.study.study import Study
+
+    found = None if study is None else Study(study)  # before anything that takes longer
+
+    from headscope.explorer.serving import check_token
+    from headscope.explorer.serving import serve as run
+
+    check_token(token)
+    loaded = load_aloud(model, revision, device, dtype, mask=mask, open_special=open_special)
+    other = None if compare is None else load_aloud(compare, None, device, dtype)
+    run(
+        loaded,
+        study=found,
+        compare=other,
+        host=host,
+        port=port,
+        token=token,
+        browser=not no_browser,
+        max_length=max_length,
+        say=typer.echo,
+    )

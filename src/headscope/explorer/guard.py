@@ -1,0 +1,178 @@
+"""Who may ask, and what every answer carries.
+
+The explorer listens on this machine alone unless told otherwise. A page of another site could still make a browser
+send requests here: hence the Host must be ours (a foreign name that was made to point here is refused), and so must
+be the Origin. Elsewhere than on this machine a token is needed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headscope.explorer.answers import refused
+from headscope.explorer.refusals import Refusal
+
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+TOKEN_HEADER = "x-headscope-token"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this name is this machine, seen from itself."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Guard:
+    """An ASGI application in front of another.
+
+    host   the address that the server listens on
+    token  what a request must bring; None: nothing
+    port   names the cookie: cookies do not know ports, and two explorers may run
+    """
+
+    app: ASGIApp
+    host: str
+    token: str | None
+    port: int
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # there are no web sockets here
+        headers = Headers(scope=scope)
+        try:
+            self._check_host(headers.getlist("host"))
+            self._check_origin(headers)
+            answer = self._entry(scope, headers)
+        except Refusal as refusal:
+            answer = refused(refusal)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    given[name] = value
+                given.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await (self.app if answer is None else answer)(scope, receive, guarded)
+
+    def _check_host(self, given: Iterable[str]) -> None:
+        hosts = list(given)
+        if len(hosts) != 1 or not self._is_ours(_name(hosts[0])):
+            raise Refusal(
+                403,
+                f'the request is for host "{", ".join(hosts)[:80]}"',
+                expected="the address that headscope serve printed",
+            )
+
+    def _is_ours(self, name: str) -> bool:
+        if is_loopback(name) or name == self.host.lower():
+            return True
+        if not _is_everywhere(self.host):
+            return False
+        # Any address of this machine will do, but no foreign name that was made to point to it.
+        return _is_address(name) or name in (socket.gethostname().lower(), socket.getfqdn().lower())
+
+    def _check_origin(self, headers: Headers) -> None:
+        for origin in headers.getlist("origin"):
+            parts = urlsplit(origin) if _can_be_split(origin) else urlsplit("")
+            if parts.scheme not in ("http", "https") or parts.netloc.lower() != headers["host"].lower():
+                raise Refusal(403, f'the request comes from "{origin[:80]}"', expected="the explorer's own page")
+
+    def _entry(self, scope: Scope, headers: Headers) -> Response | None:
+        """None where the request may pass; a redirection where it brought its token in the address."""
+        if self.token is None:
+            return None
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if scope["path"] == "/" and self._is_token(query.pop("token", [""])[0]):
+            answer = RedirectResponse("/" + (f"?{urlencode(query, doseq=True)}" if query else ""), 303)
+            answer.set_cookie(self._cookie, self.token, httponly=True, samesite="strict")
+            return answer
+        if not any(self._is_token(one) for one in self._brought(headers)):
+            raise Refusal(
+                401,
+                "the token is missing or wrong",
+                expected="the address with ?token=… that headscope serve printed",
+            )
+        return None
+
+    def _brought(self, headers: Headers) -> list[str]:
+        found = headers.getlist(TOKEN_HEADER)
+        for line in headers.getlist("cookie"):
+            try:
+                cookie = SimpleCookie(line).get(self._cookie)
+            except CookieError:
+                continue
+            found += [] if cookie is None else [cookie.value]
+        return found
+
+    def _is_token(self, given: str) -> bool:
+        assert self.token is not None
+        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
+
+    @property
+    def _cookie(self) -> str:
+        return f"headscope-{self.port}"
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without the port; empty where it is none."""
+    if not _can_be_split(f"//{host}"):
+        return ""
+    parts = urlsplit(f"//{host}")
+    if parts.netloc != host or parts.username is not None or parts.password is not None:
+        return ""
+    return (parts.hostname or "").lower()
+
+
+def _can_be_split(url: str) -> bool:
+    try:
+        return urlsplit(url).port is not False  # the port is only looked at when it is asked for
+    except ValueError:
+        return False
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_everywhere(host: str) -> bool:
+    return _is_address(host) and ipaddress.ip_address(host).is_unspecified

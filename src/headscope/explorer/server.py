@@ -1,0 +1,198 @@
+"""The HTTP interface of the explorer (docs/explorer.md): routes, and one thread for the model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from headscope.errors import HeadscopeError, reason
+from headscope.explorer import payload
+from headscope.explorer.answers import answered, refused
+from headscope.explorer.line import WAITING, Line
+from headscope.explorer.refusals import Refusal
+from headscope.explorer.requests import BODY_BYTES, AskedToAttend, body_of
+from headscope.explorer.session import Session, State, States
+from headscope.explorer.study_view import StudyView
+from headscope.heads import Site
+
+STATIC = Path(__file__).parent / "static"
+BYTES = "application/octet-stream"
+
+
+class Server:
+    """The sessions, what they remember, and the answers to every request.
+
+    The model runs in a thread of its own, one request at a time; maps are packed in other threads meanwhile.
+    """
+
+    def __init__(self, sessions: Mapping[str, Session], states: States, study: StudyView | None = None) -> None:
+        self.sessions, self.states, self.study = dict(sessions), states, study
+        self.line = Line()
+        self.model_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
+        self._about = {
+            "models": [session.about() for session in self.sessions.values()],
+            "study": None if study is None else study.told,
+            "limits": {"body_bytes": BODY_BYTES, "waiting": WAITING, "thumbnail": payload.THUMBNAIL},
+        }
+
+    def app(self) -> Starlette:
+        routes: list[BaseRoute] = [
+            Route("/", self.page),
+            Route("/api/about", self.about),
+            Route("/api/attend", self.attend, methods=["POST"]),
+            Route("/api/maps/{id}/{stack}/{layer:int}", self.maps),
+            Route("/api/thumbnails/{id}/{stack}", self.thumbnails),
+            Route("/api/difference/{one}/{other}/{stack}/{layer:int}", self.difference),
+            Route("/api/translate", self.translate, methods=["POST"]),
+            Route("/api/study/heads", self.study_heads),
+            Route("/api/study/cards/{head}", self.study_card),
+            Route("/api/study/examples/{head}", self.study_examples),
+        ]
+        if STATIC.is_dir():  # not in a checkout whose page was not built
+            routes.append(Mount("/static", StaticFiles(directory=STATIC)))
+        handlers: dict[Any, Any] = {HeadscopeError: _refuse, HTTPException: _refuse_http, Exception: _fail}
+        return Starlette(routes=routes, exception_handlers=handlers)
+
+    async def page(self, request: Request) -> Response:
+        if not (STATIC / "index.html").is_file():
+            raise Refusal(404, "the explorer's page was not built", mend="In a checkout: make web")
+        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+    async def about(self, request: Request) -> Response:
+        return answered(self._about)
+
+    async def attend(self, request: Request) -> Response:
+        asked = AskedToAttend.of(await body_of(request))
+        session = self._session(asked.model)
+        return answered(await self._run(asked, session.attend, asked.text, asked.second, asked.off, asked.lens))
+
+    async def maps(self, request: Request) -> Response:
+        state = self._state(request.path_params["id"])
+        stack, layer = request.path_params["stack"], request.path_params["layer"]
+        site, maps = _layer(state, stack, layer)
+        places = [(layer, head.head) for head in site.heads(len(maps))]
+        return await _bytes(request, f"{state.id}-{stack}-{layer}", lambda: payload.packed(places, maps))
+
+    async def difference(self, request: Request) -> Response:
+        """The other's maps minus the one's, of the heads that both have."""
+        given = request.path_params
+        stack, layer = given["stack"], given["layer"]
+        one, other = self._state(given["one"]), self._state(given["other"])
+        (site, maps), (other_site, other_maps) = _layer(one, stack, layer), _layer(other, stack, layer)
+        if [side.tokens for side in one.sides[stack]] != [side.tokens for side in other.sides[stack]]:
+            raise Refusal(422, "the two states are of different tokens", expected="the same text, tokenized alike")
+        numbers = [head.head for head in site.heads(len(maps))]
+        both = [head.head for head in other_site.heads(len(other_maps)) if head.head in numbers]
+        if not both:
+            raise Refusal(
+                422, f"the two have no head of {stack} layer {layer} in common", expected="heads that both have"
+            )
+
+        def pack() -> bytes:
+            before, after = maps[[site.place(n) for n in both]], other_maps[[other_site.place(n) for n in both]]
+            return payload.packed_difference([(layer, number) for number in both], after - before)
+
+        return await _bytes(request, f"{one.id}-{other.id}-{stack}-{layer}", pack)
+
+    async def thumbnails(self, request: Request) -> Response:
+        state = self._state(request.path_params["id"])
+        stack = request.path_params["stack"]
+        sites = {site: maps for site, maps in state.weights.items() if site.stack == stack}
+        if not sites:
+            raise Refusal(404, f'there is no stack "{stack[:40]}" in this state', expected=_extent(state))
+        places = [(head.layer, head.head) for site, maps in sites.items() for head in site.heads(len(maps))]
+
+        def pack() -> bytes:
+            small = np.concatenate([payload.thumbnails(maps) for maps in sites.values()])
+            return payload.packed(places, small)
+
+        return await _bytes(request, f"{state.id}-{stack}", pack)
+
+    async def translate(self, request: Request) -> Response:
+        asked = AskedToAttend.of(await body_of(request))
+        session = self._session(asked.model)
+        return answered(await self._run(asked, session.translate, asked.text, asked.off))
+
+    async def study_heads(self, request: Request) -> Response:
+        return answered(self._study().told_heads)
+
+    async def study_card(self, request: Request) -> Response:
+        study = self._study()
+        return answered(study.card(study.head(request.path_params["head"])))
+
+    async def study_examples(self, request: Request) -> Response:
+        study = self._study()
+        return answered(study.examples(study.head(request.path_params["head"])))
+
+    def _study(self) -> StudyView:
+        if self.study is None:
+            raise Refusal(404, "there is no study", mend="Start it with --study DIR")
+        return self.study
+
+    async def _run(self, asked: AskedToAttend, work: Callable[..., Any], *given: Any) -> Any:
+        """What the model's thread makes of it, when it is this request's turn."""
+        async with self.line.place(asked.client, asked.turn):
+            running = asyncio.get_running_loop().run_in_executor(self.model_thread, work, *given)
+            try:
+                return await running
+            except MemoryError as cause:
+                raise Refusal(503, "there is not enough memory for this", mend="Ask for a shorter text") from cause
+
+    def _session(self, name: str) -> Session:
+        if name not in self.sessions:
+            raise Refusal(404, f'there is no model "{name[:40]}"', expected=" or ".join(self.sessions))
+        return self.sessions[name]
+
+    def _state(self, name: str) -> State:
+        state = self.states.find(name)
+        if state is None:
+            raise Refusal(404, "this state is forgotten", mend="Ask /api/attend again")
+        return state
+
+
+async def _bytes(request: Request, name: str, pack: Callable[[], bytes]) -> Response:
+    """Bytes that are made when the browser does not have them already; a state never changes, so its name tells."""
+    tag = f'"{name}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if tag in request.headers.get("if-none-match", "").replace(" ", "").split(","):
+        return Response(status_code=304, headers=headers)
+    return Response(await asyncio.to_thread(pack), media_type=BYTES, headers=headers)
+
+
+def _layer(state: State, stack: str, layer: int) -> tuple[Site, NDArray[np.float32]]:
+    found = next(((site, maps) for site, maps in state.weights.items() if site == Site(stack, layer)), None)
+    if found is None:
+        what = f'there are no maps of "{stack[:40]}" layer {layer} in this state'
+        raise Refusal(404, what, expected=_extent(state))
+    return found
+
+
+def _extent(state: State) -> str:
+    stacks = dict.fromkeys(site.stack for site in state.weights)
+    layers = {stack: [site.layer for site in state.weights if site.stack == stack] for stack in stacks}
+    return ", ".join(f"{stack} layers {', '.join(map(str, numbers))}" for stack, numbers in layers.items())
+
+
+async def _refuse(request: Request, error: HeadscopeError) -> Response:
+    return refused(error)
+
+
+async def _refuse_http(request: Request, error: HTTPException) -> Response:
+    return answered({"error": f"{error.detail}. Expected an address of docs/explorer.md."}, error.status_code)
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    """A mistake of ours: one line for the page. The traceback is printed where the server runs, which lives on."""
+    return answered({"error": f"the server failed ({reason(error)}). Its terminal says more."}, 500)

@@ -1,0 +1,281 @@
+"""One model that answers: its attention on a text, what it says, and both without some of its heads.
+
+A `State` is an input read by the model with some heads off. The last few are kept (`States`), so that the page can
+ask for maps one layer at a time; a state that was forgotten is made again by attending again.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import unicodedata
+from collections import OrderedDict
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import astuple, dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headscope.data.encode import Encoder
+from headscope.errors import HeadscopeError, choices
+from headscope.explorer.predictions import Reading, labels_of, prediction_of
+from headscope.heads import HeadSet, Site
+from headscope.model.attention import Attention
+from headscope.model.attention_model import AttentionModel
+from headscope.model.edits import Ablate
+from headscope.model.weights import weights_sha256
+from headscope.report.look_sides import Side, inert
+from headscope.report.looking import side_of
+from headscope.study.token_maps import one_input
+from headscope.tasks.bleu import said_by
+
+LENSES = ("raw",)
+KEPT_STATES = 16
+KEPT_BYTES = 512_000_000  # 144 heads on 512 tokens are 151 MB a state
+KEPT_TRANSLATIONS = 32
+EXAMPLES = (("The cat sat on the ", "mat", " because it was tired."), ("CC(=O)O.OCC>>CC(=O)OC", "C", ".O"))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What names a state. `off` is written as HeadSet writes it: two ways to say the same heads are one state."""
+
+    model: str
+    text: str
+    second: str | None
+    off: str
+    lens: str
+
+
+@dataclass(frozen=True)
+class State:
+    """What the model did with an input.
+
+    id       by which the page asks for its maps
+    sides    of each stack, its queries and keys
+    weights  of each site, [head, query, key]; rows sum to 1
+    entropy  of each site, [head]: nats, the mean over the rows
+    answer   the numbers that the prediction is told from
+    """
+
+    id: str
+    reading: Reading
+    sides: dict[str, tuple[Side, Side]]
+    weights: dict[Site, NDArray[np.float32]]
+    entropy: dict[Site, NDArray[np.float32]]
+    answer: Tensor
+
+    @property
+    def size(self) -> int:
+        return sum(weights.nbytes for weights in self.weights.values()) + self.answer.nbytes
+
+
+class States:
+    """The states that were used last, as many as fit."""
+
+    def __init__(self, most: int = KEPT_STATES, most_bytes: int = KEPT_BYTES) -> None:
+        self.most, self.most_bytes = most, most_bytes
+        self._kept: OrderedDict[str, State] = OrderedDict()
+        self._lock = Lock()  # the model's thread writes, those that pack maps read
+        self._secret = secrets.token_bytes(16)  # a browser must not take another run's maps for these
+
+    def name_of(self, asked: Asked) -> str:
+        """The same for the same question while this server runs, and for no other."""
+        return hmac.digest(self._secret, json.dumps(astuple(asked)).encode(), "sha256").hex()[:24]
+
+    def find(self, name: str) -> State | None:
+        with self._lock:
+            if name in self._kept:
+                self._kept.move_to_end(name)
+            return self._kept.get(name)
+
+    def keep(self, state: State) -> None:
+        with self._lock:
+            self._kept[state.id] = state
+            self._kept.move_to_end(state.id)
+            while len(self._kept) > 1 and (len(self._kept) > self.most or self._bytes() > self.most_bytes):
+                self._kept.popitem(last=False)
+
+    def _bytes(self) -> int:
+        return sum(state.size for state in self._kept.values())
+
+
+class Session:
+    """One model of the explorer. Whoever calls it sees to it that nobody else does at the same time."""
+
+    def __init__(self, name: str, model: AttentionModel, states: States, *, max_length: int | None = None) -> None:
+        model.check_evaluating()
+        self.name, self.model, self.states = name, model, states
+        self.max_tokens = Encoder(model, max_length=max_length).max_length
+        self.prediction = prediction_of(model)
+        self._said: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def about(self) -> dict[str, Any]:
+        """What the page is told of the model once."""
+        model, kind = self.model, self.prediction.kind
+        stacks = dict.fromkeys(site.stack for site in model.sites)
+        mask = getattr(model.tokenizer, "mask_token", None) if kind == "masked" else None
+        return {
+            "id": self.name,
+            "name": inert(model.name),
+            "sha256": weights_sha256(model),
+            "kind": kind,
+            "stacks": [
+                {
+                    "name": stack,
+                    "layers": [
+                        {"layer": site.layer, "heads": list(site.numbers or ())}
+                        for site in model.sites
+                        if site.stack == stack
+                    ],
+                }
+                for stack in stacks
+            ],
+            "labels": labels_of(model) if kind == "classifier" else [],
+            "mask_token": mask,
+            "takes_pair": kind != "causal",
+            "max_tokens": self.max_tokens,
+            "lenses": list(LENSES),
+            "example": {"text": self._example(mask), "second": None},
+            "notes": [inert(note) for note in model.notes],
+        }
+
+    def _example(self, mask: str | None) -> str:
+        """A first text for the page: of those we have the one that the tokenizer knows best."""
+        tokenizer = self.model.tokenizer
+        assert tokenizer is not None
+        unknown = tokenizer.unk_token_id
+
+        def strange(parts: tuple[str, ...]) -> int:
+            return int(tokenizer("".join(parts), verbose=False)["input_ids"].count(unknown))
+
+        start, word, end = min(EXAMPLES, key=strange)
+        return start + (word if mask is None else mask) + end
+
+    def attend(self, text: str, second: str | None, off: str, lens: str) -> dict[str, Any]:
+        """The state of an input with some heads off, as the page is told it."""
+        before = self.state(self.asked(text, second, "", lens))
+        asked = self.asked(text, second, off, lens)
+        after = self.state(asked) if asked.off else None
+        now = before if after is None else after
+        self.states.keep(before)  # it is compared with as long as heads are switched
+        self.states.keep(now)
+        return {
+            "id": now.id,
+            "off": asked.off,
+            "sides": {stack: self._told_sides(query, key) for stack, (query, key) in now.sides.items()},
+            "prediction": self.prediction.told(now.reading, before.answer, None if after is None else after.answer),
+            "summary": _summary(now, before, self._heads(asked.off)),
+        }
+
+    def translate(self, text: str, off: str) -> dict[str, Any]:
+        """The model's own translation, and the one without these heads."""
+        if self.prediction.kind != "translation":
+            what = f"{self.model.name} does not translate"
+            raise HeadscopeError(what, expected="an encoder-decoder with a language model's head")
+        heads = str(self._heads(off))
+        before = self._translation(text, "")
+        return {"off": heads, "before": before, "after": self._translation(text, heads) if heads else None}
+
+    def _translation(self, text: str, off: str) -> str:
+        if (text, off) not in self._said:
+            batch = one_input(self.model, text, None, max_length=self.max_tokens)
+            with torch.inference_mode(), self._without(off):
+                said = said_by(self.model, batch)[0]
+            assert self.model.tokenizer is not None
+            self._said[text, off] = inert(self.model.tokenizer.decode(said, skip_special_tokens=True))
+            if len(self._said) > KEPT_TRANSLATIONS:
+                self._said.popitem(last=False)
+        return self._said[text, off]
+
+    def _without(self, off: str) -> AbstractContextManager[None]:
+        return self.model.edited(Ablate(off)) if off else nullcontext()
+
+    def asked(self, text: str, second: str | None, off: str, lens: str) -> Asked:
+        """What is asked, checked and in the one way it is written."""
+        if lens not in LENSES:
+            raise HeadscopeError(f'"{lens}" is not a lens', where="lens", expected=choices(lens, LENSES))
+        return Asked(self.name, text, second or None, str(self._heads(off)), lens)
+
+    def _heads(self, named: str) -> HeadSet:
+        return HeadSet(named if named.strip() else [], among=self.model.heads)
+
+    def state(self, asked: Asked) -> State:
+        """The state as it was kept, or made now."""
+        name = self.states.name_of(asked)
+        return self.states.find(name) or self._run(name, asked)
+
+    def _run(self, name: str, asked: Asked) -> State:
+        model = self.model
+        reading = Reading(
+            asked.text, asked.second, one_input(model, asked.text, asked.second, max_length=self.max_tokens)
+        )
+        weights: dict[Site, NDArray[np.float32]] = {}
+        entropy: dict[Site, NDArray[np.float32]] = {}
+
+        def keep(attention: Attention) -> None:
+            weights[attention.site] = attention.weights[0].float().cpu().numpy().copy()
+            entropy[attention.site] = attention.row_entropy[0].float().mean(dim=-1).cpu().numpy()
+
+        with torch.inference_mode(), self._without(asked.off):
+            with model.watched(keep):
+                output = self.prediction.run(reading)
+            answer = self.prediction.read(output, reading).cpu()
+        if not (torch.isfinite(answer).all() and all(np.isfinite(maps).all() for maps in weights.values())):
+            raise HeadscopeError(
+                f"{model.name} gave numbers that are not finite",
+                mend="If it runs in half precision, start the explorer with --dtype float32",
+            )
+        order = {site: i for i, site in enumerate(model.sites)}
+        weights = dict(sorted(weights.items(), key=lambda item: order[item[0]]))
+        return State(name, reading, self._sides(reading, weights), weights, entropy, answer)
+
+    def _sides(self, reading: Reading, weights: dict[Site, Any]) -> dict[str, tuple[Side, Side]]:
+        found = {}
+        for stack in dict.fromkeys(site.stack for site in weights):
+            sides = reading.batch.layout.sides(stack)
+            assert sides is not None
+            found[stack] = (side_of(self.model, sides[0]), side_of(self.model, sides[1]))
+        return found
+
+    def _told_sides(self, query: Side, key: Side) -> dict[str, Any]:
+        told = _told_side(query)
+        return {"query": told, "key": told if key == query else _told_side(key)}
+
+
+def _told_side(side: Side) -> dict[str, Any]:
+    signs = [
+        int(not special and all(unicodedata.category(c).startswith("P") for c in word))
+        for word, special in zip(side.word_labels(), side.unit_special(), strict=True)
+    ]
+    return {**side.payload(), "word_punctuation": signs, "punctuation": [signs[unit] for unit in side.units()]}
+
+
+def _summary(now: State, before: State, off: HeadSet) -> list[dict[str, Any]]:
+    """Of each head the largest weight, the mean entropy of its rows in nats, and how far it is from the intact model's.
+
+    `change` is the share of attention that went elsewhere: half the sum of differences, the mean over the rows.
+    """
+    told = []
+    for site, maps in now.weights.items():
+        moved = np.zeros(len(maps))
+        if now is not before:
+            moved = np.abs(maps - before.weights[site]).sum(axis=-1).mean(axis=-1) / 2
+        for head, weights, entropy, change in zip(site.heads(len(maps)), maps, now.entropy[site], moved, strict=True):
+            told.append(
+                {
+                    "stack": head.stack,
+                    "layer": head.layer,
+                    "head": head.head,
+                    "off": head in off,
+                    "largest": round(float(weights.max()), 5),
+                    "entropy": round(float(entropy), 5),
+                    "change": round(float(change), 5),
+                }
+            )
+    return told

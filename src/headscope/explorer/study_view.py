@@ -1,0 +1,189 @@
+"""What of a study stands beside the live model: numbers and roles of each head, its card, its examples.
+
+Everything is read off the study's tables, each of which may be missing; text from them is made harmless in
+`report/cards.py` and by `plain`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from headscope.errors import HeadscopeError, reason
+from headscope.heads import Head, HeadSet
+from headscope.importances.glossary import DEFINITIONS
+from headscope.model.attention_model import AttentionModel
+from headscope.model.weights import weights_sha256
+from headscope.report.cards import cards_of, roles_by_head, short
+from headscope.report.grids import model_name, plain, recorded, shape_of, stacks_of, statistics_of
+from headscope.report.pack import described
+from headscope.study.study import Study
+
+GATE = "gate-"  # statistics: 1 where a learned gate stayed open
+
+
+class StudyView:
+    """A study, as far as it is about heads of this model.
+
+    told        what there is: names of statistics and importances, which tables, sets of unimportant heads
+    told_heads  every head of the model with its numbers, roles and cluster
+    """
+
+    def __init__(self, study: Study, model: AttentionModel) -> None:
+        self.study, self.model = study, model
+        self._there = set(model.heads)
+        try:
+            self.told, self.told_heads = self._about(), self._told_heads()
+            self._cards = cards_of(study)
+        except (KeyError, TypeError, ValueError) as cause:
+            what = f"a table of the study of {model_name(study)} cannot be read ({reason(cause)})"
+            raise HeadscopeError(what, where="--study", mend="Make it again") from cause
+        if not self._there & set(self._rows):
+            raise HeadscopeError(
+                f"the study of {model_name(study)} has none of the heads of {model.name}",
+                where="--study",
+                expected="a study of this model",
+            )
+
+    def _about(self) -> dict[str, Any]:
+        names = statistics_of(self.study)
+        tables = self.study.tables
+        return {
+            "model": model_name(self.study),
+            "is_of_this_model": recorded(self.study.record, "model", "sha256") == weights_sha256(self.model),
+            "statistics": [plain(name) for name in names],
+            "importances": [plain(name) for name in names if name in DEFINITIONS and name not in ("cut", "random")],
+            "has_roles": "roles" in tables,
+            "has_clusters": "clusters" in tables,
+            "has_examples": "examples" in tables,
+            "unimportant": self._unimportant(),
+        }
+
+    def _told_heads(self) -> dict[str, Any]:
+        """Every head of the model with its numbers [value, low, high] by statistic, its roles and its cluster."""
+        roles, clusters = roles_by_head(self.study), self._clusters()
+        values = self.study.heads.groupby("statistic", sort=False)["value"]
+        told = []
+        for head in self.model.heads:
+            place = (head.stack, head.layer, head.head)
+            told.append(
+                {
+                    **_address(head),
+                    "roles": [role.name for role in roles.get(place, [])],
+                    "cluster": clusters.get(head),
+                    "values": self._rows.get(head, {}),
+                }
+            )
+        return {
+            "statistics": [described(str(name), rows.to_numpy(dtype=float)) for name, rows in values],
+            "heads": told,
+        }
+
+    def head(self, named: str) -> Head:
+        """One head of the model by its address."""
+        found = list(HeadSet(named, among=self.model.heads))
+        if len(found) != 1:
+            raise HeadscopeError(f'"{named}" are {len(found)} heads', expected="one, such as 3.2")
+        return found[0]
+
+    def card(self, head: Head) -> dict[str, Any]:
+        """What is known of one head; its lists are empty where the study does not tell."""
+        card = self._card(head)
+        twin, substitute = card.get("twin"), card.get("substitute")
+        return {
+            **_address(head),
+            "roles": card.get("roles", []),
+            "relations": card.get("relations", []),
+            "twin": None if twin is None else {"layer": twin[0], "head": twin[1], "distance": twin[2]},
+            "substitute": None if substitute is None else {"pattern": substitute[0], "distance": substitute[1]},
+            "cluster": self._clusters().get(head),
+            "tests": self._tests(head),
+            "values": self._rows.get(head, {}),
+        }
+
+    def examples(self, head: Head) -> list[dict[str, Any]]:
+        """Sentences in which the head does, or does not do, what its roles say; places count words."""
+        names = ("role", "kind", "direction", "sentence", "query", "key", "weight", "expected")
+        told = []
+        for row in self._card(head).get("examples", []):
+            example = dict(zip(names, row, strict=True))
+            words = self._cards["sentences"][example.pop("sentence")]
+            told.append({**example, "words": words, "text": " ".join(words)})
+        return told
+
+    def _card(self, head: Head) -> dict[str, Any]:
+        stacks = stacks_of(self.study)
+        if head.stack not in stacks or not self._cards["heads"]:
+            return {}
+        layers, heads = shape_of(self.study, head.stack)
+        if head.layer >= layers or head.head >= heads:
+            return {}
+        return self._cards["heads"][stacks.index(head.stack)][head.layer * heads + head.head] or {}
+
+    @cached_property
+    def _rows(self) -> dict[Head, dict[str, list[float | None]]]:
+        found: dict[Head, dict[str, list[float | None]]] = {}
+        for row in self.study.heads.to_dict("records"):
+            numbers = [short(row[name], 6) for name in ("value", "low", "high")]
+            found.setdefault(_head(row), {})[plain(row["statistic"])] = numbers
+        return found
+
+    def _clusters(self) -> dict[Head, int]:
+        table = self.study.tables.get("clusters")
+        known = [] if table is None else table.dropna(subset=["cluster"]).to_dict("records")
+        return {_head(row): int(row["cluster"]) for row in known}
+
+    def _tests(self, head: Head) -> list[dict[str, Any]]:
+        """What removing the head does to the task, and whether that is more than chance."""
+        table = self.study.tables.get("significance")
+        rows = [] if table is None else table.to_dict("records")
+        return [
+            {
+                "statistic": plain(row["statistic"]),
+                **{name: short(row[name]) for name in ("value", "low", "high", "p_adjusted")},
+                "is_significant": _is_true(row["is_significant"]),
+            }
+            for row in rows
+            if _head(row) == head
+        ]
+
+    def _unimportant(self) -> list[dict[str, Any]]:
+        """Sets of heads that the study would do without, each with the reason."""
+        heads = self.study.heads
+        sets: list[tuple[str, set[Head]]] = []
+        removed = heads[(heads["statistic"] == "cut") & (heads["value"] == 1)]
+        sets.append(("the study's plan removes them", _heads(removed)))
+        for name in [name for name in statistics_of(self.study) if name.startswith(GATE)]:
+            closed = heads[(heads["statistic"] == name) & (heads["value"] == 0)]
+            sets.append((f"their gates closed ({plain(name.removeprefix(GATE))})", _heads(closed)))
+        tests = self.study.tables.get("significance")
+        if tests is not None:
+            losses = tests[tests["statistic"] == "ablation-loss"]
+            harmful = losses[losses["value"] > 0]
+            needed = harmful[[_is_true(said) for said in harmful["is_significant"]]]
+            why = "the loss was not shown to rise without any one of them (together they may matter)"
+            sets.append((why, _heads(losses) - _heads(needed)))
+        told = []
+        for why, some in sets:
+            if chosen := HeadSet(some & self._there, among=self.model.heads):
+                told.append({"why": why, "heads": str(chosen), "count": len(chosen)})
+        return told
+
+
+def _is_true(value: object) -> bool:
+    """As the table says it: a column with empty cells is read as text."""
+    return value in (True, "True")
+
+
+def _address(head: Head) -> dict[str, Any]:
+    return {"stack": head.stack, "layer": head.layer, "head": head.head}
+
+
+def _head(row: dict[Any, Any]) -> Head:
+    return Head(str(row["stack"]), int(row["layer"]), int(row["head"]))
+
+
+def _heads(rows: pd.DataFrame) -> set[Head]:
+    return {_head(row) for row in rows.to_dict("records")}

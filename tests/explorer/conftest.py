@@ -1,0 +1,53 @@
+"""Explorers of tiny models that read words; a module starts each of them once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+
+import pytest
+import torch
+from asking import Asking
+from kinds import KINDS
+
+from headscope.explorer.serving import Explorer, serve
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Callable[..., Explorer]]:
+    """Start an explorer that ends with the module."""
+    with ExitStack() as running:
+
+        def started(model: Any, **options: Any) -> Explorer:
+            options = {"browser": False, "wait": False, "port": 0, "say": lambda line: None} | options
+            return running.enter_context(serve(model, **options))
+
+        yield started
+
+
+@pytest.fixture(scope="module")
+def ask_kind(start: Callable[..., Explorer]) -> Callable[[str], Asking]:
+    """Whom to ask about a kind of model."""
+    known: dict[str, Asking] = {}
+
+    def asking(name: str) -> Asking:
+        if name not in known:
+            model = KINDS[name].make()
+            known[name] = Asking(start(model), model)
+        return known[name]
+
+    return asking
+
+
+@pytest.fixture(scope="module")
+def ask(ask_kind: Callable[[str], Asking]) -> Asking:
+    """A classifier to ask, where the kind of model does not matter."""
+    return ask_kind("classifier")

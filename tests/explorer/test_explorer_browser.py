@@ -1,0 +1,388 @@
+"""The explorer in a real browser: what it shows is what transformers says, and nothing it is given can steer it."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from browsers import Watched, chromium
+from hostile import BIDI, HEADS, LABELS, LAYERS, MARKUP, TEMPLATE, classifier, said
+from numpy.typing import NDArray
+from playwright.sync_api import Browser, Page, expect
+
+import headscope
+from headscope.explorer.serving import Explorer, serve
+from headscope.model.attention_model import AttentionModel
+from worded import translator
+
+pytestmark = pytest.mark.browser
+
+TEXT = "the old cat sat on the mat ."
+HOSTILE = f"the {MARKUP} cat {BIDI} sat {TEMPLATE} on =2+3 עולם <!-- &amp; ."
+ROUNDING = 0.0045  # of a stored weight, and the three digits of a table
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+Opened = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def model() -> AttentionModel:
+    return classifier(f"tiny {MARKUP}")
+
+
+@pytest.fixture(scope="module")
+def other() -> AttentionModel:
+    return classifier("other", seed=5)
+
+
+@pytest.fixture(scope="module")
+def explorer(model: AttentionModel, other: AttentionModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
+    corpus = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    corpus.write_text("".join(f"{TEXT} {'dog ran . ' * n}\n" for n in range(8)), encoding="utf-8")
+    study = headscope.analyze(model, corpus=[corpus])
+    with serve(model, study=study, compare=other, port=0, browser=False, wait=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def watched(browser: Browser, explorer: Explorer) -> Iterator[Watched]:
+    """A page of the explorer; after the test it must have asked nobody else, complained of nothing, said nothing."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
+    seen = Watched(context.new_page(), home=explorer.url)
+    yield seen
+    seen.assert_quiet()
+    context.close()
+
+
+@pytest.fixture
+def opened(watched: Watched, explorer: Explorer) -> Opened:
+    """Opens the explorer in a state and waits until it is drawn."""
+
+    def at(**state: str) -> Page:
+        watched.page.goto("about:blank")
+        watched.page.goto(f"{explorer.url}#{urlencode({'text': TEXT, **state})}")
+        return drawn(watched.page)
+
+    return at
+
+
+def drawn(page: Page) -> Page:
+    """Until the model's latest answer is drawn: the thumbnails, or the open head."""
+    page.wait_for_function(
+        """() => {
+            const { answer, drawn, head } = document.documentElement.dataset;
+            const isOpen = document.getElementById('main').dataset.view === 'head';
+            return answer && !document.body.classList.contains('asking') && (isOpen ? head : drawn === answer || drawn);
+        }"""
+    )
+    return page
+
+
+def shows(page: Page, *words: str) -> Page:
+    """Until the open head's caption holds these words."""
+    expect(page.locator("html")).to_have_attribute("data-head", re.compile(".*".join(map(re.escape, words))))
+    return page
+
+
+def saved(page: Page, button: str, folder: Path) -> Path:
+    with page.expect_download() as download:
+        page.click(button)
+    goal = folder / download.value.suggested_filename
+    download.value.save_as(goal)
+    return goal
+
+
+def numbers_in(table: Path) -> NDArray[np.float64]:
+    with table.open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    return np.array([float(row["weight"]) for row in rows]).reshape(len({row["query"] for row in rows}), -1)
+
+
+def shares(page: Page) -> dict[str, str]:
+    """The first model's classes as they are written."""
+    rows = page.locator(".answer").first.locator("tr").all()
+    return {row.locator("td").nth(0).inner_text(): row.locator("td").nth(2).inner_text() for row in rows}
+
+
+def as_written(probabilities: list[float]) -> dict[str, str]:
+    return {label: f"{100 * share:.1f} %" for label, share in zip(LABELS, probabilities, strict=True)}
+
+
+def head_of(page: Page, name: str) -> str:
+    return f'.thumb[aria-label="{name}"]'
+
+
+def test_typing_shows_every_head_and_a_click_its_numbers(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
+    page = opened(text="dog")
+    page.fill("#text", TEXT)
+    expect(page.locator("#status")).to_contain_text("10 tokens")
+    drawn(page)
+    names = page.locator(".frame:visible .thumb").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+    every = [[f"{layer}.{head}" for head in range(HEADS)] + [f"mean of layer {layer}"] for layer in range(LAYERS)]
+    assert names == [name for row in every for name in row]
+    weights, probabilities = said(model, TEXT)
+    assert shares(page) == as_written(probabilities)
+    page.click(head_of(page, "1.2"))
+    shows(page, "1.2")
+    np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), weights[1, 2], atol=ROUNDING)
+    page.click(head_of(page, "mean of layer 1"))
+    shows(page, "1.mean")
+    np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), weights[1].mean(axis=0), atol=ROUNDING)
+
+
+def test_thumbnails_are_the_maps(opened: Opened, model: AttentionModel) -> None:
+    """The darkest cell of each row is the largest weight of that row."""
+    page = opened(range="head")
+    weights, _ = said(model, TEXT)
+    for layer, head in ((0, 1), (2, 3)):
+        read = "one => [one.width, ...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
+        width, *pixels = page.locator(head_of(page, f"{layer}.{head}")).first.locator("canvas").evaluate(read)
+        red = np.array(pixels).reshape(-1, width, 4)[..., 0]
+        largest = weights[layer, head].argmax(axis=1)
+        rows = np.arange(width)
+        assert (red[rows, largest] == red.min(axis=1)).all()
+
+
+def test_hidden_and_renormalised(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
+    page = opened(heads="2.1", hide="special,punctuation,itself,renormalise")
+    shows(page, "special tokens, punctuation, itself hidden, renormalised")
+    weights = said(model, TEXT)[0][2, 1][1:8, 1:8].copy()  # without [CLS], the full stop and [SEP]
+    np.fill_diagonal(weights, 0)
+    expected = weights / weights.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), expected, atol=4 * ROUNDING)
+
+
+def test_the_value_under_the_pointer(opened: Opened, model: AttentionModel) -> None:
+    page = opened(heads="0.3")
+    shows(page, "0.3")
+    weights = said(model, TEXT)[0][0, 3]
+    canvas = page.locator("#maps canvas").first
+    canvas.focus()
+    for key in ["ArrowDown"] * 3 + ["ArrowRight"] * 6:  # from the first cell
+        page.keyboard.press(key)
+    column, row = 6, 2
+    assert page.inner_text("#tip .pair").replace("\u2068", "").replace("\u2069", "") == "old → the"
+    assert float(page.inner_text("#tip b")) == pytest.approx(weights[row, column], abs=ROUNDING + 0.005)
+    box = page.locator("#tip").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] - 16, box["y"] - 18)  # the tip stands beside the cell it tells of
+    expect(page.locator("#tip b")).to_have_text(page.inner_text("#tip b"))
+    assert f"column {weights[:, column].sum():.2f}"[:-1] in page.inner_text("#tip small")
+
+
+def test_a_head_switched_off_changes_the_prediction_and_comes_back(opened: Opened, model: AttentionModel) -> None:
+    page = opened()
+    with_all, without = as_written(said(model, TEXT)[1]), as_written(said(model, TEXT, off=(0, 1))[1])
+    assert with_all != without
+    page.hover(head_of(page, "0.1"))
+    page.locator(".cell:has(.thumb[aria-label='0.1']) .switch").first.click()
+    expect(page.locator("#off")).to_contain_text("1 of 12 heads off")
+    drawn(page)
+    assert shares(page) == without
+    moved = page.locator(".frame:visible").first.locator(".cell.moved .thumb").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+    assert moved  # and only above: a head reads what the layers below it wrote
+    assert not [name for name in moved if name.startswith("0.")]
+    page.click("#undo")
+    expect(page.locator("#off")).to_contain_text("All 12 heads are on")
+    drawn(page)
+    assert shares(page) == with_all
+    page.click("#redo")
+    expect(page.locator("#off")).to_contain_text("0.1")
+    drawn(page)
+    assert shares(page) == without
+
+
+def test_what_changed_since_a_head_is_off(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
+    page = opened(heads="2.0", off="0.1", show="change")
+    shows(page, "change since heads are off")
+    expected = said(model, TEXT, off=(0, 1))[0][2, 0] - said(model, TEXT)[0][2, 0]
+    assert np.abs(expected).max() > 0.01
+    np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), expected, atol=ROUNDING)
+
+
+def test_the_command_that_cuts_what_is_off(opened: Opened) -> None:
+    page = opened(off="0.0-2,1.*,2.3")
+    page.click("#copy")
+    quoted = "'tiny " + MARKUP + "'"
+    expect(page.locator("#copied code")).to_have_text(f"headscope prune {quoted} --heads '0.0-2,1.*,2.3' --out small")
+
+
+def test_two_models_and_their_difference(opened: Opened, model: AttentionModel, other: AttentionModel, tmp_path: Path) -> None:
+    page = opened(show="both")
+    expect(page.locator(".frame:visible")).to_have_count(2)
+    expect(page.locator(".answer")).to_have_count(2)
+    page.locator('input[name="show"][value="difference"]').check(force=True)
+    page.click(head_of(page, "1.3"))
+    shows(page, "1.3", "minus")
+    expected = said(other, TEXT)[0][1, 3] - said(model, TEXT)[0][1, 3]
+    np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), expected, atol=ROUNDING)
+
+
+def test_arcs_of_several_heads_and_exports(opened: Opened, tmp_path: Path) -> None:
+    page = opened(text=HOSTILE, heads="1.2,2.0", view="arcs")
+    shows(page, "1.2, 2.0")
+    expect(page.locator(".chip")).to_have_count(2)
+    for view in ("arcs", "map"):
+        page.locator(f'input[name="view"][value="{view}"]').check(force=True)
+        drawing = ElementTree.parse(saved(page, "#svg", tmp_path)).getroot()
+        texts = [node.text for node in drawing.iter("{http://www.w3.org/2000/svg}text")]
+        assert TEMPLATE in texts
+        assert not list(drawing.iter("{http://www.w3.org/2000/svg}img"))
+        assert saved(page, "#png", tmp_path).read_bytes().startswith(b"\x89PNG")
+    with saved(page, "#csv", tmp_path).open(encoding="utf-8", newline="") as lines:
+        words = {row["key_text"] for row in csv.DictReader(lines)}
+    assert {MARKUP, TEMPLATE, "'=2+3"} <= words  # no spreadsheet takes it for a formula
+
+
+def test_by_keyboard_alone(opened: Opened) -> None:
+    page = opened()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "text"
+    page.keyboard.press("Escape")
+    while not page.evaluate("document.activeElement.classList.contains('thumb')"):
+        page.keyboard.press("Tab")
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "1.2"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("o")
+    expect(page.locator("#off")).to_contain_text("1.2")
+    page.keyboard.press("u")
+    expect(page.locator("#off")).to_contain_text("are on")
+    page.keyboard.press("Enter")
+    shows(page, "1.2")
+    page.keyboard.press("]")
+    shows(page, "1.3")
+    page.keyboard.press("a")
+    expect(page.locator("#arcs")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#head")).to_be_hidden()
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "1.3"
+    page.keyboard.press("?")
+    expect(page.locator("#help")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#help")).to_be_hidden()
+
+
+def test_the_address_holds_the_state(opened: Opened) -> None:
+    page = opened()
+    page.click(head_of(page, "1.2"))
+    shows(page, "1.2")
+    page.keyboard.press("o")
+    page.keyboard.press("w")
+    page.keyboard.press("s")
+    page.locator("#texts .unit", has_text="mat").click()
+    shows(page, "1.2", "words", "special tokens hidden")
+    drawn(page)
+    asked, caption, off = (page.inner_text(name) for name in ("#asked", "#caption", "#off"))
+    assert "mat" in asked
+    page.reload()
+    shows(page, "1.2", "words", "special tokens hidden")
+    drawn(page)
+    assert [page.inner_text(name) for name in ("#asked", "#caption", "#off")] == [asked, caption, off]
+    page.go_back()
+    expect(page.locator("#head")).to_be_hidden()
+
+
+def test_hostile_tokens_are_text(opened: Opened) -> None:
+    page = opened(text=HOSTILE, heads="0.0")
+    shows(page, "0.0")
+    texts = page.locator("#texts .unit").all_inner_texts()
+    assert MARKUP in texts
+    assert TEMPLATE in texts
+    assert "⟨202E⟩gnihtemos⟨202C⟩" in texts
+    assert page.inner_text("#model").startswith(f"tiny {MARKUP}")
+    assert "<b>perhaps</b>" in shares(page)
+    assert page.evaluate("window.__pwned === undefined && document.images.length === 0")
+
+
+def test_the_study_stands_beside_it(opened: Opened) -> None:
+    page = opened(order="role")
+    expect(page.locator(".overview .group").first).to_be_visible()
+    assert page.locator(".frame:visible .thumb").count() == LAYERS * HEADS
+    page.click(head_of(page, "0.2"))
+    expect(page.locator("#card")).to_contain_text("role")
+
+
+def test_errors_are_told_and_got_over(opened: Opened, watched: Watched) -> None:
+    page = opened()
+    page.fill("#text", "the cat " * 300)
+    expect(page.locator("#error")).to_contain_text("at most 512 tokens")
+    page.fill("#text", "")
+    expect(page.locator("#empty")).to_be_visible()
+    expect(page.locator("#error")).to_be_hidden()
+    page.click("#example")
+    expect(page.locator("#grids")).to_be_visible()
+    drawn(page)
+    assert all("422" in complaint for complaint in watched.complaints)  # the browser's own note of the refusal
+    watched.complaints.clear()
+
+
+def test_an_encoder_decoder_shows_its_stacks(browser: Browser) -> None:
+    with serve(translator(), port=0, browser=False, wait=False) as running:
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        seen = Watched(context.new_page(), home=running.url)
+        page = seen.page
+        page.goto(f"{running.url}#{urlencode({'text': 'the cat sat', 'stack': 'cross'})}")
+        expect(page.locator("#missing")).to_be_visible()
+        page.click("#add-second")
+        page.fill("#second", "a dog ran .")
+        expect(page.locator("#missing")).to_be_hidden()
+        page.click(head_of(page, "cross.1.0"))
+        shows(page, "cross.1.0")
+        expect(page.locator("#texts .flow")).to_have_count(2)
+        expect(page.locator(".answer")).to_contain_text("Log-probability of the target")
+        page.get_by_text("Translate freely").click()
+        expect(page.locator(".translation")).to_be_visible()
+        seen.assert_quiet()
+        context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 390])
+def test_axe_finds_nothing_serious(browser: Browser, explorer: Explorer, scheme: str, width: int) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: make web")
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    for state in ({"off": "0.1"}, {"heads": "1.2", "off": "0.1"}, {"heads": "1.2,2.0", "view": "arcs"}, {"show": "both", "order": "role"}):
+        page.goto("about:blank")
+        page.goto(f"{explorer.url}#{urlencode({'text': TEXT, **state})}")
+        drawn(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{state} spills at {width}"
+        page.add_script_tag(path=str(AXE))
+        found = page.evaluate("axe.run().then(found => found.violations)")
+        serious = [
+            (one["id"], [node["html"][:120] for node in one["nodes"][:3]])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert not serious, (state, serious)
+    context.close()
+
+
+def test_dark_and_light(browser: Browser, explorer: Explorer) -> None:
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme="dark")
+    page = context.new_page()
+    page.goto(explorer.url)
+    drawn(page)
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    dark = page.evaluate(paper)
+    page.keyboard.press("t")
+    light = page.evaluate(paper)
+    assert sum(map(int, re.findall(r"\d+", dark))) < 150 < 600 < sum(map(int, re.findall(r"\d+", light)))
+    page.reload()
+    drawn(page)
+    assert page.evaluate(paper) == light  # it was kept
+    context.close()

@@ -1,0 +1,175 @@
+"""The explorer as it is started and ended: ports, tokens, two models, Ctrl-C; from Python and from the shell."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from asking import Asking
+from transformers import BertForSequenceClassification, BertModel
+
+import headscope
+from headscope.errors import HeadscopeError
+from headscope.explorer import serving
+from headscope.explorer.serving import Explorer
+from worded import saved, worded
+
+Start = Callable[..., Explorer]
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def test_a_taken_port_is_the_next_one_and_said(start: Start) -> None:
+    said: list[str] = []
+    with taken_port() as port:
+        explorer = start(worded(BertModel), port=port, say=said.append)
+        assert port < explorer.port <= port + 20
+        assert said == [f"port {port} is taken: this is {explorer.port}", explorer.url]
+        assert Asking(explorer, worded(BertModel)).get("/api/about").status == 200
+
+
+def test_two_explorers_do_not_meet(start: Start) -> None:
+    one = start(worded(BertModel), port=0)
+    other = start(worded(BertModel), port=one.port)
+    assert other.port != one.port
+
+
+def test_ports_that_are_all_taken_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "TRIED_PORTS", 1)
+    with taken_port() as port, pytest.raises(HeadscopeError, match=f"ports {port} to {port} are all taken"):
+        headscope.serve(worded(BertModel), port=port, browser=False, wait=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"port": 65536}, "--port: 65536 is not a port. Expected 0 (any) to 65535."),
+        ({"port": -1}, "--port: -1 is not a port."),
+        ({"host": "203.0.113.7"}, "--host: cannot listen on 203.0.113.7 port "),
+        ({"host": "no such host"}, "--host: cannot listen on no such host port "),
+        ({"token": "short"}, "--token: the token cannot be used. Expected eight or more letters, digits,"),
+        ({"token": "with spaces;"}, "--token: the token cannot be used."),
+        ({"max_length": 33}, "--max-length: 33 tokens are more than worded can read. Expected at most 32."),
+        ({"study": "nowhere"}, "not a study"),
+    ],
+)
+def test_what_cannot_be_served_is_said(options: dict[str, object], said: str) -> None:
+    with pytest.raises(HeadscopeError) as refused:
+        headscope.serve(worded(BertModel), **{"browser": False, "wait": False, "port": 0, **options})  # type: ignore[arg-type]
+    assert said in str(refused.value)
+
+
+def test_this_machine_alone_is_listened_to(start: Start) -> None:
+    explorer = start(worded(BertModel))
+    assert explorer.token is None
+    assert explorer.url == f"http://127.0.0.1:{explorer.port}/"
+
+
+def test_another_host_has_a_token(start: Start) -> None:
+    explorer = start(worded(BertModel), host="0.0.0.0")
+    assert explorer.token is not None
+    assert len(explorer.token) >= 24
+    assert explorer.url == f"http://0.0.0.0:{explorer.port}/?token={explorer.token}"
+    asking = Asking(explorer, worded(BertModel))
+    assert asking.get("/api/about").status == 401
+    assert asking.get("/api/about", **{"X-Headscope-Token": explorer.token}).status == 200
+
+
+def test_the_browser_is_opened_where_wanted(monkeypatch: pytest.MonkeyPatch, start: Start) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    start(worded(BertModel))
+    assert opened == []
+    explorer = start(worded(BertModel), browser=True)
+    assert opened == [explorer.url]
+
+
+def test_it_is_gone_after_stop() -> None:
+    with headscope.serve(worded(BertModel), port=0, browser=False, wait=False, say=lambda line: None) as explorer:
+        assert Asking(explorer, worded(BertModel)).attend("the cat")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", explorer.port), timeout=5)
+
+
+def test_two_models_stand_beside_each_other(start: Start) -> None:
+    """The second was cut: its heads keep their numbers, and a difference is of the heads that both have."""
+    model = worded(BertForSequenceClassification, num_attention_heads=4)
+    small = headscope.prune(worded(BertForSequenceClassification, num_attention_heads=4), "0.1")
+    asking = Asking(start(model, compare=small), model)
+    about = asking.get("/api/about").json["models"]
+    assert [one["id"] for one in about] == ["a", "b"]
+    assert about[1]["stacks"][0]["layers"][0]["heads"] == [0, 2, 3]
+    states = [asking.attend("the cat sat", model=name)["id"] for name in "ab"]
+    assert states[0] != states[1]
+    maps = [asking.maps(f"/api/maps/{state}/encoder/1").values for state in states]
+    assert np.abs(maps[0] - maps[1]).max() > 0.01, "the cut of the first layer shows in the second"
+    first = asking.maps(f"/api/difference/{states[0]}/{states[1]}/encoder/0")
+    assert first.places == [(0, 0), (0, 2), (0, 3)]
+    assert np.abs(first.values).max() < 1e-6
+    second = asking.maps(f"/api/difference/{states[0]}/{states[1]}/encoder/1")
+    np.testing.assert_allclose(second.values, maps[1] - maps[0], atol=0.02)
+
+
+# From the shell
+
+
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "headscope", "serve", *words]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=os.environ
+    )
+
+
+@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: Path) -> None:
+    saved(tmp_path / "bert", BertModel)
+    with taken_port() as port:
+        process = started(tmp_path, "bert", "--port", str(port), "--no-browser")
+        try:
+            assert process.stdout is not None
+            said = [process.stdout.readline().strip() for _ in range(3)]
+            found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", said[1])
+            assert found is not None, said
+            here = int(found[1])
+            assert said == [f"port {port} is taken: this is {here}", f"http://127.0.0.1:{here}/", "Ctrl-C ends it"]
+            connection = http.client.HTTPConnection(
+                "127.0.0.1", here, timeout=30
+            )  # left open: it must not be waited for
+            connection.request("GET", "/api/about")
+            assert json.loads(connection.getresponse().read())["models"][0]["name"] == "bert"
+            begun = time.monotonic()
+            process.send_signal(sign)
+            out, err = process.communicate(timeout=60)
+            assert time.monotonic() - begun < 30
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (status, "")
+    assert out == ("ended\n" if sign == signal.SIGINT else "")
+
+
+def test_a_wrong_study_is_one_line_before_the_model_is_loaded(tmp_path: Path) -> None:
+    process = started(tmp_path, "no-such-model", "--study", "nowhere")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert err.startswith("headscope: nowhere")

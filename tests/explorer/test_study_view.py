@@ -1,0 +1,187 @@
+"""What the explorer tells of a study is what its tables say; what they do not say is not told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from asking import Asking
+from studies import RECORD, made_up
+from transformers import BertForSequenceClassification
+
+from headscope.errors import HeadscopeError
+from headscope.explorer.serving import Explorer
+from headscope.explorer.study_view import StudyView
+from headscope.model.attention_model import AttentionModel
+from headscope.model.weights import weights_sha256
+from headscope.study.directory import write_tables
+from headscope.study.study import Study
+from headscope.tables import Row, to_frame
+from worded import worded
+
+EVIL = "</script><img src=x onerror=alert(2)>"
+PLACES = [(layer, head) for layer in range(2) for head in range(4)]
+
+
+def of(head: str) -> dict[str, Any]:
+    layer, number = head.split(".")
+    return {"stack": "encoder", "layer": int(layer), "head": int(number)}
+
+
+def role(head: str, name: str, value: float = 0.7) -> dict[str, Any]:
+    evidence = {"value": value, "low": value - 0.1, "high": value + 0.1, "baseline": 0.4, "threshold": 0.5}
+    return of(head) | {"role": name} | evidence | {"is_sure": True, "rule": f"rule of {name}", "count": 600}
+
+
+def example(head: str, name: str, words: str, query: int, key: int) -> dict[str, Any]:
+    told = {"role": name, "kind": "example", "direction": "dependent", "words": words, "query": query, "key": key}
+    return of(head) | told | {"weight": 0.9, "expected": math.nan}
+
+
+def test_of(head: str, value: float, is_significant: object) -> dict[str, Any]:
+    numbers = {"value": value, "low": value - 0.1, "high": value + 0.1, "p": 0.01, "p_adjusted": 0.02}
+    return of(head) | {"statistic": "ablation-loss"} | numbers | {"is_significant": is_significant, "count": 100}
+
+
+test_of.__test__ = False  # type: ignore[attr-defined]
+
+
+def model() -> AttentionModel:
+    return worded(BertForSequenceClassification, num_attention_heads=4)
+
+
+def full(of_model: AttentionModel) -> Study:
+    study = made_up(statistics=["previous", "entropy", "js-previous", "js-uniform", "ablation-loss"])
+    tables = {
+        "roles": [
+            role("1.3", "syntactic: nsubj"),
+            role("1.3", "broad"),
+            role("0.1", EVIL),
+            role("0.0", "undetermined"),
+        ],
+        "clusters": [
+            of(f"{layer}.{head}") | {"cluster": head % 2, "twin_layer": 1, "twin_head": 2, "twin_distance": 0.25}
+            for layer, head in PLACES
+        ],
+        "examples": [example("1.3", "syntactic: nsubj", '["the", "cat", "<b>"]', 1, 2)],
+        "significance": [
+            test_of("0.0", 0.3, True),
+            test_of("0.1", -0.3, True),
+            test_of("0.2", 0.1, False),
+            test_of("1.3", 0.2, "True"),
+        ],
+    }
+    record = {**RECORD, "model": {**RECORD["model"], "sha256": weights_sha256(of_model)}}
+    return Study(study.heads, study.maps, record, {name: pd.DataFrame(rows) for name, rows in tables.items()})
+
+
+@pytest.fixture(scope="module")
+def asking(start: Callable[..., Explorer], tmp_path_factory: pytest.TempPathFactory) -> Asking:
+    """An explorer with a study as it is on disk."""
+    folder: Path = tmp_path_factory.mktemp("study")
+    made = model()
+    write_tables(full(made), folder)
+    return Asking(start(made, study=folder), made)
+
+
+def test_about_says_what_there_is(asking: Asking) -> None:
+    told = asking.get("/api/about").json["study"]
+    assert told["model"] == "tiny"
+    assert told["is_of_this_model"]
+    assert told["statistics"] == ["previous", "entropy", "js-previous", "js-uniform", "ablation-loss"]
+    assert told["importances"] == ["ablation-loss"]
+    assert (told["has_roles"], told["has_clusters"], told["has_examples"]) == (True, True, True)
+
+
+def test_unimportant_are_those_not_shown_to_be_missed(asking: Asking) -> None:
+    """Neither the two that are missed (one of them said in text) nor those that nobody tested."""
+    (told,) = asking.get("/api/about").json["study"]["unimportant"]
+    assert (told["heads"], told["count"]) == ("0.1-2", 2)
+    assert asking.attend("the cat", None, told["heads"])["off"] == "0.1-2"
+
+
+def test_heads_have_the_numbers_of_the_table(asking: Asking) -> None:
+    told = asking.get("/api/study/heads").json
+    study = full(asking.model)
+    assert [one["name"] for one in told["statistics"]] == list(dict.fromkeys(study.heads["statistic"]))
+    assert [(one["layer"], one["head"]) for one in told["heads"]] == PLACES
+    rows = {(row.layer, row.head, row.statistic): row for row in study.heads.itertuples()}
+    for one in told["heads"]:
+        for name, numbers in one["values"].items():
+            row = rows.pop((one["layer"], one["head"], name))
+            assert numbers == pytest.approx([row.value, row.low, row.high], rel=1e-5)
+        assert one["cluster"] == one["head"] % 2
+    assert not rows, "every row is told"
+    by_head = {(one["layer"], one["head"]): one["roles"] for one in told["heads"]}
+    assert by_head[1, 3] == ["syntactic: nsubj", "broad"]
+    assert by_head[0, 0] == [], "undetermined is no role"
+    assert by_head[0, 1] == [EVIL]
+
+
+def test_markup_in_a_study_is_sent_escaped(asking: Asking) -> None:
+    for path in ("/api/study/heads", "/api/study/cards/0.1", "/api/study/examples/1.3"):
+        assert b"<" not in asking.get(path).body
+
+
+def test_a_card_holds_what_the_tables_say(asking: Asking) -> None:
+    card = asking.get("/api/study/cards/1.3").json
+    assert (card["stack"], card["layer"], card["head"]) == ("encoder", 1, 3)
+    assert [one["role"] for one in card["roles"]] == ["syntactic: nsubj", "broad"]
+    assert card["roles"][0]["rule"] == "rule of syntactic: nsubj"
+    assert card["twin"] == {"layer": 1, "head": 2, "distance": 0.25}
+    assert card["cluster"] == 1
+    assert [(one["value"], one["is_significant"]) for one in card["tests"]] == [(0.2, True)]
+    assert card["substitute"]["pattern"]
+    assert set(card["values"]) == set(asking.get("/api/about").json["study"]["statistics"])
+    assert asking.get("/api/study/cards/encoder.1.3").json == card
+
+
+def test_examples_hold_their_words(asking: Asking) -> None:
+    (told,) = asking.get("/api/study/examples/1.3").json
+    assert (told["words"], told["text"]) == (["the", "cat", "<b>"], "the cat <b>")
+    assert (told["role"], told["query"], told["key"], told["expected"]) == ("syntactic: nsubj", 1, 2, None)
+    assert asking.get("/api/study/examples/0.0").json == []
+
+
+@pytest.mark.parametrize(
+    ("head", "said"), [("9.9", "is not in this model"), ("x", "names no head"), ("0.*", "are 4 heads")]
+)
+def test_what_is_no_head_is_refused(head: str, said: str, asking: Asking) -> None:
+    for kind in ("cards", "examples"):
+        answer = asking.get(f"/api/study/{kind}/{head}")
+        assert answer.status == 422
+        assert said in answer.error
+
+
+def test_a_study_with_rows_alone_is_told(start: Callable[..., Explorer]) -> None:
+    asking = Asking(start(model(), study=made_up(has_maps=False)), model())
+    told = asking.get("/api/about").json["study"]
+    assert not told["is_of_this_model"]
+    assert (told["unimportant"], told["has_roles"]) == ([], False)
+    card = asking.get("/api/study/cards/0.0").json
+    assert (card["roles"], card["twin"], card["cluster"], card["tests"]) == ([], None, None, [])
+    assert asking.get("/api/study/examples/0.0").json == []
+
+
+def test_a_plan_and_gates_name_unimportant_heads_too() -> None:
+    rows = [Row("encoder", layer, head, "cut", float(head > 1), math.nan, math.nan, 1) for layer, head in PLACES]
+    rows += [Row("encoder", layer, head, "gate-small", float(layer), math.nan, math.nan, 1) for layer, head in PLACES]
+    told = StudyView(Study(to_frame(rows)), model()).told["unimportant"]
+    assert [(one["heads"], one["count"]) for one in told] == [("0.2-3,1.2-3", 4), ("0.*", 4)]
+    assert told[1]["why"] == "their gates closed (small)"
+
+
+def test_a_study_of_other_heads_is_refused() -> None:
+    with pytest.raises(HeadscopeError, match="has none of the heads of worded"):
+        StudyView(made_up({"cross": (1, 1)}), model())
+
+
+def test_a_table_without_its_columns_is_refused() -> None:
+    study = made_up()
+    study.tables["significance"] = pd.DataFrame({"statistic": ["ablation-loss"]})
+    with pytest.raises(HeadscopeError, match="--study: a table of the study of tiny cannot be read"):
+        StudyView(study, model())

@@ -1,0 +1,117 @@
+// One hue, lightness strictly monotone, for weights; two hues that meet in the paper's colour for differences.
+// Both read the same for every eye, and the first in grey too.
+
+import { state } from "./state.js";
+
+/** @typedef {"light" | "dark"} Theme */
+/** @typedef {import("./types.js").View} View */
+
+const RAMPS = {
+  light: ["#f4f7fa", "#d3e2f1", "#9fc6e4", "#5a9fd0", "#2470b3", "#0d4787", "#08264f"],
+  dark: ["#1d242d", "#1c3a5c", "#24568a", "#3a7fbb", "#6aaee0", "#a9d6f5", "#f0f9ff"],
+};
+const LESS = {
+  light: ["#f4f7fa", "#fbe0c8", "#f3b884", "#dd8641", "#b5591a", "#843a0a", "#4f2004"],
+  dark: ["#1d242d", "#4a3018", "#7a4a1c", "#b06a26", "#dd9450", "#f5c79a", "#fff4e8"],
+};
+
+/** @param {string[]} stops @param {number} length @returns {number[][]} */
+function ramp(stops, length) {
+  const rgb = stops.map((stop) => [1, 3, 5].map((at) => parseInt(stop.slice(at, at + 2), 16)));
+  return Array.from({ length }, (_, at) => {
+    const place = (at / (length - 1)) * (rgb.length - 1), low = Math.min(Math.floor(place), rgb.length - 2);
+    return rgb[low].map((value, channel) => Math.round(value + (rgb[low + 1][channel] - value) * (place - low)));
+  });
+}
+
+/** 511 colours: 255 is nothing, 510 all there can be, 0 the same below zero. @param {Theme} name */
+const colours = (name) => [...ramp(LESS[name], 256).reverse(), ...ramp(RAMPS[name], 256).slice(1)];
+const COLOURS = { light: colours("light"), dark: colours("dark") };
+const INKS = {
+  light: new Uint32Array(new Uint8Array(COLOURS.light.flatMap((rgb) => [...rgb, 255])).buffer),
+  dark: new Uint32Array(new Uint8Array(COLOURS.dark.flatMap((rgb) => [...rgb, 255])).buffer),
+};
+
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+/** @returns {Theme} */
+export function theme() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen === "light" || chosen === "dark" ? chosen : prefersDark.matches ? "dark" : "light";
+}
+/** @param {() => void} act */
+export const onTheme = (act) => prefersDark.addEventListener("change", act);
+
+/** From weight to one of the 511 colours. @param {number} largest @returns {(weight: number) => number} */
+export function shade(largest) {
+  const full = state.range === "head" ? largest || 1 : 1, isRoot = state.scale === "root";
+  return (weight) => {
+    const size = Math.min(1, Math.abs(weight) / full), depth = Math.round(255 * (isRoot ? Math.sqrt(size) : size));
+    return weight < 0 ? 255 - depth : 255 + depth;
+  };
+}
+
+/** @param {number} colour @param {Theme} [name] */
+export const css = (colour, name = theme()) => `rgb(${COLOURS[name][colour].join(" ")})`;
+/** @param {number} colour */
+export const hex = (colour) => `#${COLOURS.light[colour].map((value) => value.toString(16).padStart(2, "0")).join("")}`;
+
+/** What can be read on this colour. @param {number} colour */
+export function inkOn(colour) {
+  const depth = Math.abs(colour - 255);
+  return theme() === "light" ? (depth > 130 ? "#fff" : "#1d2329") : depth > 150 ? "#0c1218" : "#e4e8ec";
+}
+
+/** For lines and bars of several heads, told apart by every eye. */
+export const HEAD_COLOURS = {
+  light: ["#1f5fa6", "#b5591a", "#2a7a4b", "#8a3f8f", "#9a7400", "#3d6d7a", "#a83244", "#5b5b9e"],
+  dark: ["#7fb8ec", "#eba468", "#7cc79a", "#d79adb", "#dcbc55", "#8fc3d0", "#ee8d9b", "#aeb0ec"],
+};
+
+/**
+ * Pixels of a map, at most `most` a side; where cells share a pixel, it shows the largest of them.
+ * @param {View} view @param {number} most @param {Theme} [name]
+ */
+export function pixels(view, most, name = theme()) {
+  const { Q, K, weights } = view, block = Math.max(1, Math.ceil(Math.max(Q, K) / most));
+  const width = Math.max(1, Math.ceil(K / block)), height = Math.max(1, Math.ceil(Q / block));
+  const peaks = block === 1 ? weights : new Float32Array(width * height);
+  for (let row = 0; block > 1 && row < Q; row++) {
+    const into = Math.floor(row / block) * width;
+    for (let column = 0; column < K; column++) {
+      const at = into + Math.floor(column / block), weight = weights[row * K + column];
+      if (Math.abs(weight) > Math.abs(peaks[at])) peaks[at] = weight;
+    }
+  }
+  const image = new ImageData(width, height), cells = new Uint32Array(image.data.buffer), colourOf = shade(view.largest), ink = INKS[name];
+  for (let at = 0; at < peaks.length; at++) cells[at] = ink[colourOf(peaks[at])];
+  return image;
+}
+
+/** @param {HTMLCanvasElement} canvas @param {ImageData} image */
+export function paint(canvas, image) {
+  canvas.width = image.width;
+  canvas.height = image.height;
+  canvas.getContext("2d")?.putImageData(image, 0, 0);
+}
+
+/** What stands below a colour scale, at its quarters; `full` is null where each head has its own. @param {boolean} signed @param {number | null} full */
+export function legendTexts(signed, full) {
+  const places = signed ? [-1, -0.5, 0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1], isRoot = state.scale === "root";
+  return places.map((place, at) => {
+    const share = Math.sign(place) * (isRoot ? place * place : Math.abs(place));
+    if (state.range === "head" && full === null) return share === 0 ? "0" : at === 4 ? "largest" : at === 0 ? "−largest" : "";
+    if (full && full !== 1 && (at === 1 || at === 3)) return "";
+    const weight = share * (full || 1), size = Math.abs(weight), sign = weight < 0 ? "−" : signed && weight > 0 ? "+" : "";
+    return sign + (size === 0 || size === 1 ? String(size) : size.toFixed(size < 0.0095 ? 4 : size < 0.055 ? 3 : 2));
+  });
+}
+
+/** @param {HTMLElement} holder  with a canvas and five spans @param {boolean} signed @param {number | null} full */
+export function drawLegend(holder, signed, full) {
+  const image = new ImageData(signed ? 511 : 256, 1);
+  new Uint32Array(image.data.buffer).set(signed ? INKS[theme()] : INKS[theme()].subarray(255));
+  const strip = holder.querySelector("canvas"), texts = legendTexts(signed, full);
+  if (strip) paint(strip, image);
+  holder.querySelectorAll("span").forEach((span, at) => { span.textContent = texts[at]; });
+  holder.setAttribute("aria-label", `colour scale, ${texts.filter(Boolean).join(", ")}`);
+}

@@ -1,0 +1,65 @@
+// Tokens are text from anywhere: they reach the page by textContent, by canvas, or by an XML serialiser. Nothing else.
+
+/** @param {string} id @returns {any} */
+export const $ = (id) => document.getElementById(id);
+
+/**
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @param {string} [className]
+ * @param {string} [text]
+ * @returns {HTMLElementTagNameMap[T]}
+ */
+export function make(tag, className = "", text = "") {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text) node.textContent = text;
+  return node;
+}
+
+/** @param {string} className @param {string} text @param {() => void} act */
+export function button(className, text, act) {
+  const node = make("button", className, text);
+  node.type = "button";
+  node.addEventListener("click", act);
+  return node;
+}
+
+/** @param {string} name @param {Record<string, string | number>} attributes @param {string | null} [text] */
+export function svgTag(name, attributes, text = null) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [attribute, value] of Object.entries(attributes)) node.setAttribute(attribute, String(value));
+  if (text !== null) node.textContent = text;
+  return node;
+}
+
+/** @param {number} x @param {number} low @param {number} high */
+export const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
+
+/** Right-to-left text stays on its side of an arrow. @param {string} text */
+export const isolated = (text) => `\u2068${text}\u2069`;
+
+/** A weight with the digits it is stored to: two that count, at most four after the point. @param {number} weight */
+export function digits(weight) {
+  if (weight === 0) return "0";
+  const size = Math.abs(weight), sign = weight < 0 ? "−" : "";
+  if (size < 0.00005) return `${sign && "> −"}${sign ? "" : "< "}0.0001`;
+  return sign + (size >= 0.095 ? size.toFixed(2) : size.toFixed(size >= 0.0095 ? 3 : 4));
+}
+
+/** @param {Blob} blob @param {string} name */
+export function download(blob, name) {
+  const link = make("a"), url = URL.createObjectURL(blob);
+  link.href = url;
+  link.download = name;
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+/** Lets the browser answer its user between two pieces of work. */
+export const pause = () => new Promise((resolve) => { setTimeout(resolve, 0); });
+
+/** The height that a drawing may have so that it and its caption end with the window. @param {HTMLElement} node */
+export const roomBelow = (node) => Math.max(420, innerHeight - Math.min(node.getBoundingClientRect().top + scrollY, 420) - 62);

@@ -1,0 +1,193 @@
+// All heads of a stack at once, each a small picture with a switch.
+
+import { axesOf, blockAxis, viewOf } from "./axes.js";
+import { paint, pixels, theme } from "./colour.js";
+import { button, make, pause } from "./dom.js";
+import { full } from "./heads.js";
+import { layerOf, thumbnailsOf } from "./maps.js";
+import { samePlace, state } from "./state.js";
+
+/** @typedef {import("./types.js").Place} Place */
+/** @typedef {import("./types.js").Source} Source */
+/** @typedef {{title: string, places: Place[]}} Group  heads that stand together, with what they have in common */
+/** @typedef {{cell: HTMLElement, thumb: HTMLButtonElement, canvas: HTMLCanvasElement, toggle: HTMLButtonElement | null,
+ *   place: Place}} Cell */
+
+const MOST_PIXELS = 96, SLICE_MS = 14, MOST_ABREAST = 12;
+
+export class Grid {
+  /** @type {Map<string, Cell>} */ cells = new Map();
+  run = 0;
+  built = "";
+
+  /**
+   * @param {HTMLElement} holder
+   * @param {{open: (place: Place, isAdded: boolean) => void, toggle: (head: string) => void, name: (place: Place) => string}} told
+   */
+  constructor(holder, told) {
+    this.told = told;
+    this.root = make("div", "overview");
+    holder.append(this.root);
+    this.root.addEventListener("keydown", (event) => this.move(event));
+  }
+
+  /** Rows are layers. @param {import("./types.js").StackShape} stack */
+  buildLayers(stack) {
+    const width = 1 + Math.max(...stack.layers.flatMap(({ heads }) => heads), 0);
+    if (!this.begin(`layers ${stack.name} ${JSON.stringify(stack.layers)}`, width + 1, false)) return;
+    this.root.append(make("span", "label corner", "layer ↓ head →"));
+    for (let head = 0; head < width; head++) this.root.append(make("span", "label", String(head)));
+    this.root.append(make("span", "label mean", "mean"));
+    for (const { layer, heads } of stack.layers) {
+      this.root.append(make("span", "label layer", String(layer)));
+      for (let head = 0; head < width; head++) {
+        if (heads.includes(head)) this.add({ layer, head }, stack.name, this.root, false);
+        else this.root.append(make("span", "gone", "cut"));
+      }
+      if (heads.length) this.add({ layer, head: "mean" }, stack.name, this.root, false);
+      else this.root.append(make("span"));
+    }
+    this.grabTab(this.cells.values().next().value);
+  }
+
+  /** Heads that have something in common stand together. @param {string} stack @param {Group[]} groups */
+  buildGroups(stack, groups) {
+    if (!this.begin(`groups ${stack} ${JSON.stringify(groups)}`, MOST_ABREAST, true)) return;
+    for (const { title, places } of groups) {
+      const bundle = make("div", "bundle"), members = make("div", "members");
+      members.style.setProperty("--heads", String(Math.min(MOST_ABREAST, places.length)));
+      for (const place of places) this.add(place, stack, members, true);
+      bundle.append(make("span", "group", `${title} (${places.length})`), members);
+      this.root.append(bundle);
+    }
+    this.grabTab(this.cells.values().next().value);
+  }
+
+  /** False where this very grid is there already. @param {string} name @param {number} columns @param {boolean} isFlow */
+  begin(name, columns, isFlow) {
+    if (this.built === name) return false;
+    this.built = name;
+    this.cells.clear();
+    this.root.replaceChildren();
+    this.root.classList.toggle("flowing", isFlow);
+    this.root.style.setProperty("--heads", String(columns));
+    return true;
+  }
+
+  /** @param {Place} place @param {string} stack @param {HTMLElement} holder @param {boolean} isTagged */
+  add(place, stack, holder, isTagged) {
+    const name = this.told.name(place), cell = make("div", "cell"), canvas = make("canvas"), head = full(stack, place.layer, place.head);
+    const thumb = button("thumb", "", () => {});
+    thumb.addEventListener("click", (event) => this.told.open(place, event.shiftKey || event.ctrlKey || event.metaKey));
+    thumb.tabIndex = -1;
+    thumb.append(canvas);
+    cell.append(thumb);
+    let toggle = null;
+    if (place.head !== "mean") {
+      toggle = button("switch", "", () => this.told.toggle(head));
+      toggle.setAttribute("role", "switch");
+      toggle.setAttribute("aria-label", `${name} on`);
+      toggle.tabIndex = -1;
+      cell.append(toggle);
+    }
+    if (isTagged) cell.append(make("span", "tag", name));
+    thumb.setAttribute("aria-label", place.head === "mean" ? `mean of layer ${place.layer}` : name);
+    holder.append(cell);
+    this.cells.set(head, { cell, thumb, canvas, toggle, place });
+  }
+
+  /** What is off, chosen, and changed. @param {Map<string, import("./types.js").HeadSummary> | null} summary */
+  mark(summary) {
+    for (const [head, { cell, thumb, toggle, place }] of this.cells) {
+      const isOff = state.off.has(head), told = summary?.get(head), moved = isOff ? 0 : told?.change ?? 0;
+      const chosen = state.heads.findIndex((one) => samePlace(one, place));
+      cell.classList.toggle("off", isOff);
+      cell.classList.toggle("moved", moved >= 0.005);
+      cell.style.setProperty("--moved", String(Math.min(1, Math.sqrt(moved))));
+      toggle?.setAttribute("aria-checked", String(!isOff));
+      thumb.title = [
+        thumb.getAttribute("aria-label"),
+        isOff ? "switched off" : "",
+        told ? `largest weight ${told.largest.toFixed(2)}, mean entropy ${told.entropy.toFixed(2)} nats` : "",
+        moved >= 0.0005 ? `${(100 * moved).toFixed(1)} % of its attention went elsewhere` : "",
+      ].filter(Boolean).join("\n");
+      if (chosen >= 0) thumb.setAttribute("aria-current", "true");
+      else thumb.removeAttribute("aria-current");
+      if (chosen === 0) this.grabTab({ thumb });
+    }
+  }
+
+  /** @param {Source} source @returns {Promise<boolean>} whether it was drawn to its end */
+  async draw(source) {
+    const run = ++this.run, { stack } = state, sides = source.answer.sides[stack];
+    if (!sides) return false;
+    const isPlain = state.level === "tokens" && !state.special && !state.punctuation && !state.itself && !source.against;
+    const small = source.against ? null : await thumbnailsOf(source, stack);
+    if (run !== this.run) return false;
+    const isWhole = small !== null && small.rows === sides.query.tokens.length && small.columns === sides.key.tokens.length;
+    const axes = axesOf(sides, stack !== "cross", state);
+    if (small && (isPlain || isWhole)) {
+      const shown = isWhole ? axes : { rows: blockAxis(small.rows), columns: blockAxis(small.columns), self: false };
+      return this.paintAll(run, [...this.cells.values()], async () => small, shown);
+    }
+    const byLayer = [...this.cells.values()].sort((one, two) => one.place.layer - two.place.layer);
+    return this.paintAll(run, byLayer, (layer) => layerOf(source, stack, layer), axes);
+  }
+
+  /** @param {number} run @param {Cell[]} cells @param {(layer: number) => Promise<import("./types.js").Maps>} mapsOf @param {import("./types.js").Axes} axes */
+  async paintAll(run, cells, mapsOf, axes) {
+    let rested = performance.now();
+    const ink = theme();
+    for (const { canvas, place } of cells) {
+      const maps = await mapsOf(place.layer);
+      if (run !== this.run) return false;
+      const view = viewOf(maps, indices(maps, place), axes, state);
+      paint(canvas, pixels(view, MOST_PIXELS, ink));
+      canvas.className = canvas.width > 60 ? "fine" : canvas.width > 22 ? "middle" : "";
+      if (performance.now() - rested > SLICE_MS) {
+        await pause();
+        if (run !== this.run) return false;
+        rested = performance.now();
+      }
+    }
+    return true;
+  }
+
+  /** To the nearest thumbnail in the direction of an arrow. @param {KeyboardEvent} event */
+  move(event) {
+    const by = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
+    const cells = [...this.cells.values()], from = cells.find(({ cell }) => cell.contains(/** @type {Node} */ (event.target)));
+    if (!by || !from || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    const here = from.thumb.getBoundingClientRect(), off = here.width / 2;
+    let goal = null, least = Infinity;
+    for (const one of cells) {
+      const there = one.thumb.getBoundingClientRect(), x = there.x - here.x, y = there.y - here.y;
+      const ahead = x * by[0] + y * by[1], aside = Math.abs(x * by[1]) + Math.abs(y * by[0]);
+      if (ahead < off || (by[1] === 0 && aside > off)) continue;  // a row is left upwards or downwards only
+      if (ahead + 3 * aside < least) [goal, least] = [one, ahead + 3 * aside];
+    }
+    if (!goal) return;
+    this.grabTab(goal);
+    goal.thumb.focus();
+  }
+
+  /** One thumbnail can be reached by Tab; arrows lead on from there. @param {Pick<Cell, "thumb"> | undefined} goal */
+  grabTab(goal) {
+    for (const { thumb } of this.cells.values()) thumb.tabIndex = thumb === goal?.thumb ? 0 : -1;
+  }
+
+  /** The head whose thumbnail has the focus. */
+  focused() {
+    for (const [head, { cell }] of this.cells) if (cell.contains(document.activeElement)) return head;
+    return null;
+  }
+}
+
+/** Where a head's map is among these; for a mean, all of its layer that are on. @param {import("./types.js").Maps} maps @param {Place} place */
+export function indices(maps, { layer, head }) {
+  const all = maps.places.map((one, at) => ({ ...one, at })).filter((one) => one.layer === layer);
+  if (head !== "mean") return all.filter((one) => one.head === head).map(({ at }) => at);
+  const on = all.filter((one) => !state.off.has(full(state.stack, layer, one.head)));
+  return (on.length ? on : all).map(({ at }) => at);
+}

@@ -1,0 +1,85 @@
+// Addresses of heads as the whole project writes them: encoder.3.2, or 3.2 where there is one stack; sets: 3.2,4.*
+
+/** @typedef {import("./types.js").Model} Model */
+
+/** @param {string} stack @param {number} layer @param {number | string} head */
+export const full = (stack, layer, head) => `${stack}.${layer}.${head}`;
+
+/** @param {Model} model @param {string} stack @param {number} layer @param {number | string} head */
+export function address(model, stack, layer, head) {
+  return model.stacks.length === 1 ? `${layer}.${head}` : full(stack, layer, head);
+}
+
+/** Every head a model has, as stack.layer.head. @param {Model} model */
+export function everyHead(model) {
+  return model.stacks.flatMap(({ name, layers }) =>
+    layers.flatMap(({ layer, heads }) => heads.map((head) => full(name, layer, head))));
+}
+
+/** A set of heads in as few signs as say it: whole layers become 4.*  @param {Model} model @param {Iterable<string>} off */
+export function written(model, off) {
+  const gone = new Set(off), parts = [];
+  for (const { name, layers } of model.stacks) {
+    const stem = model.stacks.length === 1 ? "" : `${name}.`;
+    for (const { layer, heads } of layers) {
+      const of = heads.filter((head) => gone.has(full(name, layer, head)));
+      if (of.length && of.length === heads.length) parts.push(`${stem}${layer}.*`);
+      else parts.push(...runs(of).map((run) => `${stem}${layer}.${run}`));
+    }
+  }
+  return parts.join(",");
+}
+
+/** 0, 1, 2, 5 → 0-2, 5; two neighbours stay two. @param {number[]} numbers */
+function runs(numbers) {
+  const found = [];
+  for (let from = 0; from < numbers.length;) {
+    let to = from;
+    while (numbers[to + 1] === numbers[to] + 1) to += 1;
+    if (to - from >= 2) found.push(`${numbers[from]}-${numbers[to]}`);
+    else found.push(...numbers.slice(from, to + 1).map(String));
+    from = to + 1;
+  }
+  return found;
+}
+
+/** The heads of this model that a written set names; what it does not have is passed over. @param {Model} model @param {string} text */
+export function parsed(model, text) {
+  /** @type {Set<string>} */
+  const found = new Set();
+  for (const part of text.split(",").map((one) => one.trim()).filter(Boolean)) {
+    const match = /^(?:([a-z]+)\.)?(\d+|\*)\.(\d+|\*|\d+-\d+)$/.exec(part);
+    if (!match) continue;
+    const name = match[1] ?? (model.stacks.length === 1 ? model.stacks[0].name : null);
+    const [low, high] = match[3].includes("-") ? match[3].split("-").map(Number) : [NaN, NaN];
+    for (const stack of model.stacks) {
+      if (stack.name !== name) continue;
+      for (const { layer, heads } of stack.layers) {
+        if (match[2] !== "*" && Number(match[2]) !== layer) continue;
+        for (const head of heads) {
+          if (match[3] === "*" || Number(match[3]) === head || (head >= low && head <= high)) found.add(full(name, layer, head));
+        }
+      }
+    }
+  }
+  return found;
+}
+
+/** For a shell: as it is, or in single quotes. @param {string} text */
+export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** What both models have of a stack: what can be compared. @param {Model} one @param {Model | undefined} two @param {string} stack @returns {import("./types.js").StackShape | undefined} */
+export function common(one, two, stack) {
+  const mine = one.stacks.find(({ name }) => name === stack), theirs = two?.stacks.find(({ name }) => name === stack);
+  if (!mine || !two) return mine;
+  return {
+    name: stack,
+    layers: mine.layers.map(({ layer, heads }) => {
+      const others = theirs?.layers.find((other) => other.layer === layer)?.heads ?? [];
+      return { layer, heads: heads.filter((head) => others.includes(head)) };
+    }),
+  };
+}
+
+/** A model that was loaded from a folder goes by the folder's own name. @param {Model} model */
+export const shortName = ({ name }) => (/^[.~/]/.test(name) ? name.split("/").filter(Boolean).pop() ?? name : name);

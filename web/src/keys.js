@@ -1,0 +1,39 @@
+// Every key the page knows, and the list that tells them.
+
+import { $, make } from "./dom.js";
+
+/** @typedef {{key: string, shown: string, what: string, act: () => void}} Key */
+
+/** @param {Key[]} keys */
+export function startKeys(keys) {
+  const list = $("keys"), fixed = [
+    ["← ↑ ↓ →", "from head to head in the grid, from cell to cell in the map"],
+    ["Enter", "open the head that has the focus; in a map, keep its token"],
+    ["Shift Enter", "add it to the heads that are open (arcs)"],
+    ["Tab", "from part to part"],
+  ];
+  for (const [shown, what] of [...keys.map((one) => [one.shown, one.what]), ...fixed]) {
+    const name = make("dt"), said = make("dd", "", what);
+    for (const part of shown.split(" ")) name.append(make("kbd", "", part));
+    list.append(name, said);
+  }
+  const help = /** @type {HTMLDialogElement} */ ($("help"));
+  $("show-help").addEventListener("click", () => help.showModal());
+  $("close-help").addEventListener("click", () => help.close());
+  help.addEventListener("click", (event) => { if (event.target === help) help.close(); });
+  document.addEventListener("keydown", (event) => {
+    if (help.open || event.defaultPrevented || event.altKey) return;
+    if (isTyping(event.target)) {
+      if (event.key === "Escape") /** @type {HTMLElement} */ (event.target).blur();
+      return;
+    }
+    const name = `${event.ctrlKey || event.metaKey ? "Ctrl+" : ""}${event.key}`, key = keys.find((one) => one.key === name);
+    if (!key) return;
+    event.preventDefault();
+    key.act();
+  });
+}
+
+/** @param {EventTarget | null} target */
+const isTyping = (target) => target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement
+  || (target instanceof HTMLInputElement && target.type !== "radio" && target.type !== "checkbox");

@@ -1,0 +1,187 @@
+// The text beside the map: where a token looks, who looks at it, and the largest weights as numbers.
+
+import { css, inkOn, shade } from "./colour.js";
+import { $, digits, isolated, make } from "./dom.js";
+import { change, state } from "./state.js";
+
+/** @typedef {import("./types.js").View} View */
+
+const RANKED = 8;
+
+/** @type {View | null} */
+let view = null;
+/** @type {{rows: HTMLElement[], columns: HTMLElement[]}} */
+let spans = { rows: [], columns: [] };
+/** @type {number | null} a place on the source axis, while the pointer is over the text */
+let hovered = null;
+/** @type {import("./map_pane.js").Cell | null} */
+let cell = null;
+
+const isTo = () => state.direction === "to";
+const source = () => /** @type {View} */ (view)[isTo() ? "rows" : "columns"];
+const target = () => /** @type {View} */ (view)[isTo() ? "columns" : "rows"];
+
+/** The unit whose weights are shown: under the pointer, else the chosen one, else the first that is a word. */
+function sourcePlace() {
+  if (!view) return null;
+  if (cell) return isTo() ? cell.row : cell.column;
+  if (hovered !== null) return hovered;
+  const axis = source(), chosen = state.token === null ? -1 : axis.of[state.token] ?? -1;
+  if (chosen >= 0) return chosen;
+  return axis.labels.length ? Math.max(0, axis.special.indexOf(false)) : null;
+}
+
+/** What the map is to light up. @returns {import("./map.js").Lit | null} */
+export function lit() {
+  if (cell) return { rows: cell.row, columns: cell.column };
+  const place = sourcePlace();
+  if (place === null) return null;
+  return isTo() ? { rows: place, columns: null } : { rows: null, columns: place };
+}
+
+/** @param {View | null} next */
+export function showReading(next) {
+  view = next;
+  hovered = cell = null;
+  $("texts").replaceChildren();
+  if (!view) {
+    $("ranking").tBodies[0].replaceChildren();
+    $("asked").textContent = $("remark").textContent = "";
+    return;
+  }
+  spans.rows = block(view.rows, "rows", view.self ? "" : "from (query)");
+  spans.columns = view.self ? spans.rows : block(view.columns, "columns", "to (key)");
+  shadeTexts();
+}
+
+/** @param {import("./types.js").Axis} axis @param {"rows" | "columns"} name @param {string} title */
+function block(axis, name, title) {
+  const box = make("div", "side"), flow = make("div", "flow");
+  if (title) box.append(make("h3", "", title));
+  flow.dir = axis.rtl ? "rtl" : "ltr";
+  flow.dataset.axis = name;
+  const found = axis.labels.map((label, at) => {
+    const continues = axis.joined[at], span = make("span", "unit", continues ? label.replace(/^(##|·)/, "") || label : label);
+    span.classList.toggle("special", axis.special[at]);
+    span.classList.toggle("joined", continues);
+    span.dir = "auto";
+    span.title = axis.printed[at];
+    span.dataset.place = String(at);
+    return span;
+  });
+  flow.append(...found);
+  flow.classList.toggle("fixed", !view?.self && (name === "rows") !== isTo());
+  box.append(flow);
+  $("texts").append(box);
+  return found;
+}
+
+/** @param {import("./map_pane.js").Cell | null} next */
+export function showCell(next) {
+  cell = next;
+  shadeTexts();
+}
+
+/** @param {View} shown @param {number} place @returns {Float32Array} */
+export function weightsFrom({ Q, K, weights }, place) {
+  if (isTo()) return weights.subarray(place * K, (place + 1) * K);
+  return Float32Array.from({ length: Q }, (_, row) => weights[row * K + place]);
+}
+
+function shadeTexts() {
+  if (!view) return;
+  const place = sourcePlace(), sources = isTo() ? spans.rows : spans.columns, targets = isTo() ? spans.columns : spans.rows;
+  for (const span of view.self ? sources : [...sources, ...targets]) {
+    if (span.style.background) span.style.background = span.style.color = "";
+    span.classList.remove("source");
+  }
+  const body = $("ranking").tBodies[0], asked = $("asked");
+  asked.replaceChildren();
+  if (place === null) {
+    asked.textContent = "All tokens here are hidden: show them to see where they attend.";
+    body.replaceChildren();
+    $("remark").textContent = "";
+    return;
+  }
+  const weights = weightsFrom(view, place), colourOf = shade(view.largest);
+  weights.forEach((weight, at) => {
+    const colour = colourOf(weight);
+    if (colour === 255) return;
+    targets[at].style.background = css(colour);
+    targets[at].style.color = inkOn(colour);
+  });
+  sources[place].classList.add("source");
+  if (cell) reveal(sources[place]);
+  const name = make("b", "", isolated(source().labels[place]));
+  if (view.signed) asked.append(name, isTo() ? " attends more, or less, to" : " is attended to more, or less, by");
+  else if (isTo()) asked.append(name, " attends to");
+  else asked.append("Who attends to ", name, "?");
+  rank(body, weights);
+  $("remark").textContent = remark(view, place, weights);
+}
+
+/** @param {HTMLTableSectionElement} body @param {Float32Array} weights */
+function rank(body, weights) {
+  const size = (/** @type {number} */ at) => Math.abs(weights[at]);
+  const order = Array.from(weights.keys()).sort((a, b) => size(b) - size(a)).slice(0, RANKED).filter((at) => weights[at] !== 0);
+  while (body.rows.length > order.length) body.deleteRow(-1);
+  while (body.rows.length < order.length) {
+    const row = body.insertRow();
+    row.insertCell().dir = "auto";
+    row.insertCell();
+    row.insertCell().append(make("i"));
+    row.insertCell();
+  }
+  order.forEach((at, place) => {
+    const [label, position, bar, number] = body.rows[place].cells, ink = /** @type {HTMLElement} */ (bar.firstChild);
+    label.textContent = target().labels[at];
+    position.textContent = String(target().units[at]);
+    ink.style.width = `${(100 * size(at)) / size(order[0])}%`;
+    ink.classList.toggle("less", weights[at] < 0);
+    number.textContent = digits(weights[at]);
+  });
+}
+
+/** Bring a word of a long text into its box, without moving the page. @param {HTMLElement} span */
+function reveal(span) {
+  const flow = /** @type {HTMLElement} */ (span.parentElement), box = flow.getBoundingClientRect(), word = span.getBoundingClientRect();
+  if (word.top < box.top || word.bottom > box.bottom) flow.scrollTop += word.top - box.top - box.height / 2;
+}
+
+/** @param {View} shown @param {number} place @param {Float32Array} weights */
+function remark(shown, place, weights) {
+  const percent = (/** @type {number} */ share) => (share > 0 && share < 0.005 ? "less than 1 %" : `${Math.round(100 * share)} %`);
+  const unit = state.level.slice(0, -1);
+  if (!isTo()) {
+    const sum = weights.reduce((total, weight) => total + weight, 0), mean = shown.got.reduce((total, one) => total + one, 0) / shown.K;
+    return shown.signed ? `Together ${digits(sum)}.` : `Together ${sum.toFixed(2)}, from ${weights.length} ${state.level}; on average a ${unit} gets ${mean.toFixed(2)}.`;
+  }
+  if (shown.signed || !(state.special || state.punctuation || state.itself)) return "";
+  const left = shown.left[place], gone = Math.max(0, 1 - left);
+  if (!state.renormalise) return `${percent(gone)} of its attention goes to what is hidden.`;
+  if (left === 0) return "All of its attention goes to what is hidden; nothing is left to renormalise.";
+  return `${percent(gone)} of its attention goes to what is hidden; the rest, ${percent(left)}, is stretched to 1${left < 0.1 ? ", and its rounding with it." : "."}`;
+}
+
+/** @param {() => void} redraw  called when another token is looked at */
+export function startReading(redraw) {
+  const placeOf = (/** @type {Event} */ event) => {
+    const span = /** @type {HTMLElement} */ (event.target).closest?.(".unit"), axis = span?.parentElement?.dataset.axis;
+    const isSource = view?.self || axis === (isTo() ? "rows" : "columns");
+    return span instanceof HTMLElement && isSource ? Number(span.dataset.place) : null;
+  };
+  const hover = (/** @type {number | null} */ place) => {
+    hovered = place;
+    shadeTexts();
+    redraw();
+  };
+  $("texts").addEventListener("pointerover", (/** @type {Event} */ event) => hover(placeOf(event)));
+  $("texts").addEventListener("pointerleave", () => hover(null));
+  $("texts").addEventListener("click", (/** @type {Event} */ event) => {
+    const place = placeOf(event);
+    if (place !== null) change({ token: source().first[place] });
+  });
+}
+
+/** The token that a cell of the map stands for, on the side that is asked. @param {import("./map_pane.js").Cell} at */
+export const tokenOf = (at) => source().first[isTo() ? at.row : at.column];

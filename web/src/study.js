@@ -1,0 +1,129 @@
+// The study beside the live model: orders of the grid, the card of a head, examples from the corpus.
+
+import * as api from "./api.js";
+import { $, button, make } from "./dom.js";
+import { address, full } from "./heads.js";
+import { change, state } from "./state.js";
+
+/** @typedef {import("./types.js").StudyShape} StudyShape */
+/** @typedef {import("./types.js").StudyHead} StudyHead */
+/** @typedef {import("./types.js").Place} Place */
+/** @typedef {import("./types.js").Interval} Interval */
+
+const MOST_EXAMPLES = 8;
+/** @type {Map<string, StudyHead>} */
+const heads = new Map();
+/** @type {Map<string, import("./types.js").Statistic>} */
+const statistics = new Map();
+
+/** The orders a study allows, with their names. @param {StudyShape | null} study @returns {[string, string][]} */
+export function orders(study) {
+  if (!study) return [["layer", "layer"]];
+  return [
+    ["layer", "layer"],
+    .../** @type {[string, string][]} */ (study.has_roles ? [["role", "role"]] : []),
+    .../** @type {[string, string][]} */ (study.has_clusters ? [["cluster", "cluster"]] : []),
+    ...study.importances.map((name) => /** @type {[string, string]} */ ([name, `importance: ${titleOf(name)}`])),
+  ];
+}
+
+/** @param {string} name */
+const titleOf = (name) => statistics.get(name)?.title ?? name;
+
+export async function loadStudy() {
+  const said = await api.study("heads");
+  for (const one of said.statistics) statistics.set(one.name, one);
+  for (const one of said.heads) heads.set(full(one.stack, one.layer, one.head), one);
+}
+
+/** Heads of this stack, as far as they are there, in the order that is asked for; null: by layer.
+ * @param {string} stack @param {import("./types.js").StackShape | undefined} there @returns {import("./grid.js").Group[] | null} */
+export function groups(stack, there) {
+  const isThere = (/** @type {StudyHead} */ { layer, head }) => there?.layers.some((one) => one.layer === layer && one.heads.includes(head));
+  const here = [...heads.values()].filter((one) => one.stack === stack && isThere(one));
+  const places = (/** @type {StudyHead[]} */ some) => some.map(({ layer, head }) => ({ layer, head }));
+  if (state.order === "layer" || !here.length) return null;
+  if (state.order === "role") return grouped(here, (one) => one.roles[0] ?? "undetermined", (name) => (name === "undetermined" ? Infinity : 0), places);
+  if (state.order === "cluster") return grouped(here, (one) => (one.cluster === null ? "no cluster" : `cluster ${one.cluster}`), () => 0, places);
+  const value = (/** @type {StudyHead} */ one) => one.values[state.order]?.[0] ?? null, known = here.filter((one) => value(one) !== null);
+  if (!known.length) return null;
+  known.sort((one, two) => (value(two) ?? 0) - (value(one) ?? 0));
+  const rest = here.filter((one) => value(one) === null);
+  return [{ title: `most important first: ${titleOf(state.order)}`, places: places(known) }, ...(rest.length ? [{ title: "not measured", places: places(rest) }] : [])];
+}
+
+/** @param {StudyHead[]} some @param {(one: StudyHead) => string} nameOf @param {(name: string) => number} rank @param {(some: StudyHead[]) => Place[]} places */
+function grouped(some, nameOf, rank, places) {
+  /** @type {Map<string, StudyHead[]>} */
+  const found = new Map();
+  for (const one of some) found.set(nameOf(one), [...(found.get(nameOf(one)) ?? []), one]);
+  return [...found].sort(([one, many], [two, others]) => rank(one) - rank(two) || others.length - many.length)
+    .map(([title, members]) => ({ title, places: places(members) }));
+}
+
+/** @param {string} head */
+export const rolesOf = (head) => heads.get(head)?.roles ?? [];
+
+let run = 0;
+/** The card of a head with its examples. @param {import("./types.js").Model} model @param {StudyShape | null} study @param {Place | undefined} place */
+export async function drawCard(model, study, place) {
+  const now = ++run, holder = $("card");
+  holder.hidden = !study || !place || place.head === "mean";
+  if (!study || !place || place.head === "mean") return;
+  const name = full(state.stack, place.layer, place.head);
+  if (holder.dataset.head === name) return;
+  try {
+    const [card, examples] = await Promise.all([api.study(`cards/${name}`), study.has_examples ? api.study(`examples/${name}`) : []]);
+    if (now !== run) return;
+    holder.dataset.head = name;
+    holder.replaceChildren(make("h3", "", "From the study"), ...cardParts(model, card), ...exampleParts(examples));
+  } catch (reason) {
+    if (now === run) holder.replaceChildren(make("p", "alarm", /** @type {Error} */ (reason).message));
+  }
+}
+
+const number = (/** @type {number | null} */ value) => (value === null ? "–" : String(Number(value.toPrecision(3))).replace("-", "−"));
+const interval = (/** @type {Interval} */ [value, low, high]) => (low === null || high === null ? number(value) : `${number(value)} [${number(low)}, ${number(high)}]`);
+
+/** @param {import("./types.js").Model} model @param {any} card */
+function cardParts(model, card) {
+  const list = make("dl", "facts");
+  const fact = (/** @type {string} */ name, /** @type {(string | Node)[]} */ ...what) => {
+    const said = make("dd");
+    said.append(...what);
+    list.append(make("dt", "", name), said);
+  };
+  for (const { role, value, low, high, baseline, sure, rule } of card.roles.slice(0, 4)) {
+    const line = make("span", sure ? "" : "unsure", `${role}: ${interval([value, low, high])}`);
+    line.title = `${rule}${baseline === null ? "" : `; baseline ${number(baseline)}`}${sure ? "" : "; the interval reaches below the threshold"}`;
+    fact("role", line);
+  }
+  if (!card.roles.length) fact("role", "undetermined");
+  for (const { relation, direction, accuracy, low, high } of card.relations) fact("relation", `${relation} (${direction}): ${interval([accuracy, low, high])}`);
+  for (const { statistic, value, low, high, is_significant } of card.tests) {
+    fact("without it", `${titleOf(statistic)} ${interval([value, low, high])}${is_significant ? "" : ", not significant"}`);
+  }
+  if (card.twin) {
+    const { layer, head, distance } = card.twin, open = () => change({ heads: [{ layer, head }] });
+    fact("twin", button("link", address(model, state.stack, layer, head), open), ` at ${number(distance)} bits`);
+  }
+  if (card.substitute) fact("nearest fixed pattern", `${card.substitute.pattern}, at ${number(card.substitute.distance)}`);
+  return [list];
+}
+
+/** @param {any[]} examples */
+function exampleParts(examples) {
+  if (!examples.length) return [];
+  const list = make("ul", "examples");
+  for (const { role, kind, words, text, query, key } of examples.slice(0, MOST_EXAMPLES)) {
+    const open = button("example", "", () => change({ text, second: null, token: null, level: "words", direction: "to" }));
+    words.forEach((/** @type {string} */ word, /** @type {number} */ at) => {
+      open.append(make(at === query ? "b" : at === key ? "mark" : "span", "", word), " ");
+    });
+    open.title = `${role}, ${kind}: open it in the map`;
+    const item = make("li");
+    item.append(make("span", "kind", kind), open);
+    list.append(item);
+  }
+  return [make("h3", "", "Examples: bold looks at marked"), list];
+}

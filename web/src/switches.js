@@ -1,0 +1,94 @@
+// Heads that are switched off: one set, with its past and its future.
+
+import { $, button, make } from "./dom.js";
+import { parsed, quoted, written } from "./heads.js";
+import { change, state } from "./state.js";
+
+/** @typedef {import("./types.js").Model} Model */
+
+const MOST_PAST = 200;
+/** @type {Set<string>[]} */
+let past = [];
+/** @type {Set<string>[]} */
+let future = [];
+
+/** @param {Set<string>} off */
+function switchTo(off) {
+  past = [...past, state.off].slice(-MOST_PAST);
+  future = [];
+  change({ off });
+}
+
+/** @param {string} head */
+export function toggle(head) {
+  const off = new Set(state.off);
+  if (!off.delete(head)) off.add(head);
+  switchTo(off);
+}
+
+export function undo() {
+  const before = past.pop();
+  if (!before) return;
+  future.push(state.off);
+  change({ off: before });
+}
+
+export function redo() {
+  const after = future.pop();
+  if (!after) return;
+  past.push(state.off);
+  change({ off: after });
+}
+
+/** @param {Model} model */
+export const command = (model) => `headscope prune ${quoted(model.name)} --heads ${quoted(written(model, state.off))} --out small`;
+
+/** @param {Model} model @param {number} total  heads the model has */
+export function drawSwitches(model, total) {
+  const count = state.off.size, list = written(model, state.off);
+  $("off").replaceChildren();
+  if (count) {
+    $("off").append(make("b", "", `${count} of ${total} heads off`), make("span", "list", list.replaceAll(",", ", ")));
+    $("off").title = list;
+  } else {
+    $("off").append(make("span", "remark", `All ${total} heads are on; a head’s switch, or O, turns it off.`));
+    $("off").removeAttribute("title");
+  }
+  $("undo").disabled = !past.length;
+  $("redo").disabled = !future.length;
+  $("all-on").disabled = !count;
+  $("copy").disabled = !count;
+}
+
+/** @param {Model} model @param {import("./types.js").Unimportant[]} unimportant */
+export function startSwitches(model, unimportant) {
+  $("undo").addEventListener("click", undo);
+  $("redo").addEventListener("click", redo);
+  $("all-on").addEventListener("click", () => switchTo(new Set()));
+  for (const { why, heads, count } of unimportant) {
+    const choice = button("small", `Switch off ${count} unimportant heads`, () => switchTo(new Set([...state.off, ...parsed(model, heads)])));
+    choice.title = `${count} heads: ${why}`;
+    $("unimportant").append(choice, make("span", "remark", why));
+  }
+  $("unimportant").hidden = !unimportant.length;
+  $("copy").addEventListener("click", async () => {
+    const text = command(model);
+    try {
+      await navigator.clipboard.writeText(text);
+      say("Copied.", text);
+    } catch {
+      say("Copy this:", text);
+    }
+  });
+}
+
+/** @type {number | undefined} */
+let later;
+/** @param {string} what @param {string} text */
+function say(what, text) {
+  const said = $("copied");
+  said.replaceChildren(make("span", "", what), make("code", "", text));
+  said.hidden = false;
+  clearTimeout(later);
+  later = setTimeout(() => { said.hidden = true; }, 12000);
+}

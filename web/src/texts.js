@@ -1,0 +1,69 @@
+// The boxes one types into. What is typed is asked as soon as the typing rests.
+
+import { $ } from "./dom.js";
+import { change, state } from "./state.js";
+
+/** @typedef {import("./types.js").Model} Model */
+
+const REST_MS = 220;
+/** @type {number | undefined} */
+let later;
+
+/** @param {Model} model */
+const isTranslation = (model) => model.stacks.some(({ name }) => name === "cross");
+
+/** @param {Model} model */
+export function startTexts(model) {
+  const labels = isTranslation(model) ? ["Source", "Target"] : ["Text", "Second text"];
+  $("text-label").textContent = labels[0];
+  $("second-label").textContent = labels[1];
+  $("add-second").textContent = isTranslation(model) ? "+ target" : "+ second text";
+  $("text").placeholder = "Type or paste a text";
+  $("second").placeholder = isTranslation(model) ? "A translation, to see the decoder read it" : "A second text, read together with the first";
+  const typed = () => {
+    clearTimeout(later);
+    later = setTimeout(commit, REST_MS);
+  };
+  for (const id of ["text", "second"]) {
+    $(id).addEventListener("input", () => { grow($(id)); typed(); });
+    $(id).addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) commit();
+    });
+  }
+  $("add-second").addEventListener("click", () => {
+    change({ second: "" });
+    $("second").focus();
+  });
+  $("drop-second").addEventListener("click", () => {
+    change({ second: null });
+    $("text").focus();
+  });
+  $("example").addEventListener("click", () => {
+    change({ text: model.example.text, second: model.example.second, token: null });
+    $("text").focus();
+  });
+  addEventListener("resize", () => { grow($("text")); grow($("second")); });
+}
+
+function commit() {
+  clearTimeout(later);
+  const second = state.second === null ? null : $("second").value;
+  if ($("text").value !== state.text || second !== state.second) change({ text: $("text").value, second, token: null });
+}
+
+/** @param {Model} model */
+export function drawTexts(model) {
+  for (const [id, value] of [["text", state.text], ["second", state.second ?? ""]]) {
+    if ($(id).value !== value) $(id).value = value;
+    grow($(id));
+  }
+  $("second-box").hidden = state.second === null;
+  $("add-second").hidden = state.second !== null || !model.takes_pair;
+}
+
+/** As high as its text, within reason; beside an open head, which needs the room, two lines. @param {HTMLTextAreaElement} box */
+function grow(box) {
+  if (!box.offsetParent) return;
+  box.style.height = "auto";
+  box.style.height = `${Math.min(box.scrollHeight + 2, state.heads.length ? 64 : Math.max(64, innerHeight * 0.15))}px`;
+}
