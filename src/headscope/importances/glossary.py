@@ -54,7 +54,7 @@ DEFINITIONS = {
         "share", "Relevance", "The head's share of its layer's relevance for what the model says, by absolute values."
     ),
     "relevance-signed": Definition(
-        "other",
+        "number",
         "Signed relevance",
         "How much of what the model says came through the head; below 0: against it.",
     ),

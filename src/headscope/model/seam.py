@@ -182,7 +182,9 @@ class Seam:
                     where="lens gradient",
                     mend="Run the model under torch.enable_grad(), with parameters that require gradients",
                 )
-            weights.register_hook(partial(self._tell_behind, site, chunks, weights.detach(), values.detach()))
+            weights.register_hook(  # type: ignore[no-untyped-call]
+                partial(self._tell_behind, site, chunks, weights.detach(), values.detach())
+            )
         for chunk in chunks if self.observers else ():
             part, raw = _within(chunk, weights.detach()), _within(chunk, scores.detach())
             kept = values.detach()[chunk.rows][:, :, chunk.key_kept]

@@ -45,9 +45,10 @@ class Mixing(Statistic):
                 _add(self._shares, (site, form, name), shares[:, i])
 
     def merge(self, other: Self) -> Self:
-        for mine, theirs in ((self._ratios, other._ratios), (self._shares, other._shares)):
-            for key, moments in theirs.items():
-                mine.setdefault(key, Moments(())).merge(moments)  # type: ignore[attr-defined]
+        for ratio, moments in other._ratios.items():
+            self._ratios.setdefault(ratio, Moments(())).merge(moments)
+        for share, moments in other._shares.items():
+            self._shares.setdefault(share, Moments(())).merge(moments)
         return self
 
     def table(self) -> list[Row]:

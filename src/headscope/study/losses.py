@@ -129,4 +129,5 @@ def _apart(model: AttentionModel, batch: Batch) -> Tensor:
         of = ((side.segments == segment) & side.content).to(states)[..., None]
         means.append((states * of).sum(dim=1) / of.sum(dim=1).clamp_min(1))
     lengths = [mean.detach().norm(dim=-1).clamp_min(1e-12) for mean in means]
-    return -(means[0] * means[1]).sum(dim=-1) / (lengths[0] * lengths[1])
+    loss: Tensor = -(means[0] * means[1]).sum(dim=-1) / (lengths[0] * lengths[1])
+    return loss

@@ -30,7 +30,7 @@ DEBERTA_V2 = Family(
         "forward",
         lambda module: module.self.num_attention_heads,
         projection="output.dense",
-        values=lambda values, heads: values.unflatten(0, (-1, heads)),
+        values=lambda values, heads: values.reshape(-1, heads, *values.shape[1:]),
     ),
     silence=silence,
 )

@@ -53,7 +53,7 @@ def projections(model: AttentionModel, lens: str) -> dict[Site, Tensor]:
     for site, parts in anatomy(model).items():
         if parts.projection is not None:
             weight = weight_of(modules[parts.projection])
-            found[site] = weight.unflatten(1, (len(site.numbers or ()), -1)).transpose(0, 1)
+            found[site] = weight.reshape(len(weight), len(site.numbers or ()), -1).transpose(0, 1)
         elif tap is not None and tap.output is not None:
             found[site] = tap.output(modules[parts.core]).detach()
         else:

@@ -112,4 +112,5 @@ def _root(blocks: Tensor) -> Tensor | None:
     kept = squares > tolerance * squares[:, -1:].clamp_min(torch.finfo(torch.float64).tiny)
     if bool(kept.all()):
         return None
-    return vectors * (torch.where(kept, squares, 0.0).sqrt())[:, None, :]
+    root: Tensor = vectors * (torch.where(kept, squares, 0.0).sqrt())[:, None, :]
+    return root

@@ -91,7 +91,7 @@ def _placed(parts: dict[Site, Any], found: list[tuple[str, nn.Module, bool]]) ->
             continue
         norm = mine[min(part.turn, len(mine) - 1)]
         is_behind = site.stack not in before and isinstance(norm, nn.LayerNorm) and norm.weight is not None
-        placed[site] = Addition(part.block, norm.weight.detach() if is_behind else None)  # type: ignore[union-attr]
+        placed[site] = Addition(part.block, norm.weight.detach() if is_behind else None)
     return placed
 
 

@@ -12,6 +12,7 @@ from headscope.report.figures._palette import MUTED, RULE, SERIES
 from headscope.report.figures._style import headed, heading_height, style, whole_numbers
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -48,7 +49,7 @@ def draw_lines(rows: Sequence[Sequence[Lines]], title: str, subtitle: str) -> Fi
         top = heading_height(width, subtitle) + LEGEND + 0.35
         height = top + len(rows) * HEIGHT + (len(rows) - 1) * GAP_Y + BOTTOM
         fig = headed(width, height, title, subtitle)
-        handles: dict[str, object] = {}
+        handles: dict[str, Artist] = {}
         for r, row in enumerate(rows):
             for c, panel in enumerate(row):
                 x, y = LEFT + c * (WIDTH + GAP_X), height - top - r * (HEIGHT + GAP_Y) - HEIGHT
@@ -72,8 +73,8 @@ def draw_lines(rows: Sequence[Sequence[Lines]], title: str, subtitle: str) -> Fi
         return fig
 
 
-def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, object]:
-    handles: dict[str, object] = {}
+def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, Artist]:
+    handles: dict[str, Artist] = {}
     layers = [layer for line in panel.lines.values() for layer, *_ in line.points]
     for label, line in panel.lines.items():
         across, value, low, high = (np.array(column, dtype=float) for column in zip(*line.points, strict=True))
@@ -82,8 +83,8 @@ def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, objec
         ax.fill_between(across, np.maximum(low, floor), high, color=colours[label], alpha=0.18, linewidth=0)
     if panel.is_ratio:
         ax.set_yscale("log")
-        low, high = ax.get_ylim()
-        ticks = [tick for tick in TICKS if low <= tick <= high]
+        bottom, above = ax.get_ylim()
+        ticks = [tick for tick in TICKS if bottom <= tick <= above]
         ax.set_yticks(ticks or [1.0], [f"{tick:g}" for tick in ticks or [1.0]])
         ax.set_yticks([], minor=True)
         ax.axhline(1.0, color=MUTED, linewidth=0.8, zorder=1)

@@ -76,7 +76,7 @@ def drawings(study: Study) -> Iterator[LensFigure]:
 
 
 def _shares(study: Study, title: str) -> Figure:
-    means = study.heads.groupby(["stack", "layer", "statistic"])["value"].mean().to_dict()
+    means = study.heads.groupby(["stack", "layer", "statistic"], as_index=False)["value"].mean()
     rows = []
     for stack in stacks_of(study):
         panels = []
@@ -84,7 +84,10 @@ def _shares(study: Study, title: str) -> Figure:
             lines = {}
             for lens in lenses_of(study):
                 name = mass if lens == "raw" else f"{mass}@{lens}"
-                points = [(k[1], v, np.nan, np.nan) for k, v in means.items() if (k[0], k[2]) == (stack, name)]
+                here = means[(means["stack"] == stack) & (means["statistic"] == name)]
+                points = [
+                    (layer, value, np.nan, np.nan) for layer, value in here[["layer", "value"]].itertuples(index=False)
+                ]
                 if points:
                     lines[lens] = Line(points)
             if lines:
