@@ -20,7 +20,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
 from headscope.study.directory import write_tables
 from headscope.study.finetune import measured, told_of
-from headscope.study.learning import Learning, Source
+from headscope.study.learning import Learning, Source, told_by_aim
 from headscope.study.record import describe_model, versions
 from headscope.study.resumable import Resumable
 from headscope.study.study import SCHEMA, Study
@@ -129,6 +129,7 @@ class _MaskLearning(Learning):
     """The trainings of masks."""
 
     verb = "learn-mask"
+    may_slow = True
     options: MaskOptions
 
     @property
@@ -166,7 +167,7 @@ class _MaskLearning(Learning):
         mask = self.learned(model, aim)
         settings = replace(self.settings, seed=aim.seed)
         training = Training(model, self.task, self.train_on, settings, learned=mask, frozen=self.options.frozen)
-        run = Resumable(training, place, {**self.header, "aim": asdict(aim)})
+        run = Resumable(training, place, {**self.header, "aim": asdict(aim)}, may_slow=True)
         run.restore()
         with model.edited(mask.edit()):
             self._follow(run, mask, aim, watch, say)
@@ -228,7 +229,7 @@ class _MaskLearning(Learning):
                 **self.told(),
                 "metric": self.task.metrics[0],
                 "intact": self.judged(self.whole),
-                "epochs": {aim.name: one["epochs"] for aim, one in zip(aims, found, strict=True)},
+                **told_by_aim(aims, found),
             },
             "seed": self.settings.seed,
             "lens": "raw",
