@@ -120,7 +120,12 @@ def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
     assert study.tables["gates"].groupby("step")["gate"].sum().min() == 0, "closed on the way"
     assert [epoch["heads"] for epoch in study.record["gates"]["epochs"]["keep-1"]] == [1, 1]
     plan = json.loads((here / "gated" / "keep-1" / "plan.json").read_text("utf-8"))
-    alone = headscope.evaluate(headscope.prune("bert", plan["heads"]), task="sst2", data="glue", split="dev:even")
+    alone = headscope.evaluate(
+        headscope.prune(headscope.load("bert", model_class="AutoModelForSequenceClassification"), plan["heads"]),
+        task="sst2",
+        data="glue",
+        split="dev:even",
+    )
     last = study.record["gates"]["epochs"]["keep-1"][-1]
     assert last["dev_loss"] == pytest.approx(alone["metrics"]["loss"]["value"], rel=1e-5), "judged as it will be cut"
 
@@ -136,8 +141,8 @@ def test_a_penalty_that_closes_everything_is_stopped_and_said_and_its_best_epoch
     told = json.loads((place / "found.json").read_text("utf-8"))
     plan = json.loads((place / "plan.json").read_text("utf-8"))
     assert 4 - plan["count"] == told["collapsed"]["left"] > 0
-    assert all(epoch["heads"] for epoch in told["epochs"]), "an epoch without a head is none"
-    best = max(told["epochs"], key=lambda epoch: (epoch["value"], -epoch["dev_loss"]))
+    with_heads = [epoch for epoch in told["epochs"] if epoch["heads"]]
+    best = max(with_heads, key=lambda epoch: (epoch["value"], -epoch["dev_loss"]))
     assert told["collapsed"]["kept_epoch"] == best["epoch"]
     cut = command("prune", str(place), "--plan", str(place / "plan.json"), "--out", "small")
     if plan["count"]:

@@ -40,6 +40,7 @@ EDGE = 1e-6
 class LearnedMask(Learned):
     """A mask for texts of these lengths.
 
+    longest     of all texts that it will meet, where that is more
     penalty     what a mask that is open everywhere costs, in nats; it is paid by the open share
     sparsity    instead: so much of attention is forbidden in the end, by a penalty that is learned
     is_soft     no noise and no end: M = sigmoid(α) says how much each pair of positions matters
@@ -53,6 +54,7 @@ class LearnedMask(Learned):
         model: AttentionModel,
         lengths: Iterable[int],
         *,
+        longest: int | None = None,
         penalty: float | None = None,
         sparsity: float | None = None,
         is_soft: bool = False,
@@ -70,16 +72,18 @@ class LearnedMask(Learned):
         self.rate, self.settle = rate, settle
         self._check()
         counted = Counter(lengths)
-        self.length = max(counted)
+        self.length = max([*counted, longest or 0])
         self.groups_named = groups_of(model.heads, per)
         self.temperature = WARM
-        entry, free, opened, total = _cells(counted, structured=structured, diagonal=diagonal)
+        entry, free, opened, total = _cells(counted, self.length, structured=structured, diagonal=diagonal)
         self.opened_share, self.total = opened / total, total
         device = model.device
         self.alpha = nn.Parameter(torch.full((len(self.groups_named), len(free)), start, device=device))
         self.register_buffer("entry", entry.to(device), persistent=False)  # [position, position]: its place in α
         self.register_buffer("free", (free / total).to(device), persistent=False)  # [entry]: its share of attention
         self.register_buffer("fixed", torch.full(self.alpha.shape, -1.0, device=device))  # 0 or 1 once settled
+        self.register_buffer("bare", torch.tensor(False, device=device))  # settled with all α closed
+        self.bare: Tensor
         self.entry: Tensor
         self.free: Tensor
         self.fixed: Tensor
@@ -133,6 +137,7 @@ class LearnedMask(Learned):
             return
         if progress >= self.settle and not self.is_settled:
             self.fixed.copy_(self.chosen())
+            self.bare.fill_(not bool((self.alpha.detach() > 0)[:, self.free > 0].any()) and self.sparsity is None)
         self.is_hard = self.is_settled or not self.training
         if self.is_hard:
             self.logits = self.chosen()
@@ -174,7 +179,10 @@ class LearnedMask(Learned):
             found = torch.zeros(alpha.numel(), device=alpha.device)
             found[order[used <= left + 1e-6]] = 1.0
             found = found.view_as(alpha)
-        return found if self.structured else self._rows_filled(found, alpha)
+        if not self.structured:
+            return self._rows_filled(found, alpha)
+        found[:, self.free == 0] = 0.0  # distances that occur on open ends alone, of which nothing was learned
+        return found
 
     def _rows_filled(self, found: Tensor, alpha: Tensor) -> Tensor:
         """No row without a key: the best of an empty one is opened."""
@@ -187,9 +195,15 @@ class LearnedMask(Learned):
         return found
 
     def map(self) -> Tensor:
-        """[group, position, position]: sigmoid(α), how open each pair is; what is never open is 0."""
+        """[group, position, position] of the longest text: sigmoid(α), how open each pair is.
+
+        What is never open is 0; the first and last position of a structured mask are 1.
+        """
         with torch.no_grad():
             found = torch.sigmoid(self.alpha)[:, self.entry]
+            if self.structured:
+                found[:, [0, -1]] = 1.0
+                found[:, :, [0, -1]] = 1.0
             if not self.diagonal:
                 found.diagonal(dim1=1, dim2=2).zero_()
         return found.cpu()
@@ -294,9 +308,10 @@ class LearnedMaskEdit(Edit):
         return plain if bool((place == plain)[real].all()) else place
 
 
-def _cells(lengths: Counter[int], *, structured: bool, diagonal: bool) -> tuple[Tensor, Tensor, float, float]:
+def _cells(
+    lengths: Counter[int], length: int, *, structured: bool, diagonal: bool
+) -> tuple[Tensor, Tensor, float, float]:
     """The place of each pair of positions in α; how often each occurs in these texts; what is open anyway; all."""
-    length = max(lengths)
     row, column = torch.meshgrid(torch.arange(length), torch.arange(length), indexing="ij")
     low, high = torch.minimum(row, column), torch.maximum(row, column)
     entry = high - low if structured else high * (high + 1) // 2 + low

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from headscope.data.encode import Counts
+from headscope.data.held_out import BLOCK, check_held_out, is_held_out
 from headscope.data.records import find_split
 from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
@@ -35,7 +36,7 @@ from headscope.training.loop import Diverged, Settings
 FOUND, HEADER = "found.json", "header.json"
 LOOKED_AT = 500  # examples of the split that is looked at after every epoch, at most
 CODE = ("model", "data", "tasks", "masks", "training", "importances", "pruning")  # what the numbers follow from
-HELD_OUT = 10  # of a corpus without splits: one text in so many is not learned from
+HELD_OUT = 0.1  # of a corpus without splits: the share that is not learned from
 
 
 class Named(Protocol):
@@ -90,12 +91,13 @@ class Source:
         return sorted(set(files)), (train, select, report)
 
     def _held_out(self, file: Path) -> tuple[list[Item], list[Item], list[Item]]:
-        """A corpus: one text in ten is held out, by turns to look at and to report on."""
+        """A corpus: one block of texts in ten is held out, half of it to look at and half to report on."""
         items = self.task.items(file, "train", limit=None)
-        if len(items) < 2 * HELD_OUT:
-            raise HeadscopeError(f"{len(items)} texts", where=file, expected=f"{2 * HELD_OUT} or more")
-        select, report = items[:: 2 * HELD_OUT], items[HELD_OUT :: 2 * HELD_OUT]
-        train = [item for place, item in enumerate(items) if place % HELD_OUT]
+        check_held_out(HELD_OUT, len(items), str(file))
+        held = [place for place in range(len(items)) if is_held_out(place, HELD_OUT)]
+        select = [items[place] for place in held if place % BLOCK < BLOCK // 2]
+        report = [items[place] for place in held if place % BLOCK >= BLOCK // 2]
+        train = [item for place, item in enumerate(items) if not is_held_out(place, HELD_OUT)]
         return spread(train, self.limit, file), spread(select, LOOKED_AT, file), spread(report, self.report_limit, file)
 
 

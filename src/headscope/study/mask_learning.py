@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from headscope.study.record import describe_model, versions
 from headscope.study.resumable import Resumable
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
-from headscope.tasks import Task, task_named
+from headscope.tasks import Prepared, Task, task_named
 from headscope.training.loop import Settings, Step, Training
 
 if TYPE_CHECKING:
@@ -132,14 +133,15 @@ class _MaskLearning(Learning):
     may_slow = True
     options: MaskOptions
 
-    @property
+    @cached_property
     def lengths(self) -> list[int]:
-        """Of every text that is learned from or judged by."""
-        everything = (self.train_on, self.select_on, self.report_on)
-        sides = [
-            side for one in everything for sequence in one.sequences for side in (sequence.source, sequence.target)
-        ]
-        return [len(side.ids) for side in sides if side is not None]
+        """Of every text that is learned from."""
+        return _lengths(self.train_on)
+
+    @cached_property
+    def longest(self) -> int:
+        """Of those that are judged by, too."""
+        return max(length for one in (self.train_on, self.select_on, self.report_on) for length in _lengths(one))
 
     def learned(self, model: AttentionModel, aim: MaskAim) -> LearnedMask:
         one = self.options
@@ -147,6 +149,7 @@ class _MaskLearning(Learning):
         return LearnedMask(
             model,
             self.lengths,
+            longest=self.longest,
             penalty=aim.penalty,
             sparsity=aim.sparsity,
             is_soft=one.is_soft,
@@ -186,7 +189,9 @@ class _MaskLearning(Learning):
         change = f"change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
         forbidden = "" if "sparsity" not in row else f"{100 * row['sparsity']:.1f} % of attention forbidden, "
         say(f"{said}, {forbidden}{change}")
-        return {"row": row, **run.told}
+        if bool(mask.bare):
+            say(f"{aim.name}: this penalty closes everything; only what is always open is left")
+        return {"row": row, "closed": bool(mask.bare), **run.told}
 
     def _follow(
         self,
@@ -219,7 +224,8 @@ class _MaskLearning(Learning):
         import pandas as pd
 
         maps = {aim.name: np.load(folder / aim.name / MAP).astype(np.float64) for aim in aims}
-        kinds = kinds_of(self._texts(), self.whole.marks.special, next(iter(maps.values())).shape[1])
+        kinds = kinds_of(self._texts(), self.whole.marks.special, self.longest)
+        opened = self._opened() if self.options.structured else None
         record = {
             "schema": SCHEMA,
             "command": command,
@@ -229,6 +235,7 @@ class _MaskLearning(Learning):
                 **self.told(),
                 "metric": self.task.metrics[0],
                 "intact": self.judged(self.whole),
+                "closed": [aim.name for aim, one in zip(aims, found, strict=True) if one["closed"]],
                 **told_by_aim(aims, found),
             },
             "seed": self.settings.seed,
@@ -237,10 +244,17 @@ class _MaskLearning(Learning):
         }
         tables = {
             "learned_masks": pd.DataFrame([one["row"] for one in found]),
-            "positions": _positions_table(aims, maps, kinds),
+            "positions": _positions_table(aims, maps, kinds, opened),
         }
         held = {f"mask/{kind}": value for kind, value in self._means(aims, maps, folder).items()}
         return Study(to_frame(self._rows(aims, folder)), held, record, tables)
+
+    def _opened(self) -> np.ndarray[Any, Any]:
+        """The pairs of each kind that a structured mask leaves open, at the ends of texts."""
+        found = kinds_of(self._texts(), self.whole.marks.special, self.longest, at_ends=True)
+        if not self.options.diagonal:
+            found[KINDS.index("diagonal")] = 0.0
+        return found
 
     def _texts(self) -> list[list[int]]:
         sequences = self.train_on.sequences[:: max(1, len(self.train_on.sequences) // TEXTS)]
@@ -266,7 +280,7 @@ class _MaskLearning(Learning):
             if not (folder / aim.name / MASK).exists():
                 continue
             mask = read_positions(folder / aim.name / MASK).mask(aim.name)
-            length = max(self.lengths)
+            length = self.longest
             for site in self.whole.sites:
                 if site.stack in ("encoder", "decoder"):
                     heads = [head for head in self.whole.heads if head.site == site]
@@ -283,14 +297,25 @@ def _each_group(positions: Positions, length: int) -> list[torch.Tensor]:
     return [one.mask("").at(length)[0].double() for one in one_each]
 
 
-def _positions_table(aims: Sequence[MaskAim], maps: Mapping[str, Any], kinds: np.ndarray[Any, Any]) -> pd.DataFrame:
+def _lengths(examples: Prepared) -> list[int]:
+    sides = [side for sequence in examples.sequences for side in (sequence.source, sequence.target)]
+    return [len(side.ids) for side in sides if side is not None]
+
+
+def _positions_table(
+    aims: Sequence[MaskAim],
+    maps: Mapping[str, Any],
+    kinds: np.ndarray[Any, Any],
+    opened: np.ndarray[Any, Any] | None,
+) -> pd.DataFrame:
     """How open attention of each kind is: the mean over seeds, with Student's interval where there are several."""
     import pandas as pd
     from scipy.stats import t
 
     rows = []
     for kind_of_aim in dict.fromkeys(aim.kind for aim in aims):
-        per_seed = np.stack([by_kind(maps[aim.name].mean(axis=0), kinds) for aim in aims if aim.kind == kind_of_aim])
+        alike = [maps[aim.name].mean(axis=0) for aim in aims if aim.kind == kind_of_aim]
+        per_seed = np.stack([by_kind(values, kinds, opened) for values in alike])
         count = len(per_seed)
         for number, kind in enumerate(KINDS):
             values = per_seed[:, number]
