@@ -17,10 +17,11 @@ from headscope import Aim, GateOptions, Settings, Study
 from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.pruning.gates import Gates
+from headscope.report.figures.gates import drawings
 from headscope.study.gating import gate
 from headscope.training.loop import Step
 from poison import poisoned
-from worded import glue, saved
+from worded import glue, saved, sentiments
 
 FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
 WORDS = ("gate", "bert", "--task", "sst2", "--data", "glue", "--epochs", "2", "--batch-size", "8")
@@ -57,6 +58,23 @@ def test_gates_become_a_plan_of_the_trained_model(here: Path) -> None:
     assert len(headscope.load("small").heads) == 2
     found = headscope.evaluate("small", task="sst2", data="glue", split="dev:odd")
     assert found["metrics"]["loss"]["value"] == pytest.approx(front.loc[1, "loss"], rel=1e-9)
+
+
+def test_the_figure_names_what_the_heads_that_stay_do(here: Path) -> None:
+    (here / "texts.txt").write_text("".join(f"{text}\n" for text, _ in sentiments(12)), "utf-8")
+    assert command("analyze", "bert", "--corpus", "texts.txt", "--out", "study").exit_code == 0
+    roles = [("encoder", layer, head, f"role {layer}{head}", 1.0) for layer in range(2) for head in range(2)]
+    pd.DataFrame(roles, columns=["stack", "layer", "head", "role", "value"]).to_csv("study/roles.csv", index=False)
+    done = command(*WORDS, "--keep", "1", "--frozen", "--roles", "study", "--out", "gated")
+    assert done.exit_code == 0, done.output
+    study = Study("gated")
+    [kept] = study.heads.query("value == 1")[["layer", "head"]].itertuples(index=False)
+    drawing = next(iter(drawings(study)))
+    [axes] = drawing.draw(study).axes
+    assert [text.get_text() for text in axes.texts] == [f" role {kept.layer}{kept.head}"]
+    other = command(*WORDS, "--keep", "1", "--roles", "glue", "--out", "other")
+    assert isinstance(other.exception, HeadscopeError)
+    assert not list(here.glob("other*"))
 
 
 def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:

@@ -75,6 +75,10 @@ def gate(
     report_limit: Annotated[
         int | None, typer.Option(help="Only so many examples to report on, evenly spread", show_default="all")
     ] = None,
+    roles: Annotated[
+        str | None,
+        typer.Option(help="A study of analyze of this model: name what the heads that stay do", show_default="none"),
+    ] = None,
     columns: Columns = None,
     labels: Labels = None,
     limit: Limit = None,
@@ -117,6 +121,7 @@ def gate(
             device=device,
             revision=revision,
             scratch=scratch_of(from_scratch, layers, heads, hidden, intermediate, vocabulary),
+            roles=roles,
             resume=resume,
             overwrite=overwrite,
             report=write_report,

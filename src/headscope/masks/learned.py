@@ -35,6 +35,7 @@ SETTLE = 0.75
 WARM, COLD = 1.0, 0.1  # τ at the first step, and when the mask settles
 FAR = 10_000.0  # the additive form's constant
 EDGE = 1e-6
+EITHER = "one of --penalty, --sparsity and --soft"
 
 
 class LearnedMask(Learned):
@@ -104,7 +105,7 @@ class LearnedMask(Learned):
             raise HeadscopeError(f"{self.sparsity} is no sparsity", where="--sparsity", expected="between 0 and 1")
         given = (self.penalty is not None) + (self.sparsity is not None)
         if given > 1 or (given == 0 and not self.is_soft):
-            raise HeadscopeError("what shall open attention cost?", where="learn-mask", expected=_EITHER)
+            raise HeadscopeError("what shall open attention cost?", where="learn-mask", expected=EITHER)
         if self.is_soft and self.sparsity is not None:
             raise HeadscopeError("a soft mask has no sparsity", where="--soft", mend="Leave --sparsity out")
 
@@ -126,16 +127,12 @@ class LearnedMask(Learned):
 
     # As something that is learned
 
-    def groups(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = [{"params": [self.alpha], "lr": self.rate, "weight_decay": 0.0}]
-        return found if self.target is None else [*found, self.target.group(self.rate)]
-
     def draw(self, progress: float) -> None:
         """New noise, and colder; hard from the settling on, and whenever the model is judged."""
         if self.is_soft:
             self.logits = self.alpha
             return
-        if progress >= self.settle and not self.is_settled:
+        if self.is_due(progress):
             self.fixed.copy_(self.chosen())
             self.bare.fill_(not bool((self.alpha.detach() > 0)[:, self.free > 0].any()) and self.sparsity is None)
         self.is_hard = self.is_settled or not self.training
@@ -156,10 +153,6 @@ class LearnedMask(Learned):
         return LearnedMaskEdit(self)
 
     # What has been learned
-
-    @property
-    def is_settled(self) -> bool:
-        return bool(self.fixed[0, 0] >= 0)
 
     def open_share(self, values: Tensor) -> Tensor:
         """Of all attention in texts of these lengths, the share that is open by these values [group, entry]."""
@@ -215,7 +208,6 @@ class LearnedMask(Learned):
         return Positions(self.groups_named, self.per, self.structured, self.diagonal, held.cpu())
 
 
-_EITHER = "one of --penalty, --sparsity and --soft"
 Made = tuple[Tensor, float | bool, float | bool]  # each entry's value, and what is always open and never open
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -116,13 +115,9 @@ class Gates(Learned):
 
     # As something that is learned
 
-    def groups(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = [{"params": [self.log_alpha], "lr": self.rate, "weight_decay": 0.0}]
-        return found if self.target is None else [*found, self.target.group(self.rate)]
-
     def draw(self, progress: float) -> None:
         """New noise; from the settling on, none."""
-        if progress >= self.settle and not self.is_settled:
+        if self.is_due(progress):
             self.fixed.copy_(self.chosen())
         if self.is_settled:
             self.values = self.fixed
@@ -143,10 +138,6 @@ class Gates(Learned):
         return GateEdit(self)
 
     # What has been learned
-
-    @property
-    def is_settled(self) -> bool:
-        return bool(self.fixed[0] >= 0)
 
     def still(self) -> Tensor:
         """[unit]: the gates without noise."""

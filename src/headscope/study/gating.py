@@ -21,6 +21,7 @@ from headscope.pruning.gates import RATE, SETTLE, Gates
 from headscope.pruning.plan import Plan
 from headscope.study.directory import write_tables
 from headscope.study.finetune import is_best, measured, told_of
+from headscope.study.fronts import roles_in
 from headscope.study.learning import Learning, Source, told_by_aim
 from headscope.study.record import describe_model, versions
 from headscope.study.resumable import BEST, Resumable, write_whole
@@ -28,6 +29,7 @@ from headscope.study.scratch import Scratch
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Task, task_named
+from headscope.training.learned import check_rate
 from headscope.training.loop import Settings, Step, Training
 
 MOMENTS = 100  # of the training at which the gates are written down
@@ -64,10 +66,7 @@ class GateOptions:
     settle: float = SETTLE
 
     def __post_init__(self) -> None:
-        if not 0 < self.settle <= 1:
-            raise HeadscopeError(f"{self.settle} is no share", where="--settle", expected="more than 0, at most 1")
-        if not self.rate > 0:
-            raise HeadscopeError(f"{self.rate} is no rate", where="--gate-rate", expected="more than 0")
+        check_rate(self.rate, "--gate-rate", self.settle)
 
 
 def gate(
@@ -89,6 +88,7 @@ def gate(
     device: str = "auto",
     revision: str | None = None,
     scratch: Scratch | None = None,
+    roles: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
     report: Callable[[Study, Path], None] = lambda study, folder: None,
@@ -102,6 +102,7 @@ def gate(
     select_on  the split that is looked at after every epoch; report_on: the split that is reported on, another one
     limit      only so many training examples
     scratch    begin with new weights instead of the model's: `Scratch()`, or in another size Scratch(Sizes(layers=3))
+    roles      a study of `headscope analyze` of this model: the figure names what the heads that stay do
 
     Each aim leaves a directory in OUT with a plan; beside it, unless the weights were frozen, the trained model that
     the plan is of. A penalty that closes every head is stopped and has no row; what is kept of it is its best epoch.
@@ -114,6 +115,7 @@ def gate(
         model, chosen, data, (select_on, report_on), limit, report_limit, max_length, device, revision, scratch=scratch
     )
     run = _Gating(source, settings or Settings(learning_rate=5e-5), options)
+    known = None if roles is None else roles_in(Path(roles), describe_model(run.whole)["sha256"])
     for aim in aims:
         Gates(run.whole, penalty=aim.penalty, keep=aim.keep)  # refused before anything is trained
 
@@ -122,6 +124,8 @@ def gate(
 
     with run.each(aims, out, overwrite=overwrite, resume=resume, train=train) as (folder, found):
         study = run.study(aims, found, command)
+        if known is not None:
+            study.tables["gate_roles"] = known[["stack", "layer", "head", "role"]]
         write_tables(study, folder)
         report(study, folder)
     return study

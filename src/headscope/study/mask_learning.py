@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from headscope.errors import HeadscopeError
+from headscope.importances.significance import students_interval
 from headscope.masks.file import Per, Positions, read_positions
 from headscope.masks.kinds import KINDS, by_kind, kinds_of
 from headscope.masks.learned import RATE, SETTLE, START, LearnedMask
@@ -27,6 +28,7 @@ from headscope.study.resumable import Resumable
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Prepared, Task, task_named
+from headscope.training.learned import check_rate
 from headscope.training.loop import Settings, Step, Training
 
 if TYPE_CHECKING:
@@ -70,10 +72,7 @@ class MaskOptions:
     settle: float = SETTLE
 
     def __post_init__(self) -> None:
-        if not 0 < self.settle <= 1:
-            raise HeadscopeError(f"{self.settle} is no share", where="--settle", expected="more than 0, at most 1")
-        if not self.rate > 0:
-            raise HeadscopeError(f"{self.rate} is no rate", where="--mask-rate", expected="more than 0")
+        check_rate(self.rate, "--mask-rate", self.settle)
 
 
 def learn_mask(
@@ -310,17 +309,14 @@ def _positions_table(
 ) -> pd.DataFrame:
     """How open attention of each kind is: the mean over seeds, with Student's interval where there are several."""
     import pandas as pd
-    from scipy.stats import t
 
     rows = []
     for kind_of_aim in dict.fromkeys(aim.kind for aim in aims):
         alike = [maps[aim.name].mean(axis=0) for aim in aims if aim.kind == kind_of_aim]
         per_seed = np.stack([by_kind(values, kinds, opened) for values in alike])
-        count = len(per_seed)
         for number, kind in enumerate(KINDS):
             values = per_seed[:, number]
-            half = t.ppf(0.975, count - 1) * values.std(ddof=1) / np.sqrt(count) if count > 1 else np.nan
-            mean = values.mean()
-            row = {"aim": kind_of_aim, "positions": kind, "value": mean, "low": mean - half, "high": mean + half}
-            rows.append({**row, "seeds": count})
+            low, high = students_interval(values)
+            row = {"aim": kind_of_aim, "positions": kind, "value": values.mean(), "low": low, "high": high}
+            rows.append({**row, "seeds": len(values)})
     return pd.DataFrame(rows)

@@ -15,6 +15,7 @@ import torch
 from headscope.data.encode import Sequence as Encoded
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
+from headscope.importances.significance import students_interval
 from headscope.masks import Mask, Masked, met, read_mask
 from headscope.masks.mask import files_of, seeded
 from headscope.model.attention_model import AttentionModel
@@ -258,7 +259,6 @@ def _shape(sequence: Encoded, is_causal: bool, special: frozenset[int]) -> tuple
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """One row a mode and mask: means over seeds; of one seed the paired interval, of several Student's over them."""
     import pandas as pd
-    from scipy.stats import t
 
     rows = []
     for (mode, mask), part in table.groupby(["mode", "mask"], sort=False):
@@ -266,8 +266,7 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
         change = part["metric_change"]
         low, high = float(part["change_low"].iloc[0]), float(part["change_high"].iloc[0])
         if count > 1:
-            half = float(t.ppf(0.975, count - 1) * change.std(ddof=1) / count**0.5)
-            low, high = change.mean() - half, change.mean() + half
+            low, high = students_interval(change.to_numpy())
         rows.append(
             {
                 "mode": mode,
