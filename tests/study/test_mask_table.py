@@ -166,7 +166,7 @@ def test_over_seeds_is_students_interval() -> None:
 REFUSED = [
     (("--mask", "sun"), '--mask "sun": "sun" is no mask.'),
     (("--mask", "star", "--mask", "star"), "--mask: star is named twice. Expected each mask once."),
-    (("--start", "nowhere"), "nowhere: "),
+    (("--start", "nowhere"), 'no model "nowhere".'),
     (("--repair", "-1"), "--repair: -1 epochs."),
     (("--repair", "1", "--data", "glue/dev.tsv"), "glue/dev.tsv: there is no train file."),
     (("--seeds", "a"), '--seeds: "a" is no list of numbers.'),

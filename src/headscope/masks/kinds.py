@@ -46,7 +46,6 @@ def by_kind(
     """
     learned = kinds if opened is None else kinds - opened
     with np.errstate(invalid="ignore"):
-        found: NDArray[np.float64] = np.einsum("...ij,kij->...k", values, learned)
-        if opened is not None:
-            found = found + opened.sum(axis=(1, 2))
-        return found / kinds.sum(axis=(1, 2))
+        total = np.einsum("...ij,kij->...k", values, learned) + (0.0 if opened is None else opened.sum(axis=(1, 2)))
+        found: NDArray[np.float64] = total / kinds.sum(axis=(1, 2))
+    return found
