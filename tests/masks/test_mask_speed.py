@@ -14,11 +14,13 @@ from torch import Tensor
 from transformers import BertModel
 from typer.testing import CliRunner
 
+from headscope import prune
 from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.masks import Mask, read_mask
 from headscope.masks import speed as measuring
 from headscope.masks.blocks import attend_by_blocks, share_of_blocks, strips_of
+from headscope.masks.file import Positions, groups_of
 from headscope.masks.flex import compiled_flex
 from headscope.masks.patterns import PATTERNS
 from headscope.masks.speed import AtLength, MaskSpeed, Timed, mask_speed
@@ -160,6 +162,17 @@ def test_what_gives_another_result_is_not_timed(monkeypatch: pytest.MonkeyPatch)
     found = mask_speed(shared("bert"), "star", lengths=(9,), repeats=6)
     assert found.without_flex.startswith("block-sparse attention differs from masked attention by ")
     assert found.ways == ("dense", "masked", "by blocks")
+
+
+def test_a_learned_mask_for_each_head_is_met_by_a_cut_model(without_compiler: None) -> None:
+    model = shared("bert")
+    allowed = torch.stack([torch.ones(8, 8, dtype=torch.bool).tril(-head) for head in range(len(model.heads))])
+    allowed |= torch.eye(8, dtype=torch.bool)
+    mask = Positions(groups_of(model.heads, "head"), "head", False, True, allowed).mask("mine")
+    found = mask_speed(prune(model, "0.0,0.2"), mask, lengths=(8,), repeats=6)
+    assert found.heads == 2
+    open_ = int(allowed[1].sum() + allowed[3].sum())
+    assert found.lengths[0].sparsity == pytest.approx(1 - open_ / 128)
 
 
 def test_a_mask_for_each_head_is_met_by_the_heads_that_are_left(without_compiler: None) -> None:

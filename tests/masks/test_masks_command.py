@@ -55,6 +55,24 @@ def test_all_masks_are_listed_and_one_is_shown(here: Path) -> None:
     )
 
 
+def test_what_is_shown_is_what_is_met(here: Path) -> None:
+    shown = done("masks", "show", "diagonal-no-diagonal", "--length", "4").splitlines()
+    assert shown[0] == "diagonal-no-diagonal: 75.00 % of 4 x 4 positions may not be attended to"
+    assert shown[1:] == [
+        "4 of 4 positions may attend to nothing: these attend to themselves",
+        "█···",
+        "·█··",
+        "··█·",
+        "···█",
+    ]
+    for mask, said in (
+        ("longformer:globals=500", "128 positions have no position 500. Expected 0 to 127, or a larger --length."),
+        ("random:drop=128", "128 of 128 keys cannot be dropped. Expected less than 128, or a larger --length."),
+    ):
+        assert refused("masks", "show", mask) == f'--mask "{mask}": {said}'
+    assert "longformer:globals=500" in done("masks", "show", "longformer:globals=500", "--length", "501")
+
+
 def test_a_mask_changes_what_a_task_and_a_study_see(here: Path) -> None:
     plain, masked = (
         json.loads(done("evaluate", "bert", *TASK, *more, "--json")) for more in ((), ("--mask", "diagonal"))

@@ -62,6 +62,12 @@ def test_masks_by_chance_follow_from_their_seed() -> None:
     assert extra.sum() > 400
 
 
+def test_bigbirds_default_is_as_it_is_told() -> None:
+    assert int(read_mask("bigbird").at(128).sum()) == 1126
+    shares = [sparsity(read_mask(f"bigbird:seed={seed}").at(128)) for seed in range(200)]
+    assert 100 * sum(shares) / len(shares) == pytest.approx(93.16, abs=0.01)
+
+
 def test_parameters_unions_and_missing_diagonals() -> None:
     assert torch.equal(read_mask("window:width=2").at(9)[0], (torch.arange(9)[:, None] - torch.arange(9)).abs() <= 2)
     wide = read_mask("longformer:width=1,globals=first/3/last").at(9)[0]

@@ -12,8 +12,8 @@ from transformers import BertModel
 from headscope.errors import HeadscopeError
 from headscope.study.finetune import finetune
 from headscope.study.resumable import DIVERGED, STATE
-from headscope.tasks.classification import Classification
 from headscope.training.loop import Settings
+from poison import poisoned
 from worded import glue, saved
 
 RATE = 1e-3
@@ -30,20 +30,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def trained(out: str, rate: float = RATE, **options: object) -> dict[str, object]:
     settings = Settings(epochs=3, batch_size=8, learning_rate=rate)
     return finetune("bert", task="sst2", data="data", out=out, settings=settings, **options)  # type: ignore[arg-type]
-
-
-def poisoned(monkeypatch: pytest.MonkeyPatch, at: int, *, gradient: bool = False) -> None:
-    """From this step on the loss is NaN, or its gradient alone."""
-    plain, steps = Classification.losses, [0]
-
-    def losses(self: Classification, answers: torch.Tensor, *given: object) -> torch.Tensor:
-        found = plain(self, answers, *given)  # type: ignore[arg-type]
-        steps[0] += torch.is_grad_enabled()
-        if steps[0] < at or not torch.is_grad_enabled():
-            return found
-        return found + (answers.sum() * 0).sqrt() if gradient else found * float("nan")
-
-    monkeypatch.setattr(Classification, "losses", losses)
 
 
 def test_the_last_good_state_is_kept_and_a_smaller_rate_goes_on_from_it(

@@ -14,7 +14,11 @@ from headscope import MaskAim, MaskOptions, Settings, Study
 from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.masks.kinds import KINDS, by_kind, kinds_of
+from headscope.masks.learned import LearnedMask
+from headscope.study.learning import Source
 from headscope.study.mask_learning import learn_mask
+from headscope.tasks import task_named
+from poison import poisoned
 from worded import glue, saved, sentiments
 
 FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
@@ -83,6 +87,89 @@ def test_positions_are_sorted_into_kinds() -> None:
     means = by_kind(values, kinds)
     assert means[2] == pytest.approx((values[1, 2] + values[2, 1]) / 2)
     assert np.isnan(means[3])
+
+
+def test_open_ends_are_open_in_the_map_and_the_table(here: Path) -> None:
+    """[CLS] a b [SEP] and [CLS] a [SEP] under a structured mask: what touches an end of its text counts as open."""
+    texts, special = [[2, 9, 8, 3], [2, 9, 3]], frozenset({2, 3})
+    kinds, opened = kinds_of(texts, special, 4), kinds_of(texts, special, 4, at_ends=True)
+    assert opened[0].diagonal().tolist() == [2, 0, 1, 1]
+    values = np.full((4, 4), 0.25)
+    # The diagonal: of 4 + 3 cells, 2 + 1 are inside their texts; special ones are all at an end; neighbours are not.
+    assert by_kind(values, kinds, opened)[:3] == pytest.approx([(4 + 3 * 0.25) / 7, 1.0, 0.25])
+    study = learn_mask(
+        "bert",
+        task="sst2",
+        data="glue",
+        out="masks",
+        aims=[MaskAim()],
+        options=MaskOptions(is_soft=True, frozen=True, structured=True, diagonal=False),
+        settings=FAST,
+    )
+    table = study.tables["positions"].set_index("positions")["value"]
+    assert table["special"] == 1.0
+    assert table["diagonal"] == 0.0
+    assert 0 < table["neighbours"] < 1
+    held = study.maps["mask/soft"]
+    assert held[0, 1:].min() == held[1:-1, -1].min() == 1.0
+    assert held[2, 4] < 1
+
+
+def test_a_penalty_that_closes_everything_is_said(here: Path) -> None:
+    for name, penalty, said in (("high", "10000", True), ("low", "0", False)):
+        words = ("--epochs", "10", "--penalty", penalty, "--frozen", "--structured")
+        done = command(*WORDS, *words, "--out", name)
+        assert done.exit_code == 0, done.output
+        assert ("closes everything; only what is always open is left" in done.output) == said
+        assert bool(Study(name).record["learned_masks"]["closed"]) == said
+
+
+def test_only_texts_that_are_learned_from_have_a_price(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    longer = (here / "glue" / "dev.tsv").read_text("utf-8") + " ".join(["good"] * 20) + "\t1\n"
+    (here / "glue" / "dev.tsv").write_text(longer, "utf-8")
+    made: list[LearnedMask] = []
+    plain = LearnedMask.__init__
+
+    def init(self: LearnedMask, *given: object, **told: object) -> None:
+        plain(self, *given, **told)  # type: ignore[arg-type]
+        made.append(self)
+
+    monkeypatch.setattr(LearnedMask, "__init__", init)
+    aims = [MaskAim(sparsity=0.5)]
+    learn_mask("bert", task="sst2", data="glue", out="masks", aims=aims, settings=Settings(epochs=1, batch_size=8))
+    assert made[0].length == 22
+    longest = max(len(line.split("\t")[0].split()) for line in (here / "glue" / "train.tsv").read_text().splitlines())
+    priced = made[0].entry[made[0].free[made[0].entry] > 0]
+    assert int(priced.max()) == (longest + 2) * (longest + 3) // 2 - 1
+    assert float(made[0].free.sum()) == pytest.approx(1.0)
+
+
+def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def learned(rate: float, **options: object) -> Study:
+        settings = Settings(epochs=2, batch_size=8, learning_rate=rate)
+        aims = [MaskAim(sparsity=0.4)]
+        return learn_mask("bert", task="sst2", data="glue", out="masks", aims=aims, settings=settings, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        poisoned(patch, at=8)
+        with pytest.raises(HeadscopeError, match="The state of step 6 is kept: go on from it with --resume"):
+            learned(1e-3)
+    with pytest.raises(HeadscopeError, match=r"Expected a smaller one"):
+        learned(1e-3, resume=True)
+    study = learned(1e-4, resume=True)
+    [note] = study.record["learned_masks"]["diverged"]["sparsity-0.4-seed-0"]
+    assert note["resumed_from"] == 6
+
+
+def test_a_corpus_is_held_out_in_the_blocks_of_pretrain(here: Path) -> None:
+    texts = [text for text, _ in sentiments(430)]
+    (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+    source = Source("mlm", task_named("masked"), "texts.txt")
+    _, (train, select, report) = source.read()
+    blocks = [texts[:20], texts[200:220], texts[400:420]]
+    assert [item.texts[0] for item in select] == [text for block in blocks for text in block[:10]]
+    assert [item.texts[0] for item in report] == [text for block in blocks for text in block[10:]]
+    assert len(train) == 430 - 60
 
 
 def test_masked_tokens_of_a_corpus_without_splits(here: Path) -> None:

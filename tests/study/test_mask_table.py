@@ -6,16 +6,20 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 from transformers import BertForSequenceClassification
 from typer.testing import CliRunner
 
 import headscope
 from headscope import Masked, MaskTableOptions, Settings, Study, compare_masks
 from headscope.commands import app
+from headscope.data.encode import Sequence as Encoded
+from headscope.data.encode import Side
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.masks import read_mask
-from headscope.study.mask_table import over_seeds, sparsity_over
+from headscope.masks.file import Positions
+from headscope.study.mask_table import Case, forbidden_share, over_seeds
 from worded import glue, saved
 
 WORDS = ("masks", "compare", "bert", "--task", "sst2", "--data", "glue", "--batch-size", "8")
@@ -86,9 +90,63 @@ def test_a_killed_run_goes_on_to_the_same_table(here: Path) -> None:
     assert (here / "whole" / "mask_table.csv").read_bytes() == (here / "other" / "mask_table.csv").read_bytes()
 
 
+def text(*ids: int) -> Encoded:
+    return Encoded(0, Side(list(ids), [], []), None)
+
+
 def test_the_forbidden_share_is_that_of_the_texts() -> None:
-    mask = read_mask("no-diagonal")
-    assert sparsity_over(mask, [4, 4, 10], [Site("encoder", 0)]) == pytest.approx((4 + 4 + 10) / (16 + 16 + 100))
+    texts = [text(*range(size)) for size in (4, 4, 10)]
+    mask, encoder = read_mask("no-diagonal"), [Site("encoder", 0)]
+    assert forbidden_share(mask, texts, encoder) == pytest.approx((4 + 4 + 10) / (16 + 16 + 100))
+    opened = forbidden_share(mask, texts, encoder, frozenset({0, 3, 9}))
+    assert opened == pytest.approx((2 + 2 + 7) / (16 + 16 + 100)), "special tokens see themselves"
+    assert forbidden_share(read_mask("dense"), texts, encoder) == 0.0
+    behind = forbidden_share(mask, texts, [Site("decoder", 0)])
+    assert behind == pytest.approx((3 + 3 + 9) / (10 + 10 + 55)), "what is later is not there; the first sees itself"
+
+
+@pytest.mark.parametrize(
+    ("mask", "drawn"),
+    [
+        ("star", "star"),
+        ("random", "random:seed=7"),
+        ("bigbird", "bigbird:seed=7"),
+        ("bigbird:random=2", "bigbird:random=2,seed=7"),
+        ("random:drop=1-no-diagonal", "random:drop=1,seed=7-no-diagonal"),
+        ("bigbird-no-diagonal", "bigbird:seed=7-no-diagonal"),
+        ("window+random:keep=0.1", "window+random:keep=0.1,seed=7"),
+        ("random:seed=3+bigbird", "random:seed=3+bigbird:seed=7"),
+        ("no-diagonal", "no-diagonal"),
+    ],
+)
+def test_whatever_is_drawn_by_chance_has_the_seed(mask: str, drawn: str) -> None:
+    assert Case("straight", mask, 7, 1).drawn == drawn
+    assert read_mask(drawn).at(9).shape == (1, 9, 9)
+
+
+def test_a_start_and_mask_files_are_part_of_the_run(here: Path) -> None:
+    def written(allowed: torch.Tensor) -> None:
+        Positions(("all",), "model", False, True, allowed[None]).write(here / "mine.npz")
+
+    def stop(name: str, done: int, total: int) -> None:
+        if name.startswith("from-start-1"):
+            raise KeyboardInterrupt
+
+    def compared(**told: object) -> None:
+        options = MaskTableOptions(("mine.npz",), start="new")
+        settings = Settings(epochs=1, batch_size=8)
+        compare_masks("bert", task="sst2", data="glue", out="table", options=options, settings=settings, **told)  # type: ignore[arg-type]
+
+    written(torch.ones(32, 32, dtype=torch.bool))
+    with pytest.raises(KeyboardInterrupt):
+        compared(watch=stop)
+    written(torch.ones(32, 32, dtype=torch.bool).tril())
+    with pytest.raises(HeadscopeError, match="begun with another mask_files"):
+        compared(resume=True)
+    written(torch.ones(32, 32, dtype=torch.bool))
+    saved(here / "new", BertForSequenceClassification, seed=4, num_labels=2)
+    with pytest.raises(HeadscopeError, match="begun with another start"):
+        compared(resume=True)
 
 
 def test_over_seeds_is_students_interval() -> None:
@@ -99,6 +157,7 @@ def test_over_seeds_is_students_interval() -> None:
         for seed in range(3)
     ]
     row = over_seeds(pd.DataFrame(rows)).iloc[0]
+    assert row["seeds"] == 3
     assert row["metric_change"] == pytest.approx(-2)
     assert row["change_low"] == pytest.approx(-2 - 4.3027 / 3**0.5, abs=1e-3)
     assert row["change_high"] == pytest.approx(-2 + 4.3027 / 3**0.5, abs=1e-3)
@@ -106,6 +165,8 @@ def test_over_seeds_is_students_interval() -> None:
 
 REFUSED = [
     (("--mask", "sun"), '--mask "sun": "sun" is no mask.'),
+    (("--mask", "star", "--mask", "star"), "--mask: star is named twice. Expected each mask once."),
+    (("--start", "nowhere"), 'no model "nowhere".'),
     (("--repair", "-1"), "--repair: -1 epochs."),
     (("--repair", "1", "--data", "glue/dev.tsv"), "glue/dev.tsv: there is no train file."),
     (("--seeds", "a"), '--seeds: "a" is no list of numbers.'),

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import headscope
 from headscope.commands import app
+from headscope.data.held_out import is_held_out
 from headscope.errors import HeadscopeError
 from headscope.model.scratch import Sizes
 from headscope.study.pretrain import pretrain
@@ -86,6 +87,7 @@ def test_the_baseline_is_that_of_counting_by_hand(here: Path) -> None:
     assert record["baseline"]["accuracy"] == pytest.approx(shares[COMMON] / shares.total(), abs=0.06)
     assert record["sequences"]["train"]["read"] == len(train)
     assert record["sequences"]["held_out"]["read"] == len(held)
+    assert record["held_out_share"] == len(held) / len(lines)
 
 
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Path) -> None:
@@ -146,6 +148,14 @@ def test_a_model_learns_under_a_mask(here: Path) -> None:
     assert record["model"]["edits"] == ["Masked('window:width=2')"]
 
 
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.2, 0.3, 0.4, 0.5])
+def test_the_share_that_is_held_out_is_the_one_that_was_asked_for(share: float) -> None:
+    held = [number for number in range(20 * 500) if is_held_out(number, share)]
+    assert len(held) == pytest.approx(share * 20 * 500)
+    assert held[:20] == list(range(20)), "whole blocks, the first among them"
+    assert len({number // 20 for number in held}) * 20 == len(held)
+
+
 REFUSED = [
     (("--epochs", "2", "--steps", "3"), "--epochs, --steps: how long it trains is said twice."),
     (("--steps", "0"), "--steps: 0 is not possible."),
@@ -153,7 +163,8 @@ REFUSED = [
     (("--heads", "3"), "--heads, --hidden: 3 heads do not share 16 evenly."),
     (("--tokenizer", "bert", "--vocabulary", "400"), "--tokenizer, --vocabulary: a tokenizer is taken or learned"),
     (("--vocabulary", "12"), "--vocabulary: 12 tokens are fewer than bytes and special tokens."),
-    (("--held-out", "1"), "--held-out: 1.0 is no share."),
+    (("--held-out", "1"), "--held-out: 1.0 is no share. Expected more than 0, at most 0.5."),
+    (("--held-out", "0.51"), "--held-out: 0.51 is no share."),
     (("--max-length", "64"), "--max-length: 64 tokens are more than there are positions. Expected at most 32."),
     (("--max-length", "2"), "--max-length: 2 leaves no room for text."),
     (("--limit", "15"), "texts.txt: 15 texts are too few to hold 20 out."),

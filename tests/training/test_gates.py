@@ -120,6 +120,33 @@ def test_so_many_heads_are_kept_at_the_end() -> None:
         assert int(gates.fixed.sum()) == keep
 
 
+@pytest.mark.parametrize(("family", "size"), [("llama", 2), ("qwen2", 2), ("mistral", 2), ("albert", 2)])
+def test_heads_that_share_weights_are_kept_in_just_the_numbers_that_they_add_up_to(family: str, size: int) -> None:
+    model = shared(family)
+    for keep in range(1, len(model.heads) + 1):
+        if keep % size:
+            near = f"{keep - 1} or {keep + 1}" if keep > 1 else "2"
+            with pytest.raises(HeadscopeError, match=f"--keep: {keep} heads cannot be kept, as .* Expected {near}\\."):
+                Gates(model, keep=keep)
+        else:
+            gates = Gates(model, keep=keep)
+            assert sum(gates.heads(gates.chosen().tolist()).values()) == keep
+
+
+def test_units_of_several_sizes_add_up_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units of 3, 2 and 2: the most open one is left out where the others could not make up the rest."""
+    model = shared("bert")
+    heads = model.heads[:7]
+    monkeypatch.setattr("headscope.pruning.gates.units", lambda model: [heads[:3], heads[3:5], heads[5:]])
+    for keep, expected in ((4, [0, 1, 1]), (5, [1, 0, 1]), (3, [1, 0, 0]), (7, [1, 1, 1])):
+        gates = Gates(model, keep=keep)
+        with torch.no_grad():
+            gates.log_alpha.copy_(torch.tensor([3.0, 1.0, 2.0]))
+        assert gates.chosen().tolist() == expected
+    with pytest.raises(HeadscopeError, match=r"6 heads cannot be kept, as .* Expected 5 or 7\."):
+        Gates(model, keep=6)
+
+
 def test_a_state_taken_up_goes_on_to_the_same_gates_and_weights() -> None:
     settings = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
     whole, gates = training({"keep": 2}, settings)

@@ -117,25 +117,30 @@ def test_soft_masks_do_what_the_formulas_say(per: str, form: str, diagonal: bool
             learned.alpha.add_(9.0)  # or all but one key of a row is forbidden
     learned.eval().draw(0.0)
 
-    def see(into: dict[int, Tensor]) -> object:
+    def seen(layer: int, below: int) -> dict[int, Tensor]:
+        """Weights of a layer when only the layers below this one are masked."""
+        into: dict[int, Tensor] = {}
+
         def look(attention: Attention) -> None:
-            if attention.site == Site("encoder", 0):
+            if attention.site == Site("encoder", layer):
                 for place, row in enumerate(range(attention.rows.start, attention.rows.stop)):
                     into[row] = attention.weights[place].clone()
 
-        return look
+        edit = learned.edit()
+        for name in ("changes_mask", "changes_weights"):
+            plain = getattr(edit, name)
+            setattr(edit, name, lambda site, plain=plain: site.layer < below and plain(site))
+        with torch.no_grad(), model.edited(edit), model.watched(look):
+            model(batch)
+        return into
 
-    plain: dict[int, Tensor] = {}
-    masked: dict[int, Tensor] = {}
-    with torch.no_grad():
-        with model.watched(see(plain)):  # type: ignore[arg-type]
-            model(batch)
-        with model.edited(learned.edit()), model.watched(see(masked)):  # type: ignore[arg-type]
-            model(batch)
-    for row, weights in plain.items():
-        for head in range(len(weights)):
-            expected = by_hand(weights[head], learned, head, head if per == "head" else 0)
-            assert torch.allclose(masked[row][head], expected, atol=1e-5)
+    for layer in (0, 1):
+        plain, masked = seen(layer, layer), seen(layer, layer + 1)
+        for row, weights in plain.items():
+            for head in range(len(weights)):
+                group = {"model": 0, "layer": layer, "head": layer * len(weights) + head}[per]
+                expected = by_hand(weights[head], learned, head, group)
+                assert torch.allclose(masked[row][head], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -170,6 +175,14 @@ def test_the_open_share_counts_the_cells_of_the_texts(structured: bool, diagonal
     assert float(learned.open_share(learned.chosen())) == pytest.approx(open_ / cells)
     coarsest = float(learned.free.max())
     assert 0 <= 0.5 - open_ / cells <= coarsest
+
+
+def test_distances_of_which_nothing_was_learned_are_forbidden() -> None:
+    """In texts of 6 a distance of 4 or 5 always has an end; in longer ones it has not, and was never learned."""
+    learned = LearnedMask(shared("bert"), [6], penalty=0.0, structured=True)
+    assert learned.chosen()[0].tolist() == [1, 1, 1, 1, 0, 0]
+    allowed = learned.positions().mask("learned").at(20)[0]
+    assert allowed[8].nonzero()[:, 0].tolist() == [0, *range(5, 12), 19]
 
 
 def test_gradients_reach_every_entry_and_agree_with_differences() -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headscope.errors import HeadscopeError
+
+if TYPE_CHECKING:
+    from headscope.study.scratch import Scratch
+
 AS_CONFIGURED = "as configured"
 
+FromScratch = Annotated[
+    bool, typer.Option("--from-scratch", help="Begin with new weights: only the model's kind and size are taken")
+]
 Layers = Annotated[int | None, typer.Option(help="Layers of a new model", show_default=AS_CONFIGURED)]
 Heads = Annotated[int | None, typer.Option(help="Heads in a layer of a new model", show_default=AS_CONFIGURED)]
 Hidden = Annotated[int | None, typer.Option(help="Width of a new model", show_default=AS_CONFIGURED)]
@@ -27,3 +35,27 @@ Checkpoints = Annotated[
     ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same result")]
+
+
+def scratch_of(
+    from_scratch: bool,
+    layers: int | None,
+    heads: int | None,
+    hidden: int | None,
+    intermediate: int | None,
+    vocabulary: int | None,
+) -> Scratch | None:
+    """How to begin from nothing, as it was asked for; None where a trained model is taken as it is."""
+    from headscope.model.scratch import Sizes
+    from headscope.study.scratch import Scratch
+
+    sizes = Sizes(layers, heads, hidden, intermediate)
+    if from_scratch:
+        return Scratch(sizes, vocabulary=vocabulary)
+    if sizes != Sizes() or vocabulary is not None:
+        raise HeadscopeError(
+            "a trained model has its size and its tokens",
+            where="--layers, --heads, --hidden, --intermediate, --vocabulary",
+            mend="Add --from-scratch, or leave them out",
+        )
+    return None

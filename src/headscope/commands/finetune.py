@@ -22,8 +22,17 @@ from headscope.commands._options import (
     typed,
 )
 from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, pairs_of
-from headscope.commands._training import Checkpoints, Heads, Hidden, Intermediate, Layers, Resume, Vocabulary
-from headscope.errors import HeadscopeError
+from headscope.commands._training import (
+    Checkpoints,
+    FromScratch,
+    Heads,
+    Hidden,
+    Intermediate,
+    Layers,
+    Resume,
+    Vocabulary,
+    scratch_of,
+)
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -75,9 +84,7 @@ def finetune(
     ] = None,
     mask: MaskName = None,
     open_special: OpenSpecial = False,
-    from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Begin with new weights: only the model's kind and size are taken")
-    ] = False,
+    from_scratch: FromScratch = False,
     layers: Layers = None,
     heads: Heads = None,
     hidden: Hidden = None,
@@ -93,18 +100,10 @@ def finetune(
     overwrite: Overwrite = False,
 ) -> None:
     """Train a model on a task and keep the best of its epochs, in a directory that loads anywhere."""
-    from headscope.model.scratch import Sizes
     from headscope.study.finetune import finetune as run
-    from headscope.study.scratch import Scratch
     from headscope.training.loop import Settings, Step
 
-    sizes = Sizes(layers, heads, hidden, intermediate)
-    if not from_scratch and (sizes != Sizes() or vocabulary is not None):
-        raise HeadscopeError(
-            "a trained model has its size and its tokens",
-            where="--layers, --heads, --hidden, --intermediate, --vocabulary",
-            mend="Add --from-scratch, or leave them out",
-        )
+    scratch = scratch_of(from_scratch, layers, heads, hidden, intermediate, vocabulary)
     settings = Settings(epochs, batch_size, learning_rate, warmup, weight_decay, clip, seed)
     with progress(f"{model} on {task}") as update:
 
@@ -129,7 +128,7 @@ def finetune(
             mask=mask,
             open_special=open_special,
             fix=fix,
-            scratch=Scratch(sizes, vocabulary=vocabulary) if from_scratch else None,
+            scratch=scratch,
             label_smoothing=label_smoothing,
             checkpoints=checkpoints,
             command=typed(),

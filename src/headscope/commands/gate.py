@@ -10,6 +10,16 @@ import typer
 from headscope.commands import app
 from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, progress, say, typed
 from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, numbers_of, pairs_of
+from headscope.commands._training import (
+    FromScratch,
+    Heads,
+    Hidden,
+    Intermediate,
+    Layers,
+    Resume,
+    Vocabulary,
+    scratch_of,
+)
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
@@ -21,6 +31,8 @@ EXAMPLES = """
 headscope gate ./minilm-mnli --task mnli --data glue --keep 20,40 --out gated
 
 headscope gate ./minilm-mnli --task mnli --data glue --penalty 0.002 --frozen --out gated
+
+headscope gate opus-mt-en-fr --task translation --data multi30k --from-scratch --layers 3 --keep 12 --out gated
 
 headscope prune gated/keep-20 --plan gated/keep-20/plan.json --out small
 
@@ -52,21 +64,29 @@ def gate(
     settle: Annotated[
         float, typer.Option(help="The share of the steps after which gates are 0 or 1, and the weights go on alone")
     ] = 0.75,
+    from_scratch: FromScratch = False,
+    layers: Layers = None,
+    heads: Heads = None,
+    hidden: Hidden = None,
+    intermediate: Intermediate = None,
+    vocabulary: Vocabulary = None,
     select_on: Annotated[str, typer.Option(help="The split that is looked at after every epoch")] = "dev:even",
     report_on: Annotated[str, typer.Option(help="The split that is reported on")] = "dev:odd",
     report_limit: Annotated[
         int | None, typer.Option(help="Only so many examples to report on, evenly spread", show_default="all")
     ] = None,
+    roles: Annotated[
+        str | None,
+        typer.Option(help="A study of analyze of this model: name what the heads that stay do", show_default="none"),
+    ] = None,
     columns: Columns = None,
     labels: Labels = None,
     limit: Limit = None,
     max_length: MaxLength = None,
-    seed: Annotated[int, typer.Option(help="Of noise, dropout and the order of examples")] = 0,
+    seed: Annotated[int, typer.Option(help="Of noise, dropout, new weights and the order of examples")] = 0,
     revision: Revision = None,
     device: Device = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same result")
-    ] = False,
+    resume: Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Learn which heads to keep: a gate on every head, trained with the weights or alone, becomes a plan to cut by."""
@@ -83,7 +103,7 @@ def gate(
         def watch(step: Step) -> None:
             update(step.number, step.total)
 
-        run(
+        study = run(
             model,
             task=task,
             data=data,
@@ -100,6 +120,8 @@ def gate(
             limit=limit,
             device=device,
             revision=revision,
+            scratch=scratch_of(from_scratch, layers, heads, hidden, intermediate, vocabulary),
+            roles=roles,
             resume=resume,
             overwrite=overwrite,
             report=write_report,
@@ -107,7 +129,7 @@ def gate(
             watch=watch,
             say=say,
         )
-    first = f"{out}/{aims[0].name}"
+    first = f"{out}/{next(aim.name for aim in aims if aim.name not in study.record['gates']['collapsed'])}"
     say(f"cut it: headscope prune {model if frozen else first} --plan {first}/plan.json --out small")
     typer.echo(out)
 

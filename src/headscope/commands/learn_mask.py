@@ -145,12 +145,11 @@ def _source(task: str | None, data: str | None, objective: str | None, corpus: s
 
 
 def _aims(penalty: str | None, sparsity: str | None, soft: bool, seeds: list[int]) -> list[MaskAim]:
+    from headscope.masks.learned import EITHER
     from headscope.study.mask_learning import MaskAim
 
     if (penalty is not None) + (sparsity is not None) > 1 or not (penalty or sparsity or soft):
-        raise HeadscopeError(
-            "what shall open attention cost?", where="learn-mask", expected="one of --penalty, --sparsity and --soft"
-        )
+        raise HeadscopeError("what shall open attention cost?", where="learn-mask", expected=EITHER)
     if penalty is None and sparsity is None:
         return [MaskAim(seed=seed) for seed in seeds]
     option, told = ("--penalty", penalty) if penalty is not None else ("--sparsity", sparsity)

@@ -58,13 +58,19 @@ def show(
     ] = None,
 ) -> None:
     """What a mask lets attend to what."""
-    from headscope.masks import read_mask, sparsity
+    from headscope.masks import met, read_mask, sparsity
+    from headscope.masks.mask import check_fits
     from headscope.tasks.base import check_count
 
     check_count(length, "--length")
     one = read_mask(mask)
+    check_fits(mask, length)
     allowed = one.at(length)[0]
+    empty = int((~allowed.any(dim=1)).sum())
+    allowed = met(allowed)
     typer.echo(f"{one.name}: {100 * sparsity(allowed):.2f} % of {length} x {length} positions may not be attended to")
+    if empty:
+        typer.echo(f"{empty} of {length} positions may attend to nothing: these attend to themselves")
     if out is not None:
         from headscope.report.figures._mask import draw_mask
         from headscope.report.plates import save_figure

@@ -35,6 +35,15 @@ class Delta:
     count: int
 
 
+def students_interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Of the mean of a few values, as of several seeds: Student's 95 % interval; NaN where there is only one."""
+    count = len(values)
+    if count < 2:
+        return float("nan"), float("nan")
+    half = float(stats.t.ppf(0.975, count - 1) * values.std(ddof=1) / np.sqrt(count))
+    return float(values.mean()) - half, float(values.mean()) + half
+
+
 def delta_of_losses(intact: NDArray[np.float64], changed: NDArray[np.float64]) -> Delta:
     """The mean change of the loss: mean ± 1.96·s/√n, and a paired t-test."""
     return _mean_delta(changed - intact, "paired t")

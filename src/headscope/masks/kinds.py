@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 KINDS = ("diagonal", "special", "neighbours", "other")
 
 
-def kinds_of(texts: Iterable[Sequence[int]], special: frozenset[int], length: int) -> NDArray[np.float64]:
+def kinds_of(
+    texts: Iterable[Sequence[int]], special: frozenset[int], length: int, *, at_ends: bool = False
+) -> NDArray[np.float64]:
     """[kind, position, position]: in how many texts, each given by its token ids, a pair of positions is of a kind.
+
+    at_ends  only pairs with the first or the last position of a text
 
     A pair is of the first kind that fits: the diagonal is a token and itself, special tokens too; special has one at
     either end; neighbours are next to each other.
@@ -26,13 +30,22 @@ def kinds_of(texts: Iterable[Sequence[int]], special: frozenset[int], length: in
         kind = np.where(distance == 1, 2, 3)
         kind[marked[:, None] | marked[None, :]] = 1
         kind[distance == 0] = 0
+        if at_ends:
+            kind[1:-1, 1:-1] = -1
         for number in range(len(KINDS)):
             found[number, :size, :size] += kind == number
     return found
 
 
-def by_kind(values: NDArray[np.float64], kinds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[…, kind]: the mean of [… , position, position] over the pairs of each kind; NaN where there are none."""
+def by_kind(
+    values: NDArray[np.float64], kinds: NDArray[np.float64], opened: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """[…, kind]: the mean of [… , position, position] over the pairs of each kind; NaN where there are none.
+
+    opened  those of the pairs, as many for each kind as in `kinds`, that are open whatever their value
+    """
+    learned = kinds if opened is None else kinds - opened
     with np.errstate(invalid="ignore"):
-        found: NDArray[np.float64] = np.einsum("...ij,kij->...k", values, kinds) / kinds.sum(axis=(1, 2))
+        total = np.einsum("...ij,kij->...k", values, learned) + (0.0 if opened is None else opened.sum(axis=(1, 2)))
+        found: NDArray[np.float64] = total / kinds.sum(axis=(1, 2))
     return found

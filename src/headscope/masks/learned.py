@@ -35,11 +35,13 @@ SETTLE = 0.75
 WARM, COLD = 1.0, 0.1  # τ at the first step, and when the mask settles
 FAR = 10_000.0  # the additive form's constant
 EDGE = 1e-6
+EITHER = "one of --penalty, --sparsity and --soft"
 
 
 class LearnedMask(Learned):
     """A mask for texts of these lengths.
 
+    longest     of all texts that it will meet, where that is more
     penalty     what a mask that is open everywhere costs, in nats; it is paid by the open share
     sparsity    instead: so much of attention is forbidden in the end, by a penalty that is learned
     is_soft     no noise and no end: M = sigmoid(α) says how much each pair of positions matters
@@ -53,6 +55,7 @@ class LearnedMask(Learned):
         model: AttentionModel,
         lengths: Iterable[int],
         *,
+        longest: int | None = None,
         penalty: float | None = None,
         sparsity: float | None = None,
         is_soft: bool = False,
@@ -70,16 +73,18 @@ class LearnedMask(Learned):
         self.rate, self.settle = rate, settle
         self._check()
         counted = Counter(lengths)
-        self.length = max(counted)
+        self.length = max([*counted, longest or 0])
         self.groups_named = groups_of(model.heads, per)
         self.temperature = WARM
-        entry, free, opened, total = _cells(counted, structured=structured, diagonal=diagonal)
+        entry, free, opened, total = _cells(counted, self.length, structured=structured, diagonal=diagonal)
         self.opened_share, self.total = opened / total, total
         device = model.device
         self.alpha = nn.Parameter(torch.full((len(self.groups_named), len(free)), start, device=device))
         self.register_buffer("entry", entry.to(device), persistent=False)  # [position, position]: its place in α
         self.register_buffer("free", (free / total).to(device), persistent=False)  # [entry]: its share of attention
         self.register_buffer("fixed", torch.full(self.alpha.shape, -1.0, device=device))  # 0 or 1 once settled
+        self.register_buffer("bare", torch.tensor(False, device=device))  # settled with all α closed
+        self.bare: Tensor
         self.entry: Tensor
         self.free: Tensor
         self.fixed: Tensor
@@ -100,7 +105,7 @@ class LearnedMask(Learned):
             raise HeadscopeError(f"{self.sparsity} is no sparsity", where="--sparsity", expected="between 0 and 1")
         given = (self.penalty is not None) + (self.sparsity is not None)
         if given > 1 or (given == 0 and not self.is_soft):
-            raise HeadscopeError("what shall open attention cost?", where="learn-mask", expected=_EITHER)
+            raise HeadscopeError("what shall open attention cost?", where="learn-mask", expected=EITHER)
         if self.is_soft and self.sparsity is not None:
             raise HeadscopeError("a soft mask has no sparsity", where="--soft", mend="Leave --sparsity out")
 
@@ -122,17 +127,14 @@ class LearnedMask(Learned):
 
     # As something that is learned
 
-    def groups(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = [{"params": [self.alpha], "lr": self.rate, "weight_decay": 0.0}]
-        return found if self.target is None else [*found, self.target.group(self.rate)]
-
     def draw(self, progress: float) -> None:
         """New noise, and colder; hard from the settling on, and whenever the model is judged."""
         if self.is_soft:
             self.logits = self.alpha
             return
-        if progress >= self.settle and not self.is_settled:
+        if self.is_due(progress):
             self.fixed.copy_(self.chosen())
+            self.bare.fill_(not bool((self.alpha.detach() > 0)[:, self.free > 0].any()) and self.sparsity is None)
         self.is_hard = self.is_settled or not self.training
         if self.is_hard:
             self.logits = self.chosen()
@@ -152,10 +154,6 @@ class LearnedMask(Learned):
 
     # What has been learned
 
-    @property
-    def is_settled(self) -> bool:
-        return bool(self.fixed[0, 0] >= 0)
-
     def open_share(self, values: Tensor) -> Tensor:
         """Of all attention in texts of these lengths, the share that is open by these values [group, entry]."""
         return self.opened_share + (values * self.free).sum(dim=1).mean()
@@ -174,7 +172,10 @@ class LearnedMask(Learned):
             found = torch.zeros(alpha.numel(), device=alpha.device)
             found[order[used <= left + 1e-6]] = 1.0
             found = found.view_as(alpha)
-        return found if self.structured else self._rows_filled(found, alpha)
+        if not self.structured:
+            return self._rows_filled(found, alpha)
+        found[:, self.free == 0] = 0.0  # distances that occur on open ends alone, of which nothing was learned
+        return found
 
     def _rows_filled(self, found: Tensor, alpha: Tensor) -> Tensor:
         """No row without a key: the best of an empty one is opened."""
@@ -187,9 +188,15 @@ class LearnedMask(Learned):
         return found
 
     def map(self) -> Tensor:
-        """[group, position, position]: sigmoid(α), how open each pair is; what is never open is 0."""
+        """[group, position, position] of the longest text: sigmoid(α), how open each pair is.
+
+        What is never open is 0; the first and last position of a structured mask are 1.
+        """
         with torch.no_grad():
             found = torch.sigmoid(self.alpha)[:, self.entry]
+            if self.structured:
+                found[:, [0, -1]] = 1.0
+                found[:, :, [0, -1]] = 1.0
             if not self.diagonal:
                 found.diagonal(dim1=1, dim2=2).zero_()
         return found.cpu()
@@ -201,7 +208,6 @@ class LearnedMask(Learned):
         return Positions(self.groups_named, self.per, self.structured, self.diagonal, held.cpu())
 
 
-_EITHER = "one of --penalty, --sparsity and --soft"
 Made = tuple[Tensor, float | bool, float | bool]  # each entry's value, and what is always open and never open
 
 
@@ -294,9 +300,10 @@ class LearnedMaskEdit(Edit):
         return plain if bool((place == plain)[real].all()) else place
 
 
-def _cells(lengths: Counter[int], *, structured: bool, diagonal: bool) -> tuple[Tensor, Tensor, float, float]:
+def _cells(
+    lengths: Counter[int], length: int, *, structured: bool, diagonal: bool
+) -> tuple[Tensor, Tensor, float, float]:
     """The place of each pair of positions in α; how often each occurs in these texts; what is open anyway; all."""
-    length = max(lengths)
     row, column = torch.meshgrid(torch.arange(length), torch.arange(length), indexing="ij")
     low, high = torch.minimum(row, column), torch.maximum(row, column)
     entry = high - low if structured else high * (high + 1) // 2 + low

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from headscope.errors import HeadscopeError, choices
@@ -62,15 +63,62 @@ def sparsity(mask: Tensor) -> float:
     return 1.0 - float(mask.float().mean())
 
 
-def _read_part(part: str, spec: str) -> Mask:
+def met(allowed: Tensor, *, is_causal: bool = False) -> Tensor:
+    """A mask as attention meets it: nothing later in a decoder, and a query that may attend to nothing sees itself."""
+    if is_causal:
+        allowed = allowed.tril()
+    return allowed | (torch.eye(allowed.shape[-1], dtype=torch.bool) & ~allowed.any(dim=-1, keepdim=True))
+
+
+def seeded(spec: str, seed: int) -> str:
+    """A mask as it is written, with this seed for every part that is drawn by chance and names none."""
+    parts = []
+    for part in map(str.strip, spec.split("+")):
+        name, told, without = _split(part)
+        keys = [item.partition("=")[0] for item in told.split(",")]
+        by_chance = name in PATTERNS and "seed" in {one.name for one in _known(PATTERNS[name])}
+        if by_chance and "seed" not in keys:
+            told = f"{told},seed={seed}" if told else f"seed={seed}"
+            part = f"{name}:{told}{WITHOUT_DIAGONAL if without else ''}"
+        parts.append(part)
+    return "+".join(parts)
+
+
+def files_of(spec: str) -> list[str]:
+    """The files that a mask is read from."""
+    parts = [part.strip().removesuffix(WITHOUT_DIAGONAL) for part in spec.split("+")]
+    return [part for part in parts if part.endswith(".npz")]
+
+
+def check_fits(spec: str, length: int) -> None:
+    """Refuse parameters that mean nothing at a length: a position beyond it, more keys dropped than there are."""
+    for part in map(str.strip, spec.split("+")):
+        name, told, _ = _split(part)
+        given = _parameters(PATTERNS[name], told, spec) if name in PATTERNS else {}
+        beyond = [one for one in given.get("globals", ()) if one.isdecimal() and int(one) >= length]
+        where = f'--mask "{spec}"'
+        if beyond:
+            expected = f"0 to {length - 1}, or a larger --length"
+            raise HeadscopeError(f"{length} positions have no position {beyond[0]}", where=where, expected=expected)
+        if given.get("drop", 0) >= length:
+            what = f"{given['drop']} of {length} keys cannot be dropped"
+            raise HeadscopeError(what, where=where, expected=f"less than {length}, or a larger --length")
+
+
+def _split(part: str) -> tuple[str, str, bool]:
+    """Its name, its parameters, and whether it is without the diagonal."""
     name, _, told = part.partition(":")
-    without = False
     if told.endswith(WITHOUT_DIAGONAL):
-        told, without = told.removesuffix(WITHOUT_DIAGONAL), True
-    elif name.endswith(WITHOUT_DIAGONAL) and name not in PATTERNS:
-        name, without = name.removesuffix(WITHOUT_DIAGONAL), True
+        return name, told.removesuffix(WITHOUT_DIAGONAL), True
+    if name.endswith(WITHOUT_DIAGONAL) and name not in PATTERNS:
+        return name.removesuffix(WITHOUT_DIAGONAL), told, True
+    return name, told, False
+
+
+def _read_part(part: str, spec: str) -> Mask:
     if part.removesuffix(WITHOUT_DIAGONAL).endswith(".npz"):
         return _read_file(part)
+    name, told, without = _split(part)
     if name not in PATTERNS:
         raise HeadscopeError(f'"{name}" is no mask', where=f'--mask "{spec}"', expected=choices(name, PATTERNS))
     given = _parameters(PATTERNS[name], told, spec)

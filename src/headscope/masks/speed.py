@@ -20,7 +20,7 @@ from headscope.errors import HeadscopeError, reason
 from headscope.heads import Site
 from headscope.masks.blocks import attend_by_blocks, share_of_blocks, strips_of
 from headscope.masks.flex import compiled_flex
-from headscope.masks.mask import Mask, read_mask, sparsity
+from headscope.masks.mask import Mask, met, read_mask, sparsity
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.pruning.speed import REPEATS, fastest, forward_of, inputs_of, interleaved, longest, median, timeable
@@ -109,7 +109,7 @@ def mask_speed(
     one = read_mask(mask) if isinstance(mask, str) else mask
     batch = inputs_of(model, batch_size, longest(model, min(lengths)))
     shape = _shape_of(model, batch)
-    masks = [_as_met(one.at(length, shape.site), shape.site) for length in sorted(lengths)]
+    masks = [met(one.at(length, shape.site), is_causal=shape.is_causal) for length in sorted(lengths)]
     besides = _besides(model, shape, batch, repeats)
     rows: list[AtLength] = []
     without = ""
@@ -137,15 +137,6 @@ def check_sizes(lengths: Sequence[int], batch_size: int, repeats: int) -> None:
         raise HeadscopeError(f"{max(lengths)} tokens are too many", where="--length", expected=f"at most {MOST}")
     if len(set(lengths)) < len(lengths):
         raise HeadscopeError("a length is named twice", where="--length", expected="each once")
-
-
-def _as_met(allowed: Tensor, site: Site) -> Tensor:
-    """The mask as a site meets it: causal in a decoder, and a query that sees nothing sees itself."""
-    if allowed.shape[0] > 1 and site.numbers is not None:
-        allowed = allowed[list(site.numbers)]
-    if site.stack == "decoder":
-        allowed = allowed.tril()
-    return allowed | (torch.eye(allowed.shape[-1], dtype=torch.bool) & ~allowed.any(dim=-1, keepdim=True))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -80,10 +79,8 @@ class Gates(Learned):
     def _check(self, model: AttentionModel) -> None:
         if (self.penalty is None) == (self.keep is None):
             raise HeadscopeError("what shall open heads cost?", where="gate", expected="either --penalty or --keep")
-        if self.keep is not None and not 1 <= self.keep <= len(model.heads):
-            raise HeadscopeError(
-                f"{self.keep} heads cannot be kept", where="--keep", expected=f"1 to {len(model.heads)}"
-            )
+        if self.keep is not None:
+            self._check_reachable(self.keep, len(model.heads))
         prices = self.penalty.values() if isinstance(self.penalty, Mapping) else [self.penalty or 0.0]
         wrong = [price for price in prices if not (price >= 0 and math.isfinite(price))]
         if wrong:
@@ -96,6 +93,18 @@ class Gates(Learned):
                     f"there is no {strangers[0]}", where="--penalty", expected=f"some of {', '.join(stacks)}"
                 )
 
+    def _check_reachable(self, keep: int, most: int) -> None:
+        if not 1 <= keep <= most:
+            raise HeadscopeError(f"{keep} heads cannot be kept", where="--keep", expected=f"1 to {most}")
+        possible = [number for number in range(1, most + 1) if _sums(self.units)[0] >> number & 1]
+        if keep not in possible:
+            below, above = max((n for n in possible if n < keep), default=None), min(n for n in possible if n > keep)
+            raise HeadscopeError(
+                f"{keep} heads cannot be kept, as some share weights and stay together",
+                where="--keep",
+                expected=f"{above}" if below is None else f"{below} or {above}",
+            )
+
     def _prices(self) -> Tensor:
         """[unit]: what each costs when it is open."""
         if isinstance(self.penalty, Mapping):
@@ -106,13 +115,9 @@ class Gates(Learned):
 
     # As something that is learned
 
-    def groups(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = [{"params": [self.log_alpha], "lr": self.rate, "weight_decay": 0.0}]
-        return found if self.target is None else [*found, self.target.group(self.rate)]
-
     def draw(self, progress: float) -> None:
         """New noise; from the settling on, none."""
-        if progress >= self.settle and not self.is_settled:
+        if self.is_due(progress):
             self.fixed.copy_(self.chosen())
         if self.is_settled:
             self.values = self.fixed
@@ -134,10 +139,6 @@ class Gates(Learned):
 
     # What has been learned
 
-    @property
-    def is_settled(self) -> bool:
-        return bool(self.fixed[0] >= 0)
-
     def still(self) -> Tensor:
         """[unit]: the gates without noise."""
         with torch.no_grad():
@@ -150,15 +151,26 @@ class Gates(Learned):
         if self.keep is None:
             return (gate_of(self.log_alpha.detach()) >= 0.5).float()
         found, left = torch.zeros_like(self.fixed), self.keep
-        for unit in torch.argsort(self.log_alpha.detach(), descending=True, stable=True).tolist():
-            if len(self.units[unit]) <= left:
+        order = torch.argsort(self.log_alpha.detach(), descending=True, stable=True).tolist()
+        later = _sums([self.units[unit] for unit in order])[1:]
+        for unit, reachable in zip(order, later, strict=True):
+            size = len(self.units[unit])
+            if size <= left and reachable >> (left - size) & 1:  # the others can make up what is missing
                 found[unit] = 1.0
-                left -= len(self.units[unit])
+                left -= size
         return found
 
     def heads(self, values: Sequence[float]) -> dict[Head, float]:
         """A number for every head from one for every unit."""
         return {head: value for unit, value in zip(self.units, values, strict=True) for head in unit}
+
+
+def _sums(units: Sequence[tuple[Head, ...]]) -> list[int]:
+    """For each place, and for the end: bit n is set where some of the units from there on have n heads together."""
+    found = [1]
+    for unit in reversed(units):
+        found.append(found[-1] | found[-1] << len(unit))
+    return found[::-1]
 
 
 class GateEdit(Edit):

@@ -139,7 +139,7 @@ def finetune(
             if step.ends_epoch:
                 epochs.append(measured(loaded, chosen, dev, step))
                 say(told_of(epochs[-1]))
-                if _is_best(epochs) and is_main:
+                if is_best(epochs) and is_main:
                     write_whole(loaded.model.state_dict(), folder / BEST)
                 run.save()
         record = {
@@ -203,7 +203,8 @@ def _goodness(epoch: dict[str, Any]) -> tuple[float, float]:
     return -math.inf if epoch["value"] is None else epoch["value"], -epoch["dev_loss"]
 
 
-def _is_best(epochs: list[dict[str, Any]]) -> bool:
+def is_best(epochs: list[dict[str, Any]]) -> bool:
+    """Whether the last one is better than all before it."""
     return all(_goodness(epochs[-1]) > _goodness(one) for one in epochs[:-1])
 
 

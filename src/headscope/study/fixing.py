@@ -98,6 +98,9 @@ def fix_into(
     loaded = loaded_for(model, task)
     given = None if options.patterns is None else read_patterns(options.patterns, loaded.heads, where="--patterns")
     heads = _candidates(loaded, options, given)
+    if not isinstance(options.sizes, int) and max(options.sizes) > len(heads):
+        what = f"{max(options.sizes)} heads cannot be fixed"
+        raise HeadscopeError(what, where="--sizes", expected=f"at most {len(heads)}")
     with drafted(out, overwrite=overwrite, resume=resume, kept=[ALONE, REPORTED, JOURNAL], record=MANIFEST) as folder:
         run = _Run(loaded, judgement, options, heads, folder, resume, progress, say)
         run.choose(given)
@@ -231,7 +234,7 @@ class _Run:
         count, wanted = len(self.heads), self.options.sizes
         if isinstance(wanted, int):
             return sorted({round(i * count / max(wanted - 1, 1)) for i in range(wanted)} | {0, count})
-        return sorted({size for size in wanted if size <= count} | {0, count})
+        return sorted({*wanted, 0, count})
 
     def _row(self, kind: str, named: str, heads: list[Head]) -> dict[str, Any]:
         found: list[AttentionModel] = []
@@ -323,15 +326,17 @@ class _Run:
             "selected_on": {"split": self.judgement.learn_on, "examples": len(self.examples[0].items)},
             "patterns": {str(head): name for head, name in sorted(patterns.items())},
             "order": list(map(str, self.order)),
-            "within": within,
+            "within": within["fixed"],
             "metrics": {name: [before[name], metrics[name]] for name in before},
             "timed": f"{speed.TIMED[0]} sequences of {length} tokens",
             "speed": [asdict(both[0]), asdict(both[1]) | {"name": "fixed"}],
         }
         write_model(fixed, self.folder, chosen=told)
         (self.folder / "patterns.txt").write_text(written(patterns, self.model.heads), "utf-8")
+        change = f"{within['metric_change']:+.4f} [{within['change_low']:+.4f}, {within['change_high']:+.4f}]"
         self.say(
-            f"{within} of {len(self.heads)} heads can be fixed within 1 % of the metric on {self.judgement.report_on}"
+            f"{within['fixed']} of {len(self.heads)} heads can be fixed within 1 % of the metric on "
+            f"{self.judgement.learn_on}; on {self.judgement.report_on} that changes it by {change}"
         )
         return told
 
@@ -349,7 +354,10 @@ class _Run:
         (self.folder / JOURNAL).unlink()
 
 
-def _within(rows: list[dict[str, Any]]) -> int:
-    """The most heads, of the numbers reported, that keep the metric within 1 % of the whole model's, there."""
+def _within(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The row of the most heads that keep the metric within 1 % of the whole model's, where they were chosen."""
     sizes = [row for row in rows if row["kind"] == "least"]
-    return max((row["fixed"] for row in sizes if row["metric"] >= WITHIN * sizes[0]["metric"]), default=0)
+    least = WITHIN * sizes[0]["selection_metric"]
+    return max(
+        (row for row in sizes if row["selection_metric"] >= least), key=lambda row: row["fixed"], default=sizes[0]
+    )

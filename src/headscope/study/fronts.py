@@ -52,7 +52,7 @@ def fronts(studies: Sequence[str | Path], *, roles: str | Path | None = None, co
     }
     tables = {"fronts": table}
     if roles is not None:
-        tables["survivors"] = survivors(table, _roles_in(Path(roles), first["model"]["sha256"]))
+        tables["survivors"] = survivors(table, roles_in(Path(roles), first["model"]["sha256"]))
     return Study(to_frame([]), {}, record, tables)
 
 
@@ -109,12 +109,13 @@ def _study_in(place: Path) -> Study:
     return study
 
 
-def _roles_in(place: Path, sha256: str) -> pd.DataFrame:
+def roles_in(place: Path, sha256: str) -> pd.DataFrame:
+    """What the heads of the model with this digest do, from a study of `headscope analyze`."""
     study = Study(place)
     if "roles" not in study.tables:
         raise HeadscopeError("a study without roles", where=place, expected="one of headscope analyze")
     if study.record.get("model", {}).get("sha256") != sha256:
-        raise HeadscopeError("a study of another model than the fronts", where=place, expected="the same weights")
+        raise HeadscopeError("a study of another model", where=place, expected="the same weights")
     return study.tables["roles"]
 
 

@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from headscope.errors import HeadscopeError
-from headscope.heads import HeadSet
+from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.saving import write_model
@@ -18,13 +20,16 @@ from headscope.pruning.front import UNTIMED, on_front, timed
 from headscope.pruning.gates import RATE, SETTLE, Gates
 from headscope.pruning.plan import Plan
 from headscope.study.directory import write_tables
-from headscope.study.finetune import measured, told_of
-from headscope.study.learning import Learning, Source
+from headscope.study.finetune import is_best, measured, told_of
+from headscope.study.fronts import roles_in
+from headscope.study.learning import Learning, Source, told_by_aim
 from headscope.study.record import describe_model, versions
-from headscope.study.resumable import Resumable
+from headscope.study.resumable import BEST, Resumable, write_whole
+from headscope.study.scratch import Scratch
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Task, task_named
+from headscope.training.learned import check_rate
 from headscope.training.loop import Settings, Step, Training
 
 MOMENTS = 100  # of the training at which the gates are written down
@@ -61,10 +66,7 @@ class GateOptions:
     settle: float = SETTLE
 
     def __post_init__(self) -> None:
-        if not 0 < self.settle <= 1:
-            raise HeadscopeError(f"{self.settle} is no share", where="--settle", expected="more than 0, at most 1")
-        if not self.rate > 0:
-            raise HeadscopeError(f"{self.rate} is no rate", where="--gate-rate", expected="more than 0")
+        check_rate(self.rate, "--gate-rate", self.settle)
 
 
 def gate(
@@ -85,6 +87,8 @@ def gate(
     limit: int | None = None,
     device: str = "auto",
     revision: str | None = None,
+    scratch: Scratch | None = None,
+    roles: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
     report: Callable[[Study, Path], None] = lambda study, folder: None,
@@ -97,13 +101,21 @@ def gate(
     aims       Aim(keep=20), Aim(penalty=0.01), Aim(penalty={"encoder": 0.02, "cross": 0.01}); each is a run of its own
     select_on  the split that is looked at after every epoch; report_on: the split that is reported on, another one
     limit      only so many training examples
+    scratch    begin with new weights instead of the model's: `Scratch()`, or in another size Scratch(Sizes(layers=3))
+    roles      a study of `headscope analyze` of this model: the figure names what the heads that stay do
 
     Each aim leaves a directory in OUT with a plan; beside it, unless the weights were frozen, the trained model that
-    the plan is of.
+    the plan is of. A penalty that closes every head is stopped and has no row; what is kept of it is its best epoch.
     """
+    options = options or GateOptions()
+    if scratch is not None and options.frozen:
+        raise HeadscopeError("new weights must be trained", where="--frozen", mend="Leave it or --from-scratch out")
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
-    source = Source(model, chosen, data, (select_on, report_on), limit, report_limit, max_length, device, revision)
-    run = _Gating(source, settings or Settings(learning_rate=5e-5), options or GateOptions())
+    source = Source(
+        model, chosen, data, (select_on, report_on), limit, report_limit, max_length, device, revision, scratch=scratch
+    )
+    run = _Gating(source, settings or Settings(learning_rate=5e-5), options)
+    known = None if roles is None else roles_in(Path(roles), describe_model(run.whole)["sha256"])
     for aim in aims:
         Gates(run.whole, penalty=aim.penalty, keep=aim.keep)  # refused before anything is trained
 
@@ -112,15 +124,30 @@ def gate(
 
     with run.each(aims, out, overwrite=overwrite, resume=resume, train=train) as (folder, found):
         study = run.study(aims, found, command)
+        if known is not None:
+            study.tables["gate_roles"] = known[["stack", "layer", "head", "role"]]
         write_tables(study, folder)
         report(study, folder)
     return study
+
+
+class _AllClosed(HeadscopeError):
+    """No head is open any more."""
+
+    def __init__(self, aim: Aim, step: Step) -> None:
+        self.step = step.number
+        super().__init__(
+            f"all heads are closed at step {step.number} of {step.total}",
+            where=f"--penalty {aim.name.removeprefix('penalty-')}",
+            mend="Take a smaller penalty, or --keep N",
+        )
 
 
 class _Gating(Learning):
     """The trainings of gates."""
 
     verb = "gate"
+    may_slow = True
     options: GateOptions
 
     def train(
@@ -131,24 +158,21 @@ class _Gating(Learning):
         settle = 1.0 if self.options.frozen else self.options.settle  # there are no weights to go on alone
         gates = Gates(model, penalty=aim.penalty, keep=aim.keep, rate=self.options.rate, settle=settle)
         training = Training(model, self.task, self.train_on, self.settings, learned=gates, frozen=self.options.frozen)
-        run = Resumable(training, place, {**self.header, "aim": asdict(aim)})
+        run = Resumable(training, place, {**self.header, "aim": asdict(aim)}, may_slow=True)
         run.restore()
-        with model.edited(gates.edit()):
-            self._follow(run, gates, aim, watch, say)
-        gates.draw(1.0)
+        try:
+            with model.edited(gates.edit()):
+                self._follow(run, gates, aim, watch, say)
+        except _AllClosed as closed:
+            say(f"{aim.name}: {closed.what}")
+            return {"collapsed": self._collapsed(aim, closed, model, gates, place), **run.told}
         kept = gates.heads(gates.chosen().tolist())
         trace = [moment for moment in run.told["trace"] if moment[0] < training.total]
         run.told["trace"] = [*trace, [training.total, [kept[head] for head in self.whole.heads]]]
-        plan_of = self.whole if self.options.frozen else self._written(model, place)
-        removed = HeadSet([head for head, value in kept.items() if not value], among=plan_of.heads)
-        cut = prune(plan_of, list(removed)) if removed else plan_of
-        row = self._row(aim.name, cut)
-        Plan.of(plan_of, removed, {"learned": aim.name, **self.judged_as(), "after": {"report": row}}).write(
-            place / PLAN
-        )
-        said = f"{aim.name}: {len(cut.heads)} heads kept, {self.task.metrics[0]} {row['metric']:.4f}"
+        row = self._planned(aim, model, kept, place)
+        said = f"{aim.name}: {row['left']} heads kept, {self.task.metrics[0]} {row['metric']:.4f}"
         say(f"{said}, change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]")
-        return {"row": {**row, "heads": str(removed)}, **run.told, "gates": [kept[head] for head in plan_of.heads]}
+        return {"row": row, **run.told, "gates": [kept[head] for head in self.whole.heads]}
 
     def _follow(
         self, run: Resumable, gates: Gates, aim: Aim, watch: Callable[[Step], None], say: Callable[[str], None]
@@ -161,23 +185,69 @@ class _Gating(Learning):
             if step.number % every == 0 or step.number == 1:
                 values = gates.heads([round(value, 4) for value in gates.still().tolist()])
                 trace.append([step.number, [values[head] for head in self.whole.heads]])
-                if not any(trace[-1][1]):
-                    raise HeadscopeError(
-                        f"all heads are closed at step {step.number} of {step.total}",
-                        where=f"--penalty {aim.name.removeprefix('penalty-')}",
-                        mend="Take a smaller penalty, or --keep N",
-                    )
+                _check_open(gates, aim, step)
             if step.ends_epoch:
                 gates.draw(run.training.progress)
-                epochs.append(measured(run.training.model, self.task, self.select_on, step))
-                left = sum(value > 0 for value in gates.heads(gates.still().tolist()).values())
+                _check_open(gates, aim, step)
+                if aim.keep is not None:
+                    gates.values = gates.chosen()  # without noise all may be closed while the number is right
+                left = sum(value > 0 for value in gates.heads(gates.values.tolist()).values())
+                stay = int(sum(gates.heads(gates.chosen().tolist()).values()))
+                epochs.append({**measured(run.training.model, self.task, self.select_on, step), "heads": stay})
                 say(f"{aim.name}: {told_of(epochs[-1])}, {left} heads open")
+                if aim.keep is None and stay and is_best([one for one in epochs if one["heads"]]):
+                    self._keep_best(run, gates)
                 run.save()
 
+    def _keep_best(self, run: Resumable, gates: Gates) -> None:
+        """What is left should all heads close later on."""
+        weights = {} if self.options.frozen else run.training.model.model.state_dict()
+        epoch = run.told["epochs"][-1]["epoch"]
+        write_whole({"epoch": epoch, "gates": gates.chosen(), "model": weights}, run.folder / BEST)
+
+    def _collapsed(
+        self, aim: Aim, closed: _AllClosed, model: AttentionModel, gates: Gates, place: Path
+    ) -> dict[str, Any]:
+        """What is told of a training in which all heads closed; its best epoch before that into the folder."""
+        note: dict[str, Any] = {"what": closed.what, "where": str(closed.where), "step": closed.step}
+        if not (place / BEST).exists():
+            return note
+        best = torch.load(place / BEST, weights_only=True)
+        if not self.options.frozen:
+            model.model.load_state_dict(best["model"])
+        row = self._planned(aim, model, gates.heads(best["gates"].tolist()), place)
+        return {**note, "kept_epoch": best["epoch"], "left": row["left"], "metric": row["metric"]}
+
+    def check_found(self, found: Sequence[dict[str, Any]], folder: Path) -> None:
+        """A sweep goes on after a penalty that is too high; where all are, there is no front."""
+        notes = [one["collapsed"] for one in found if "collapsed" in one]
+        if len(notes) < len(found):
+            return
+        kept = [note for note in notes if "kept_epoch" in note]
+        mend = "Take a smaller penalty, or --keep N"
+        if kept:
+            mend = f"Epoch {kept[0]['kept_epoch']}, with {kept[0]['left']} heads, is kept in {self.out}.partial. {mend}"
+        else:
+            self.forget(folder)
+        raise HeadscopeError(notes[0]["what"], where=notes[0]["where"], mend=mend)
+
+    def _planned(self, aim: Aim, model: AttentionModel, kept: Mapping[Head, float], place: Path) -> dict[str, Any]:
+        """The plan and, unless it is the model itself, what it is of into the folder; the row of the cut model."""
+        plan_of = self.whole if self.options.frozen else self._written(model, place)
+        removed = HeadSet([head for head, value in kept.items() if not value], among=plan_of.heads)
+        cut = prune(plan_of, list(removed)) if removed else plan_of
+        row = self._row(aim.name, cut)
+        told = {name: value for name, value in row.items() if name not in UNTIMED}  # the same bytes at another time
+        chosen = {"learned": aim.name, **self.judged_as(), "after": {"report": told}}
+        Plan.of(plan_of, removed, chosen).write(place / PLAN)
+        return {**row, "heads": str(removed)}
+
     def _written(self, model: AttentionModel, place: Path) -> AttentionModel:
-        """The trained model as it will be loaded again: a plan is of these weights."""
+        """The trained model as it will be loaded again, by the name it will have: a plan is of these weights."""
         write_model(model, place)
-        return load(place, model_class=self.task.model_class, device=self.source.device)
+        found = load(place, model_class=self.task.model_class, device=self.source.device)
+        found.name = str(self.out / place.name)
+        return found
 
     def _row(self, name: str, cut: AttentionModel) -> dict[str, Any]:
         return {
@@ -201,7 +271,7 @@ class _Gating(Learning):
                 head.stack, head.layer, head.head, f"gate-{aim.name}", value, nothing, nothing, len(self.train_on.items)
             )
             for aim, one in zip(aims, found, strict=True)
-            for head, value in zip(self.whole.heads, one["gates"], strict=True)
+            for head, value in zip(self.whole.heads, one.get("gates", ()), strict="gates" in one)
         ]
         over_time = [
             {"aim": aim.name, "step": step, "stack": head.stack, "layer": head.layer, "head": head.head, "gate": value}
@@ -217,13 +287,22 @@ class _Gating(Learning):
             "gates": {
                 **self.told(),
                 "metric": self.task.metrics[0],
-                "epochs": {aim.name: one["epochs"] for aim, one in zip(aims, found, strict=True)},
+                **told_by_aim(aims, found),
+                "collapsed": {
+                    aim.name: one["collapsed"] for aim, one in zip(aims, found, strict=True) if "collapsed" in one
+                },
             },
             "pruning": {**self.judged_as(), "metric": self.task.metrics[0], "search": "gates"},
             "seed": self.settings.seed,
             "lens": "raw",
             "durations": {"gate": round(time.perf_counter() - self.started, 1)},
         }
-        front = [{**self._row("", self.whole), "heads": ""}, *(one["row"] for one in found)]
+        front = [{**self._row("", self.whole), "heads": ""}, *(one["row"] for one in found if "row" in one)]
         table = pd.DataFrame(front).assign(is_front=on_front(front))
         return Study(to_frame(rows), {}, record, {"front": table, "gates": pd.DataFrame(over_time)})
+
+
+def _check_open(gates: Gates, aim: Aim, step: Step) -> None:
+    """Under a penalty closed gates stay closed. With a number to keep, so many are open in the end whatever is now."""
+    if aim.keep is None and not gates.still().any():
+        raise _AllClosed(aim, step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from headscope.data.encode import Counts
+from headscope.data.held_out import BLOCK, check_held_out, is_held_out
 from headscope.data.records import find_split
 from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
@@ -21,17 +23,20 @@ from headscope.importances.significance import resamples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.pruning.front import changes
+from headscope.study.importance import code_of
 from headscope.study.journal import remember_run
 from headscope.study.record import describe_files, describe_model, versions
-from headscope.study.resumable import STATE
+from headscope.study.resumable import BEST, DIVERGED, STATE
+from headscope.study.scratch import Scratch, begun
 from headscope.tasks import Judged, Task
 from headscope.tasks.base import Item, Prepared, check_apart, spread
 from headscope.tasks.running import evaluate
-from headscope.training.loop import Settings
+from headscope.training.loop import Diverged, Settings
 
 FOUND, HEADER = "found.json", "header.json"
 LOOKED_AT = 500  # examples of the split that is looked at after every epoch, at most
-HELD_OUT = 10  # of a corpus without splits: one text in so many is not learned from
+CODE = ("model", "data", "tasks", "masks", "training", "importances", "pruning")  # what the numbers follow from
+HELD_OUT = 0.1  # of a corpus without splits: the share that is not learned from
 
 
 class Named(Protocol):
@@ -48,6 +53,7 @@ class Source:
     splits        the one that is looked at after every epoch, if any, and the one that is reported on
     limit         only so many training examples; report_limit: to report on
     trains        whether a train file is needed at all; without one there is only what is reported on
+    scratch       how to begin with new weights, if so
     """
 
     model: str | Path
@@ -60,6 +66,7 @@ class Source:
     device: str = "auto"
     revision: str | None = None
     trains: bool = True
+    scratch: Scratch | None = None
 
     def read(self) -> tuple[list[Path], tuple[list[Item], list[Item], list[Item]]]:
         """The files, and the examples to learn from, to look at and to report on."""
@@ -84,25 +91,33 @@ class Source:
         return sorted(set(files)), (train, select, report)
 
     def _held_out(self, file: Path) -> tuple[list[Item], list[Item], list[Item]]:
-        """A corpus: one text in ten is held out, by turns to look at and to report on."""
+        """A corpus: one block of texts in ten is held out, half of it to look at and half to report on."""
         items = self.task.items(file, "train", limit=None)
-        if len(items) < 2 * HELD_OUT:
-            raise HeadscopeError(f"{len(items)} texts", where=file, expected=f"{2 * HELD_OUT} or more")
-        select, report = items[:: 2 * HELD_OUT], items[HELD_OUT :: 2 * HELD_OUT]
-        train = [item for place, item in enumerate(items) if place % HELD_OUT]
+        check_held_out(HELD_OUT, len(items), str(file))
+        held = [place for place in range(len(items)) if is_held_out(place, HELD_OUT)]
+        select = [items[place] for place in held if place % BLOCK < BLOCK // 2]
+        report = [items[place] for place in held if place % BLOCK >= BLOCK // 2]
+        train = [item for place, item in enumerate(items) if not is_held_out(place, HELD_OUT)]
         return spread(train, self.limit, file), spread(select, LOOKED_AT, file), spread(report, self.report_limit, file)
 
 
 class Learning:
-    """The examples and the whole model, ready for one training after another. verb: the command, as errors name it."""
+    """The examples and the whole model, ready for one training after another.
+
+    verb      the command, as errors name it
+    may_slow  whether what is left after a loss that is NaN may go on with a smaller learning rate
+    """
 
     verb: ClassVar[str]
+    may_slow: ClassVar[bool] = False
+    out: Path
 
     def __init__(self, source: Source, settings: Settings, options: Any) -> None:
         self.source, self.task, self.settings, self.options = source, source.task, settings, options
         self.started = time.perf_counter()
         files, items = source.read()
         self.labels = self.task.labels(items[0] or items[2])
+        self.texts = [text for item in items[0] for text in item.texts] if source.scratch is not None else []
         self.whole = self.loaded(settings.seed)
         self.task.check(self.whole)
         self.train_on, self.select_on, self.report_on = (
@@ -116,25 +131,33 @@ class Learning:
         self.header: dict[str, Any] = {
             "model": describe_model(self.whole)["sha256"],
             "task": self.task.name,
+            "columns": self.task.columns,
+            "labels": self.task.renamed,
             "data": self.files,
             "splits": list(source.splits),
+            "scratch": None if source.scratch is None else asdict(source.scratch),
             "limit": source.limit,
             "report_limit": source.report_limit,
             "max_length": source.max_length,
             "options": asdict(options),
             "settings": asdict(settings),
+            "code": code_of(*CODE),
             "versions": versions(),
         }
 
     def loaded(self, seed: int) -> AttentionModel:
-        torch.manual_seed(seed)  # a new classifier's weights follow from it
-        return load(
-            self.source.model,
-            model_class=self.task.model_class,
-            labels=self.labels,
-            device=self.source.device,
-            revision=self.source.revision,
-        )
+        torch.manual_seed(seed)  # new weights follow from it
+        how: dict[str, Any] = {
+            "model_class": self.task.model_class,
+            "labels": self.labels,
+            "device": self.source.device,
+            "revision": self.source.revision,
+        }
+        if self.source.scratch is None:
+            return load(self.source.model, **how)
+        found = begun(self.source.model, self.source.scratch, self.texts, **how)
+        found.untrained = ()  # what is new is about to be trained
+        return found
 
     @cached_property
     def before(self) -> Judged:
@@ -163,7 +186,7 @@ class Learning:
 
     def told(self) -> dict[str, Any]:
         """The header as a run record keeps it."""
-        return {name: value for name, value in self.header.items() if name not in ("model", "versions")}
+        return {name: value for name, value in self.header.items() if name not in ("model", "code", "versions")}
 
     @contextmanager
     def each(
@@ -179,17 +202,70 @@ class Learning:
         names = [aim.name for aim in aims]
         if len(set(names)) < len(names) or not names:
             raise HeadscopeError("no aim, or one twice", where=self.verb, expected="different numbers, one or more")
-        with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, *names]) as folder:
-            remember_run(folder / HEADER, self.header)
-            found = []
-            for aim in aims:
-                place = folder / aim.name
-                if not (place / FOUND).exists():
-                    place.mkdir(exist_ok=True)
-                    (place / FOUND).write_text(json.dumps(train(aim, place)), "utf-8")
-                found.append(json.loads((place / FOUND).read_text("utf-8")))
+        self.out = Path(out)
+        with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, DIVERGED, *names]) as folder:
+            self._remember(folder)
+            try:
+                found = [self._found(aim, folder / aim.name, train) for aim in aims]
+                self.check_found(found, folder)
+            except BaseException as error:
+                self._leave(folder, error)
+                raise
             for name in names:
-                (folder / name / FOUND).unlink()
-                (folder / name / STATE).unlink(missing_ok=True)
+                for file in (FOUND, STATE, BEST, DIVERGED):
+                    (folder / name / file).unlink(missing_ok=True)
             (folder / HEADER).unlink()
             yield folder, found
+
+    def _found(self, aim: Named, place: Path, train: Callable[[Any, Path], dict[str, Any]]) -> dict[str, Any]:
+        if not (place / FOUND).exists():
+            place.mkdir(exist_ok=True)
+            found = {**train(aim, place), "learning_rate": self.settings.learning_rate}
+            (place / FOUND).write_text(json.dumps(found), "utf-8")
+        told: dict[str, Any] = json.loads((place / FOUND).read_text("utf-8"))
+        return told
+
+    def check_found(self, found: Sequence[dict[str, Any]], folder: Path) -> None:
+        """Refuse what makes no study; `folder` is kept as it is."""
+
+    def _remember(self, folder: Path) -> None:
+        """Write down what run this is. After a loss that was NaN it is the same run with a smaller learning rate."""
+        header, note = self.header, folder / DIVERGED
+        if note.exists() and (folder / HEADER).exists():
+            lost = json.loads(note.read_text("utf-8"))
+            then = json.loads((folder / HEADER).read_text("utf-8"))["settings"]["learning_rate"]
+            if then == lost["learning_rate"]:
+                if self.settings.learning_rate >= then:
+                    what = f"{lost['what']} with a rate of {then:g}"
+                    raise HeadscopeError(what, where="--learning-rate", expected="a smaller one")
+                header = {**header, "settings": {**header["settings"], "learning_rate": then}}
+        remember_run(folder / HEADER, header)
+        (folder / HEADER).write_text(json.dumps(self.header), "utf-8")
+        note.unlink(missing_ok=True)
+
+    def _leave(self, folder: Path, error: BaseException) -> None:
+        """What stays of a run that was stopped: nothing where nothing is done, else how it may go on."""
+        if not any((place / name).exists() for place in folder.iterdir() for name in (FOUND, STATE)):
+            self.forget(folder)
+        elif isinstance(error, Diverged) and self.may_slow:
+            rate = self.settings.learning_rate
+            (folder / DIVERGED).write_text(json.dumps({"what": error.what, "learning_rate": rate}), "utf-8")
+            if "--resume" not in (error.mend or ""):
+                error.mend = f"What is done is kept: go on with --resume and a smaller --learning-rate than {rate:g}"
+
+    def forget(self, folder: Path) -> None:
+        """Nothing of it is worth keeping."""
+        (folder / HEADER).unlink(missing_ok=True)
+        for place in folder.iterdir():
+            if place.is_dir():
+                shutil.rmtree(place)
+
+
+def told_by_aim(aims: Sequence[Named], found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of each training, as a run record keeps it."""
+    by_name = {aim.name: one for aim, one in zip(aims, found, strict=True)}
+    return {
+        "epochs": {name: one["epochs"] for name, one in by_name.items()},
+        "learning_rates": {name: one["learning_rate"] for name, one in by_name.items()},
+        "diverged": {name: one["diverged"] for name, one in by_name.items() if "diverged" in one},
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 from headscope.errors import HeadscopeError
+from headscope.importances.significance import students_interval
 from headscope.masks.file import Per, Positions, read_positions
 from headscope.masks.kinds import KINDS, by_kind, kinds_of
 from headscope.masks.learned import RATE, SETTLE, START, LearnedMask
@@ -20,12 +22,13 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
 from headscope.study.directory import write_tables
 from headscope.study.finetune import measured, told_of
-from headscope.study.learning import Learning, Source
+from headscope.study.learning import Learning, Source, told_by_aim
 from headscope.study.record import describe_model, versions
 from headscope.study.resumable import Resumable
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
-from headscope.tasks import Task, task_named
+from headscope.tasks import Prepared, Task, task_named
+from headscope.training.learned import check_rate
 from headscope.training.loop import Settings, Step, Training
 
 if TYPE_CHECKING:
@@ -69,10 +72,7 @@ class MaskOptions:
     settle: float = SETTLE
 
     def __post_init__(self) -> None:
-        if not 0 < self.settle <= 1:
-            raise HeadscopeError(f"{self.settle} is no share", where="--settle", expected="more than 0, at most 1")
-        if not self.rate > 0:
-            raise HeadscopeError(f"{self.rate} is no rate", where="--mask-rate", expected="more than 0")
+        check_rate(self.rate, "--mask-rate", self.settle)
 
 
 def learn_mask(
@@ -129,16 +129,18 @@ class _MaskLearning(Learning):
     """The trainings of masks."""
 
     verb = "learn-mask"
+    may_slow = True
     options: MaskOptions
 
-    @property
+    @cached_property
     def lengths(self) -> list[int]:
-        """Of every text that is learned from or judged by."""
-        everything = (self.train_on, self.select_on, self.report_on)
-        sides = [
-            side for one in everything for sequence in one.sequences for side in (sequence.source, sequence.target)
-        ]
-        return [len(side.ids) for side in sides if side is not None]
+        """Of every text that is learned from."""
+        return _lengths(self.train_on)
+
+    @cached_property
+    def longest(self) -> int:
+        """Of those that are judged by, too."""
+        return max(length for one in (self.train_on, self.select_on, self.report_on) for length in _lengths(one))
 
     def learned(self, model: AttentionModel, aim: MaskAim) -> LearnedMask:
         one = self.options
@@ -146,6 +148,7 @@ class _MaskLearning(Learning):
         return LearnedMask(
             model,
             self.lengths,
+            longest=self.longest,
             penalty=aim.penalty,
             sparsity=aim.sparsity,
             is_soft=one.is_soft,
@@ -166,7 +169,7 @@ class _MaskLearning(Learning):
         mask = self.learned(model, aim)
         settings = replace(self.settings, seed=aim.seed)
         training = Training(model, self.task, self.train_on, settings, learned=mask, frozen=self.options.frozen)
-        run = Resumable(training, place, {**self.header, "aim": asdict(aim)})
+        run = Resumable(training, place, {**self.header, "aim": asdict(aim)}, may_slow=True)
         run.restore()
         with model.edited(mask.edit()):
             self._follow(run, mask, aim, watch, say)
@@ -185,7 +188,9 @@ class _MaskLearning(Learning):
         change = f"change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
         forbidden = "" if "sparsity" not in row else f"{100 * row['sparsity']:.1f} % of attention forbidden, "
         say(f"{said}, {forbidden}{change}")
-        return {"row": row, **run.told}
+        if bool(mask.bare):
+            say(f"{aim.name}: this penalty closes everything; only what is always open is left")
+        return {"row": row, "closed": bool(mask.bare), **run.told}
 
     def _follow(
         self,
@@ -218,7 +223,8 @@ class _MaskLearning(Learning):
         import pandas as pd
 
         maps = {aim.name: np.load(folder / aim.name / MAP).astype(np.float64) for aim in aims}
-        kinds = kinds_of(self._texts(), self.whole.marks.special, next(iter(maps.values())).shape[1])
+        kinds = kinds_of(self._texts(), self.whole.marks.special, self.longest)
+        opened = self._opened() if self.options.structured else None
         record = {
             "schema": SCHEMA,
             "command": command,
@@ -228,7 +234,8 @@ class _MaskLearning(Learning):
                 **self.told(),
                 "metric": self.task.metrics[0],
                 "intact": self.judged(self.whole),
-                "epochs": {aim.name: one["epochs"] for aim, one in zip(aims, found, strict=True)},
+                "closed": [aim.name for aim, one in zip(aims, found, strict=True) if one["closed"]],
+                **told_by_aim(aims, found),
             },
             "seed": self.settings.seed,
             "lens": "raw",
@@ -236,10 +243,17 @@ class _MaskLearning(Learning):
         }
         tables = {
             "learned_masks": pd.DataFrame([one["row"] for one in found]),
-            "positions": _positions_table(aims, maps, kinds),
+            "positions": _positions_table(aims, maps, kinds, opened),
         }
         held = {f"mask/{kind}": value for kind, value in self._means(aims, maps, folder).items()}
         return Study(to_frame(self._rows(aims, folder)), held, record, tables)
+
+    def _opened(self) -> np.ndarray[Any, Any]:
+        """The pairs of each kind that a structured mask leaves open, at the ends of texts."""
+        found = kinds_of(self._texts(), self.whole.marks.special, self.longest, at_ends=True)
+        if not self.options.diagonal:
+            found[KINDS.index("diagonal")] = 0.0
+        return found
 
     def _texts(self) -> list[list[int]]:
         sequences = self.train_on.sequences[:: max(1, len(self.train_on.sequences) // TEXTS)]
@@ -265,7 +279,7 @@ class _MaskLearning(Learning):
             if not (folder / aim.name / MASK).exists():
                 continue
             mask = read_positions(folder / aim.name / MASK).mask(aim.name)
-            length = max(self.lengths)
+            length = self.longest
             for site in self.whole.sites:
                 if site.stack in ("encoder", "decoder"):
                     heads = [head for head in self.whole.heads if head.site == site]
@@ -282,19 +296,27 @@ def _each_group(positions: Positions, length: int) -> list[torch.Tensor]:
     return [one.mask("").at(length)[0].double() for one in one_each]
 
 
-def _positions_table(aims: Sequence[MaskAim], maps: Mapping[str, Any], kinds: np.ndarray[Any, Any]) -> pd.DataFrame:
+def _lengths(examples: Prepared) -> list[int]:
+    sides = [side for sequence in examples.sequences for side in (sequence.source, sequence.target)]
+    return [len(side.ids) for side in sides if side is not None]
+
+
+def _positions_table(
+    aims: Sequence[MaskAim],
+    maps: Mapping[str, Any],
+    kinds: np.ndarray[Any, Any],
+    opened: np.ndarray[Any, Any] | None,
+) -> pd.DataFrame:
     """How open attention of each kind is: the mean over seeds, with Student's interval where there are several."""
     import pandas as pd
-    from scipy.stats import t
 
     rows = []
     for kind_of_aim in dict.fromkeys(aim.kind for aim in aims):
-        per_seed = np.stack([by_kind(maps[aim.name].mean(axis=0), kinds) for aim in aims if aim.kind == kind_of_aim])
-        count = len(per_seed)
+        alike = [maps[aim.name].mean(axis=0) for aim in aims if aim.kind == kind_of_aim]
+        per_seed = np.stack([by_kind(values, kinds, opened) for values in alike])
         for number, kind in enumerate(KINDS):
             values = per_seed[:, number]
-            half = t.ppf(0.975, count - 1) * values.std(ddof=1) / np.sqrt(count) if count > 1 else np.nan
-            mean = values.mean()
-            row = {"aim": kind_of_aim, "positions": kind, "value": mean, "low": mean - half, "high": mean + half}
-            rows.append({**row, "seeds": count})
+            low, high = students_interval(values)
+            row = {"aim": kind_of_aim, "positions": kind, "value": values.mean(), "low": low, "high": high}
+            rows.append({**row, "seeds": len(values)})
     return pd.DataFrame(rows)

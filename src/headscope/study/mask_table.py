@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from headscope.data.encode import Sequence as Encoded
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
-from headscope.masks import Mask, Masked, read_mask
+from headscope.importances.significance import students_interval
+from headscope.masks import Mask, Masked, met, read_mask
+from headscope.masks.mask import files_of, seeded
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
+from headscope.model.weights import weights_sha256
 from headscope.pruning.front import changes
 from headscope.study.directory import write_tables
 from headscope.study.learning import Learning, Source
-from headscope.study.record import describe_model, versions
+from headscope.study.record import describe_files, describe_model, versions
 from headscope.study.resumable import Resumable
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import to_frame
@@ -53,9 +57,7 @@ class Case:
     @property
     def drawn(self) -> str:
         """The mask as it is read: one by chance is another for every seed."""
-        if not self.mask.startswith("random") or "seed=" in self.mask:
-            return self.mask
-        return f"{self.mask}{',' if ':' in self.mask else ':'}seed={self.seed}"
+        return seeded(self.mask, self.seed)
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,16 @@ class _MaskTable(Learning):
     def __init__(self, source: Source, settings: Settings, options: MaskTableOptions) -> None:
         for name in options.masks:
             read_mask(name)  # refused before a model is loaded
+        twice = next((name for name in options.masks if options.masks.count(name) > 1), None)
+        if twice is not None:
+            raise HeadscopeError(f"{twice} is named twice", where="--mask", expected="each mask once")
         if options.repair < 0:
             raise HeadscopeError(f"{options.repair} epochs", where="--repair", expected="0 or more")
         super().__init__(source, settings, options)
+        files = sorted({file for name in options.masks for file in files_of(name)})
+        self.header["mask_files"] = describe_files(files)
+        if options.start is not None:
+            self.header["start"] = weights_sha256(self._begun(options.start, settings.seed))  # refused before all else
 
     def cases(self) -> list[Case]:
         """The whole model first in every mode: the others are compared with it."""
@@ -171,22 +180,23 @@ class _MaskTable(Learning):
     def _model(self, case: Case) -> AttentionModel:
         if case.mode != "from start":
             return self.loaded(case.seed)
-        torch.manual_seed(case.seed)
         assert self.options.start is not None
-        return load(
-            self.options.start, model_class=self.task.model_class, labels=self.labels, device=self.source.device
-        )
+        return self._begun(self.options.start, case.seed)
+
+    def _begun(self, start: str, seed: int) -> AttentionModel:
+        torch.manual_seed(seed)
+        return load(start, model_class=self.task.model_class, labels=self.labels, device=self.source.device)
 
     def study(self, cases: Sequence[Case], folder: Path, command: str) -> Study:
         import pandas as pd
 
         held = {case: self._judged(folder / case.name) for case in cases}
-        lengths = [len(sequence.source.ids) for sequence in self.report_on.sequences]
+        special = self.whole.marks.special if self.options.open_special else frozenset()
         rows = []
         for case in cases:
             seed = self.options.seeds[0] if case.mode == "straight" else case.seed
             intact = held[Case(case.mode, INTACT, seed, 0)]
-            share = sparsity_over(read_mask(case.drawn), lengths, self.whole.sites)
+            share = forbidden_share(read_mask(case.drawn), self.report_on.sequences, self.whole.sites, special)
             rows.append(
                 {
                     "mode": case.mode,
@@ -214,33 +224,49 @@ class _MaskTable(Learning):
             return Judged(held["losses"], held["scores"])
 
 
-def sparsity_over(mask: Mask, lengths: Iterable[int], sites: Iterable[Site]) -> float:
-    """The share of all attention within texts of these lengths that a mask forbids."""
+def forbidden_share(
+    mask: Mask, sequences: Sequence[Encoded], sites: Sequence[Site], special: frozenset[int] = frozenset()
+) -> float:
+    """The share of all attention within these texts that a mask forbids; in a decoder, of what is not later.
+
+    special  tokens that see everything and are seen by all, whatever the mask says
+    """
     own = [site for site in sites if site.stack in ("encoder", "decoder")]
-    where = own if mask.per != "model" else own[:1]
-    counted = Counter(lengths)
-    total = sum(size**2 * count for size, count in counted.items())
-    open_ = sum(
-        count * size**2 * float(mask.at(size, site).double().mean())
-        for size, count in counted.items()
-        for site in where
-    )
-    return 1.0 - open_ / (total * len(where))
+    where = own if mask.per != "model" else [next(site for site in own if site.stack == s) for s in _stacks(own)]
+    open_ = total = 0.0
+    for site in where:
+        is_causal = site.stack == "decoder"
+        for (size, opened), count in Counter(_shape(one, is_causal, special) for one in sequences).items():
+            allowed = mask.at(size, site).clone()
+            allowed[:, list(opened)] = True
+            allowed[:, :, list(opened)] = True
+            allowed = met(allowed, is_causal=is_causal)
+            open_ += count * float(allowed.double().mean(dim=0).sum())
+            total += count * (size * (size + 1) / 2 if is_causal else size**2)
+    return 1.0 - open_ / total
+
+
+def _stacks(sites: Sequence[Site]) -> list[str]:
+    return list(dict.fromkeys(site.stack for site in sites))
+
+
+def _shape(sequence: Encoded, is_causal: bool, special: frozenset[int]) -> tuple[int, tuple[int, ...]]:
+    """How long a text is, and where its special tokens are."""
+    side = sequence.target if is_causal and sequence.target is not None else sequence.source
+    return len(side.ids), tuple(place for place, token in enumerate(side.ids) if token in special)
 
 
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """One row a mode and mask: means over seeds; of one seed the paired interval, of several Student's over them."""
     import pandas as pd
-    from scipy.stats import t
 
     rows = []
     for (mode, mask), part in table.groupby(["mode", "mask"], sort=False):
-        count = len(part)
+        count = part["seed"].nunique()
         change = part["metric_change"]
         low, high = float(part["change_low"].iloc[0]), float(part["change_high"].iloc[0])
         if count > 1:
-            half = float(t.ppf(0.975, count - 1) * change.std(ddof=1) / count**0.5)
-            low, high = change.mean() - half, change.mean() + half
+            low, high = students_interval(change.to_numpy())
         rows.append(
             {
                 "mode": mode,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headscope.data.held_out import check_held_out, is_held_out
 from headscope.data.packed import packed
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import metrics_of
@@ -36,7 +37,6 @@ RECORD = "training.json"
 SMALL = Sizes(layers=4, heads=4, hidden=128, intermediate=512)
 TOKENIZER = "minilm"  # of a model that is given no configuration
 UNDROPPED = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # few epochs: nothing is learned by heart
-BLOCK = 20  # neighbouring texts are held out together: they are often of one article
 MOST_HELD_OUT = 500  # sequences: ten thousand masked tokens
 MOMENTS = 10  # at which the held-out texts are asked, beside the checkpoints
 
@@ -106,7 +106,9 @@ def pretrain(
         "versions": versions(),
     }
     baseline = unigram(train, held, model)
-    say(f"{len(train.items)} sequences, {len(held.items)} held out; {told_of(baseline, 'the commonest token')}")
+    share = f"{100 * texts.held_out:.1f} % of the texts"
+    told = told_of(baseline, "the commonest token")
+    say(f"{len(train.items)} sequences, {len(held.items)} held out ({share}); {told}")
     training = Training(model, task, train, settings)
     with draft(training, out, overwrite=overwrite, resume=resume, record=RECORD) as folder:
         run = Resumable(training, folder, header, checkpoints=checkpoints, may_slow=True)
@@ -118,6 +120,7 @@ def pretrain(
             "command": command,
             **header,
             "sequences": {"train": asdict(train.counts), "held_out": asdict(held.counts)},
+            "held_out_share": texts.held_out,
             "baseline": baseline,
             "moments": run.told["moments"],
             "diverged": run.told.get("diverged", []),
@@ -156,18 +159,16 @@ class _Texts:
     """A corpus in two: what is learned from, and what is held out, in blocks of neighbouring texts."""
 
     def __init__(self, corpus: Corpus, held_out: float) -> None:
-        if not 0 < held_out < 1:
-            raise HeadscopeError(f"{held_out} is no share", where="--held-out", expected="more than 0, below 1")
-        self.corpus, self.every = corpus, max(2, round(1 / held_out))
-        if corpus.total <= BLOCK:
-            raise HeadscopeError(
-                f"{corpus.total} texts are too few to hold {BLOCK} out",
-                where=corpus.name,
-                expected=f"more than {BLOCK}, each on a line of its own",
-            )
+        check_held_out(held_out, corpus.total, corpus.name)
+        self.corpus, self.share = corpus, held_out
+
+    @property
+    def held_out(self) -> float:
+        """The share that is held out in whole blocks."""
+        return sum(map(self._is_held, range(self.corpus.total))) / self.corpus.total
 
     def _is_held(self, number: int) -> bool:
-        return (number // BLOCK) % self.every == 0
+        return is_held_out(number, self.share)
 
     def train(self) -> Iterator[str]:
         return (str(text.first) for i, text in enumerate(self.corpus) if not self._is_held(i))

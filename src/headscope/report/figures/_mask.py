@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.colors import ListedColormap
 
-from headscope.masks import Mask, sparsity
+from headscope.masks import Mask, met, sparsity
 from headscope.report.figures._palette import MISSING, SEQUENTIAL_STOPS
 from headscope.report.figures._style import headed, heading_height, style
 
@@ -17,7 +17,7 @@ SIDE, LEFT, RIGHT, BOTTOM = 3.6, 0.6, 0.25, 0.6
 
 
 def draw_mask(mask: Mask, length: int) -> Figure:
-    allowed = mask.at(length)[0]
+    allowed = met(mask.at(length)[0])
     width = SIDE + LEFT + RIGHT
     subtitle = f"{length} positions · {100 * sparsity(allowed):.1f} % may not be attended to"
     with style():

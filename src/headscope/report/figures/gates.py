@@ -13,12 +13,15 @@ from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, 
 from headscope.report.grids import model_name, plain
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from headscope.study.study import Study
 
 ORDER = 21
 WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 0.95, 0.2, 0.6, 0.075
+NAMED = 1.2  # inches at the right for roles, and for a row with one
+NAMED_ROW = 0.11
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class GatesOverTime:
     title: str = "Which heads close when"
     caption: str = (
         "A row for every head, layer by layer; from left to right the steps of the training. Dark: the gate is open, "
-        "the head's output passes; light: it is closed. At the end every gate is open or closed."
+        "the head's output passes; light: it is closed. At the end every gate is open or closed. At the right, where "
+        "roles are known, what a head that stays does."
     )
     is_raster: bool = False
 
@@ -46,10 +50,12 @@ class GatesOverTime:
         subtitle = f"{model_name(study)} · {plain(self.aim, 60)} · {stay} of {len(grid)} heads stay"
         with style():
             top = heading_height(WIDTH, subtitle) + 0.15
-            body = max(1.6, ROW * len(grid))
+            roles = _roles(study, grid)
+            right = RIGHT + (NAMED if roles else 0.0)
+            body = max(1.6, (NAMED_ROW if roles else ROW) * len(grid))
             height = top + body + BOTTOM
             fig = headed(WIDTH, height, self.title, subtitle)
-            axes = fig.add_axes((LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - RIGHT) / WIDTH, body / height))
+            axes = fig.add_axes((LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - right) / WIDTH, body / height))
             steps = grid.columns.to_numpy(dtype=float)
             edges = np.concatenate([[0.0], (steps[1:] + steps[:-1]) / 2, [steps[-1]]])
             axes.pcolormesh(edges, np.arange(len(grid) + 1), grid.to_numpy(), cmap=SEQUENTIAL, vmin=0, vmax=1)
@@ -63,9 +69,21 @@ class GatesOverTime:
                 [f"{grid.index[i][0]} {grid.index[i][1]}" if several else f"layer {grid.index[i][1]}" for i in starts],
                 color=MUTED,
             )
+            for row, role in roles.items():
+                axes.text(steps[-1], row + 0.5, f" {plain(role, 24)}", va="center", fontsize=6, color=MUTED)
             for start in starts[1:]:
                 axes.axhline(start, color=RULE, linewidth=0.8)
         return fig
+
+
+def _roles(study: Study, grid: pd.DataFrame) -> dict[int, str]:
+    """By row: what each head that stays does, as far as it is known."""
+    if "gate_roles" not in study.tables:
+        return {}
+    table = study.tables["gate_roles"].query("role != 'undetermined'")
+    by_head = table.groupby(["stack", "layer", "head"], sort=False)["role"].agg(", ".join).to_dict()
+    stays = (grid.iloc[:, -1] > 0.5).tolist()
+    return {row: by_head[head] for row, head in enumerate(grid.index) if stays[row] and head in by_head}
 
 
 def drawings(study: Study) -> Iterator[GatesOverTime]:
