@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import rankdata
 
+from headscope.statistics import glossary
 from headscope.tasks.metrics import spearman
 
 if TYPE_CHECKING:
@@ -48,10 +49,11 @@ def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
 def furthest_apart(study: Study) -> list[dict[str, Any]]:
     """The heads that a lens ranks most unlike raw attention, by one statistic each: rows of lens_heads.csv."""
     values = _values(study)
+    modes = {name for name, definition in glossary().items() if definition.unit == "offset"}  # more is not more
     rows = []
     for name in (name for name in values.columns if "@" in name):
         statistic, _, lens = name.partition("@")
-        if statistic not in values:
+        if statistic not in values or statistic in modes:
             continue
         for _, of_stack in values.groupby("stack", sort=False):
             both = of_stack[[statistic, name]].dropna()
