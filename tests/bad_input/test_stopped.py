@@ -24,8 +24,8 @@ from headscope.report import publish
 from headscope.study import analyze
 publish.write_report = lambda study, folder, **options: (folder / "index.html").write_text("")
 real = analyze.stream
-def slow(*options):
-    for batch in real(*options):
+def slow(*given, **options):
+    for batch in real(*given, **options):
         print("in the middle", file=sys.stderr, flush=True)
         time.sleep(60)
         yield batch

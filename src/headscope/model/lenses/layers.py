@@ -63,9 +63,14 @@ def additions(model: AttentionModel) -> dict[Site, Addition]:
         written.append(output)
 
     def norm(module: nn.Module, args: Any) -> None:
-        if written and entered and _close(args[0], entered[-1][1] + written[-1]):
-            is_before = any(_close(one, entered[-1][1]) for one in normed)
-            found.append((entered[-1][0], module, is_before))
+        if not (written and entered):
+            normed.append(args[0])
+            return
+        block, states = entered[-1]
+        is_as_wide = states.shape == written[-1].shape  # not behind MobileBERT's bottleneck
+        if is_as_wide and _close(args[0], states + written[-1]):
+            is_before = any(_close(one, states) for one in normed)
+            found.append((block, module, is_before))
             written.clear()
         normed.append(args[0])
 
