@@ -47,7 +47,7 @@ def test_open_gates_change_nothing_and_closed_ones_ablate(case: str) -> None:
     model = shared(family)
     chosen = examples(case)[:3]
     inputs = inputs_for(family, chosen)
-    gates = Gates(model, keep=1).eval()
+    gates = Gates(model, penalty=0.0).eval()
     with torch.no_grad():
         plain = outputs(model, inputs)
         with model.edited(gates.edit()):
