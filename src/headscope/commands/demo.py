@@ -36,7 +36,10 @@ def demo(
         say("drawing figures")
         fill(study, folder)
         look(model, SENTENCE).save(folder / "look.html")
-    say(f"{out / 'look.html'} shows one sentence; the study, to open in a browser:")
+    say(
+        f"{out / 'look.html'} shows one sentence; to type others and switch heads off: headscope serve minilm --study {out}"
+    )
+    say("the study, to open in a browser:")
     typer.echo(out / "index.html")
 
 
