@@ -36,9 +36,8 @@ def demo(
         say("drawing figures")
         fill(study, folder)
         look(model, SENTENCE).save(folder / "look.html")
-    say(
-        f"{out / 'look.html'} shows one sentence; to type others and switch heads off: headscope serve minilm --study {out}"
-    )
+    say(f"{out / 'look.html'} shows one sentence; to type others, and to switch heads off:")
+    say(f"headscope serve minilm --study {out}")
     say("the study, to open in a browser:")
     typer.echo(out / "index.html")
 
