@@ -1,8 +1,9 @@
 """What does each lens cost, over a plain SDPA forward of the same batches? Does memory stay flat?
 
 Prints one JSON line: for each lens the median ratio of interleaved repeats for 256 pairs of exactly 128 tokens on
-minilm, with the statistics of special tokens (what every lens can be asked), by processor time; and the peak memory
-of all lenses together over 64, 256 and 1,024 sequences (a process each).
+minilm, with the statistics of special tokens (what every lens can be asked), by processor time (`norm-all` and
+`gradient-all`: with every statistic and the tables by layer); and the peak memory of all lenses together over 64, 256
+and 1,024 sequences (a process each).
 
     python benchmarks/lenses.py [--repeats 5] [--pairs 256]
 """
@@ -48,6 +49,8 @@ def ratios(model: headscope.AttentionModel, pairs: int, repeats: int) -> dict[st
         name: Looking(model, ("raw", name) if name != "raw" else ("raw",), STATISTICS, pairs=True, seed=0)
         for name in LENSES
     }
+    for name in ("norm", "gradient"):
+        asked[f"{name}-all"] = Looking(model, ("raw", name), None, pairs=True, seed=0)
     for looking in asked.values():
         looked(model, batches[0], looking)
     found: dict[str, list[float]] = {name: [] for name in asked}

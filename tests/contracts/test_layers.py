@@ -12,7 +12,7 @@ from torch import Tensor
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
-from headscope.model.lenses.layers import forms_of, mixing, together
+from headscope.model.lenses.layers import mixing, together
 from reference import lenses as reference
 from tiny import batch_for, examples, in_double, library_attentions, real_sides, shared
 
@@ -27,7 +27,7 @@ def looked(model: AttentionModel, inputs: dict[str, Tensor]) -> dict[tuple[Site,
     def keep(attention: Attention) -> None:
         first = range(len(next(iter(inputs.values()))))[attention.rows][0]
         ratios = mixing(attention) if attention.within_one_text else {}
-        maps = {form: together(attention, form) for form in forms_of(attention)}
+        maps = together(attention)
         layer = attention.layer
         assert layer is not None
         for i in range(len(attention.weights)):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.model.lenses.layers import forms_of, mixing, together
+from headscope.model.lenses.layers import mixing, together
 from headscope.statistics.base import Statistic
 from headscope.statistics.token_classes import TOKEN_CLASSES, class_columns
 from headscope.tables import STACKS, Moments, Row
@@ -36,8 +36,7 @@ class Mixing(Statistic):
             for form, ratios in mixing(attention).items():
                 _add(self._ratios, (site, form), ratios.mean(dim=1))
         columns = class_columns(attention.key)  # [sequence, key, class]
-        maps = {"weight": attention.raw.weights.mean(dim=1)}
-        maps |= {form: together(attention, form) for form in forms_of(attention)}
+        maps = {"weight": attention.raw.weights.mean(dim=1), **together(attention)}
         for form, cells in maps.items():
             shares = torch.bmm(cells.mean(dim=1, keepdim=True), columns.to(cells))[:, 0]
             shares = torch.where(columns.any(dim=1), shares, torch.nan)

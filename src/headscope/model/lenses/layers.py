@@ -114,23 +114,32 @@ def forms_of(attention: Attention) -> tuple[str, ...]:
     return FORMS if layer.gain is not None else FORMS[: 1 if layer.residual is None else 2]
 
 
-def together(attention: Attention, form: str) -> Tensor:
-    """[sequence, query, key]: the length of what all heads together bring from a key, as shares of a row."""
+def together(attention: Attention) -> dict[str, Tensor]:
+    """By form, [sequence, query, key]: the length of what all heads together bring from a key, as shares of a row."""
     layer, values = attention.layer, attention.values
     assert layer is not None
     assert values is not None
-    gain = layer.gain if form == "norm-layernorm" else None
-    brought = _through(torch.einsum("shkd,hod->skho", values, layer.blocks), gain)
-    products = brought @ brought.transpose(-1, -2)  # [sequence, key, head, head]
-    weights = attention.raw.weights.permute(0, 3, 2, 1)  # [sequence, key, query, head]
-    squares = ((weights @ products) * weights).sum(dim=-1).transpose(1, 2)
-    if form != "norm":
-        assert layer.residual is not None
-        own = _through(layer.residual, gain)
-        diagonal = torch.diagonal(attention.raw.weights, dim1=-2, dim2=-1)  # [sequence, head, query]
-        cross = torch.einsum("shq,sqho,sqo->sq", diagonal, brought, own)
-        torch.diagonal(squares, dim1=-2, dim2=-1).add_(2 * cross + own.square().sum(dim=-1))
-    lengths = squares.clamp_min(0).sqrt()
+    weights = attention.raw.weights.permute(0, 3, 1, 2).contiguous()  # [sequence, key, head, query]
+    found = {}
+    for gain in (None,) if layer.gain is None else (None, layer.gain):
+        brought = torch.einsum("shkd,hod->skho", values, _blocks_through(layer.blocks, gain))
+        products = brought @ brought.transpose(-1, -2)  # [sequence, key, head, head]
+        squares = (products @ weights).mul_(weights).sum(dim=-2).transpose(1, 2)
+        if gain is None:
+            found["norm"] = _shares(squares.clone())
+        if layer.residual is not None and attention.within_one_text:
+            own = _through(layer.residual, gain)
+            diagonal = torch.diagonal(attention.raw.weights, dim1=-2, dim2=-1).transpose(
+                1, 2
+            )  # [sequence, query, head]
+            cross = ((diagonal[..., None, :] @ brought)[..., 0, :] * own).sum(dim=-1)
+            torch.diagonal(squares, dim1=-2, dim2=-1).add_(2 * cross + own.square().sum(dim=-1))
+            found["norm-residual" if gain is None else "norm-layernorm"] = _shares(squares)
+    return found
+
+
+def _shares(squares: Tensor) -> Tensor:
+    lengths = squares.clamp_min_(0).sqrt_()
     return lengths / lengths.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
 
 
@@ -153,6 +162,11 @@ def mixing(attention: Attention) -> dict[str, Tensor]:
         far, near = (_through(one, gain).norm(dim=-1) for one in (others, kept))
         found[form] = far / (far + near)
     return found
+
+
+def _blocks_through(blocks: Tensor, gain: Tensor | None) -> Tensor:
+    """The output projection [head, out, width] with the LayerNorm behind it, which costs less than on what it gives."""
+    return blocks if gain is None else _through(blocks.transpose(1, 2), gain).transpose(1, 2)
 
 
 def _through(vectors: Tensor, gain: Tensor | None) -> Tensor:
