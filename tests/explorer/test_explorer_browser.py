@@ -110,6 +110,44 @@ def test_thumbnails_are_the_maps(opened: Opened, model: AttentionModel) -> None:
         assert (red[rows, largest] == red.min(axis=1)).all()
 
 
+def test_another_lens_in_place(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
+    page = opened(heads="1.2", scale="linear")
+    (norm,) = headscope.look(model, TEXT, lens="norm").lenses
+    page.select_option("#lens", "norm")
+    shows(page, "1.2", "norm")
+    expect(page.locator("#how")).to_contain_text("Kobayashi")
+    expect(page.locator("#full")).to_have_text("all maps’ largest")
+    wanted = norm.stacks[0].weights
+    np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), wanted[1, 2], atol=0.01 * wanted.max())
+    page.select_option("#lens", "gradient")
+    shows(page, "1.2", "gradient", "−")
+    page.reload()
+    drawn(page)
+    assert page.input_value("#lens") == "gradient"
+    expect(page.locator("#asked")).to_contain_text("draws on")
+
+
+def test_maps_of_tokens_over_all_heads(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
+    page = opened(off="1.2")
+    page.select_option("#lens", "rollout")
+    expect(page.locator(".frame:visible .thumb")).to_have_count(LAYERS)
+    expect(page.locator(".frame:visible .cell .switch")).to_have_count(0)
+    page.click(head_of("rollout: layer 1"))
+    shows(page, "rollout: layer 1")
+    with model.edited(headscope.Ablate("1.2")):
+        (rollout,) = headscope.look(model, TEXT, lens="rollout").lenses
+    found = numbers_in(saved(page, "#csv", tmp_path))
+    np.testing.assert_allclose(found, rollout.stacks[0].weights[1, 0], atol=ROUNDING)
+    assert page.locator("#power").is_hidden()
+    page.keyboard.press("o")
+    expect(page.locator("#off")).to_contain_text("1.2")  # no head was switched by a map that is of none
+    page.go_back()
+    page.select_option("#lens", "knock-out")
+    expect(page.locator(".frame:visible .thumb")).to_have_count(2 * LAYERS)
+    page.select_option("#lens", "raw")
+    expect(page.locator(".frame:visible .cell .switch")).to_have_count(LAYERS * HEADS)
+
+
 def test_hidden_and_renormalised(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
     page = opened(heads="2.1", hide="special,punctuation,itself,renormalise")
     shows(page, "special tokens, punctuation, itself hidden, renormalised")

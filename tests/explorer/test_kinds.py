@@ -74,7 +74,7 @@ def test_about_tells_the_heads_that_are_there(name: str, ask_kind: AskKind) -> N
     assert listed == list(asking.model.heads)
     sites = [(stack["name"], layer["layer"]) for stack in told["stacks"] for layer in stack["layers"]]
     assert sites == [(site.stack, site.layer) for site in asking.model.sites], "layers without heads are told too"
-    assert told["lenses"] == ["raw"]
+    assert told["lenses"]["heads"][0] == "raw"
     assert told["max_tokens"] == 32
     assert asking.attend(told["example"]["text"])["id"]
 

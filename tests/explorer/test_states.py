@@ -119,13 +119,13 @@ def test_a_row_of_nothing_is_nothing() -> None:
     maps = Maps.of(payload.packed([(3, 2)], weights))
     assert maps.places == [(3, 2)]
     np.testing.assert_allclose(maps.values, weights, atol=0.004)
-    signed = Maps.of(payload.packed_difference([(3, 2)], np.zeros((1, 2, 2), np.float32)))
+    signed = Maps.of(payload.packed([(3, 2)], np.zeros((1, 2, 2), np.float32), signed=True))
     assert not signed.values.any()
 
 
 def test_a_difference_keeps_its_signs() -> None:
     difference = np.array([[[0.5, -0.25, 0.0], [-1.0, 0.01, 0.99]]], np.float32)
-    maps = Maps.of(payload.packed_difference([(0, 0)], difference))
+    maps = Maps.of(payload.packed([(0, 0)], difference, signed=True))
     np.testing.assert_allclose(maps.values, difference, atol=0.008)
     assert (np.sign(maps.values) == np.sign(difference)).all()
 

@@ -1,6 +1,6 @@
 // From stored maps to the numbers on show: words instead of pieces, tokens hidden, what is left renormalised.
 
-import { DIFFERENCES, WEIGHTS } from "./unpack.js";
+import { SIGNED, WEIGHTS } from "./unpack.js";
 
 /** @typedef {import("./types.js").Side} Side */
 /** @typedef {import("./types.js").Axis} Axis */
@@ -51,9 +51,9 @@ export function axesOf({ query, key }, self, options) {
 /**
  * The numbers on show: sums over the pieces of a key, means over those of a query, then hidden, then renormalised.
  * @param {Maps} maps @param {number[]} numbers  of the heads to take the mean of, as indices into `places`
- * @param {Axes} axes @param {Options} options @returns {View}
+ * @param {Axes} axes @param {Options} options @param {import("./types.js").Lens} lens @returns {View}
  */
-export function viewOf(maps, numbers, { rows, columns, self }, options) {
+export function viewOf(maps, numbers, { rows, columns, self }, options, lens) {
   const Q = rows.labels.length, K = columns.labels.length, weights = new Float32Array(Q * K);
   for (const number of numbers) addHead(maps, number, rows, columns, weights, 1 / numbers.length);
   if (options.itself && self) for (let at = 0; at < Q; at++) weights[at * K + at] = 0;
@@ -70,12 +70,12 @@ export function viewOf(maps, numbers, { rows, columns, self }, options) {
       if (size > largest) largest = size;
     }
   }
-  return { rows, columns, self, Q, K, weights, left, got, largest, signed: maps.signed };
+  return { rows, columns, self, Q, K, weights, left, got, largest, signed: maps.signed, lens };
 }
 
 /** @param {Maps} maps @param {number} number @param {Axis} rows @param {Axis} columns @param {Float32Array} weights @param {number} share */
 function addHead(maps, number, rows, columns, weights, share) {
-  const K = columns.labels.length, keys = maps.columns, values = maps.signed ? DIFFERENCES : WEIGHTS, { codes, tops } = maps;
+  const K = columns.labels.length, keys = maps.columns, values = maps.signed ? SIGNED : WEIGHTS, { codes, tops } = maps;
   for (let query = 0; query < maps.rows; query++) {
     const row = rows.of[query];
     if (row < 0) continue;

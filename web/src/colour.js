@@ -41,9 +41,12 @@ export function theme() {
 /** @param {() => void} act */
 export const onTheme = (act) => prefersDark.addEventListener("change", act);
 
-/** From weight to one of the 511 colours. @param {number} largest @returns {(weight: number) => number} */
-export function shade(largest) {
-  const full = state.range === "head" ? largest || 1 : 1, isRoot = state.scale === "root";
+/** What the deepest colour stands for: the map's own largest number, or what is the most for all maps. @param {Pick<View, "largest" | "lens">} view */
+export const fullOf = ({ largest, lens }) => (state.range === "head" ? largest || 1 : lens.full);
+
+/** From weight to one of the 511 colours. @param {Pick<View, "largest" | "lens">} view @returns {(weight: number) => number} */
+export function shade(view) {
+  const full = fullOf(view), isRoot = state.scale === "root";
   return (weight) => {
     const size = Math.min(1, Math.abs(weight) / full), depth = Math.round(255 * (isRoot ? Math.sqrt(size) : size));
     return weight < 0 ? 255 - depth : 255 + depth;
@@ -82,7 +85,7 @@ export function pixels(view, most, name = theme()) {
       if (Math.abs(weight) > Math.abs(peaks[at])) peaks[at] = weight;
     }
   }
-  const image = new ImageData(width, height), cells = new Uint32Array(image.data.buffer), colourOf = shade(view.largest), ink = INKS[name];
+  const image = new ImageData(width, height), cells = new Uint32Array(image.data.buffer), colourOf = shade(view), ink = INKS[name];
   for (let at = 0; at < peaks.length; at++) cells[at] = ink[colourOf(peaks[at])];
   return image;
 }
@@ -102,7 +105,7 @@ export function legendTexts(signed, full) {
     if (state.range === "head" && full === null) return share === 0 ? "0" : at === 4 ? "largest" : at === 0 ? "−largest" : "";
     if (full && full !== 1 && (at === 1 || at === 3)) return "";
     const weight = share * (full || 1), size = Math.abs(weight), sign = weight < 0 ? "−" : signed && weight > 0 ? "+" : "";
-    return sign + (size === 0 || size === 1 ? String(size) : size.toFixed(size < 0.0095 ? 4 : size < 0.055 ? 3 : 2));
+    return sign + (size === 0 || size === 1 ? String(size) : (size < 0.00095 ? size.toExponential(1).replace("e-", "e−") : size.toFixed(size < 0.0095 ? 4 : size < 0.055 ? 3 : 2)));
   });
 }
 

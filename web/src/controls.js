@@ -2,7 +2,7 @@
 
 import { answers } from "./asking.js";
 import { $, make } from "./dom.js";
-import { shortName } from "./heads.js";
+import { isOfTokens, shortName } from "./heads.js";
 import { CHOICES, SWITCHES, change, state } from "./state.js";
 import { orders } from "./study.js";
 
@@ -24,8 +24,7 @@ export function startControls({ models, study }) {
   const [a, b] = models;
   radios("stacks", "stack", a.stacks.map(({ name }) => [name, name]));
   $("stacks").hidden = a.stacks.length < 2;
-  radios("lenses", "lens", a.lenses.map((name) => [name, name]));
-  $("lenses").hidden = a.lenses.length < 2;
+  startLenses(a);
   radios("shows", "show", [
     ["a", b ? shortName(a) : "Attention"],
     .../** @type {[string, string][]} */ (b ? [["b", shortName(b)], ["both", "Both"], ["difference", "Difference"]] : []),
@@ -35,7 +34,7 @@ export function startControls({ models, study }) {
   for (const [value, text] of found) $("order").append(Object.assign(make("option", "", text), { value }));
   $("order-box").hidden = found.length < 2;
   $("order").addEventListener("change", () => change({ order: $("order").value }));
-  const names = [...Object.keys(CHOICES), "stack", "lens"];
+  const names = [...Object.keys(CHOICES), "stack"];
   document.addEventListener("change", (event) => {
     const input = event.target;
     if (!(input instanceof HTMLInputElement)) return;
@@ -46,19 +45,38 @@ export function startControls({ models, study }) {
   });
 }
 
+/** @param {import("./types.js").Model} model */
+function startLenses(model) {
+  for (const [title, names] of /** @type {[string, string[]][]} */ ([["of each head", model.lenses.heads], ["of tokens, over all heads", model.lenses.tokens]])) {
+    const group = make("optgroup");
+    group.label = title;
+    group.append(...names.map((name) => Object.assign(make("option", "", name), { value: name })));
+    $("lens").append(group);
+  }
+  $("lens").addEventListener("change", () => {
+    const lens = $("lens").value, isOther = isOfTokens(model, lens) !== isOfTokens(model, state.lens);
+    change({ lens, ...(isOther ? { heads: [], token: null } : {}) });
+  });
+}
+
 /** @param {About} about */
 export function drawControls({ models, study }) {
   if (!orders(study).some(([value]) => value === state.order)) state.order = "layer";
   $("order").value = state.order;
+  $("lens").value = state.lens;
+  const lens = answers.a?.lens;
+  $("how").textContent = lens?.how ?? "";
+  $("how").hidden = !lens?.how;
+  $("full").textContent = lens && !lens.shares ? "all maps’ largest" : "1";
   const isWithoutChange = state.show === "change" && !state.off.size;
-  for (const name of [...Object.keys(CHOICES), "stack", "lens"]) {
+  for (const name of [...Object.keys(CHOICES), "stack"]) {
     for (const input of document.querySelectorAll(`input[name="${name}"]`)) {
       const radio = /** @type {HTMLInputElement} */ (input);
       radio.checked = radio.value === (name === "show" && isWithoutChange ? "a" : state[/** @type {Name} */ (name)]);
     }
   }
   for (const name of SWITCHES) /** @type {HTMLInputElement} */ (document.querySelector(`input[name="${name}"]`)).checked = Boolean(state[/** @type {Name} */ (name)]);
-  const isSigned = state.show === "difference" || state.show === "change", hides = state.special || state.punctuation || state.itself;
+  const isSigned = state.show === "difference" || state.show === "change" || Boolean(lens?.signed), hides = state.special || state.punctuation || state.itself;
   $("stretch").disabled = !hides || isSigned;
   const itself = document.querySelector('input[name="itself"]')?.parentElement;
   if (itself) itself.hidden = state.stack === "cross";  // its two sides are different texts

@@ -39,10 +39,11 @@ export const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 /** Right-to-left text stays on its side of an arrow. @param {string} text */
 export const isolated = (text) => `\u2068${text}\u2069`;
 
-/** A weight with the digits it is stored to: two that count, at most four after the point. @param {number} weight */
-export function digits(weight) {
+/** A weight with the digits it is stored to: two that count, at most four after the point unless `isSmall` numbers matter. @param {number} weight @param {boolean} [isSmall] */
+export function digits(weight, isSmall = false) {
   if (weight === 0) return "0";
   const size = Math.abs(weight), sign = weight < 0 ? "−" : "";
+  if (isSmall && size < 0.00095) return sign + size.toExponential(1).replace("e-", "e−");
   if (size < 0.00005) return `${sign && "> −"}${sign ? "" : "< "}0.0001`;
   return sign + (size >= 0.095 ? size.toFixed(2) : size.toFixed(size >= 0.0095 ? 3 : 4));
 }

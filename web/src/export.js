@@ -1,7 +1,7 @@
 // What is on show as SVG, PNG or CSV: always on white, always with the numbers' meaning below.
 
 import { LESS_LINE, MOST_LINES, arcGeometry, arcMarks, bend, drawArcs, largestLines, linesOf, strength } from "./arcs.js";
-import { HEAD_COLOURS, hex, legendTexts, paint, pixels, shade } from "./colour.js";
+import { HEAD_COLOURS, fullOf, hex, legendTexts, paint, pixels, shade } from "./colour.js";
 import { clamp, download, make, svgTag } from "./dom.js";
 import { FONT, INK, bars, drawMap, geometry, marks, ruler, write } from "./map.js";
 import { state } from "./state.js";
@@ -13,7 +13,7 @@ const FOOT = 58, CELLS_AS_SHAPES = 20000, ARC_ROOM = 720;
 
 /** The line below a picture, and the marks of its colour scale. @param {Shown} shown @param {number} height @returns {import("./map.js").Mark[]} */
 function foot({ line, views }, height) {
-  const texts = legendTexts(views[0].view.signed, state.range === "head" ? views[0].view.largest : 1);
+  const texts = legendTexts(views[0].view.signed, fullOf(views[0].view));
   const scale = state.view === "arcs" ? [] : /** @type {const} */ ([[12, texts[0], "start"], [92, texts[2], "middle"], [172, texts[4], "end"]]);
   return [
     { kind: "title", x: 12, y: height - 10, text: line, anchor: "start" },
@@ -94,7 +94,7 @@ export function saveSvg(shown) {
 
 /** @param {ReturnType<typeof mapPicture>} picture */
 function cellShapes({ view, geo }) {
-  const { left, top, size } = geo, gap = size >= 9 ? 1 : 0, colourOf = shade(view.largest);
+  const { left, top, size } = geo, gap = size >= 9 ? 1 : 0, colourOf = shade(view);
   if (view.Q * view.K > CELLS_AS_SHAPES) {  // too many for one shape each: the map as a picture, the words still as words
     const heat = make("canvas");
     paint(heat, pixels(view, 4096, "light"));

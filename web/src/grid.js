@@ -2,9 +2,9 @@
 
 import { axesOf, blockAxis, viewOf } from "./axes.js";
 import { paint, pixels, theme } from "./colour.js";
-import { button, make, pause } from "./dom.js";
+import { button, digits, make, pause } from "./dom.js";
 import { full } from "./heads.js";
-import { layerOf, thumbnailsOf } from "./maps.js";
+import { layerOf, lensOf, thumbnailsOf } from "./maps.js";
 import { samePlace, state } from "./state.js";
 
 /** @typedef {import("./types.js").Place} Place */
@@ -19,6 +19,8 @@ export class Grid {
   /** @type {Map<string, Cell>} */ cells = new Map();
   run = 0;
   built = "";
+  /** its maps are of tokens over all heads: there is nothing to switch off */
+  isOfTokens = false;
 
   /**
    * @param {HTMLElement} holder
@@ -50,6 +52,20 @@ export class Grid {
     this.grabTab(this.cells.values().next().value);
   }
 
+  /** Maps over all heads: columns are layers, rows are what stands beside each other. @param {string} stack @param {import("./types.js").Answer} answer */
+  buildForms(stack, { lens, summary }) {
+    const forms = lens.forms ?? [], layers = [...new Set([...summary.values()].filter((one) => one.stack === stack).map(({ layer }) => layer))];
+    if (!this.begin(`forms ${stack} ${lens.name} ${layers}`, layers.length, false)) return;
+    this.isOfTokens = true;
+    this.root.append(make("span", "label corner", "layer →"));
+    for (const layer of layers) this.root.append(make("span", "label", lens.layers?.[layer] ?? String(layer)));
+    forms.forEach((form, head) => {
+      this.root.append(make("span", "label layer", forms.length > 1 ? form : ""));
+      for (const layer of layers) this.add({ layer, head }, stack, this.root, false);
+    });
+    this.grabTab(this.cells.values().next().value);
+  }
+
   /** Heads that have something in common stand together. @param {string} stack @param {Group[]} groups */
   buildGroups(stack, groups) {
     if (!this.begin(`groups ${stack} ${JSON.stringify(groups)}`, MOST_ABREAST, true)) return;
@@ -67,6 +83,7 @@ export class Grid {
   begin(name, columns, isFlow) {
     if (this.built === name) return false;
     this.built = name;
+    this.isOfTokens = false;
     this.cells.clear();
     this.root.replaceChildren();
     this.root.classList.toggle("flowing", isFlow);
@@ -83,7 +100,7 @@ export class Grid {
     thumb.append(canvas);
     cell.append(thumb);
     let toggle = null;
-    if (place.head !== "mean") {
+    if (place.head !== "mean" && !this.isOfTokens) {
       toggle = button("switch", "", () => this.told.toggle(head));
       toggle.setAttribute("role", "switch");
       toggle.setAttribute("aria-label", `${name} on`);
@@ -96,10 +113,10 @@ export class Grid {
     this.cells.set(head, { cell, thumb, canvas, toggle, place });
   }
 
-  /** What is off, chosen, and changed. @param {Map<string, import("./types.js").HeadSummary> | null} summary */
-  mark(summary) {
+  /** What is off, chosen, and changed. @param {import("./types.js").Answer | undefined} answer */
+  mark(answer) {
     for (const [head, { cell, thumb, toggle, place }] of this.cells) {
-      const isOff = state.off.has(head), told = summary?.get(head), moved = isOff ? 0 : told?.change ?? 0;
+      const isOff = !this.isOfTokens && state.off.has(head), told = answer?.summary.get(head), moved = isOff ? 0 : told?.change ?? 0;
       const chosen = state.heads.findIndex((one) => samePlace(one, place));
       cell.classList.toggle("off", isOff);
       cell.classList.toggle("moved", moved >= 0.005);
@@ -108,8 +125,9 @@ export class Grid {
       thumb.title = [
         thumb.getAttribute("aria-label"),
         isOff ? "switched off" : "",
-        told ? `largest weight ${told.largest.toFixed(2)}, mean entropy ${told.entropy.toFixed(2)} nats` : "",
-        moved >= 0.0005 ? `${(100 * moved).toFixed(1)} % of its attention went elsewhere` : "",
+        told ? `largest ${answer?.lens.name === "raw" ? "weight" : "number"} ${digits(told.largest, !answer?.lens.shares)}` : "",
+        told && told.entropy !== null ? `mean entropy ${told.entropy.toFixed(2)} nats` : "",
+        moved >= 0.0005 ? `${(100 * moved).toFixed(1)} % of ${answer?.lens.name === "raw" ? "its attention went elsewhere" : "it is different now"}` : "",
       ].filter(Boolean).join("\n");
       if (chosen >= 0) thumb.setAttribute("aria-current", "true");
       else thumb.removeAttribute("aria-current");
@@ -128,20 +146,20 @@ export class Grid {
     const axes = axesOf(sides, stack !== "cross", state);
     if (small && (isPlain || isWhole)) {
       const shown = isWhole ? axes : { rows: blockAxis(small.rows), columns: blockAxis(small.columns), self: false };
-      return this.paintAll(run, [...this.cells.values()], async () => small, shown);
+      return this.paintAll(run, [...this.cells.values()], async () => small, shown, lensOf(source));
     }
     const byLayer = [...this.cells.values()].sort((one, two) => one.place.layer - two.place.layer);
-    return this.paintAll(run, byLayer, (layer) => layerOf(source, stack, layer), axes);
+    return this.paintAll(run, byLayer, (layer) => layerOf(source, stack, layer), axes, lensOf(source));
   }
 
-  /** @param {number} run @param {Cell[]} cells @param {(layer: number) => Promise<import("./types.js").Maps>} mapsOf @param {import("./types.js").Axes} axes */
-  async paintAll(run, cells, mapsOf, axes) {
+  /** @param {number} run @param {Cell[]} cells @param {(layer: number) => Promise<import("./types.js").Maps>} mapsOf @param {import("./types.js").Axes} axes @param {import("./types.js").Lens} lens */
+  async paintAll(run, cells, mapsOf, axes, lens) {
     let rested = performance.now();
     const ink = theme();
     for (const { canvas, place } of cells) {
       const maps = await mapsOf(place.layer);
       if (run !== this.run) return false;
-      const view = viewOf(maps, indices(maps, place), axes, state);
+      const view = viewOf(maps, indices(maps, place), axes, state, lens);
       paint(canvas, pixels(view, MOST_PIXELS, ink));
       canvas.className = canvas.width > 60 ? "fine" : canvas.width > 22 ? "middle" : "";
       if (performance.now() - rested > SLICE_MS) {
@@ -179,6 +197,7 @@ export class Grid {
 
   /** The head whose thumbnail has the focus. */
   focused() {
+    if (this.isOfTokens) return null;
     for (const [head, { cell }] of this.cells) if (cell.contains(document.activeElement)) return head;
     return null;
   }

@@ -6,7 +6,7 @@ import { onTheme, theme } from "./colour.js";
 import { startControls, drawControls } from "./controls.js";
 import { $, make } from "./dom.js";
 import { saveCsv, savePng, saveSvg } from "./export.js";
-import { everyHead, full, shortName, written } from "./heads.js";
+import { everyHead, full, isOfTokens, shortName, written } from "./heads.js";
 import { startKeys } from "./keys.js";
 import { drawPrediction } from "./prediction.js";
 import { Stage } from "./stage.js";
@@ -95,7 +95,7 @@ function startButtons(stage) {
     if (shown) how(shown);
   };
   const acts = {
-    close: () => change({ heads: [], token: null }), previous: () => stage.step(-1), next: () => stage.step(1), power: switchOpen,
+    close: () => change({ heads: [], token: null }), previous: () => stage.step(-1), next: () => stage.step(1), power: () => switchOpen(stage.model),
     png: save(savePng), svg: save(saveSvg), csv: save(saveCsv),
     in: () => stage.panes.forEach(({ pane }) => pane.zoomBy(1.6)), out: () => stage.panes.forEach(({ pane }) => pane.zoomBy(1 / 1.6)),
     fit: () => stage.panes.forEach(({ pane }) => pane.zoomBy(null)),
@@ -103,9 +103,10 @@ function startButtons(stage) {
   for (const [id, act] of Object.entries(acts)) $(id).addEventListener("click", act);
 }
 
-function switchOpen() {
+/** @param {import("./types.js").Model} model */
+function switchOpen(model) {
   const [place] = state.heads;
-  if (place && place.head !== "mean") toggle(full(state.stack, place.layer, place.head));
+  if (place && place.head !== "mean" && !isOfTokens(model, state.lens)) toggle(full(state.stack, place.layer, place.head));
 }
 
 /** Dark or light: as the system says, or as chosen here. @param {() => void} redraw */
@@ -132,7 +133,7 @@ function keysOf(stage) {
   const off = () => {
     const head = focused();
     if (head && !head.endsWith(".mean")) toggle(head);
-    else switchOpen();
+    else switchOpen(stage.model);
   };
   const flip = (/** @type {keyof import("./state.js").State} */ name, /** @type {any[]} */ ...values) => () =>
     change({ [name]: values[(values.indexOf(state[name]) + 1) % values.length] });

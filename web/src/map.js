@@ -99,9 +99,10 @@ export function bars(view, geo, part) {
   const { size, left, top } = geo, found = [], thick = size >= 9 ? size - 1 : size + 0.5;
   let most = 0;
   for (const sum of view.got) most = Math.max(most, Math.abs(sum));
+  const whole = view.lens.shares ? 1 : Math.max(...view.left) || 1;
   const right = left + Math.min(part.width, geo.width - part.x) + GAP, below = top + Math.min(part.height, geo.height - part.y) + GAP;
   for (let row = Math.floor(part.y / size); row < view.Q && row * size < part.y + part.height; row++) {
-    if (!view.signed) found.push({ x: right, y: top + row * size - part.y, width: Math.min(1, view.left[row]) * BARS, height: thick, less: false });
+    if (!view.signed) found.push({ x: right, y: top + row * size - part.y, width: Math.min(1, view.left[row] / whole) * BARS, height: thick, less: false });
   }
   for (let column = Math.floor(part.x / size); column < view.K && column * size < part.x + part.width; column++) {
     const tall = most > 0 ? (Math.abs(view.got[column]) / most) * BARS : 0;

@@ -19,6 +19,10 @@ export function layerOf(source, stack, layer) {
   return keep(name, () => again(source, fetched));
 }
 
+/** How the maps of a source are to be read; what two of them differ by has the wider scale of both. @param {Source} source @returns {import("./types.js").Lens} */
+export const lensOf = ({ answer, against }) =>
+  against ? { ...answer.lens, signed: true, full: Math.max(answer.lens.full, against.lens.full) } : answer.lens;
+
 /** @param {Source} source @param {string} stack */
 export const thumbnailsOf = (source, stack) => again(source, () => api.thumbnails(source.answer.id, stack));
 

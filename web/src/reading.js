@@ -103,7 +103,7 @@ function shadeTexts() {
     $("remark").textContent = "";
     return;
   }
-  const weights = weightsFrom(view, place), colourOf = shade(view.largest);
+  const weights = weightsFrom(view, place), colourOf = shade(view);
   weights.forEach((weight, at) => {
     const colour = colourOf(weight);
     if (colour === 255) return;
@@ -113,7 +113,8 @@ function shadeTexts() {
   sources[place].classList.add("source");
   if (cell) reveal(sources[place]);
   const name = make("b", "", isolated(source().labels[place]));
-  if (view.signed) asked.append(name, isTo() ? " attends more, or less, to" : " is attended to more, or less, by");
+  if (!view.lens.shares) asked.append(name, isTo() ? " draws on" : " is drawn on by");
+  else if (view.signed) asked.append(name, isTo() ? " attends more, or less, to" : " is attended to more, or less, by");
   else if (isTo()) asked.append(name, " attends to");
   else asked.append("Who attends to ", name, "?");
   rank(body, weights);
@@ -138,7 +139,7 @@ function rank(body, weights) {
     position.textContent = String(target().units[at]);
     ink.style.width = `${(100 * size(at)) / size(order[0])}%`;
     ink.classList.toggle("less", weights[at] < 0);
-    number.textContent = digits(weights[at]);
+    number.textContent = digits(weights[at], !view?.lens.shares);
   });
 }
 
@@ -154,9 +155,9 @@ function remark(shown, place, weights) {
   const unit = state.level.slice(0, -1);
   if (!isTo()) {
     const sum = weights.reduce((total, weight) => total + weight, 0), mean = shown.got.reduce((total, one) => total + one, 0) / shown.K;
-    return shown.signed ? `Together ${digits(sum)}.` : `Together ${sum.toFixed(2)}, from ${weights.length} ${state.level}; on average a ${unit} gets ${mean.toFixed(2)}.`;
+    return shown.signed || !shown.lens.shares ? `Together ${digits(sum, !shown.lens.shares)}.` : `Together ${sum.toFixed(2)}, from ${weights.length} ${state.level}; on average a ${unit} gets ${mean.toFixed(2)}.`;
   }
-  if (shown.signed || !(state.special || state.punctuation || state.itself)) return "";
+  if (shown.signed || !shown.lens.shares || !(state.special || state.punctuation || state.itself)) return "";
   const left = shown.left[place], gone = Math.max(0, 1 - left);
   if (!state.renormalise) return `${percent(gone)} of its attention goes to what is hidden.`;
   if (left === 0) return "All of its attention goes to what is hidden; nothing is left to renormalise.";

@@ -3,12 +3,12 @@
 import { ArcsPane } from "./arcs.js";
 import { answers, asking, sources } from "./asking.js";
 import { axesOf, viewOf } from "./axes.js";
-import { HEAD_COLOURS, drawLegend, theme } from "./colour.js";
+import { HEAD_COLOURS, drawLegend, fullOf, theme } from "./colour.js";
 import { $, button, digits, isolated, make } from "./dom.js";
 import { Grid, indices } from "./grid.js";
-import { address, common, full, shortName } from "./heads.js";
+import { address, common, full, isOfTokens, shortName } from "./heads.js";
 import { MapPane } from "./map_pane.js";
-import { layerOf } from "./maps.js";
+import { layerOf, lensOf } from "./maps.js";
 import { lit, showCell, showReading, startReading, tokenOf } from "./reading.js";
 import { change, samePlace, state } from "./state.js";
 import { drawCard, groups, rolesOf } from "./study.js";
@@ -59,8 +59,17 @@ export class Stage {
     return this.about.models[state.show === "b" && this.about.models[1] ? 1 : 0];
   }
 
+  get isOfTokens() {
+    return isOfTokens(this.model, state.lens);
+  }
+
   /** @param {Place} place */
   nameOf({ layer, head }) {
+    const lens = answers.a?.lens;
+    if (this.isOfTokens && lens?.forms) {
+      const stack = this.model.stacks.length > 1 ? `${state.stack} ` : "", form = lens.forms.length > 1 ? `, ${lens.forms[Number(head)]}` : "";
+      return `${lens.name}: ${stack}${lens.layers?.[layer] ?? `layer ${layer}`}${form}`;
+    }
     return address(this.model, state.stack, layer, head);
   }
 
@@ -89,7 +98,8 @@ export class Stage {
       this.shown = [];
       $("tip").hidden = true;
       delete document.documentElement.dataset.head;
-      drawLegend($("legend"), Boolean(found[0]?.against), state.range === "head" ? null : 1);
+      const lens = found[0] && lensOf(found[0]);
+      drawLegend($("legend"), Boolean(lens?.signed), state.range === "head" ? null : lens?.full ?? 1);
     }
   }
 
@@ -106,9 +116,11 @@ export class Stage {
       title.hidden = !title.textContent;
       const stack = common(model, state.show === "difference" ? models[1] : undefined, state.stack), order = groups(state.stack, stack);
       if (frame.hidden || !stack) return;
-      if (order) grid.buildGroups(state.stack, order);
+      if (this.isOfTokens) {
+        if (source?.answer.lens.forms) grid.buildForms(state.stack, source.answer);
+      } else if (order) grid.buildGroups(state.stack, order);
       else grid.buildLayers(stack);
-      grid.mark(source?.answer.summary ?? null);
+      grid.mark(source?.answer);
     });
     if (!found.length || isMissing) return;
     const now = JSON.stringify([
@@ -132,7 +144,7 @@ export class Stage {
   async renderHead(found) {
     const run = ++this.headRun, { stack, heads } = state, isArcs = state.view === "arcs";
     this.renderBar();
-    drawCard(this.model, this.about.study, heads[0]);
+    drawCard(this.model, this.isOfTokens ? null : this.about.study, heads[0]);
     const isThere = found.length > 0 && Boolean(found[0].answer.sides[stack]);
     $("head").classList.toggle("waiting", !isThere);
     if (!isThere) {
@@ -143,7 +155,7 @@ export class Stage {
     const wanted = isArcs ? found.slice(0, 1).flatMap((source) => heads.map((place) => ({ source, place }))) : found.map((source) => ({ source, place: heads[0] }));
     const views = await Promise.all(wanted.map(async ({ source, place }) => {
       const maps = await layerOf(source, stack, place.layer), chosen = indices(maps, place);
-      return { name: this.nameOf(place), view: viewOf(maps, chosen, axesOf(source.answer.sides[stack], stack !== "cross", state), state) };
+      return { name: this.nameOf(place), view: viewOf(maps, chosen, axesOf(source.answer.sides[stack], stack !== "cross", state), state, lensOf(source)) };
     }));
     if (run !== this.headRun) return;
     this.shown = views;
@@ -162,18 +174,19 @@ export class Stage {
     if (isArcs) this.arcs.show(views);
     showReading(views[0].view);
     $("caption").textContent = this.caption();
-    drawLegend($("legend"), views[0].view.signed, state.range === "head" ? views[0].view.largest : 1);
+    drawLegend($("legend"), views[0].view.signed, fullOf(views[0].view));
     document.documentElement.dataset.head = `${found.map(({ answer }) => answer.id).join(" ")} ${this.caption()}`;  // and here: the open head is
   }
 
   renderBar() {
     const { heads, stack, view } = state, [place] = heads, head = full(stack, place.layer, place.head), isOff = state.off.has(head);
     $("name").textContent = place.head === "mean" ? `layer ${place.layer}, mean` : this.nameOf(place);
-    $("power").hidden = place.head === "mean";
+    $("power").hidden = place.head === "mean" || this.isOfTokens;
     $("power").setAttribute("aria-checked", String(!isOff));
     $("power").setAttribute("aria-label", `${this.nameOf(place)} on`);
     $("power").lastElementChild.textContent = isOff ? "off" : "on";
-    $("role").textContent = rolesOf(head).slice(0, 2).join(", ");
+    $("close").textContent = this.isOfTokens ? "← All maps" : "← All heads";
+    $("role").textContent = this.isOfTokens ? "" : rolesOf(head).slice(0, 2).join(", ");
     $("chips").hidden = view !== "arcs";
     const colours = HEAD_COLOURS[theme()];
     $("chips").replaceChildren(...heads.map((one, at) => {
@@ -189,12 +202,13 @@ export class Stage {
 
   caption() {
     const hidden = ["special", "punctuation", "itself"].filter((name) => state[/** @type {"special"} */ (name)]), { view } = this.shown[0];
-    const top = state.range === "one" ? "1" : digits(view.largest);
+    const most = fullOf(view), top = most === 1 ? "1" : digits(most, !view.lens.shares);
     const what = { a: "", b: "", both: "", difference: this.about.models.map(shortName).reverse().join(" minus "), change: "change since heads are off" }[state.show] ?? "";
     const hides = hidden.length ? `${hidden.map((name) => ({ special: "special tokens", punctuation: "punctuation", itself: "itself" })[name]).join(", ")} hidden` : "all tokens shown";
     return [
       this.shown.length > 1 && state.view === "arcs" ? this.shown.map(({ name }) => name).join(", ") : this.shown[0].name,
-      ...(view.signed ? [what] : []),
+      ...(state.lens !== "raw" && !this.isOfTokens ? [state.lens] : []),
+      ...(what ? [what] : []),
       state.level,
       hides + (hidden.length && state.renormalise && !view.signed ? ", renormalised" : ""),
       `colour: ${state.scale === "root" ? "square root" : "linear"}, ${view.signed ? `−${top}` : "0"}\u00a0to\u00a0${top}`,
@@ -216,9 +230,9 @@ export class Stage {
       const { view } = shown, at = cell.row * view.K + cell.column;
       const [pair, value, sums] = tip.children;
       pair.textContent = `${isolated(view.rows.labels[cell.row])} → ${isolated(view.columns.labels[cell.column])}`;
-      value.textContent = digits(view.weights[at]);
-      const beside = other && state.show === "both" && other.view.weights.length === view.weights.length ? `other model ${digits(other.view.weights[at])} · ` : "";
-      sums.textContent = `${beside}row ${digits(view.left[cell.row])} · column ${digits(view.got[cell.column])}`;
+      value.textContent = digits(view.weights[at], !view.lens.shares);
+      const beside = other && state.show === "both" && other.view.weights.length === view.weights.length ? `other model ${digits(other.view.weights[at], !view.lens.shares)} · ` : "";
+      sums.textContent = `${beside}row ${digits(view.left[cell.row], !view.lens.shares)} · column ${digits(view.got[cell.column], !view.lens.shares)}`;
       const box = tip.getBoundingClientRect();
       tip.style.left = `${Math.max(4, x + 16 + box.width > innerWidth ? x - box.width - 12 : x + 16)}px`;
       tip.style.top = `${y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18}px`;
@@ -237,7 +251,7 @@ export class Stage {
   picture() {
     if (!this.shown.length || !answers.a) return null;
     const line = `${shortName(this.model)} · ${this.caption()}`, hidden = ["special", "punctuation", "itself"].some((name) => state[/** @type {"special"} */ (name)]);
-    const file = [this.shown[0].name, state.view, state.level, ...(hidden ? [state.renormalise ? "renormalised" : "hidden"] : []), ...(this.shown[0].view.signed ? [state.show] : [])].join("-");
+    const file = [this.shown[0].name, state.view, state.level, ...(state.lens === "raw" || this.isOfTokens ? [] : [state.lens]), ...(hidden ? [state.renormalise ? "renormalised" : "hidden"] : []), ...(["difference", "change"].includes(state.show) ? [state.show] : [])].join("-").replace(/[^\w.]+/g, "-");
     return { name: this.shown[0].name, file, line, views: this.shown, lit: state.view === "arcs" ? this.chosenEnd() : null };
   }
 }

@@ -1,6 +1,6 @@
 // Maps as the server sends them: "HSM1"; kind, maps, rows, columns (uint32); layer and head of each map (uint16);
-// the largest of each row (float32); one byte a cell. All little-endian. A weight is largest · (code / 255)², a signed
-// difference largest · sign(code) · (code / 127)².
+// the largest of each row (float32); one byte a cell. All little-endian. A weight is largest · (code / 255)², one with
+// a sign (a difference, some lenses) largest · sign(code) · (code / 127)².
 
 /** @typedef {import("./types.js").Maps} Maps */
 
@@ -9,7 +9,7 @@ const HEADER = 20;
 
 /** What a code stands for, as a share of its row's largest. */
 export const WEIGHTS = Float32Array.from({ length: 256 }, (_, code) => (code / 255) ** 2);
-export const DIFFERENCES = Float32Array.from({ length: 256 }, (_, byte) => {
+export const SIGNED = Float32Array.from({ length: 256 }, (_, byte) => {
   const code = byte < 128 ? byte : byte - 256;
   return Math.sign(code) * (code / 127) ** 2;
 });

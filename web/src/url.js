@@ -1,18 +1,18 @@
 // The state in the address of the page: whoever gets the address sees the same.
 
 import { CHOICES, SWITCHES, state } from "./state.js";
-import { address, parsed, written } from "./heads.js";
+import { address, isOfTokens, parsed, written } from "./heads.js";
 
 /** @typedef {import("./types.js").Model} Model */
 
-/** @param {Model} model @param {string} given @returns {{stack: string, place: import("./types.js").Place} | null} */
-export function placeIn(model, given) {
+/** @param {Model} model @param {string} given @param {string} lens @returns {{stack: string, place: import("./types.js").Place} | null} */
+function placeIn(model, given, lens) {
   const match = /^(?:([a-z]+)\.)?(\d+)\.(\d+|mean)$/.exec(given);
   const stack = match && model.stacks.find(({ name }) => name === (match[1] ?? (model.stacks.length === 1 ? name : null)));
   const layer = stack && match && stack.layers.find((one) => one.layer === Number(match[2]));
   if (!stack || !match || !layer) return null;
   const head = match[3] === "mean" ? "mean" : Number(match[3]);
-  return head === "mean" || layer.heads.includes(head) ? { stack: stack.name, place: { layer: layer.layer, head } } : null;
+  return head === "mean" || layer.heads.includes(head) || isOfTokens(model, lens) ? { stack: stack.name, place: { layer: layer.layer, head } } : null;
 }
 
 /** What an address says; what it does not say, or says wrongly, is as at the start. @param {string} hash @param {Model} model */
@@ -28,9 +28,10 @@ export function readHash(hash, model) {
   found.order = given.get("order") ?? "layer";
   const hidden = (given.get("hide") ?? "").split(",");
   for (const name of SWITCHES) found[name] = hidden.includes(name);
-  found.lens = model.lenses.includes(given.get("lens") ?? "") ? given.get("lens") : model.lenses[0];
+  const lenses = [...model.lenses.heads, ...model.lenses.tokens];
+  found.lens = lenses.includes(given.get("lens") ?? "") ? given.get("lens") : lenses[0];
   found.off = parsed(model, given.get("off") ?? "");
-  const places = (given.get("heads") ?? "").split(",").map((one) => placeIn(model, one)).filter((one) => one !== null);
+  const places = (given.get("heads") ?? "").split(",").map((one) => placeIn(model, one, found.lens)).filter((one) => one !== null);
   const stack = places[0]?.stack ?? given.get("stack");
   found.stack = model.stacks.some(({ name }) => name === stack) ? stack : model.stacks[0].name;
   found.heads = places.filter((one) => one.stack === found.stack).map((one) => one.place);
@@ -53,7 +54,7 @@ export function hashOf(model) {
   if (state.order !== "layer") given.set("order", state.order);
   const hidden = SWITCHES.filter((name) => state[/** @type {"special"} */ (name)]);
   if (hidden.length) given.set("hide", hidden.join(","));
-  if (state.lens !== model.lenses[0]) given.set("lens", state.lens);
+  if (state.lens !== model.lenses.heads[0]) given.set("lens", state.lens);
   if (state.heads.length && state.token !== null) given.set("token", String(state.token));
   return `#${given}`;
 }

@@ -3,14 +3,14 @@
 One form for whole maps, thumbnails and differences, all numbers little-endian:
 
     4 bytes   "HSM1"
-    uint32    what the codes are: 0 weights, 1 signed differences
+    uint32    what the codes are: 0 weights, 1 numbers with a sign (differences, some lenses)
     uint32    maps, rows (queries), columns (keys) of each: three numbers
     uint16    layer and head of each map: two numbers a map
     float32   the largest of each row, maps x rows
     uint8     the codes, maps x rows x columns (int8 for signed ones)
 
-A weight is largest · (code / 255)², as on the look page; a difference is largest · sign(code) · (code / 127)², where
-`largest` is that of its row without the signs.
+A weight is largest · (code / 255)², as on the look page; one with a sign is largest · sign(code) · (code / 127)²,
+where `largest` is that of its row without the signs.
 """
 
 from __future__ import annotations
@@ -30,20 +30,17 @@ THUMBNAIL = 48  # cells a side at most
 Place = tuple[int, int]  # layer, head
 
 
-def packed(places: Sequence[Place], weights: NDArray[np.float32]) -> bytes:
+def packed(places: Sequence[Place], weights: NDArray[np.float32], *, signed: bool = False) -> bytes:
     """Maps [map, query, key] with the layer and head of each."""
-    return _written(WEIGHTS, places, *quantised(weights))
-
-
-def packed_difference(places: Sequence[Place], difference: NDArray[np.float32]) -> bytes:
-    """Signed maps [map, query, key]."""
-    largest = np.abs(difference).max(axis=-1).astype("<f4")
-    share = difference / np.where(largest > 0, largest, np.float32(1))[..., None]
+    if not signed:
+        return _written(WEIGHTS, places, *quantised(weights))
+    largest = np.abs(weights).max(axis=-1).astype("<f4")
+    share = weights / np.where(largest > 0, largest, np.float32(1))[..., None]
     return _written(SIGNED, places, largest, np.rint(127 * np.sign(share) * np.sqrt(np.abs(share))).astype(np.int8))
 
 
 def thumbnails(weights: NDArray[np.float32], side: int = THUMBNAIL) -> NDArray[np.float32]:
-    """Maps [map, query, key] of at most `side` cells each way: a cell is the largest weight of its block.
+    """Maps [map, query, key] of at most `side` cells each way: a cell is the largest of its block, signs aside.
 
     Means would let a thin diagonal fade, which is what one looks for in a thumbnail.
     """
@@ -51,7 +48,8 @@ def thumbnails(weights: NDArray[np.float32], side: int = THUMBNAIL) -> NDArray[n
         length = weights.shape[axis]
         if length > side:
             starts = np.arange(side) * length // side
-            weights = np.maximum.reduceat(weights, starts, axis=axis)
+            most, least = (one.reduceat(weights, starts, axis=axis) for one in (np.maximum, np.minimum))
+            weights = np.where(most >= -least, most, least)
     return weights
 
 

@@ -83,7 +83,9 @@ class Server:
         stack, layer = request.path_params["stack"], request.path_params["layer"]
         site, maps = _layer(state, stack, layer)
         places = [(layer, head.head) for head in site.heads(len(maps))]
-        return await _bytes(request, f"{state.id}-{stack}-{layer}", lambda: payload.packed(places, maps))
+        return await _bytes(
+            request, f"{state.id}-{stack}-{layer}", lambda: payload.packed(places, maps, signed=state.is_signed)
+        )
 
     async def difference(self, request: Request) -> Response:
         """The other's maps minus the one's, of the heads that both have."""
@@ -102,7 +104,7 @@ class Server:
 
         def pack() -> bytes:
             before, after = maps[[site.place(n) for n in both]], other_maps[[other_site.place(n) for n in both]]
-            return payload.packed_difference([(layer, number) for number in both], after - before)
+            return payload.packed([(layer, number) for number in both], after - before, signed=True)
 
         return await _bytes(request, f"{one.id}-{other.id}-{stack}-{layer}", pack)
 
@@ -116,7 +118,7 @@ class Server:
 
         def pack() -> bytes:
             small = np.concatenate([payload.thumbnails(maps) for maps in sites.values()])
-            return payload.packed(places, small)
+            return payload.packed(places, small, signed=state.is_signed)
 
         return await _bytes(request, f"{state.id}-{stack}", pack)
 

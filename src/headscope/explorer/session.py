@@ -13,6 +13,7 @@ import unicodedata
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -30,12 +31,15 @@ from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate
 from headscope.model.weights import weights_sha256
+from headscope.report.look_heads import HEAD_LENSES
+from headscope.report.look_maps import Lens
 from headscope.report.look_sides import Side, inert
-from headscope.report.looking import side_of
-from headscope.study.token_maps import one_input
+from headscope.report.looking import LENSES, side_of, through
+from headscope.study.token_maps import TOKEN_LENSES, Input, one_input
 from headscope.tasks.bleu import said_by
 
-LENSES = ("raw",)
+TRIED_ONE_BY_ONE = ("value-zeroing", "knock-out")  # a pass for every token and layer
+MOST_TRIED = 128  # tokens
 KEPT_STATES = 16
 KEPT_BYTES = 512_000_000  # 144 heads on 512 tokens are 151 MB a state
 KEPT_TRANSLATIONS = 32
@@ -59,9 +63,10 @@ class State:
 
     id       by which the page asks for its maps
     sides    of each stack, its queries and keys
-    weights  of each site, [head, query, key]; rows sum to 1
-    entropy  of each site, [head]: nats, the mean over the rows
+    weights  of each site, [head, query, key]; of a lens that is not of heads, [form, query, key]
+    entropy  of each site, [head]: nats, the mean over the rows of attention itself
     answer   the numbers that the prediction is told from
+    lens     what the weights are where they are not attention itself
     """
 
     id: str
@@ -70,6 +75,21 @@ class State:
     weights: dict[Site, NDArray[np.float32]]
     entropy: dict[Site, NDArray[np.float32]]
     answer: Tensor
+    lens: Lens | None = None
+
+    @property
+    def shares(self) -> bool:
+        return self.lens is None or self.lens.shares
+
+    @cached_property
+    def is_signed(self) -> bool:
+        return not self.shares and any(bool((maps < 0).any()) for maps in self.weights.values())
+
+    @cached_property
+    def full(self) -> float:
+        """What the darkest colour stands for where all maps have one scale."""
+        sizes = [] if self.shares else [float(np.abs(maps).max()) for maps in self.weights.values()]
+        return max(sizes, default=1.0) or 1.0
 
     @property
     def size(self) -> int:
@@ -141,7 +161,7 @@ class Session:
             "mask_token": mask,
             "takes_pair": kind != "causal",
             "max_tokens": self.max_tokens,
-            "lenses": list(LENSES),
+            "lenses": {"heads": list(HEAD_LENSES), "tokens": list(TOKEN_LENSES)},
             "example": {"text": self._example(mask), "second": None},
             "notes": [inert(note) for note in model.notes],
         }
@@ -172,6 +192,7 @@ class Session:
             "sides": {stack: self._told_sides(query, key) for stack, (query, key) in now.sides.items()},
             "prediction": self.prediction.told(now.reading, before.answer, None if after is None else after.answer),
             "summary": _summary(now, before, self._heads(asked.off)),
+            "lens": _told_lens(asked.lens, now),
         }
 
     def translate(self, text: str, off: str) -> dict[str, Any]:
@@ -227,6 +248,10 @@ class Session:
             with model.watched(keep):
                 output = self.prediction.run(reading)
             answer = self.prediction.read(output, reading).cpu()
+        lens = None
+        if asked.lens != "raw":
+            lens = self._lens(reading, asked, max(maps.shape[-1] for maps in weights.values()))
+            weights = self._through(lens)
         if not (torch.isfinite(answer).all() and all(np.isfinite(maps).all() for maps in weights.values())):
             raise Refusal(
                 503,
@@ -235,7 +260,32 @@ class Session:
             )
         order = {site: i for i, site in enumerate(model.sites)}
         weights = dict(sorted(weights.items(), key=lambda item: order[item[0]]))
-        return State(name, reading, self._sides(reading, weights), weights, entropy, answer)
+        return State(name, reading, self._sides(reading, weights), weights, entropy, answer, lens)
+
+    def _lens(self, reading: Reading, asked: Asked, length: int) -> Lens:
+        if asked.lens in TRIED_ONE_BY_ONE and length > MOST_TRIED:
+            raise HeadscopeError(
+                f"{length} tokens",
+                where=f"lens {asked.lens}",
+                expected=f"at most {MOST_TRIED} tokens here: every token is tried by itself in every layer",
+                mend="Shorten the text, or use headscope look, which has no such limit",
+            )
+        with self._without(asked.off):
+            return through(Input(self.model, reading.batch), asked.lens)
+
+    def _through(self, lens: Lens) -> dict[Site, NDArray[np.float32]]:
+        """The maps of a lens by site: of the heads that are there, or of the forms that stand beside each other."""
+        found: dict[Site, NDArray[np.float32]] = {}
+        for one in lens.stacks:
+            sites = [site for site in self.model.sites if site.stack == one.stack]
+            if lens.forms is not None:
+                forms = tuple(range(len(lens.forms)))
+                sites = [Site(one.stack, layer, forms) for layer in range(len(one.weights))]
+            for site in sites:
+                maps = one.weights[site.layer][list(site.numbers or ())]
+                if not np.isnan(maps).all():
+                    found[site] = maps
+        return found
 
     def _sides(self, reading: Reading, weights: dict[Site, Any]) -> dict[str, tuple[Side, Side]]:
         found = {}
@@ -259,25 +309,49 @@ def _told_side(side: Side) -> dict[str, Any]:
 
 
 def _summary(now: State, before: State, off: HeadSet) -> list[dict[str, Any]]:
-    """Of each head the largest weight, the mean entropy of its rows in nats, and how far it is from the intact model's.
+    """Of each map the largest number, its rows' mean entropy in nats, and how far it is from the intact model's.
 
-    `change` is the share of attention that went elsewhere: half the sum of differences, the mean over the rows.
+    `change` is the share of attention that went elsewhere: half the sum of differences, the mean over the rows. Where
+    numbers are no shares it is the sum of differences over the sum of both, without signs. Entropy is that of attention
+    itself; maps that are not of one head have none.
     """
+    of_heads = now.lens is None or now.lens.forms is None
     told = []
     for site, maps in now.weights.items():
-        moved = np.zeros(len(maps))
-        if now is not before:
-            moved = np.abs(maps - before.weights[site]).sum(axis=-1).mean(axis=-1) / 2
-        for head, weights, entropy, change in zip(site.heads(len(maps)), maps, now.entropy[site], moved, strict=True):
+        moved = np.zeros(len(maps)) if now is before else _moved(maps, before.weights[site], now.shares)
+        for i, head in enumerate(site.heads(len(maps))):
             told.append(
                 {
                     "stack": head.stack,
                     "layer": head.layer,
                     "head": head.head,
-                    "off": head in off,
-                    "largest": round(float(weights.max()), 5),
-                    "entropy": round(float(entropy), 5),
-                    "change": round(float(change), 5),
+                    "off": of_heads and head in off,
+                    "largest": float(f"{np.abs(maps[i]).max():.5g}"),
+                    "entropy": round(float(now.entropy[site][i]), 5) if of_heads else None,
+                    "change": round(float(moved[i]), 5),
                 }
             )
     return told
+
+
+def _moved(now: NDArray[np.float32], before: NDArray[np.float32], shares: bool) -> NDArray[np.float64]:
+    """[map]"""
+    apart = np.abs(now.astype(np.float64) - before)
+    if shares:
+        return np.asarray(apart.sum(axis=-1).mean(axis=-1) / 2)
+    both = (np.abs(now).astype(np.float64) + np.abs(before)).sum(axis=(-2, -1))
+    return np.asarray(apart.sum(axis=(-2, -1)) / np.where(both > 0, both, 1))
+
+
+def _told_lens(name: str, now: State) -> dict[str, Any]:
+    """How the maps are to be read: `forms` and `layers` name them where they are not of heads and layers."""
+    lens = now.lens
+    return {
+        "name": name,
+        "how": "" if lens is None else lens.how,
+        "shares": now.shares,
+        "signed": now.is_signed,
+        "full": now.full,
+        "forms": None if lens is None or lens.forms is None else list(lens.forms),
+        "layers": None if lens is None or lens.layers is None else list(lens.layers),
+    }

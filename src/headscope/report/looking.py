@@ -40,7 +40,7 @@ def look(
     wanted = lenses_asked(lens)
     model = model if isinstance(model, AttentionModel) else load(model)
     given = Input(model, one_input(model, first, second, max_length=max_length), target)
-    lenses = tuple(_through(given, name) for name in wanted)
+    lenses = tuple(through(given, name) for name in wanted)
     return Look(model.name, (first,) if second is None else (first, second), lenses)
 
 
@@ -54,7 +54,8 @@ def lenses_asked(lens: str | Iterable[str], where: str = "--lens") -> tuple[str,
     return wanted
 
 
-def _through(given: Input, name: str) -> Lens:
+def through(given: Input, name: str) -> Lens:
+    """The maps of one input by one lens, of heads or of tokens."""
     if name in TOKEN_LENSES:
         return _token_lens(given, given.by(name))
     found, how, shares = HEAD_LENSES[name](given)
