@@ -5,78 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 from asking import Asking
-from studies import RECORD, made_up
-from transformers import BertForSequenceClassification
+from beside import EVIL, PLACES, full, model
+from studies import made_up
 
 from headscope.errors import HeadscopeError
 from headscope.explorer.serving import Explorer
 from headscope.explorer.study_view import StudyView
-from headscope.model.attention_model import AttentionModel
-from headscope.model.weights import weights_sha256
 from headscope.study.directory import write_tables
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
-from worded import worded
-
-EVIL = "</script><img src=x onerror=alert(2)>"
-PLACES = [(layer, head) for layer in range(2) for head in range(4)]
-
-
-def of(head: str) -> dict[str, Any]:
-    layer, number = head.split(".")
-    return {"stack": "encoder", "layer": int(layer), "head": int(number)}
-
-
-def role(head: str, name: str, value: float = 0.7) -> dict[str, Any]:
-    evidence = {"value": value, "low": value - 0.1, "high": value + 0.1, "baseline": 0.4, "threshold": 0.5}
-    return of(head) | {"role": name} | evidence | {"is_sure": True, "rule": f"rule of {name}", "count": 600}
-
-
-def example(head: str, name: str, words: str, query: int, key: int) -> dict[str, Any]:
-    told = {"role": name, "kind": "example", "direction": "dependent", "words": words, "query": query, "key": key}
-    return of(head) | told | {"weight": 0.9, "expected": math.nan}
-
-
-def test_of(head: str, value: float, is_significant: object) -> dict[str, Any]:
-    numbers = {"value": value, "low": value - 0.1, "high": value + 0.1, "p": 0.01, "p_adjusted": 0.02}
-    return of(head) | {"statistic": "ablation-loss"} | numbers | {"is_significant": is_significant, "count": 100}
-
-
-test_of.__test__ = False  # type: ignore[attr-defined]
-
-
-def model() -> AttentionModel:
-    return worded(BertForSequenceClassification, num_attention_heads=4)
-
-
-def full(of_model: AttentionModel) -> Study:
-    study = made_up(statistics=["previous", "entropy", "js-previous", "js-uniform", "ablation-loss"])
-    tables = {
-        "roles": [
-            role("1.3", "syntactic: nsubj"),
-            role("1.3", "broad"),
-            role("0.1", EVIL),
-            role("0.0", "undetermined"),
-        ],
-        "clusters": [
-            of(f"{layer}.{head}") | {"cluster": head % 2, "twin_layer": 1, "twin_head": 2, "twin_distance": 0.25}
-            for layer, head in PLACES
-        ],
-        "examples": [example("1.3", "syntactic: nsubj", '["the", "cat", "<b>"]', 1, 2)],
-        "significance": [
-            test_of("0.0", 0.3, True),
-            test_of("0.1", -0.3, True),
-            test_of("0.2", 0.1, False),
-            test_of("1.3", 0.2, "True"),
-        ],
-    }
-    record = {**RECORD, "model": {**RECORD["model"], "sha256": weights_sha256(of_model)}}
-    return Study(study.heads, study.maps, record, {name: pd.DataFrame(rows) for name, rows in tables.items()})
 
 
 @pytest.fixture(scope="module")

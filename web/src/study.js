@@ -105,7 +105,7 @@ function cardParts(model, card) {
   }
   if (card.twin) {
     const { layer, head, distance } = card.twin, open = () => change({ heads: [{ layer, head }] });
-    fact("twin", button("link", address(model, state.stack, layer, head), open), ` at ${number(distance)} bits`);
+    fact("twin", button("link", address(model, state.stack, layer, head), open), ` at ${number(distance)} nats`);
   }
   if (card.substitute) fact("nearest fixed pattern", `${card.substitute.pattern}, at ${number(card.substitute.distance)}`);
   return [list];
