@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -19,9 +19,8 @@ from headscope.data.examples import Example
 from headscope.data.squad import read_squad
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, Task, encoded
-from headscope.tasks.pooling import apart, beside, check_bare, others, pooled
+from headscope.tasks.base import Item, Prepared, encoded
+from headscope.tasks.pooling import PooledTask, check_bare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 SHARPNESS = 20.0  # what cosines are multiplied by before the softmax over paragraphs, as sentence encoders are trained
 
 
-class Retrieval(Task):
+class Retrieval(PooledTask):
     """accuracy@1 and the mean reciprocal rank (MRR); the loss is that of a softmax over all paragraphs."""
 
     names: ClassVar[tuple[str, ...]] = ("retrieval",)
@@ -60,19 +59,6 @@ class Retrieval(Task):
         parts: list[tuple[int, ...]] = [(number[item.target], len(contexts) + i) for i, item in enumerate(items)]
         targets = np.array([number[item.target] for item in items])
         return Prepared(items, sequences, parts, targets, counts)
-
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
-        return pooled(output, batch)
-
-    def said(
-        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
-    ) -> Tensor:
-        """How near a text's vector is to that of the other text of its pair, which is held fixed."""
-        assert answers is not None
-        return beside(model(batch), batch, others(answers, prepared.parts))
-
-    def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
-        return apart(answers, wanted)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         cosines, targets = self._cosines(answers, prepared, items)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -13,10 +13,9 @@ from headscope.data.examples import Example
 from headscope.data.records import read_records
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole, rows
+from headscope.tasks.base import Item, Prepared, encoded, keep_whole, rows
 from headscope.tasks.metrics import pearson, spearman
-from headscope.tasks.pooling import apart, beside, check_bare, others, pooled
+from headscope.tasks.pooling import PooledTask, check_bare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 HIGHEST = 5.0  # STS-B's scores go from 0 to 5
 
 
-class Similarity(Task):
+class Similarity(PooledTask):
     """Spearman's correlation of cosine and score; the loss is the squared distance of the cosine from score / 5."""
 
     names: ClassVar[tuple[str, ...]] = ("similarity", "stsb")
@@ -62,19 +61,6 @@ class Similarity(Task):
                 expected="different scores",
             )
         return Prepared(kept, sequences, parts, targets, counts)
-
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
-        return pooled(output, batch)
-
-    def said(
-        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
-    ) -> Tensor:
-        """How near a text's vector is to that of the other text of its pair, which is held fixed."""
-        assert answers is not None
-        return beside(model(batch), batch, others(answers, prepared.parts))
-
-    def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
-        return apart(answers, wanted)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         targets = answers.new_tensor(prepared.targets[list(items)] / HIGHEST)
