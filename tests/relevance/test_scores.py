@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from test_relevances import labelled
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
 from headscope import HeadSet
@@ -24,7 +25,6 @@ from headscope.tasks import task_named
 from headscope.tasks.base import Prepared, Task, batch_of
 from headscope.tasks.per_token import IGNORED
 from reference.relevance import by_removal
-from test_relevances import labelled
 from tiny import in_double, tiny
 from toys import classes_of
 
@@ -120,8 +120,8 @@ def test_the_carrier_is_the_last_of_its_layer(how: str, rules: Any, by: str, tmp
     order: list[str] = []
     for state in path:
         order += [str(head) for head in selection.heads(state.removed) if str(head) not in order]
-    of_layer = [name for name in (*order, *(str(head) for head in model.heads if str(head) not in order))]
-    assert [name for name in of_layer if f".{CARRIER[0]}." in name][-1] == f"encoder.{CARRIER}"
+    order += [str(head) for head in model.heads if str(head) not in order]
+    assert [name for name in order if f".{CARRIER[0]}." in name][-1] == f"encoder.{CARRIER}"
 
 
 def test_a_backward_pass_is_paid_for_once_a_scoring(tmp_path: Path) -> None:

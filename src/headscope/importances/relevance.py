@@ -69,7 +69,7 @@ class Relevances:
         return found
 
     def together(self, units: Sequence[tuple[Head, ...]]) -> Relevances:
-        """What goes together counts as one head, the first of a unit at each site: added up before any absolute value."""
+        """What goes together as one head, the first of a unit at each site: added up before any absolute value."""
         unit_of = {head: unit for unit in units for head in unit}
         columns: dict[Head, list[int]] = {}
         for place, head in enumerate(self.heads):
