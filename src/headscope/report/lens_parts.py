@@ -25,6 +25,7 @@ def lens_parts(study: Study) -> Iterator[Part | None]:
     yield _separators(study)
     yield _mixing(study)
     yield _agreement(study)
+    yield _relevance(study)
 
 
 def lenses_of(study: Study) -> list[str]:
@@ -192,8 +193,34 @@ def _agreement(study: Study) -> Part | None:
     return Part("lens-agreement", heading, note, columns, rows, "lenses.csv", ("agree-lens",), frozenset({0, 1, 2}))
 
 
+def _relevance(study: Study) -> Part | None:
+    """A row a stack and layer, from the embeddings to the model's head."""
+    table = study.tables.get("relevance_layers")
+    if table is None:
+        return None
+    parts = [str(part) for part in dict.fromkeys(table["part"])]
+    cells: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in table.to_dict("records"):
+        cells.setdefault((row["stack"], row["layer"]), {})[row["part"]] = row
+    rows = [
+        [
+            _layer(study, stack, layer),
+            *(measured(*(of[p][end] for end in ("value", "low", "high"))) if p in of else Cell("–") for p in parts),
+        ]
+        for (stack, layer), of in sorted(cells.items(), key=lambda item: (STACKS.index(item[0][0]), item[0][1]))
+    ]
+    note = (
+        "What the model says, shared out among what it was made of, in parts of it. What leaves a layer is what enters "
+        "it, what biases add, what the source gives and what is lost; of it, heads is what came through attention. "
+        "Layer −1 is the embeddings, the last one what comes after all layers."
+    )
+    heading = "Where relevance goes"
+    return Part("relevance", heading, note, ("layer", *parts), rows, "relevance_layers.csv", ("relevance-layers",))
+
+
 def _layer(study: Study, stack: str, layer: int) -> Cell:
-    text = str(layer) if len(stacks_of(study)) == 1 else f"{plain(stack, 20)} {layer}"
+    counted = str(layer).replace("-", "−")  # relevance begins before the first one
+    text = counted if len(stacks_of(study)) == 1 else f"{plain(stack, 20)} {counted}"
     return Cell(text, float(STACKS.index(stack) * 1000 + layer))
 
 
