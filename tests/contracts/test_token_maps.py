@@ -124,7 +124,7 @@ def test_a_layer_without_heads_passes_everything_on() -> None:
 # Flow
 
 
-@pytest.mark.parametrize("family", ["bert", "marian", "gpt2"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_flow_is_the_largest_that_every_way_together_lets_through(family: str) -> None:
     model = in_double(shared(family))
     batch = batch_for(model, examples(family, seed=3, lengths=((5, 2),)))
