@@ -22,10 +22,8 @@ TEXT = [family for family in FAMILIES if family != "vit"]
 # Gated: with a product in their layers, of 64 numbers a token. Coarse: their norms (XLNet: all) compute in float32
 # whatever the model's own precision is.
 GATED = ("llama", "mistral", "modernbert", "mt5", "qwen2", "qwen3")
-WRITTEN_OUT = ("deberta-v2", "xlnet")  # attention that is more than queries times keys: no reference for AttnLRP
-    "deberta-v2",
-    "xlnet",
-)  # their attention is more than queries times keys; no reference for AttnLRP's rules
+# Attention that is more than queries times keys: there is no reference for AttnLRP's rules.
+WRITTEN_OUT = ("deberta-v2", "xlnet")
 COARSE = ("llama", "mistral", "qwen2", "qwen3", "xlnet")
 
 

@@ -172,8 +172,8 @@ def analyze(
     study = _study(passes, looking)
     if rows := furthest_apart(study):
         study.tables["lens_heads"] = _frame(rows)
-        texts = plain or [one.example() for one in notes.sentences] or [one.example for one in notes.windows]
-        apart = lens_examples(model, rows, texts, losses=looking.losses, max_length=max_length)
+        read = plain or [one.example() for one in notes.sentences] or [one.example for one in notes.windows]
+        apart = lens_examples(model, rows, read, losses=looking.losses, max_length=max_length)
         study.tables |= {"lens_examples": _frame(apart)} if apart else {}
     clusters = clusters_in(study.heads, study.maps)
     if clusters:

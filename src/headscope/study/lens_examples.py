@@ -68,7 +68,7 @@ class Apart(Statistic):
 
     def __init__(self, model: AttentionModel, lens: str, heads: Iterable[Head]) -> None:
         super().__init__()
-        self.model, self.lens = model, lens
+        self.model, self.name = model, lens
         self.found: dict[Head, list[dict[str, Any]]] = {head: [] for head in heads}
 
     def update(self, attention: Attention) -> None:
@@ -100,7 +100,7 @@ class Apart(Statistic):
             "stack": head.stack,
             "layer": head.layer,
             "head": head.head,
-            "lens": self.lens,
+            "lens": self.name,
             "words": json.dumps([words[i] if i >= 0 else "…" for i in shown], ensure_ascii=False),
             "query": shown.index(query),
             "raw_key": shown.index(raw_key + shift),

@@ -143,7 +143,7 @@ def _turned(given: Tensor, values: Tensor, gram: Tensor, common: Tensor, extra: 
         change = torch.linalg.solve(system, of_own * (white @ flat.transpose(-1, -2)))
         return (white - (of_own * change) @ flat) @ whitening.transpose(-1, -2), rank[:, None].expand(extra.shape[:2])
     outer = (own[..., :, None] * own[..., None, :]).flatten(2)
-    grams = gram[:, None] + (of_own @ outer).unflatten(2, (width, width))
+    grams = gram[:, None] + (of_own @ outer).view(*extra.shape[:2], width, width)
     whitening, rank = _whitening(grams, keys[:, None] + extra.sum(dim=-1))
     return (whitening @ (whitening.transpose(-1, -2) @ given[..., None])).squeeze(-1), rank
 

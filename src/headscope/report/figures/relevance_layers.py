@@ -45,7 +45,7 @@ class RelevanceLayers:
         for stack in stacks:
             panels = []
             for heading, parts in PANELS.items():
-                lines = {}
+                lines: dict[str, Line] = {}
                 for part, label in parts.items():
                     here = table[(table["stack"] == stack) & (table["part"] == part)].sort_values("layer")
                     points = list(here[["layer", "value", "low", "high"]].itertuples(index=False, name=None))
