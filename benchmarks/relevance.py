@@ -1,9 +1,10 @@
 """What does relevance cost, over a plain forward pass of the same batches? Does memory stay flat?
 
-Prints one JSON line: for each set of rules the median ratio of interleaved repeats for pairs of exactly 128 tokens on
-minilm, and the peak memory over 32, 128 and 512 sequences (a process each).
+Prints one JSON line: for each set of rules the median over batches of 32 of its ratio, 256 pairs of exactly 128 tokens
+on minilm, by processor time; the peak memory over 32, 128 and 256 sequences (a process each); and the seconds of
+processor time that all of it took.
 
-    python benchmarks/relevance.py [--pairs 256] [--repeats 5]
+    python benchmarks/relevance.py [--pairs 256] [--repeats 2]
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import json
 import resource
 import subprocess
 import sys
-from statistics import median
 
 import torch
-from stream import BATCH, LENGTH, plain_pass, texts, timed
+from lenses import seconds_so_far, summed_up, timed
+from stream import BATCH, LENGTH, plain_pass, texts
 
 import headscope
 from headscope.model.relevance.accounts import Accounts
@@ -39,18 +40,13 @@ def ratios(model: headscope.AttentionModel, pairs: list[tuple[str, str]], repeat
     found: dict[str, list[float]] = {rules: [] for rules in RULES}
     for rules in RULES:
         relevance_pass(model, batches[:1], rules)
-    for _ in range(repeats):
-        seconds = dict.fromkeys(("plain", *RULES), 0.0)
-        for batch in batches:
-            seconds["plain"] += timed(plain_pass, model, [batch])
-            for rules in RULES:
-                seconds[rules] += timed(relevance_pass, model, [batch], rules)
-        for rules in RULES:
-            found[rules].append(seconds[rules] / seconds["plain"])
-    return {
-        rules: {"ratio": round(median(all_), 2), "lowest": round(min(all_), 2), "highest": round(max(all_), 2)}
-        for rules, all_ in found.items()
-    }
+    for batch in batches * repeats:
+        before = timed(plain_pass, model, [batch])
+        spent = {rules: timed(relevance_pass, model, [batch], rules) for rules in RULES}
+        plain = (before + timed(plain_pass, model, [batch])) / 2
+        for rules, seconds in spent.items():
+            found[rules].append(seconds / plain)
+    return {rules: summed_up(all_) for rules, all_ in found.items()}
 
 
 def peak_memory_mb(count: int) -> int:
@@ -70,15 +66,17 @@ def measure_memory(count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=256)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--memory", type=int, nargs="*", default=[32, 128, 256])
     arguments = parser.parse_args()
     result = {
         "benchmark": "relevance",
         "threads": torch.get_num_threads(),
         "pairs": arguments.pairs,
         "pairs_of_128_tokens": ratios(headscope.load("minilm"), texts(arguments.pairs, full=True), arguments.repeats),
-        "peak_memory_mb": {str(count): peak_memory_mb(count) for count in (32, 128, 512)},
+        "peak_memory_mb": {str(count): peak_memory_mb(count) for count in arguments.memory},
         "goal_ratio": 4.0,
+        "seconds": seconds_so_far(),
     }
     print(json.dumps(result))
 

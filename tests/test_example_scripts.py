@@ -8,6 +8,9 @@ from types import ModuleType
 
 import pytest
 
+from headscope.study.study import Study
+from headscope.tables import Row, to_frame
+
 TREE = "# text = Il voit du blé\n" + "".join(
     "\t".join([*row, "_", "_"]) + "\n"
     for row in (
@@ -83,3 +86,27 @@ def test_two_words_without_a_tag_are_not_of_one_tag(tmp_path: Path) -> None:
     path.write_text("en\tfr\tsure\tpossible\nParis\tParis\t0-0\t\n", "utf-8")
     [sentence] = script("word_alignment").sentences_of(path, {}, {})
     assert sentence.pairs["aligned others of one tag"] == []
+
+
+def test_correlations_of_heads_are_with_removal_within_layers_and_with_confidence() -> None:
+    example = script("head_correlations")
+    exact = [0.1, 0.2, 0.3, 1.0, 2.0, 3.0]
+    first = {"ablation-loss": exact, "relevance": [3.0, 2.0, 1.0, 9.0, 8.0, 7.0], "confidence": exact[::-1]}
+    second = {"relevance": exact}
+    studies = []
+    for rules, columns in (("voita", first), ("attnlrp", second)):
+        rows = [
+            Row("encoder", number // 3, number % 3, name, value, value, value, 9)
+            for name, values in columns.items()
+            for number, value in enumerate(values)
+        ]
+        rows.append(Row("decoder", 0, 0, "relevance", 99.0, 99.0, 99.0, 9))
+        studies.append(Study(to_frame(rows), record={"importance": {"rules": rules}}))
+    found = example.correlations(example.gathered(studies, "encoder"))
+    assert list(found.index) == ["relevance, voita", "confidence", "relevance, attnlrp"]
+    across = 1 - 6 * 16 / (6 * 35)  # ranks 3 2 1 6 5 4 against 1 to 6
+    assert found.loc["relevance, voita", "change of loss"] == pytest.approx(across)
+    assert found.loc["relevance, voita", "within a layer"] == pytest.approx(-1)
+    assert found.loc["relevance, voita", "confidence"] == pytest.approx(-across)
+    assert found.loc["relevance, attnlrp", ["change of loss", "low", "high"]].tolist() == pytest.approx([1, 1, 1])
+    assert found.loc["relevance, voita", "low"] < across < found.loc["relevance, voita", "high"]

@@ -190,7 +190,7 @@ def test_how_many_tries_share_a_batch_changes_nothing(monkeypatch: pytest.Monkey
             np.testing.assert_allclose(whole[stack][site], parts[stack][site], atol=1e-9)
 
 
-@pytest.mark.parametrize("family", ["bert", "albert", "mpnet", "marian", "gpt2"])
+@pytest.mark.parametrize("family", TEXT_FAMILIES)
 def test_the_map_of_knock_outs_is_that_of_single_runs(family: str) -> None:
     model = in_double(shared(family))
     batch = one(family, model)

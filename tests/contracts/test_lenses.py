@@ -15,12 +15,12 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
+from headscope.model.lenses.effective import row_by_row
 from headscope.model.lenses.gradient import from_embeddings
 from headscope.model.surgery import prune
 from reference import lenses as reference
 from tiny import (
     CASES,
-    DECODERS,
     attentions_in,
     batch_for,
     eager_twin,
@@ -34,12 +34,11 @@ from tiny import (
 )
 
 LONGER = ((14, 4), (14, 6), (5, None), (19, 3), (11, None), (1, None))  # beyond a head's width of 8, and below
-HALVES = [case for case in CASES if family_of_case(case) not in DECODERS]
 
 
 @cache
 def batch_of(case: str) -> tuple[AttentionModel, dict[str, Tensor]]:
-    model = shared(family_of_case(case))
+    model = tiny("mistral", sliding_window=11) if case == "mistral" else shared(family_of_case(case))
     return model, dict(batch_for(model, examples(case, lengths=LONGER)).inputs)
 
 
@@ -89,32 +88,49 @@ def test_the_norm_lens_is_the_brute_force_tensor(case: str) -> None:
 
 
 @pytest.mark.parametrize("lens", ["effective", "effective-simplex"])
-@pytest.mark.parametrize("case", HALVES)
+@pytest.mark.parametrize("case", CASES)
 def test_effective_attention_is_attention_less_its_null_space(case: str, lens: str) -> None:
     model, inputs = batch_of(case)
     seen = seen_through(model, inputs, lens)
     simplex = lens == "effective-simplex"
-    changed = 0
+    changed: dict[str, int] = {}
     for site, i, head, weights, values, block in by_the_library(case, model, inputs):
-        if site.stack == "decoder":
-            assert (site, i) not in seen
-            continue
         one = seen[site, i]
         assert np.abs(one.weights[head].double().numpy() @ values - weights @ values).max() < 1e-5
-        short = len(values) <= values.shape[1] + simplex
-        expected = weights if short else reference.effective(weights, values, block, simplex=simplex)
+        expected = reference.effective(weights, values, block, simplex=simplex)
         np.testing.assert_allclose(one.weights[head], expected, atol=5e-5)
+        short = (weights > 0).sum(axis=1).max() <= values.shape[1] + simplex
         assert (one.rank is None) == short
         if simplex:
             np.testing.assert_allclose(one.weights[head].sum(dim=-1), 1.0, atol=1e-5)
-        changed += not short
-    assert changed
+        changed[site.stack] = changed.get(site.stack, 0) + (not short)
+    assert all(changed.values())
 
 
-@pytest.mark.parametrize("family", DECODERS)
-def test_a_causal_model_has_no_effective_attention_and_is_told_so(family: str) -> None:
-    with pytest.raises(HeadscopeError, match="causal"), shared(family).watched(print, lens="effective"):
-        pass
+@pytest.mark.parametrize("mask", ["causal", "window", "by chance"])
+@pytest.mark.parametrize("rank", [2, 5])
+def test_each_row_has_the_null_space_of_the_values_it_sees(mask: str, rank: int) -> None:
+    """Also across the blocks in which rows are done, where heads see different keys and values lack rank."""
+    chance = torch.Generator().manual_seed(0)
+    heads, keys, width = 3, 41, 5
+    factors = [torch.randn(heads, *shape, generator=chance, dtype=torch.float64) for shape in ((keys, rank), (rank, 5))]
+    values = factors[0] @ factors[1]
+    values[1, 20:] = values[1, :21].clone()  # the same tokens again
+    offsets = torch.arange(keys)[:, None] - torch.arange(keys)
+    allowed = {
+        "causal": (offsets >= 0).expand(heads, -1, -1),
+        "window": torch.stack([(offsets >= 0) & (offsets < wide) for wide in (4, 9, 30)]),
+        "by chance": torch.rand(heads, keys, keys, generator=chance) < 0.4,
+    }[mask]
+    weights = (torch.rand(heads, keys, keys, generator=chance, dtype=torch.float64) + 0.01) * allowed
+    weights /= weights.sum(dim=-1, keepdim=True)
+    cells, ranks = row_by_row(weights, values, allowed)
+    assert (cells @ values - weights @ values).abs().max() < 1e-10
+    for head in range(heads):
+        expected = reference.effective(weights[head].numpy(), values[head].numpy(), np.eye(width), simplex=False)
+        np.testing.assert_allclose(cells[head], expected, atol=1e-9)
+        assert int(ranks[head]) == (0 if mask == "window" and head == 0 else rank)
+    assert not cells[~allowed].any()
 
 
 # Gradients

@@ -16,7 +16,7 @@ from headscope.heads import Site
 from headscope.model.edits import Edit
 from headscope.model.flow import flow
 from headscope.model.gradient_rollout import attention_gradients, gradient_rollout
-from headscope.model.rollout import rollout
+from headscope.model.rollout import even, is_masked, rollout
 from headscope.model.said import said
 from headscope.model.token_map import weights_of
 from reference import token_maps as slow
@@ -63,6 +63,37 @@ def test_rollout_follows_every_way_down(family: str) -> None:
         assert (found["cross"].sum(axis=-1) > 0.2).all()
 
 
+@pytest.mark.parametrize("family", ["gpt2", "marian", "mistral"])
+def test_the_baseline_is_rollout_of_even_attention_to_what_is_seen(family: str) -> None:
+    model = in_double(shared(family))
+    batch = batch_for(model, examples(family, seed=3, lengths=ONE))
+    found = rollout(even(weights_of(model, batch)), model.sites)
+    weights = {place: np.zeros((1, *cells.shape[1:])) for place, cells in library_weights(family).items()}
+    window = model.model.config.sliding_window if family == "mistral" else 1000
+    for (stack, _), cells in weights.items():
+        for query in range(cells.shape[1]):
+            keys = range(cells.shape[2])
+            seen = [key for key in keys if stack != "decoder" or query - window < key <= query]
+            cells[0, query, seen] = 1 / len(seen)
+    layers = layers_of(weights)
+    for stack, values in found.items():
+        side, goal = "encoder" if stack == "encoder" else "decoder", "decoder" if stack == "decoder" else "encoder"
+        for query in range(values.shape[2]):
+            shares = slow.rollout(weights, layers, side, layers[stack] - 1, query)
+            wanted = [shares.get((goal, key), 0.0) for key in range(values.shape[3])]
+            np.testing.assert_allclose(values[-1, 0, query], wanted, atol=1e-6)
+
+
+def test_even_attention_of_three_tokens_in_two_layers() -> None:
+    sites = [Site("decoder", layer) for layer in range(2)]
+    weights = dict.fromkeys(sites, np.array([[[1, 0, 0], [0.9, 0.1, 0], [0.2, 0.1, 0.7]]]))
+    assert is_masked(weights)
+    assert not is_masked({Site("encoder", 0): np.full((1, 3, 3), 1 / 3)})
+    found = rollout(even(weights), sites)["decoder"]
+    np.testing.assert_allclose(found[0, 0, 2], [1 / 6, 1 / 6, 2 / 3], atol=1e-7)
+    np.testing.assert_allclose(found[1, 0, 2], [23 / 72, 17 / 72, 4 / 9], atol=1e-7)
+
+
 def test_identity_attention_leaves_every_token_to_itself() -> None:
     sites = [Site("encoder", layer) for layer in range(4)]
     found = rollout({site: np.eye(6)[None].repeat(3, axis=0) for site in sites}, sites)
@@ -93,7 +124,7 @@ def test_a_layer_without_heads_passes_everything_on() -> None:
 # Flow
 
 
-@pytest.mark.parametrize("family", ["bert", "marian", "gpt2"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_flow_is_the_largest_that_every_way_together_lets_through(family: str) -> None:
     model = in_double(shared(family))
     batch = batch_for(model, examples(family, seed=3, lengths=((5, 2),)))

@@ -1,6 +1,8 @@
 """Relevance without gradients: run twice, the second time with the gates of the first and one head switched off.
 
-With every gate held fixed the model is linear, so what is missing without a head is what came through it.
+With every gate held fixed the model is linear, so what is missing without a head is what came through it. By AttnLRP's
+rules it is not: there the products of attention keep one factor at a time, the softmax moves, and a head's relevance is
+how fast what is said grows with the head's output.
 """
 
 from __future__ import annotations
@@ -17,18 +19,19 @@ from torch.overrides import TorchFunctionMode
 
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
-from headscope.model.edits import Ablate
+from headscope.model.edits import Ablate, Gate
 
 
 class Gates(TorchFunctionMode):
     """The first pass writes down every gate, later ones find them again, in the order of calls.
 
-    width  of the products of a gated layer, where there is one: half of what is missing comes by each factor
+    width    of the products of a gated layer, where there is one: half of what is missing comes by each factor
+    attnlrp  whether queries, keys and the softmax move, each product with one factor at a time
     """
 
-    def __init__(self, width: int | None) -> None:
+    def __init__(self, width: int | None, *, attnlrp: bool = False) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.attnlrp = width, attnlrp
         self.known: list[Any] = []
         self.turn: int | None = None
         self.inside = False
@@ -53,8 +56,12 @@ class Gates(TorchFunctionMode):
             scale = self.gate(1 / torch.sqrt(x.var(dim=-1, keepdim=True, unbiased=False) + eps))
             y = (x - x.mean(dim=-1, keepdim=True)) * scale * weight
             return y if bias is None else y + bias
-        if name in ("rsqrt", "erf", "sigmoid", "softmax"):
+        if name in ("rsqrt", "erf", "sigmoid") or (name == "softmax" and not self.attnlrp):
             return self.gate(func(*args, **kwargs))
+        if name == "matmul" and self.attnlrp and all(x.dim() == 4 for x in args):  # of heads: MPNet's attention
+            one, other = args
+            first, second = self.gate((one, other))
+            return (one @ second + first @ other) / 2
         if name == "scaled_dot_product_attention":
             return self.attention(*args, **kwargs)
         if name in ("gelu", "tanh", "silu", "relu"):
@@ -73,14 +80,20 @@ class Gates(TorchFunctionMode):
         shared = q.shape[1] // k.shape[1]
         k, v = (x.repeat_interleave(shared, dim=1) for x in (k, v))
         scale = kwargs.get("scale") or q.shape[-1] ** -0.5
-        scores = q @ k.transpose(-1, -2) * scale
+        if self.attnlrp:
+            first_q, first_k, first_v = self.gate((q, k, v))
+            scores = (q @ first_k.transpose(-1, -2) + first_q @ k.transpose(-1, -2)) / 2 * scale
+        else:
+            scores = q @ k.transpose(-1, -2) * scale
         if attn_mask is not None and attn_mask.dtype == torch.bool:
             scores = scores.masked_fill(~attn_mask, -1e30)
         elif attn_mask is not None:
             scores = scores + attn_mask
         if kwargs.get("is_causal"):
             scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -1e30)
-        mixed: Tensor = self.gate(torch.softmax(scores, dim=-1)) @ v
+        moved = torch.softmax(scores, dim=-1)
+        first = self.gate(moved)
+        mixed: Tensor = (moved @ first_v + first @ v) / 2 if self.attnlrp else first @ v
         return mixed
 
 
@@ -118,6 +131,25 @@ def by_removal(
             gates.again()
             with gates, model.edited(Ablate([head])):
                 found.append(whole - say())
+    return torch.stack(found, dim=1).double().numpy()
+
+
+def by_growth(
+    model: AttentionModel, say: Callable[[], Tensor], heads: list[Head], width: int | None, step: float
+) -> NDArray[np.float64]:
+    """[sequence, head]: by AttnLRP's rules, how fast what is said grows with the head's output: finite differences."""
+    gates = Gates(width, attnlrp=True)
+    found = []
+    with torch.no_grad(), _whole_activations(model, gates), model.edited():
+        with gates:
+            say()
+        for head in heads:
+            ends = []
+            for factor in (1 + step, 1 - step):
+                gates.again()
+                with gates, model.edited(Gate({head: factor})):
+                    ends.append(say())
+            found.append((ends[0] - ends[1]) / (2 * step))
     return torch.stack(found, dim=1).double().numpy()
 
 

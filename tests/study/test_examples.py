@@ -20,7 +20,7 @@ from headscope.data.sentences import Sentence
 from headscope.model.tokens import Marks, Tokens
 from headscope.study import examples
 from headscope.study.examples import COLUMNS, EACH, examples_of
-from headscope.study.examples._cases import _stretch
+from headscope.study.examples._cases import stretch
 from headscope.study.examples._reading import question_among_tokens
 from headscope.study.study import Study
 from headscope.tables import to_frame
@@ -133,9 +133,9 @@ def test_long_texts_are_cut_around_the_two_words() -> None:
     study = study_of((2, 0, "separators"))
     model = planted()
     found = examples_of(model, study, texts=[Example("the cat sat on the mat . " * 3)])
-    kept = _stretch(60, [3, 50])
+    kept = stretch(60, [3, 50])
     assert kept == [*range(12), -1, *range(42, 59), -1]
-    assert _stretch(20, [3, 15]) == list(range(20))
+    assert stretch(20, [3, 15]) == list(range(20))
     assert len(found) == 1
 
 

@@ -67,8 +67,9 @@ def prune(
     how: Annotated[str, typer.Option("--search", help="beam, greedy, iterative, rank or random")] = "beam",
     by: Annotated[
         str,
-        typer.Option(help="What rank and iterative go by: gradient-second, gradient, ablation, confidence, norm …"),
+        typer.Option(help="What rank and iterative go by: gradient-second, relevance, ablation, confidence, norm …"),
     ] = "gradient-second",
+    rules: Annotated[str, typer.Option(help="Of relevance, with --by relevance: voita or attnlrp")] = "voita",
     select_on: Annotated[str, typer.Option(help="The split that is chosen and repaired on")] = "dev:even",
     report_on: Annotated[str, typer.Option(help="The split that is reported on")] = "dev:odd",
     objective: Annotated[
@@ -139,6 +140,7 @@ def prune(
     options = SearchOptions(
         how=how,
         by=by,
+        rules=rules,  # type: ignore[arg-type]
         objective=objective,
         at_least=at_least,
         among=among,

@@ -12,7 +12,7 @@ The heads of a layer do not add up to all: the rest goes by the layer, in the re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,16 @@ class Relevances:
         same = (sites[:, None] == sites[None]).astype(float)
         found: NDArray[np.float64] = size / np.maximum(size @ same, 1e-300)
         return found
+
+    def together(self, units: Sequence[tuple[Head, ...]]) -> Relevances:
+        """What goes together as one head, the first of a unit at each site: added up before any absolute value."""
+        unit_of = {head: unit for unit in units for head in unit}
+        columns: dict[Head, list[int]] = {}
+        for place, head in enumerate(self.heads):
+            first = next(one for one in unit_of.get(head, (head,)) if one.site == head.site)
+            columns.setdefault(first, []).append(place)
+        signed = np.stack([self.signed[:, places].sum(axis=1) for places in columns.values()], axis=1)
+        return Relevances(tuple(columns), self.said, signed, self.layers, self.parts)
 
     def rows(self) -> list[Row]:
         """Both of every head with their intervals, for heads.csv."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Site
+from headscope.model.edits import masked_score
 from headscope.model.tokens import Tokens
 from headscope.model.words import Pool, WordAttention, word_attention
 
@@ -131,6 +132,13 @@ class Attention:
     def length(self) -> int:
         """The number of query tokens."""
         return self.weights.shape[2]
+
+    @cached_property
+    def allowed(self) -> Tensor:
+        """[sequence, head, query, key], bool: the keys that a query may attend to; all where no scores are known."""
+        if self._scores is None:
+            return torch.ones_like(self.weights, dtype=torch.bool)
+        return self._scores > masked_score(self._scores.dtype)
 
     @cached_property
     def row_max(self) -> Tensor:

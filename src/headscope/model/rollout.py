@@ -21,6 +21,11 @@ HOW = (
     "Attention rollout: each layer is half its heads' mean attention, half the residual connection; the layers are "
     "multiplied. A number is the share of an input token in this token after the layer{sums}."
 )
+BASELINE = (
+    " Beside it the same for attention that goes evenly to all tokens that can be seen: what the mask and the residual "
+    "connection alone give, which in a decoder piles up on the first tokens. Only what differs from it is the heads'."
+)
+FORMS = ("attention", "even attention")
 WITHIN = "; a row sums to 1"
 ACROSS = "; in the encoder a row sums to 1, of a target token the shares of source and target together do"
 
@@ -75,6 +80,17 @@ def rollout(weights: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.flo
     """For each stack [layer, 1, query, key]: the shares of the input tokens after each layer."""
     found, sides = steps(weights, sites)
     return blocks(_products(found, sides), sides)
+
+
+def even(weights: Weights) -> dict[Site, NDArray[np.float64]]:
+    """[1, query, key] of each site: the same weight on every token that a row sees (some head's weight is above 0)."""
+    seen = {site: (mixed > 0).any(axis=0, keepdims=True) for site, mixed in weights.items()}
+    return {site: cells / np.maximum(cells.sum(axis=-1, keepdims=True), 1) for site, cells in seen.items()}
+
+
+def is_masked(weights: Weights) -> bool:
+    """Whether some row does not see all tokens."""
+    return any(not (mixed > 0).any(axis=0).all() for mixed in weights.values())
 
 
 def _products(found: list[Step], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:

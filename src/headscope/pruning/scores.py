@@ -12,6 +12,8 @@ from headscope.heads import Head
 from headscope.importances.agreement import of_items
 from headscope.importances.gradients import Terms, terms
 from headscope.importances.norms import output_norms
+from headscope.importances.relevance import relevances
+from headscope.model.relevance.rules import Rules
 from headscope.pruning.selection import BACKWARD, Removed, Selection
 from headscope.statistics import chosen, stream
 from headscope.tasks.base import batch_of, plan
@@ -20,31 +22,40 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 GRADIENTS = ("gradient", "gradient-absolute", "gradient-tokens", "gradient-fisher", "gradient-second", "gradient-batch")
-IMPORTANCES = (*GRADIENTS, "ablation", "confidence", "entropy", "norm")
+RELEVANCES = ("relevance", "relevance-signed")
+IMPORTANCES = (*GRADIENTS, *RELEVANCES, "ablation", "confidence", "entropy", "norm")
 
 OfHeads = dict[Head, float]
 
 
-def scores_by(selection: Selection, importance: str) -> Callable[[Removed], NDArray[np.float64]]:
-    """A function of what is gone: the importance of every unit, the sum of its heads'."""
+def scores_by(
+    selection: Selection, importance: str, rules: Rules = "voita"
+) -> Callable[[Removed], NDArray[np.float64]]:
+    """A function of what is gone: the importance of every unit, the sum of its heads'.
+
+    rules  of relevance
+    """
     if importance not in IMPORTANCES:
         raise HeadscopeError(
             f'"{importance}" is no importance', where="--by", expected=choices(importance, IMPORTANCES)
         )
 
     def scores(removed: Removed) -> NDArray[np.float64]:
-        key = f"scores {importance} {sorted(removed)}"
+        key = f"scores {importance} {rules + ' ' if importance in RELEVANCES else ''}{sorted(removed)}"
         known = selection.memory.get(key)
         if known is None:
             if importance == "ablation":
                 known = _by_ablation(selection, removed)
             elif importance in GRADIENTS:
                 known = _by_gradient(selection, removed, importance)
+            elif importance in RELEVANCES:
+                known = _by_relevance(selection, removed, importance, rules)
             else:
                 found = _of_heads(selection, removed, importance)
                 known = [sum(found.get(head, 0.0) for head in unit) for unit in selection.units]
             selection.memory.add(key, known)
-        selection.spent += BACKWARD if importance in GRADIENTS else 0.0 if importance == "ablation" else 1.0
+        is_backward = importance in GRADIENTS or importance in RELEVANCES
+        selection.spent += BACKWARD if is_backward else 0.0 if importance == "ablation" else 1.0
         return np.array(known)
 
     return scores
@@ -71,6 +82,16 @@ def _by_gradient(selection: Selection, removed: Removed, importance: str) -> lis
     values = of_items(whole.importances()[importance], np.arange(len(prepared.items)))
     known = dict(zip(left, values.tolist(), strict=True))
     return [known.get(unit, 0.0) for unit in selection.units]
+
+
+def _by_relevance(selection: Selection, removed: Removed, importance: str, rules: Rules) -> list[float]:
+    """Of the model that is really cut; terms are added up within a unit first, as those of gradients are."""
+    model, task, prepared = selection.cut(removed), selection.task, selection.prepared
+    found = relevances(model, task, prepared, rules=rules, batch_size=selection.batch_size, seed=selection.seed)
+    whole = found.together(selection.units)
+    values = of_items(whole.importances()[importance], np.arange(len(prepared.items)))
+    known = dict(zip(whole.heads, values.tolist(), strict=True))
+    return [sum(known.get(head, 0.0) for head in unit) for unit in selection.units]
 
 
 def _of_heads(selection: Selection, removed: Removed, importance: str) -> OfHeads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,11 @@ def lens_parts(study: Study) -> Iterator[Part | None]:
     """Those whose rows or tables are there."""
     yield _side_by_side(study)
     yield _furthest(study)
+    yield _examples(study)
     yield _separators(study)
     yield _mixing(study)
     yield _agreement(study)
+    yield _relevance(study)
 
 
 def lenses_of(study: Study) -> list[str]:
@@ -92,6 +95,30 @@ def _furthest(study: Study) -> Part | None:
     note = "The heads that a lens ranks most unlike raw attention; a head's card shows it at work: choose a head."
     columns = ("head", "statistic", "lens", "raw", "through the lens", "rank among heads")
     return Part("lens-heads", "Where lenses disagree", note, columns, rows, "lens_heads.csv", (), frozenset({1, 2}))
+
+
+def _examples(study: Study) -> Part | None:
+    table = study.tables.get("lens_examples")
+    if table is None:
+        return None
+    rows = []
+    for row in table.to_dict("records"):
+        words = json.loads(row["words"])
+        text = " ".join(f"«{word}»" if i == row["query"] else word for i, word in enumerate(words))
+        through = f"{words[row['lens_key']]} {row['lens_weight']:.2f}, raw {row['lens_key_raw']:.2f}"
+        raw = f"{words[row['raw_key']]} {row['raw_weight']:.2f}, through it {row['raw_key_through']:.2f}"
+        lens = Cell(plain(row["lens"], 30), row["lens"])
+        told = [Cell(plain(one, 400)) for one in (text, raw, through)]
+        rows.append([_head(study, row), lens, *told, number(row["apart"])])
+    note = (
+        "Of the heads above, in three texts the row where lens and weights are furthest apart: the token «that looks», "
+        "the token with its largest weight, and the one that is largest through the lens; numbers are shares of a row. "
+        "Apart: half the sum of the differences, from 0 to 1. The clearest cases, not usual ones."
+    )
+    columns = ("head", "lens", "text", "raw", "through the lens", "apart")
+    heading = "Where lenses disagree: examples"
+    words_in = frozenset({1, 2, 3, 4})
+    return Part("lens-examples", heading, note, columns, rows, "lens_examples.csv", (), words_in)
 
 
 def _separators(study: Study) -> Part | None:
@@ -166,8 +193,34 @@ def _agreement(study: Study) -> Part | None:
     return Part("lens-agreement", heading, note, columns, rows, "lenses.csv", ("agree-lens",), frozenset({0, 1, 2}))
 
 
+def _relevance(study: Study) -> Part | None:
+    """A row a stack and layer, from the embeddings to the model's head."""
+    table = study.tables.get("relevance_layers")
+    if table is None:
+        return None
+    parts = [str(part) for part in dict.fromkeys(table["part"])]
+    cells: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in table.to_dict("records"):
+        cells.setdefault((row["stack"], row["layer"]), {})[row["part"]] = row
+    rows = [
+        [
+            _layer(study, stack, layer),
+            *(measured(*(of[p][end] for end in ("value", "low", "high"))) if p in of else Cell("–") for p in parts),
+        ]
+        for (stack, layer), of in sorted(cells.items(), key=lambda item: (STACKS.index(item[0][0]), item[0][1]))
+    ]
+    note = (
+        "What the model says, shared out among what it was made of, in parts of it. What leaves a layer is what enters "
+        "it, what biases add, what the source gives and what is lost; of it, heads is what came through attention. "
+        "Layer −1 is the embeddings, the last one what comes after all layers."
+    )
+    heading = "Where relevance goes"
+    return Part("relevance", heading, note, ("layer", *parts), rows, "relevance_layers.csv", ("relevance-layers",))
+
+
 def _layer(study: Study, stack: str, layer: int) -> Cell:
-    text = str(layer) if len(stacks_of(study)) == 1 else f"{plain(stack, 20)} {layer}"
+    counted = str(layer).replace("-", "−")  # relevance begins before the first one
+    text = counted if len(stacks_of(study)) == 1 else f"{plain(stack, 20)} {counted}"
     return Cell(text, float(STACKS.index(stack) * 1000 + layer))
 
 

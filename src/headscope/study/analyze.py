@@ -26,6 +26,7 @@ from headscope.statistics.relations import Relations
 from headscope.study.clusters import clusters_in
 from headscope.study.examples import examples_of
 from headscope.study.lens_agreement import furthest_apart
+from headscope.study.lens_examples import lens_examples
 from headscope.study.lenses import Looking, lenses_asked
 from headscope.study.record import describe_model, versions
 from headscope.study.roles import Thresholds, roles_of
@@ -171,6 +172,9 @@ def analyze(
     study = _study(passes, looking)
     if rows := furthest_apart(study):
         study.tables["lens_heads"] = _frame(rows)
+        read = plain or [one.example() for one in notes.sentences] or [one.example for one in notes.windows]
+        apart = lens_examples(model, rows, read, losses=looking.losses, max_length=max_length)
+        study.tables |= {"lens_examples": _frame(apart)} if apart else {}
     clusters = clusters_in(study.heads, study.maps)
     if clusters:
         study.tables["clusters"] = _frame([row for one in clusters.values() for row in one.rows()])

@@ -11,10 +11,11 @@ from typing import Any
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
+from headscope.model.relevance.rules import Rules, check_rules
 from headscope.model.surgery import read_heads
 from headscope.pruning import searches
 from headscope.pruning.repair import names
-from headscope.pruning.scores import IMPORTANCES
+from headscope.pruning.scores import IMPORTANCES, RELEVANCES
 from headscope.pruning.searches import SEARCHES
 from headscope.pruning.selection import Memory, Selection
 from headscope.pruning.target import Target
@@ -35,6 +36,7 @@ class SearchOptions:
 
     how        beam, greedy, iterative, rank or random
     by         the importance that rank and iterative go by
+    rules      of relevance, where they go by that: voita or attnlrp
     objective  loss or metric; by default what the task prefers
     at_least   so many heads stay in every layer
     among      only these heads may go, as in encoder.*.*; None: all
@@ -48,6 +50,7 @@ class SearchOptions:
 
     how: str = "beam"
     by: str = "gradient-second"
+    rules: Rules = "voita"
     objective: str | None = None
     at_least: int = 0
     among: str | None = None
@@ -66,6 +69,11 @@ class SearchOptions:
             raise HeadscopeError(f'"{self.how}" is no search', where="--search", expected=choices(self.how, SEARCHES))
         if self.how in ("rank", "iterative") and self.by not in IMPORTANCES:
             raise HeadscopeError(f'"{self.by}" is no importance', where="--by", expected=choices(self.by, IMPORTANCES))
+        check_rules(self.rules)
+        if self.rules != "voita" and not (self.how in ("rank", "iterative") and self.by in RELEVANCES):
+            raise HeadscopeError(
+                "only relevance has rules", where="--rules", expected="--search rank or iterative --by relevance"
+            )
         if not 0 < self.step <= 1:
             raise HeadscopeError(f"{self.step} is no share", where="--step", expected="more than 0, at most 1")
         for repair in self.repairs:

@@ -93,7 +93,7 @@ def _paths(selection: Selection, options: SearchOptions) -> list[Iterator[State]
         return [searches.greedy(selection)]
     if options.how == "random":
         return [searches.random(selection, options.seed + draw) for draw in range(options.draws)]
-    scores = scores_by(selection, options.by)
+    scores = scores_by(selection, options.by, options.rules)
     if options.how == "iterative":
         return [searches.iterative(selection, scores, options.step)]
     return [searches.rank(selection, scores)]

@@ -126,7 +126,7 @@ class _Steps:
         memory.add("evaluate []", asdict(state.outcome))  # it was evaluated when it was trained
         here = self.asked.selection(memory, self.model_of(state.removed))
         spent = here.spent
-        known = scores_by(here, options.by)(frozenset())
+        known = scores_by(here, options.by, options.rules)(frozenset())
         everyone.spent += here.spent - spent
         removed: Removed = frozenset()
         for unit in sorted(range(len(here.units)), key=lambda one: (known[one], one)):

@@ -89,7 +89,11 @@ class Input:
 def _rollout(given: Input) -> TokenMap:
     maps = rollout.rollout(given.weights, given.model.sites)
     how = rollout.HOW.format(sums=rollout.ACROSS if "cross" in maps else rollout.WITHIN)
-    return TokenMap("rollout", maps, how, given.tokens(maps))
+    if not rollout.is_masked(given.weights):
+        return TokenMap("rollout", maps, how, given.tokens(maps))
+    baseline = rollout.rollout(rollout.even(given.weights), given.model.sites)
+    maps = {stack: np.concatenate([cells, baseline[stack]], axis=1) for stack, cells in maps.items()}
+    return TokenMap("rollout", maps, how + rollout.BASELINE, given.tokens(maps), rollout.FORMS)
 
 
 def _flow(given: Input) -> TokenMap:

@@ -9,7 +9,11 @@ The basis comes from the small Gram matrix V'V in float64: by Cholesky where a b
 singular value is above the tolerance, else by its eigenvectors. The tolerance is that of values computed in float32,
 max(keys, width)·2⁻²³ of the largest, whose square is far above what float64 can tell. Where W_O's block has not full
 rank, V is multiplied by its root first. A sequence of no more keys than a basis can have columns is identified: its map
-is the raw one, and its rank is not told. Causal stacks are left out: there the null space is another one for each row.
+is the raw one, and its rank is not told.
+
+Where rows see different keys (a decoder's tokens the earlier ones, local attention a window) each has a null space of
+its own, that of the values it sees. Its row of A·U·U' is o·(V'V)⁻¹·V' with o = A·V, what the head gives, so that no
+basis is built, and neighbouring rows share the factor of V'V for the keys that they have in common.
 """
 
 from __future__ import annotations
@@ -19,7 +23,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from headscope.errors import HeadscopeError
 from headscope.model.attention import Attention
 from headscope.model.lenses.base import ROWS, Lens, projections
 
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
 
 ROUNDING = 2.0**-23
+ROWS_AT_ONCE = 16  # that share a factor where they can
+DOUBT = 1e-2  # of the bound below which values have full rank for certain: a shared factor loses the square of it
 
 
 class EffectiveLens(Lens):
@@ -36,33 +41,22 @@ class EffectiveLens(Lens):
 
     def __init__(self, model: AttentionModel) -> None:
         super().__init__(model)
-        if all(site.stack == "decoder" for site in model.sites):
-            raise HeadscopeError(
-                f"every stack of {model.name} is causal, where each row has a null space of its own",
-                where=f"lens {self.name}",
-                expected="an encoder, or an encoder-decoder for its encoder and cross attention",
-            )
         self.roots = {
             site: root for site, blocks in projections(model, self.name).items() if (root := _root(blocks)) is not None
         }
         self.counted = {"short": 0, "sequences": 0}  # sequences at a site that were too short, of all
 
-    def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention | None:
-        if attention.site.stack == "decoder":
-            return None
+    def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
         values = attention.values
         assert values is not None
         if attention.site in self.roots:
             values = values.double() @ self.roots[attention.site].to(values.device)
-        sequences, _, keys, width = values.shape
-        self.counted["sequences"] += sequences
-        if keys <= width + self.with_ones:
-            self.counted["short"] += sequences
+        self.counted["sequences"] += len(values)
+        if _most_keys(attention) <= values.shape[-1] + self.with_ones:
+            self.counted["short"] += len(values)
             seen = attention.through(self.name, attention.weights)
         else:
-            basis, rank = column_basis(_with_ones(values) if self.with_ones else values)
-            basis = basis.to(attention.weights.dtype)
-            cells = (attention.weights @ basis) @ basis.transpose(-1, -2)
+            cells, rank = _without_null_space(attention, _with_ones(values) if self.with_ones else values)
             seen = attention.through(self.name, cells)
             seen.rank = rank
         seen.row_totals = seen.weights.sum(dim=-1)
@@ -75,14 +69,95 @@ class SimplexLens(EffectiveLens):
     with_ones = True
 
 
+def _most_keys(attention: Attention) -> int:
+    """That a row sees."""
+    allowed = attention.allowed
+    return allowed.shape[-1] if bool(allowed.all()) else int(allowed.sum(dim=-1).amax())
+
+
+def _without_null_space(attention: Attention, values: Tensor) -> tuple[Tensor, Tensor]:
+    """The map, and the rank [sequence, head] of the values."""
+    weights, allowed = attention.weights, attention.allowed
+    if bool(allowed.all()):
+        basis, rank = column_basis(values)
+        basis = basis.to(weights.dtype)
+        return (weights @ basis) @ basis.transpose(-1, -2), rank
+    found = [row_by_row(*of) for of in zip(weights, values.double(), allowed, strict=True)]
+    return torch.stack([cells for cells, _ in found]), torch.stack([ranks for _, ranks in found])
+
+
 def column_basis(values: Tensor) -> tuple[Tensor, Tensor]:
     """An orthonormal basis of the columns of values [..., key, width] in float64, zeros beyond the rank [...]."""
     exact = values.double()
-    keys, width = exact.shape[-2:]
-    tolerance = max(keys, width) * ROUNDING
-    gram = exact.transpose(-1, -2) @ exact
+    whitening, rank = _whitening(exact.transpose(-1, -2) @ exact, torch.tensor(exact.shape[-2], device=exact.device))
+    return exact @ whitening, rank
+
+
+def row_by_row(weights: Tensor, values: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
+    """Of one sequence: each row less the null space of the values it sees, and the largest rank among rows [head].
+
+    weights, allowed [head, query, key], values [head, key, width] in float64. A row that sees no more keys than are
+    identified stays as it is, and has no rank.
+    """
+    cells, largest = weights.clone(), torch.zeros(len(values), dtype=torch.long, device=values.device)
+    gram, before = values.new_zeros(len(values), *2 * values.shape[-1:]), torch.zeros_like(allowed[:, 0])
+    for start in range(0, weights.shape[1], ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        seen = allowed[:, rows]
+        common = seen.all(dim=1)
+        gram = gram + _gram(values, common.double() - before.double())
+        before = common
+        free = seen.sum(dim=-1) > values.shape[-1]
+        if bool(free.any()):
+            given = weights[:, rows].double() @ values
+            turned, rank = _turned(given, values, gram, common, seen & ~common[:, None])
+            found = ((turned @ values.transpose(-1, -2)) * seen).to(cells.dtype)
+            cells[:, rows] = torch.where(free[..., None], found, cells[:, rows])
+            largest = torch.maximum(largest, (rank * free).amax(dim=1))
+    return cells, largest
+
+
+def _gram(values: Tensor, signs: Tensor) -> Tensor:
+    """The sum over keys of sign·v·v', [head, width, width]; few signs [head, key] are not 0."""
+    moved = signs.any(dim=0)
+    part = values[:, moved]
+    return part.transpose(-1, -2) @ (signs[:, moved, None] * part)
+
+
+def _turned(given: Tensor, values: Tensor, gram: Tensor, common: Tensor, extra: Tensor) -> tuple[Tensor, Tensor]:
+    """What the heads gave [head, row, width] times the inverse of V'V of each row, and the rank of V [head, row].
+
+    gram [head, width, width] is V'V of the keys that all these rows see, common [head, key]; extra [head, row, key]
+    says which a row sees beside them. Where the common keys have full rank, far from doubt, one factor serves all rows:
+    what the extra ones change is a small system of their own (Woodbury's identity). Else each row has a factor.
+    """
+    width, some = values.shape[-1], extra.any(dim=1).any(dim=0)
+    own, of_own = values[:, some], extra[..., some].double()
+    keys = common.sum(dim=-1)
+    whitening, rank = _whitening(gram, keys)
+    bound = _tolerance(keys, width) * torch.linalg.matrix_norm(whitening) * gram.diagonal(0, -2, -1).sum(dim=-1).sqrt()
+    if bool(((rank == width) & (bound < DOUBT)).all()):
+        flat, white = own @ whitening, given @ whitening
+        system = of_own[..., None] * (flat @ flat.transpose(-1, -2))[:, None] * of_own[..., None, :]
+        system.diagonal(0, -2, -1).add_(1.0)
+        change = torch.linalg.solve(system, of_own * (white @ flat.transpose(-1, -2)))
+        return (white - (of_own * change) @ flat) @ whitening.transpose(-1, -2), rank[:, None].expand(extra.shape[:2])
+    outer = (own[..., :, None] * own[..., None, :]).flatten(2)
+    grams = gram[:, None] + (of_own @ outer).view(*extra.shape[:2], width, width)
+    whitening, rank = _whitening(grams, keys[:, None] + extra.sum(dim=-1))
+    return (whitening @ (whitening.transpose(-1, -2) @ given[..., None])).squeeze(-1), rank
+
+
+def _tolerance(keys: Tensor, width: int) -> Tensor:
+    return keys.clamp_min(width).double() * ROUNDING
+
+
+def _whitening(gram: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """W [..., width, width] with V·W an orthonormal basis, zeros beyond the rank [...]; gram is V'V of so many keys."""
+    width = gram.shape[-1]
+    tolerance = _tolerance(keys, width).expand(gram.shape[:-2])
     factor, failed = torch.linalg.cholesky_ex(gram, upper=True)
-    identity = torch.eye(width, dtype=exact.dtype, device=exact.device)
+    identity = torch.eye(width, dtype=gram.dtype, device=gram.device)
     inverse = torch.linalg.solve_triangular(factor, identity, upper=True)
     # The smallest singular value is at least 1 / |inverse|, the largest at most |factor| (Frobenius norms).
     bound = tolerance * torch.linalg.matrix_norm(inverse) * torch.linalg.matrix_norm(factor)
@@ -90,11 +165,11 @@ def column_basis(values: Tensor) -> tuple[Tensor, Tensor]:
     rank = torch.full(gram.shape[:-2], width, device=gram.device)
     if bool(doubtful.any()):
         squares, vectors = torch.linalg.eigh(gram[doubtful])
-        kept = squares > tolerance**2 * squares[..., -1:]
+        kept = squares > tolerance[doubtful][..., None] ** 2 * squares[..., -1:]
         scales = torch.where(kept, squares, 1.0).rsqrt() * kept
         inverse[doubtful] = vectors * scales[..., None, :]
         rank[doubtful] = kept.sum(dim=-1)
-    return exact @ inverse, rank
+    return inverse, rank
 
 
 def _with_ones(values: Tensor) -> Tensor:

@@ -136,7 +136,7 @@ def _shown(case: Case) -> dict[str, Any]:
     words = queries if queries is keys else [*queries, BETWEEN, *keys]
     query, key = case.query, case.key + shift
     expected = None if case.expected is None else case.expected + (0 if case.is_mirrored else shift)
-    kept = _stretch(len(words), [place for place in (query, key, expected) if place is not None])
+    kept = stretch(len(words), [place for place in (query, key, expected) if place is not None])
     new = {old: i for i, old in enumerate(kept) if old >= 0}
     arcs = [(new.get(q), new.get(k + shift), round(w, 3)) for q, k, w in case.arcs]
     return {
@@ -149,7 +149,7 @@ def _shown(case: Case) -> dict[str, Any]:
     }
 
 
-def _stretch(count: int, places: list[int]) -> list[int]:
+def stretch(count: int, places: list[int]) -> list[int]:
     """The numbers of the words to show; -1 stands for some that are left out."""
     if count <= MOST_WORDS + 2:  # special tokens at both ends
         return list(range(count))

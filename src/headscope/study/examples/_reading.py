@@ -90,7 +90,7 @@ def read_tokens(
             return
         weights = attention.weights.float().cpu().numpy()
         for row, number in enumerate(attention.examples):
-            labels = _labels(model, attention, row)
+            labels = labels_of(model, attention, row)
             for role, heads in roles.items():
                 question = question_among_tokens(role.name, attention.query, attention.key, row)
                 if question is not None:
@@ -101,7 +101,7 @@ def read_tokens(
     _read(model, examples, look, "truncate", max_length, batch_size)
 
 
-def _labels(model: AttentionModel, attention: Attention, row: int) -> tuple[list[str], list[str]]:
+def labels_of(model: AttentionModel, attention: Attention, row: int) -> tuple[list[str], list[str]]:
     """The tokens that look and those looked at; the same list where it is one text."""
     query = _written(model, attention.query, row)
     return query, query if attention.within_one_text else _written(model, attention.key, row)
