@@ -18,7 +18,8 @@ from studies import RECORD, SMALL, STATISTICS, THREE, made_up
 
 from headscope.report.findings import findings_of
 from headscope.report.notebook import study_html
-from headscope.report.page import corpus_facts, render, reproduction, summary
+from headscope.report.facts import corpus_facts, reproduction, summary
+from headscope.report.page import render
 from headscope.report.plates import plates_of
 from headscope.report.write import write_report
 from headscope.study.study import Study

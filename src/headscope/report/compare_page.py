@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.drafts import drafted
+from headscope.report.facts import Facts, summary
 from headscope.report.grids import plain
-from headscope.report.page import TEMPLATES, Facts, summary
+from headscope.report.page import TEMPLATES
 from headscope.study.compare import Comparison
 
 if TYPE_CHECKING:

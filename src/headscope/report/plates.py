@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from headscope.errors import HeadscopeError, reason
 from headscope.report.figures import Drawing, figures_of
 from headscope.report.figures._palette import INK, MISSING, MUTED, PAPER, RULE, SERIES
+from headscope.report.figures._source import Source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,10 +52,11 @@ class Plate:
     svg: str
     png: bytes
     is_raster: bool
+    source: Source | None = None
 
-    def inline(self) -> str:
+    def inline(self, prefix: str = "") -> str:
         """The SVG as a fragment of HTML: own ids, page colours, nothing but shapes and text."""
-        return inline_svg(self.svg, self.name)
+        return inline_svg(self.svg, f"{prefix}{self.name}")
 
     def data_uri(self) -> str:
         return png_uri(_in_few_colours(self.png))
@@ -65,10 +67,15 @@ def plates_of(study: Study) -> list[Plate]:
     return [drawn(drawing, study) for drawing in figures_of(study)]
 
 
+def plates_for(study: Study, beginnings: tuple[str, ...]) -> list[Plate]:
+    """Those whose names begin so."""
+    return [drawn(drawing, study) for drawing in figures_of(study) if drawing.name.startswith(beginnings)]
+
+
 def drawn(drawing: Drawing, study: Study) -> Plate:
     figure = drawing.draw(study)
     svg, png = svg_of(figure), png_of(figure)
-    return Plate(drawing.name, drawing.title, drawing.caption, svg, png, drawing.is_raster)
+    return Plate(drawing.name, drawing.title, drawing.caption, svg, png, drawing.is_raster, drawing.source(study))
 
 
 def svg_of(figure: Figure) -> str:

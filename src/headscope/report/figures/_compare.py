@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.report.figures._palette import INK, MUTED, ON_DARK, ON_LIGHT, RULE, SERIES
-from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, slug, style, whole_numbers
+from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, style, whole_numbers
 from headscope.report.figures.heat_map import Panel, draw_panels
-from headscope.report.grids import grid_of, plain
+from headscope.report.grids import grid_of, plain, slug
 from headscope.report.scale import Scale, scale_of, title_of
 
 if TYPE_CHECKING:

@@ -1,0 +1,35 @@
+"""What each head's fixed pattern does in its place: from the studies in which heads were fixed one at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headscope.importances.deltas import LOSS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from headscope.study.study import Study
+
+TABLE = "substitutes"  # of a study that was joined of several
+KEYS = ["stack", "layer", "head"]
+COLUMNS = [*KEYS, "pattern", "task", "loss_change", "low", "high"]
+
+
+def fixed_alone(study: Study) -> pd.DataFrame:
+    """A row a head: its pattern, and what that alone changes of the task's loss. Empty where none was tried."""
+    import pandas as pd
+
+    if TABLE in study.tables:
+        return study.tables[TABLE]
+    told = study.record.get("importance")
+    patterns = told.get("patterns") if isinstance(told, dict) and told.get("mode") == "fixed" else None
+    rows = study.heads[(study.heads["statistic"] == LOSS) & study.heads["value"].notna()]
+    if not isinstance(patterns, dict) or not isinstance(told, dict) or not len(rows):
+        return pd.DataFrame(columns=COLUMNS)
+    one_stack = rows["stack"].nunique() == 1
+    short = rows["layer"].astype(str) + "." + rows["head"].astype(str)
+    full = rows["stack"].astype(str) + "." + short
+    named = [patterns.get(a) or patterns.get(b if one_stack else a) for a, b in zip(full, short, strict=True)]
+    found = rows[[*KEYS, "low", "high"]].assign(pattern=named, task=told.get("task"), loss_change=rows["value"])
+    return found[found["pattern"].notna()][COLUMNS]
