@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from studies import RECORD, SMALL, STATISTICS, THREE, made_up
 
+from headscope.report.facts import corpus_facts, reproduction, summary
 from headscope.report.findings import findings_of
 from headscope.report.notebook import study_html
-from headscope.report.facts import corpus_facts, reproduction, summary
 from headscope.report.page import render
 from headscope.report.plates import plates_of
 from headscope.report.write import write_report

@@ -25,9 +25,7 @@ In Python: headscope.join(["study", "which", "small"]).write("index.html")
 def report(
     studies: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="STUDY", help="Directories that any command wrote, comparisons too", show_default=False
-        ),
+        typer.Argument(metavar="STUDY", help="Directories that any command wrote, comparisons too", show_default=False),
     ],
     out: Annotated[Path, typer.Option(help="The page to write; must not exist yet", show_default=False)],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a page that is already there")] = False,

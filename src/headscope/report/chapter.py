@@ -72,7 +72,7 @@ def view_of(chapter: Chapter, figures: Drawn, number: int, room: int) -> dict[st
     return {
         "number": number,
         "prefix": prefix,
-        "name": model_name(study),
+        "name": plain(chapter.name, 80) or model_name(study),
         "model_facts": model_facts(study),
         "corpus_facts": corpus_facts(study),
         "has_attention": bool(study.maps),
@@ -134,7 +134,8 @@ def _figure(plate: Plate, is_heavy: bool, prefix: str) -> dict[str, Any]:
     """A figure for the template: vectors, or a picture where the page would grow too heavy with vectors."""
     from markupsafe import Markup
 
-    svg, uri = plate.inline(prefix), plate.data_uri()
+    svg = "" if plate.is_raster else plate.inline(prefix)
+    uri = plate.data_uri() if plate.is_raster or is_heavy else ""
     is_picture = plate.is_raster or (is_heavy and len(uri) < len(svg))
     picture = {"uri": uri} if is_picture else {"svg": Markup(svg)}  # ours: shapes and text only
     source = plate.source

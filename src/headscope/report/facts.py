@@ -26,14 +26,15 @@ def summary(study: Study) -> str:
     return f"{_counted(len(heads_of(study)), 'head')}: {', '.join(sizes)}"
 
 
-def studied(study: Study) -> str:
+def studied(study: Study, *, with_model: bool = True) -> str:
     """One sentence: what was asked of which model, on what."""
     record = study.record
     asked = [said for kind, say in STUDIED.items() if isinstance(record.get(kind), Mapping) and (said := say(record))]
     told = "; ".join(asked) or f"{_counted(study.heads['statistic'].nunique(), 'statistic')} of its heads"
-    fixed = recorded(record, "model", "cut")
-    cut = f", cut by {plain(fixed, 60)}" if fixed else ""
-    return f"{model_name(study)} ({summary(study)}{cut}): {told}."
+    if not with_model:
+        return f"{told}."
+    removed = recorded(record, "model", "cut")
+    return f"{model_name(study)}{f', without {plain(removed, 60)}' if removed else ''}: {told}."
 
 
 def _texts(record: Mapping[str, Any]) -> str:

@@ -43,7 +43,7 @@ class Finding:
     kind      one of KINDS
     is_clear  the interval excludes chance, or the sentence says that there is no evidence
     strength  how many half-widths of its interval lie between the value and chance; 0 where there is no chance to beat
-    chapter   the number of the model on the page
+    chapter   the number of the model on the page; None: of several
     """
 
     statistic: str
@@ -53,7 +53,7 @@ class Finding:
     kind: str = "attention"
     is_clear: bool = True
     strength: float = 0.0
-    chapter: int = 0
+    chapter: int | None = 0
 
     def __str__(self) -> str:
         named = "; ".join(f"{head.head}: {head.text()}" if head.text() else head.head for head in self.heads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.importances.deltas import LOSS
 from headscope.report.cells import decimals_for
@@ -22,6 +22,8 @@ from headscope.report.finding import (
 from headscope.report.grids import plain, recorded
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from headscope.study.study import Study
 
 
@@ -64,29 +66,23 @@ def cut(study: Study) -> Iterator[Finding]:
     whole = int(row["removed"]) + int(row["left"])
     sentence = (
         f"{int(row['removed'])} of {whole} heads are cut: {metric} on {split} is {row['metric']:.4f}"
-        f"{_intact(study)}, {said_of_change(change)}{quicker}"
+        f"{_intact(study)}, {said_of_change(change)}{quicker}{_free(table)}"
     )
     yield Finding("cut", sentence, (), kind="cut", strength=strength_of(change.value, change.low, change.high, 0.0))
-    yield from _free(study, table)
     yield from _saved(study, metric)
     if warning := recorded(study.record, "pruning", "warning"):
         yield Finding("cut", plain(warning, 300), (), kind="cut", is_clear=False)
 
 
-def _free(study: Study, table: Any) -> Iterator[Finding]:
+def _free(table: pd.DataFrame) -> str:
     """The most heads that can go with no evidence of a loss, where that is another set than the one cut."""
     rows = [row for row in table.to_dict("records") if int(row["removed"]) and not row["is_chosen"]]
-    rows = [row for row in rows if not excludes(change_of(row), 0.0) or finite(row["metric_change"]) >= 0]
+    rows = [row for row in rows if change_of(row).low <= 0 <= change_of(row).high]
     if not rows:
-        return
+        return ""
     most = max(rows, key=lambda row: int(row["removed"]))
-    metric, split = _judged(study)
-    repair = f", mended by {plain(most['repair'], 30)}," if isinstance(most["repair"], str) and most["repair"] else ""
-    sentence = (
-        f"Without {int(most['removed'])} heads{repair} there is no evidence that {metric} on {split} falls: a change "
-        f"of {change_of(most).text()}"
-    )
-    yield Finding("", sentence, (), kind="cut")
+    mended = f", mended by {plain(most['repair'], 30)}," if isinstance(most["repair"], str) and most["repair"] else ""
+    return f"; without {int(most['removed'])}{mended} there is no evidence of a change: {change_of(most).text()}"
 
 
 def _judged(study: Study) -> tuple[str, str]:

@@ -15,9 +15,12 @@ from headscope.report.findings import KINDS, Finding
 MOST = 5
 
 
-def five_of(of_chapters: Sequence[Sequence[Finding]]) -> tuple[list[Finding], list[Finding]]:
-    """(those that come first, the others), of all chapters; each with the number of its chapter."""
+def five_of(
+    of_chapters: Sequence[Sequence[Finding]], of_models: Sequence[Finding] = ()
+) -> tuple[list[Finding], list[Finding]]:
+    """(those that come first, the others), each with the number of its chapter; None: it is of several models."""
     every = [replace(one, chapter=number) for number, of in enumerate(of_chapters) for one in of]
+    every += [replace(one, chapter=None) for one in of_models]
     clear = [one for one in every if one.is_clear]
     by_kind = sorted(clear, key=lambda one: KINDS.index(one.kind))  # stable: within a kind as they were found
     first: list[Finding] = []

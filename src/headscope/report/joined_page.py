@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from headscope.errors import HeadscopeError, reason
@@ -20,7 +19,7 @@ def write_joined(joined: Joined, out: str | Path, overwrite: bool = False) -> Pa
     text = render_joined(joined, most=MOST_BYTES)
     try:
         partial.write_text(text, "utf-8")
-        os.replace(partial, final)
+        partial.replace(final)
     except OSError as cause:
         partial.unlink(missing_ok=True)
         raise HeadscopeError(f"cannot be written: {reason(cause)}", where=out, mend="Choose another --out") from cause

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headscope.report import comparison
 from headscope.report.chapter import PAGE_BYTES, Drawn, drawn, view_of
 from headscope.report.facts import Facts, reproduction, studied
 from headscope.report.findings import findings_of
@@ -59,19 +60,26 @@ def render_joined(joined: Joined, figures: Sequence[Drawn] | None = None, most: 
         view_of(chapter, of, number, room)
         for number, (chapter, of) in enumerate(zip(joined.chapters, figures, strict=True))
     ]
-    first, rest = five_of([findings_of(chapter.study) for chapter in joined.chapters])
+    compared = [
+        comparison.comparison_view(one, comparison.plates_of(one), f"c{i}-") for i, one in enumerate(joined.comparisons)
+    ]
+    of_models = [finding for one in joined.comparisons for finding in comparison.findings_of(one)]
+    first, rest = five_of([findings_of(chapter.study) for chapter in joined.chapters], of_models)
+    several = len(joined.chapters) > 1
+    names = [plain(chapter.name, 80) if several else model_name(chapter.study) for chapter in joined.chapters]
     members = [member for chapter in joined.chapters for member in chapter.members]
     return (
         environment()
         .get_template("study.html")
         .render(
-            names=[model_name(chapter.study) for chapter in joined.chapters],
+            names=names,
             is_alone=len(members) == 1,
-            studied=[(plain(member.name, 80), studied(member.study)) for member in members],
+            studied=[(plain(member.name, 80), studied(member.study, with_model=several)) for member in members],
             first=first,
             rest=rest,
             chapters=chapters,
-            notes=[plain(note, 600) for note in [*joined.notes, *(n for one in joined.chapters for n in one.notes)]],
+            comparisons=compared,
+            notes=[plain(note, 600) for note in _notes(joined)],
             records=[(plain(member.name, 80), reproduction(member.study)) for member in members],
             pages=[page for chapter in joined.chapters for page in _pages(chapter.study)],
             policy=_policy(script),
@@ -79,6 +87,12 @@ def render_joined(joined: Joined, figures: Sequence[Drawn] | None = None, most: 
             script=Markup(script),
         )
     )
+
+
+def _notes(joined: Joined) -> list[str]:
+    """How the studies were joined, and what is to be known of their comparison."""
+    of_models = [note for one in joined.comparisons for note in one.notes]
+    return [*joined.notes, *(note for one in joined.chapters for note in one.notes), *of_models]
 
 
 def environment() -> Any:

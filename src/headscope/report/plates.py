@@ -8,6 +8,7 @@ import re
 import warnings
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from headscope.report.figures._palette import INK, MISSING, MUTED, PAPER, RULE, 
 from headscope.report.figures._source import Source
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from headscope.study.study import Study
@@ -50,13 +52,26 @@ class Plate:
     title: str
     caption: str
     svg: str
-    png: bytes
+    figure: Figure
     is_raster: bool
-    source: Source | None = None
+    source: Source | None = None  # where the page finds its numbers
+    data: pd.DataFrame | None = None  # its numbers, where the page has them nowhere else
+
+    @cached_property
+    def png(self) -> bytes:
+        """Drawn when it is asked for: a page of vectors needs none."""
+        return png_of(self.figure)
 
     def inline(self, prefix: str = "") -> str:
         """The SVG as a fragment of HTML: own ids, page colours, nothing but shapes and text."""
         return inline_svg(self.svg, f"{prefix}{self.name}")
+
+    def csv_uri(self) -> str:
+        """Its numbers as a link that needs no script; empty where the page has them already."""
+        if self.data is None:
+            return ""
+        text = self.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        return f"data:text/csv;base64,{base64.b64encode(text.encode('utf-8')).decode('ascii')}"
 
     def data_uri(self) -> str:
         return png_uri(_in_few_colours(self.png))
@@ -74,8 +89,9 @@ def plates_for(study: Study, beginnings: tuple[str, ...]) -> list[Plate]:
 
 def drawn(drawing: Drawing, study: Study) -> Plate:
     figure = drawing.draw(study)
-    svg, png = svg_of(figure), png_of(figure)
-    return Plate(drawing.name, drawing.title, drawing.caption, svg, png, drawing.is_raster, drawing.source(study))
+    return Plate(
+        drawing.name, drawing.title, drawing.caption, svg_of(figure), figure, drawing.is_raster, drawing.source(study)
+    )
 
 
 def svg_of(figure: Figure) -> str:

@@ -70,12 +70,13 @@ def bare_name(statistic: str) -> str:
 
 
 def group_of(statistic: str) -> str:
-    """Among what it is listed: importance, attention, or the lens it was seen through."""
+    """Among what it is listed: importance, attention, patterns, or the lens it was seen through."""
     name = bare_name(statistic)
     if lens := name.partition("@")[2]:
         return f"lens {lens}"
-    is_importance = name in DEFINITIONS or name == "cut" or name.startswith("gate-")
-    return "importance" if is_importance else "attention"
+    if name in DEFINITIONS or name == "cut" or name.startswith("gate-"):
+        return "importance"
+    return "patterns" if name.startswith(("js-", "pattern-", "block-")) else "attention"
 
 
 def definition_of(statistic: str) -> Definition | None:

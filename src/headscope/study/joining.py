@@ -7,13 +7,14 @@ where it says the same; where it does not, the first keeps the name and the othe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from headscope.errors import HeadscopeError
+from headscope.statistics import glossary
 from headscope.study.compare import Comparison, compare
 from headscope.study.fronts import one_table, survivors, unlike
 from headscope.study.given import read_given
@@ -44,12 +45,14 @@ class Chapter:
     members  these studies as they were given
     others   what has the same name in an earlier study and says something else: tables with their records
     notes    how they were joined
+    name     the model's, with that of a study behind it where two models have the same
     """
 
     study: Study
     members: tuple[Member, ...]
     others: tuple[Member, ...] = ()
     notes: tuple[str, ...] = ()
+    name: str = ""
 
 
 @dataclass
@@ -88,13 +91,11 @@ def join(studies: Sequence[str | Path | Study], *, command: str = "", seed: int 
     names = _names([one for one, _ in read])
     members = [Member(name, found) for name, (_, found) in zip(names, read, strict=True) if isinstance(found, Study)]
     comparisons = [found for _, found in read if isinstance(found, Comparison)]
-    chapters = [_chapter(of_model) for of_model in _by_model(members)]
+    chapters = _named([_chapter(of_model) for of_model in _by_model(members)])
     notes: list[str] = []
     if len(chapters) > 1 and not any(_covers(one, chapters) for one in comparisons):
         try:
-            comparisons.insert(
-                0, compare([chapter.study for chapter in chapters if len(chapter.study.heads)], seed=seed)
-            )
+            comparisons.insert(0, _compared(chapters, seed))
         except HeadscopeError as cause:
             notes.append(f"The models are not compared: {cause.what}.")
     return Joined(chapters, [_with_studies(one, chapters) for one in comparisons], notes, command)
@@ -263,6 +264,28 @@ def _fronts(joined: Study, members: Sequence[Member]) -> list[Member]:
         else:
             found.append(Member(str(told["task"]), Study(joined.heads[:0], {}, {**record, "fronts": told}, tables)))
     return found
+
+
+def _named(chapters: list[Chapter]) -> list[Chapter]:
+    names = [str(_model(one.study).get("name") or "model") for one in chapters]
+    return [
+        replace(one, name=f"{name} ({one.members[0].name})" if names.count(name) > 1 else name)
+        for one, name in zip(chapters, names, strict=True)
+    ]
+
+
+def _compared(chapters: Sequence[Chapter], seed: int) -> Comparison:
+    """The models by what their heads attend to; importances and cuts are of tasks, not of heads' behaviour."""
+    known = glossary()
+    studies = []
+    for one in chapters:
+        heads, model = one.study.heads, {**_model(one.study), "name": one.name}
+        of_attention = heads[[str(name).partition("@")[0] in known for name in heads["statistic"]]]
+        if len(of_attention):
+            studies.append(Study(of_attention, {}, {**one.study.record, "model": model}, one.study.tables))
+    if len(studies) < 2:
+        raise HeadscopeError("fewer than two of them have statistics of attention", where="STUDY")
+    return compare(studies, seed=seed)
 
 
 def _covers(comparison: Comparison, chapters: Sequence[Chapter]) -> bool:

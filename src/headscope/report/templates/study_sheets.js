@@ -47,3 +47,10 @@ const save = (name, parts) => {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 };
 const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
+/* On paper nothing can be opened: what is folded is printed too, and folded again afterwards. */
+let folded = [];
+window.addEventListener("beforeprint", () => {
+  folded = [...document.querySelectorAll("details:not([open])")];
+  folded.forEach((part) => { part.open = true; });
+});
+window.addEventListener("afterprint", () => { folded.forEach((part) => { part.open = false; }); });
