@@ -71,7 +71,7 @@ def _significance(study: Study) -> Iterator[dict[str, Any]]:
             "No evidence is not evidence that a head does nothing."
         )
         yield _packed(
-            study, "importance: matters or not", definition, of_head, lambda name, _: MATTERS[name], list(MATTERS)
+            study, "what matters", definition, of_head, lambda name, _: MATTERS[name], list(MATTERS)
         )
 
 

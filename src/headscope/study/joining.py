@@ -174,7 +174,7 @@ def _chapter(members: Sequence[Member]) -> Chapter:
     tried = [found for one in members if len(found := fixed_alone(one.study))]
     if tried:
         joined.tables[SUBSTITUTES] = tried[0]
-    others += _fronts(joined, members)
+    others += _fronts(joined, members, notes)
     return Chapter(joined, tuple(members), tuple(others), tuple(notes))
 
 
@@ -244,7 +244,7 @@ def _differs(table: pd.DataFrame, known: pd.DataFrame | None) -> bool:
     return False
 
 
-def _fronts(joined: Study, members: Sequence[Member]) -> list[Member]:
+def _fronts(joined: Study, members: Sequence[Member], notes: list[str]) -> list[Member]:
     """Searches of one task and split on the same axes: those first found in the study, others beside it."""
     left = [one for one in members if "front" in one.study.tables and "pruning" in one.study.record]
     found = []
@@ -255,7 +255,10 @@ def _fronts(joined: Study, members: Sequence[Member]) -> list[Member]:
             continue
         tables = {"fronts": one_table(of_task)}
         if "roles" in joined.tables:
-            tables["survivors"] = survivors(tables["fronts"], joined.tables["roles"])
+            try:
+                tables["survivors"] = survivors(tables["fronts"], joined.tables["roles"])
+            except HeadscopeError as cause:  # roles of the encoder alone, and a search in another stack
+                notes.append(f"What the heads do that searches keep is not known of all: {cause.what}.")
         record = of_task[0].study.record
         told = {key: record["pruning"].get(key) for key in ("task", "metric", "reported_on")}
         if "fronts" not in joined.tables:
