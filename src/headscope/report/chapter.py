@@ -99,7 +99,8 @@ def _tables(chapter: Chapter) -> dict[str, pd.DataFrame]:
 
 
 def named(table: str, study: str) -> str:
-    return f"{table} ({study})"
+    """A table of another study, as it is called on the page."""
+    return f"{table} ({plain(study, 60)})"
 
 
 def _others(
@@ -125,9 +126,12 @@ def _renamed(plate: Plate, joined: Study, study: str) -> Plate:
     """With its tables, and its statistics where they differ, under the names that these have on the page."""
     if plate.source is None:
         return plate
-    known, is_table = set(statistics_of(joined)), plate.source.kind == "table"
-    names = [named(name, study) if is_table or named(name, study) in known else name for name in plate.source.names]
-    return replace(plate, source=plate.source._replace(names=tuple(names)))
+    known, names = set(statistics_of(joined)), plate.source.names
+    if plate.source.kind == "table":
+        names = tuple(named(name, study) for name in names)
+    else:
+        names = tuple(f"{name} ({study})" if f"{name} ({study})" in known else name for name in names)
+    return replace(plate, source=plate.source._replace(names=names))
 
 
 def _figure(plate: Plate, is_heavy: bool, prefix: str) -> dict[str, Any]:

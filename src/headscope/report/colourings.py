@@ -70,9 +70,7 @@ def _significance(study: Study) -> Iterator[dict[str, Any]]:
             "Whether the loss changes when the head is removed alone, after Holm's correction over all heads. "
             "No evidence is not evidence that a head does nothing."
         )
-        yield _packed(
-            study, "what matters", definition, of_head, lambda name, _: MATTERS[name], list(MATTERS)
-        )
+        yield _packed(study, "what matters", definition, of_head, lambda name, _: MATTERS[name], list(MATTERS))
 
 
 def _sets(study: Study) -> Iterator[dict[str, Any]]:

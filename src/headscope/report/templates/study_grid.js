@@ -56,10 +56,11 @@ const labelled = (colouring, head) => {
 const inCell = (colouring, head) => colouring.stacks[head.s][head.index][1];
 const paintCell = (head, words, text, rgb) => {
   head.cell.className = rgb ? "" : "none";
-  head.cell.textContent = rgb && data.stacks[head.s].heads <= MOST_WITH_VALUES ? text : "";
+  const shown = rgb && data.stacks[head.s].heads <= MOST_WITH_VALUES ? text : "";
+  head.cell.textContent = shown;
   head.cell.style.background = "";
   if (rgb) dye(head.cell, rgb);
-  head.cell.setAttribute("aria-label", `head ${head.label}, ${words}`);
+  head.cell.setAttribute("aria-label", `head ${head.label}${shown ? `: ${shown}` : ""}, ${words}`);  // what is seen is said too
   head.cell.setAttribute("aria-selected", String(head === state.head));
 };
 const paintColouring = (colouring) => {
