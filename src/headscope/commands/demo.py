@@ -16,7 +16,7 @@ SENTENCE = (
 )
 
 QUESTIONS = "questions.jsonl"
-QUESTIONS_ASKED = 128
+QUESTIONS_ASKED = 64
 
 
 @app.command()

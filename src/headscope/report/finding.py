@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,17 +68,24 @@ def strength_of(value: float, low: float, high: float, chance: float) -> float:
     return distance / half if math.isfinite(distance) and math.isfinite(half) and half > 0 else 0.0
 
 
+def read_measured(
+    row: Mapping[Any, Any], names: tuple[str, str, str], decimals: int = DECIMALS, head: str = ""
+) -> Measured:
+    """The value and the ends of its interval, from these columns of a row."""
+    value, low, high = (finite(row[name]) for name in names)
+    return Measured(head, value, low, high, decimals)
+
+
 def measured_in(
     study: Study, row: dict[Any, Any], value: str, decimals: int = DECIMALS, ends: tuple[str, str] = ("low", "high")
 ) -> Measured:
     """A row of a table that names a head."""
-    return Measured(address_of(study, row), *(finite(row[name]) for name in (value, *ends)), decimals)
+    return read_measured(row, (value, *ends), decimals, address_of(study, row))
 
 
 def change_of(row: dict[Any, Any], decimals: int = 4) -> Measured:
     """The change of the metric in a row of front.csv and its kin."""
-    ends = (finite(row[name]) for name in ("metric_change", "change_low", "change_high"))
-    return Measured("", *ends, decimals)
+    return read_measured(row, ("metric_change", "change_low", "change_high"), decimals)
 
 
 def said_of_change(change: Measured) -> str:

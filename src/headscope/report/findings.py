@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from headscope.report import findings_attention as attention
 from headscope.report import findings_learned as learned
 from headscope.report import findings_tasks as tasks
-from headscope.report.finding import KINDS as KINDS
 from headscope.report.finding import Finding
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from headscope.report.finding import (
     Finding,
-    Measured,
     change_of,
     excludes,
     finite,
+    read_measured,
     said_of_change,
     short_number,
     strength_of,
@@ -36,8 +36,8 @@ def lenses(study: Study) -> Iterator[Finding]:
     known = None if table is None else table[table["correlation"].notna()]
     if known is None or not len(known):
         return
-    best = known.loc[known["correlation"].abs().idxmax()].to_dict()
-    found = Measured("", *(finite(best[name]) for name in ("correlation", "low", "high")))
+    best = max(known.to_dict("records"), key=lambda row: abs(float(row["correlation"])))
+    found = read_measured(best, ("correlation", "low", "high"))
     same = known[
         (known["statistic"] == best["statistic"]) & (known["stack"] == best["stack"]) & (known["lens"] == "raw")
     ]
@@ -110,8 +110,7 @@ def probes(study: Study) -> Iterator[Finding]:
     if not {"attention-only", "random-attention"} <= set(rows):
         return
     found, random = (
-        Measured("", *(finite(rows[name][key]) for key in ("uas", "low", "high")))
-        for name in ("attention-only", "random-attention")
+        read_measured(rows[name], ("uas", "low", "high")) for name in ("attention-only", "random-attention")
     )
     rival = max(finite(row["uas"]) for name, row in rows.items() if not name.startswith("attention"))
     sentence = (

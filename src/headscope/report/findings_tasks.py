@@ -10,11 +10,10 @@ from headscope.report.cells import decimals_for
 from headscope.report.finding import (
     MOST_NAMED,
     Finding,
-    Measured,
     change_of,
     excludes,
-    finite,
     measured_in,
+    read_measured,
     said_of_change,
     short_number,
     strength_of,
@@ -56,12 +55,12 @@ def cut(study: Study) -> Iterator[Finding]:
     """What the plan removes, and what that does on the split that nothing was chosen on."""
     table = study.tables.get("front")
     rows = [] if table is None else table[table["is_chosen"].astype(bool)].to_dict("records")
-    if not rows:
+    if table is None or not rows:
         return
     row = rows[0]
     metric, split = _judged(study)
     change = change_of(row)
-    time = Measured("", *(finite(row[name]) for name in ("time", "time_low", "time_high")), 2)
+    time = read_measured(row, ("time", "time_low", "time_high"), 2)
     quicker = f", and the model takes {time.text()} of the time" if time.text() else ""
     whole = int(row["removed"]) + int(row["left"])
     sentence = (
@@ -104,7 +103,7 @@ def _saved(study: Study, metric: str) -> Iterator[Finding]:
     if not isinstance(stages, dict) or len(stages) < 2:
         return
     last, measured = list(stages.items())[-1]
-    after = Measured("", *(finite(measured["change"][name]) for name in ("value", "low", "high")), 4)
+    after = read_measured(measured["change"], ("value", "low", "high"), 4)
     told = " and ".join(plain(stage, 20) for stage in list(stages)[1:])
     reached = measured["metrics"][recorded(study.record, "pruning", "metric")]["value"]
     said = "trained again" if last == "recovered" else f"mended ({told})"
@@ -118,7 +117,7 @@ def cheap(study: Study) -> Iterator[Finding]:
     if rows is None or not len(rows):
         return
     best = rows.nlargest(1, "correlation").to_dict("records")[0]
-    found = Measured("", *(finite(best[name]) for name in ("correlation", "low", "high")))
+    found = read_measured(best, ("correlation", "low", "high"))
     sentence = (
         f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
         f"Spearman's correlation {found.text()}; the ceiling by split halves is {short_number(best['ceiling'])}"

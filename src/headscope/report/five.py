@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headscope.report.findings import KINDS, Finding
+from headscope.report.finding import KINDS, Finding
 
 MOST = 5
 

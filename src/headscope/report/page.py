@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.report import comparison
 from headscope.report.chapter import PAGE_BYTES, Drawn, drawn, view_of
@@ -22,6 +22,8 @@ from headscope.report.grids import model_name, plain, recorded
 from headscope.study.joining import Chapter, Joined, Member
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from headscope.report.plates import Plate
     from headscope.study.study import Study
 
@@ -95,7 +97,7 @@ def _notes(joined: Joined) -> list[str]:
     return [*joined.notes, *(note for one in joined.chapters for note in one.notes), *of_models]
 
 
-def environment() -> Any:
+def environment() -> Environment:
     """Of the templates: every text is escaped, a name that is missing is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

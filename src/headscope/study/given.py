@@ -46,8 +46,9 @@ def _comparison(folder: Path) -> Comparison:
     if len(told) < 2 or "layers" not in tables:
         raise HeadscopeError("not a whole comparison", where=folder, expected="what headscope compare wrote")
     studies = [Study(to_frame([]), {}, {"model": one.get("model", {})}) for one in told]
-    parts = [tables.get(name, pd.DataFrame()) for name in COMPARED]
-    return Comparison([str(one["name"]) for one in told], studies, *parts, record.get("notes", []), record)
+    parts = {name: tables.get(name, pd.DataFrame()) for name in COMPARED}
+    names = [str(one["name"]) for one in told]
+    return Comparison(names, studies, **parts, notes=record.get("notes", []), record=record)
 
 
 def _tables(folder: Path, names: tuple[str, ...]) -> dict[str, pd.DataFrame]:

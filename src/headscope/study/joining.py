@@ -162,7 +162,8 @@ def _chapter(members: Sequence[Member]) -> Chapter:
 
     first = members[0].study
     joined = Study(first.heads, dict(first.maps), dict(first.record), dict(first.tables))
-    others, notes = [], []
+    others: list[Member] = []
+    notes: list[str] = []
     for member in members[1:]:
         left = _add(joined, member, notes)
         if left is not None:

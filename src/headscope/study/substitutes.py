@@ -28,8 +28,11 @@ def fixed_alone(study: Study) -> pd.DataFrame:
     if not isinstance(patterns, dict) or not isinstance(told, dict) or not len(rows):
         return pd.DataFrame(columns=COLUMNS)
     one_stack = rows["stack"].nunique() == 1
-    short = rows["layer"].astype(str) + "." + rows["head"].astype(str)
-    full = rows["stack"].astype(str) + "." + short
-    named = [patterns.get(a) or patterns.get(b if one_stack else a) for a, b in zip(full, short, strict=True)]
-    found = rows[[*KEYS, "low", "high"]].assign(pattern=named, task=told.get("task"), loss_change=rows["value"])
-    return found[found["pattern"].notna()][COLUMNS]
+    found = []
+    for row in rows.to_dict("records"):
+        short = f"{row['layer']}.{row['head']}"
+        pattern = patterns.get(f"{row['stack']}.{short}") or (patterns.get(short) if one_stack else None)
+        if pattern is not None:
+            told_of = {"pattern": pattern, "task": told.get("task"), "loss_change": row["value"]}
+            found.append({key: row[key] for key in (*KEYS, "low", "high")} | told_of)
+    return pd.DataFrame(found, columns=COLUMNS)
