@@ -37,7 +37,7 @@ def rows() -> dict[str, list[dict[str, Any]]]:
         "all_but_one": [left_alone("encoder.0", 1, 0.01)],
         "agreement": [agreed("gradient", 0.6)],
         "ranks": [PLACE | {"importance": "gradient", "rank": 3.0}],
-        "relevance_layers": [LAYER | {"relevance": 0.4}],
+        "relevance_layers": [LAYER | {"part": "heads"} | MEASURED],
         "front": [CUT | {"removed": 0, "left": 8, "is_chosen": False, "heads": ""}, CUT],
         "search": [{"order": 0, "removed": 1, "loss": 0.5, "metric": 0.8, "examples": 64, "heads": "0.1"}],
         "fronts": [CUT | {"search": name} for name in ("greedy", "beam")],
@@ -60,6 +60,18 @@ def rows() -> dict[str, list[dict[str, Any]]]:
             PLACE
             | {"statistic": "entropy", "lens": "norm", "raw": 0.1, "through": 0.9}
             | {"raw_rank": 0.1, "rank": 0.9, "apart": 0.8}
+        ],
+        "lens_examples": [
+            PLACE
+            | {
+                "statistic": "entropy",
+                "lens": "norm",
+                "words": '["a", "b"]',
+                "query": 0,
+                "raw_key": 0,
+                "raw_weight": 0.9,
+            }
+            | {"raw_key_through": 0.1, "lens_key": 1, "lens_weight": 0.8, "lens_key_raw": 0.1, "apart": 0.8}
         ],
         "lenses": [
             {"stack": "encoder", "statistic": "entropy", "lens": lens, "correlation": 0.5, "low": 0.2, "high": 0.7}

@@ -74,9 +74,9 @@ def test_each_model_has_an_explorer_of_its_own(watched: Watched, report: Path) -
 def test_lenses_are_folded_on_a_card(watched: Watched, report: Path) -> None:
     page = watched.open(report)
     groups = page.locator("#card details")
-    named = ["attention (4)", "patterns (2)", "lens norm (1)", "importance (1)"]
+    named = ["importance (1)", "attention (4)", "patterns (2)", "lens norm (1)"]
     assert groups.locator("summary").all_text_contents() == named
-    assert [groups.nth(i).get_attribute("open") is not None for i in range(4)] == [True, False, False, True]
+    assert [groups.nth(i).get_attribute("open") is not None for i in range(4)] == [True, True, False, False]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

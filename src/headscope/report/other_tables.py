@@ -28,7 +28,6 @@ TITLES = {
     "probe_weights": "The weight of each head in the parser",
     "ranks": "Ranks of heads by each importance",
     "relation_heads": "Every head for every relation",
-    "relevance_layers": "Relevance by layer",
     "search": "Every set that was tried",
     "substitutes": "Each head's fixed pattern in its place",
     "survivors": "What the heads do that are kept",

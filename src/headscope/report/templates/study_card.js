@@ -24,13 +24,15 @@ const rangeLine = (one, i, head) => {
   return [line];
 };
 /* Importance and raw attention in sight; every other lens folded, and as the reader left it with the head before. */
+const GROUPS = ["importance", "attention", "patterns"];
 const unfolded = new Set(["importance", "attention"]);
 const ranges = (head) => {
-  const groups = new Map();
+  const groups = new Map(GROUPS.map((group) => [group, []]));
   data.statistics.forEach((one, i) => {
     const lines = rangeLine(one, i, head);
     if (lines.length) groups.set(one.group, [...(groups.get(one.group) || []), ...lines]);
   });
+  groups.forEach((lines, group) => { if (!lines.length) groups.delete(group); });
   if (groups.size === 1) return [make("table", { class: "ranges" }, make("tbody", {}, ...[...groups.values()][0]))];
   return [...groups].map(([group, lines]) => {
     const part = make("details", { class: "group" }, make("summary", {}, `${group} (${lines.length})`),
