@@ -30,6 +30,7 @@ _WHERE = {
     "Head": "headscope.heads",
     "HeadSet": "headscope.heads",
     "HeadscopeError": "headscope.errors",
+    "Joined": "headscope.study.joining",
     "KnockOut": "headscope.model.knockout",
     "MaskAim": "headscope.study.mask_learning",
     "MaskOptions": "headscope.study.mask_learning",
@@ -59,6 +60,7 @@ _WHERE = {
     "fronts": "headscope.study.fronts",
     "gate": "headscope.study.gating",
     "importance": "headscope.study.importance",
+    "join": "headscope.study.joining",
     "knock_out": "headscope.study.knock_out",
     "learn_mask": "headscope.study.mask_learning",
     "load": "headscope.model.load",
@@ -83,6 +85,8 @@ def __getattr__(name: str) -> Any:
         import_module("headscope.report.notebook")  # from here on a study draws itself
     if name in ("Comparison", "compare"):
         import_module("headscope.report.compare_page")  # and a comparison writes itself
+    if name in ("Joined", "join"):
+        import_module("headscope.report.joined_page")  # and so does a report
     return getattr(import_module(_WHERE[name]), name)
 
 
@@ -131,6 +135,8 @@ if TYPE_CHECKING:
     from headscope.study.gating import GateOptions as GateOptions
     from headscope.study.gating import gate as gate
     from headscope.study.importance import importance as importance
+    from headscope.study.joining import Joined as Joined
+    from headscope.study.joining import join as join
     from headscope.study.knock_out import knock_out as knock_out
     from headscope.study.mask_learning import MaskAim as MaskAim
     from headscope.study.mask_learning import MaskOptions as MaskOptions

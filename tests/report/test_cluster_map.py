@@ -13,10 +13,10 @@ from matplotlib.colors import to_hex
 from studies import RECORD, SMALL, THREE, made_up
 
 from headscope.heads import Head
+from headscope.report.families import FAMILIES
 from headscope.report.figures import figures_of
 from headscope.report.figures._palette import MISSING
 from headscope.report.figures.clusters import COLOURS, PANEL, SHAPES, _apart
-from headscope.report.figures.roles import FAMILIES
 from headscope.report.plates import svg_of
 from headscope.study.clusters import MOST_CLUSTERS, clusters_of
 from headscope.study.study import Study

@@ -10,8 +10,11 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.grids import plain, shape_of, stacks_of
+from headscope.importances.deltas import LOSS, METRIC
+from headscope.report.cells import DECIMALS, decimals_for, measured
+from headscope.report.grids import plain, recorded, shape_of, stacks_of
 from headscope.report.scale import title_of
+from headscope.study.substitutes import fixed_alone
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,8 +95,8 @@ def is_relation(role: str, study: Study) -> bool:
 def cards_of(study: Study) -> dict[str, Any]:
     """For the page's script: `heads`, by stack and head; `sentences`, which the examples name by number."""
     roles, twins = roles_by_head(study), _twins(study)
-    substitutes, relations = _substitutes(study), _relations(study)
-    parts: list[dict[Place, Any]] = [roles, twins, substitutes, relations]
+    substitutes, relations, importance = _substitutes(study), _relations(study), importance_lines(study)
+    parts: list[dict[Place, Any]] = [roles, twins, substitutes, relations, importance]
     if not any(parts):
         return {"heads": [], "sentences": []}
     sentences, examples = _fitting_examples(study, roles)
@@ -106,6 +109,7 @@ def cards_of(study: Study) -> dict[str, Any]:
             continue
         heads[numbers[stack]][layer * shape_of(study, stack)[1] + head] = {
             "roles": [_packed(role) for role in roles.get(place, [])],
+            "importance": importance.get(place, []),
             "twin": twins.get(place),
             "substitute": substitutes.get(place),
             "relations": relations.get(place, []),
@@ -151,6 +155,27 @@ def _substitutes(study: Study) -> dict[Place, list[Any]]:
         ]
         for row in nearest.to_dict("records")
     }
+
+
+def importance_lines(study: Study) -> dict[Place, list[dict[str, str]]]:
+    """What a head's removal changes, and what its fixed pattern in its place does: what, number, and what follows."""
+    found: dict[Place, list[dict[str, str]]] = {}
+    task, metric = (plain(recorded(study.record, "importance", key) or f"the {key}", 40) for key in ("task", "metric"))
+    table = study.tables.get("significance")
+    for statistic, named in ((LOSS, "loss"), (METRIC, metric)):
+        rows = None if table is None else table[(table["statistic"] == statistic) & table["value"].notna()]
+        decimals = DECIMALS if rows is None else decimals_for(rows["value"])
+        for row in [] if rows is None else rows.to_dict("records"):
+            mark = " ★ significant" if row["is_significant"] in (True, "True") else ", no evidence of a change"
+            told = {"what": f"change of {named} of {task} without it", "after": mark}
+            text = measured(row["value"], row["low"], row["high"], decimals).text
+            found.setdefault(_place(row), []).append(told | {"text": text})
+    for row in fixed_alone(study).to_dict("records"):
+        text = measured(row["loss_change"], row["low"], row["high"], 4).text
+        pattern, task = plain(row["pattern"], 40), plain(row["task"], 40)
+        told = {"what": f"attending by “{pattern}” instead changes the loss of {task} by"}
+        found.setdefault(_place(row), []).append(told | {"text": text, "after": ""})
+    return found
 
 
 def _patterns(study: Study) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
@@ -87,6 +88,11 @@ def plain(text: object, limit: int = 200) -> str:
     """
     line = "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in str(text))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def slug(text: str) -> str:
+    """A name that is safe as a file name and an id."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "unnamed"
 
 
 def model_name(study: Study) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.report.cells import Cell, Part, measured, number
 from headscope.report.grids import plain, recorded, stacks_of
+from headscope.report.scale import bare_name
 from headscope.study.separators import NAMES, verdicts
 from headscope.tables import STACKS
 
@@ -30,7 +31,7 @@ def lens_parts(study: Study) -> Iterator[Part | None]:
 
 def lenses_of(study: Study) -> list[str]:
     """The lenses that rows of the study were seen through, raw first."""
-    names = [str(name).partition("@")[2] for name in dict.fromkeys(study.heads["statistic"])]
+    names = [bare_name(str(name)).partition("@")[2] for name in dict.fromkeys(study.heads["statistic"])]
     others = list(dict.fromkeys(name for name in names if name))
     return ["raw", *others] if others else []
 

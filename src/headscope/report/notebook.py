@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 
+from headscope.report.facts import summary
 from headscope.report.grids import model_name, plain, recorded, statistics_of
-from headscope.report.page import summary
 from headscope.study.study import Study
 
 FAVOURITES = ("previous", "entropy", "confidence", "special")

@@ -6,11 +6,13 @@ import base64
 import json
 import math
 import zlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headscope.report.cards import cards_of
+from headscope.report.colourings import colourings_of
 from headscope.report.figures._palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
 from headscope.report.grids import (
     Column,
@@ -22,24 +24,28 @@ from headscope.report.grids import (
     stacks_with,
     statistics_of,
 )
-from headscope.report.scale import scale_of, sentence_of, title_of
+from headscope.report.scale import bare_name, group_of, scale_of, sentence_of, title_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     from numpy.typing import NDArray
 
     from headscope.study.study import Study
 
 PAGE_BYTES = 2_950_000  # a page is to be mailable: below 3 MB
 MOST_MAP_BYTES = 1_300_000
+MOST_TABLE_BYTES = 900_000
 POSITIONS = (128, 96, 64, 48, 32, 24, 16)
 NO_WEIGHT = 255
 COLUMNS: tuple[Column, ...] = ("value", "low", "high", "count")
 
 
-def payload(study: Study, taken: int = 0) -> dict[str, Any]:
+def payload(study: Study, tables: Mapping[str, pd.DataFrame], taken: int = 0, most: int = PAGE_BYTES) -> dict[str, Any]:
     """Everything the page's script needs. Lists, never objects keyed by names from data.
 
-    taken  bytes that the rest of the page needs; the maps are cut to fit into what is left
+    tables  what can be downloaded, by name
+    taken   bytes that the rest of the page needs; the maps are cut to fit into what is left
+    most    bytes that all of it may need
     """
     names = stacks_of(study)
     numbers = {
@@ -47,9 +53,11 @@ def payload(study: Study, taken: int = 0) -> dict[str, Any]:
         "statistics": [_statistic(study, name, names) for name in statistics_of(study)],
         "offsets": _offsets(study, names),
         "cards": cards_of(study),
+        "colourings": colourings_of(study),
+        "tables": pack_tables(tables),
         "colours": {"sequential": SEQUENTIAL_STOPS, "diverging": DIVERGING_STOPS},
     }
-    left = PAGE_BYTES - taken - len(to_json(numbers))
+    left = most - taken - len(to_json(numbers))
     return {**numbers, "maps": pack_maps(study, names, min(left, MOST_MAP_BYTES))}
 
 
@@ -78,6 +86,22 @@ def pack_maps(study: Study, stacks: list[str], most_bytes: int) -> dict[str, Any
         "data": packed,
         "cut": any(_is_cut(m, positions) for m in found.values()),
     }
+
+
+def pack_tables(tables: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
+    """Every table as its csv file, deflated, the small ones first; what the page has no room for is left out."""
+    found, room = [], MOST_TABLE_BYTES
+    packed = {name: _csv(table) for name, table in tables.items()}
+    for name in sorted(packed, key=lambda one: (len(packed[one]), one)):
+        room -= len(packed[name])
+        if room >= 0:
+            found.append({"name": plain(name), "csv": packed[name]})
+    return found
+
+
+def _csv(table: pd.DataFrame) -> str:
+    text = table.to_csv(index=False, float_format="%.10g", lineterminator="\n")
+    return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")
 
 
 def _is_cut(maps: NDArray[Any], positions: int) -> bool:
@@ -116,6 +140,8 @@ def described(name: str, values: NDArray[Any]) -> dict[str, Any]:
     scale = scale_of(name, values)
     return {
         "name": plain(name),
+        "group": plain(group_of(name)),
+        "lens": plain(bare_name(name).partition("@")[2]),
         "title": plain(title_of(name)),
         "definition": plain(sentence_of(name), 600),
         "unit": scale.unit,

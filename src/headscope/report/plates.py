@@ -8,14 +8,17 @@ import re
 import warnings
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.errors import HeadscopeError, reason
 from headscope.report.figures import Drawing, figures_of
 from headscope.report.figures._palette import INK, MISSING, MUTED, PAPER, RULE, SERIES
+from headscope.report.figures._source import Source
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from headscope.study.study import Study
@@ -49,12 +52,26 @@ class Plate:
     title: str
     caption: str
     svg: str
-    png: bytes
+    figure: Figure
     is_raster: bool
+    source: Source | None = None  # where the page finds its numbers
+    data: pd.DataFrame | None = None  # its numbers, where the page has them nowhere else
 
-    def inline(self) -> str:
+    @cached_property
+    def png(self) -> bytes:
+        """Drawn when it is asked for: a page of vectors needs none."""
+        return png_of(self.figure)
+
+    def inline(self, prefix: str = "") -> str:
         """The SVG as a fragment of HTML: own ids, page colours, nothing but shapes and text."""
-        return inline_svg(self.svg, self.name)
+        return inline_svg(self.svg, f"{prefix}{self.name}")
+
+    def csv_uri(self) -> str:
+        """Its numbers as a link that needs no script; empty where the page has them already."""
+        if self.data is None:
+            return ""
+        text = self.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        return f"data:text/csv;base64,{base64.b64encode(text.encode('utf-8')).decode('ascii')}"
 
     def data_uri(self) -> str:
         return png_uri(_in_few_colours(self.png))
@@ -65,10 +82,16 @@ def plates_of(study: Study) -> list[Plate]:
     return [drawn(drawing, study) for drawing in figures_of(study)]
 
 
+def plates_for(study: Study, beginnings: tuple[str, ...]) -> list[Plate]:
+    """Those whose names begin so."""
+    return [drawn(drawing, study) for drawing in figures_of(study) if drawing.name.startswith(beginnings)]
+
+
 def drawn(drawing: Drawing, study: Study) -> Plate:
     figure = drawing.draw(study)
-    svg, png = svg_of(figure), png_of(figure)
-    return Plate(drawing.name, drawing.title, drawing.caption, svg, png, drawing.is_raster)
+    return Plate(
+        drawing.name, drawing.title, drawing.caption, svg_of(figure), figure, drawing.is_raster, drawing.source(study)
+    )
 
 
 def svg_of(figure: Figure) -> str:

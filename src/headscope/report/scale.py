@@ -64,9 +64,24 @@ class Scale:
         return f"−{bare}" if value < 0 and float(text) != 0 else bare
 
 
+def bare_name(statistic: str) -> str:
+    """Without the study that stands behind it in brackets where two that were joined differ: `cut (small)`."""
+    return statistic.partition(" (")[0]
+
+
+def group_of(statistic: str) -> str:
+    """Among what it is listed: importance, attention, patterns, or the lens it was seen through."""
+    name = bare_name(statistic)
+    if lens := name.partition("@")[2]:
+        return f"lens {lens}"
+    if name in DEFINITIONS or name == "cut" or name.startswith("gate-"):
+        return "importance"
+    return "patterns" if name.startswith(("js-", "pattern-", "block-")) else "attention"
+
+
 def definition_of(statistic: str) -> Definition | None:
     """What a name in heads.csv means; None for a name that is not ours."""
-    name = statistic.partition("@")[0]
+    name = bare_name(statistic).partition("@")[0]
     return glossary().get(name) or DEFINITIONS.get(name)
 
 
@@ -82,7 +97,7 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
         # One head that looks 20 tokens away must not wash out the difference between -1 and +1.
         reach = max(abs(least), abs(most), 1.0)
         return Scale(kind, -min(reach, 5.0), min(reach, 5.0), is_diverging=True, clips=reach > 5)
-    if least < 0 < most or statistic in SIGNED:
+    if least < 0 < most or bare_name(statistic) in SIGNED:
         reach = max(-least, most) or 1.0
         return Scale(kind, -reach, reach, is_diverging=True)
     if kind != "other" or 0 <= least < most / 2:
@@ -93,8 +108,8 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
 def title_of(statistic: str) -> str:
     """What to call it in figures; a statistic that is not in the glossary has only its name."""
     known = definition_of(statistic)
-    lens = statistic.partition("@")[2]
-    return statistic if known is None else f"{known.title}, lens {lens}" if lens else known.title
+    lens, study = bare_name(statistic).partition("@")[2], statistic.removeprefix(bare_name(statistic))
+    return statistic if known is None else f"{known.title}{f', lens {lens}' if lens else ''}{study}"
 
 
 def sentence_of(statistic: str) -> str:

@@ -1,4 +1,4 @@
-"""The study directory: its tables, and adding to one that is there."""
+"""The study directory: where it is, its tables, and adding to one that is there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import numpy as np
 from headscope.drafts import read_record
 from headscope.errors import HeadscopeError
 from headscope.study.study import Study
+
+
+def place_of(place: str | Path) -> Path:
+    """The directory of the study itself: that of a cut model is in one of its own beside the weights."""
+    inside = Path(place) / "study"
+    return inside if (inside / "run.json").exists() else Path(place)
 
 
 def to_add_to(out: str | Path, part: str, *, overwrite: bool = False) -> Study | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
+from headscope.study.directory import place_of
 from headscope.study.record import versions
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import to_frame
@@ -31,15 +32,13 @@ def fronts(studies: Sequence[str | Path], *, roles: str | Path | None = None, co
     studies  directories that `headscope prune` or `headscope gate` wrote
     roles    a study of `headscope analyze`: what the heads do that each set leaves, against all heads of the model
     """
-    import pandas as pd
-
     if len(studies) < 2:
         raise HeadscopeError("one front is no comparison", where="fronts", expected="two or more studies")
     found = [(Path(place), _study_in(Path(place))) for place in studies]
-    _check_alike(found)
-    names = _names(found)
-    parts = [_front_of(study, name) for (_, study), name in zip(found, names, strict=True)]
-    table = pd.concat(parts, ignore_index=True)
+    for place, study in found[1:]:
+        if other := unlike(found[0][1].record, study.record):
+            raise HeadscopeError(f"another {other} than {found[0][0]} has", where=place, expected="all alike")
+    table = one_table([(place.name, study) for place, study in found])
     first = found[0][1].record
     record = {
         "schema": SCHEMA,
@@ -99,9 +98,7 @@ def _group(role: str) -> str:
 
 
 def _study_in(place: Path) -> Study:
-    """The study of a cut is in its own directory beside the weights."""
-    inside = place / "study"
-    study = Study(inside if (inside / "run.json").exists() else place)
+    study = Study(place_of(place))
     if "front" not in study.tables or "pruning" not in study.record:
         raise HeadscopeError(
             "a study without a front", where=place, expected="one of headscope prune or headscope gate"
@@ -119,25 +116,33 @@ def roles_in(place: Path, sha256: str) -> pd.DataFrame:
     return study.tables["roles"]
 
 
-def _check_alike(found: Sequence[tuple[Path, Study]]) -> None:
-    """Refuse to draw what cannot be compared."""
+def unlike(first: dict[str, Any], second: dict[str, Any]) -> str | None:
+    """What keeps two fronts from being drawn on the same axes, by the records of their studies; None: nothing."""
     asked: dict[str, Callable[[dict[str, Any]], Any]] = {
         "model": lambda record: record["model"]["sha256"],
         "task": lambda record: record["pruning"]["task"],
         "split that is reported on": lambda record: record["pruning"].get("reported_on"),
         "data": lambda record: {file["sha256"] for file in record["pruning"].get("data", [])} or None,
     }
-    first = found[0][1].record
-    for place, study in found[1:]:
-        for name, of in asked.items():
-            mine, other = of(first), of(study.record)
-            same = bool(mine & other) if isinstance(mine, set) and isinstance(other, set) else mine == other
-            if not same:
-                raise HeadscopeError(f"another {name} than {found[0][0]} has", where=place, expected="all alike")
+    for name, of in asked.items():
+        mine, other = of(first), of(second)
+        same = bool(mine & other) if isinstance(mine, set) and isinstance(other, set) else mine == other
+        if not same:
+            return name
+    return None
 
 
-def _names(found: Sequence[tuple[Path, Study]]) -> list[str]:
-    """By the search, and by what it went; by the directory too where that is not enough."""
+def one_table(found: Sequence[tuple[str, Study]]) -> pd.DataFrame:
+    """The fronts of studies by name, one under the other."""
+    import pandas as pd
+
+    return pd.concat(
+        [_front_of(study, name) for (_, study), name in zip(found, _names(found), strict=True)], ignore_index=True
+    )
+
+
+def _names(found: Sequence[tuple[str, Study]]) -> list[str]:
+    """By the search, and by what it went; by the study too where that is not enough."""
 
     def named(record: dict[str, Any]) -> str:
         told = record["pruning"]
@@ -146,8 +151,7 @@ def _names(found: Sequence[tuple[Path, Study]]) -> list[str]:
 
     names = [named(study.record) for _, study in found]
     return [
-        f"{name} ({place.name})" if names.count(name) > 1 else name
-        for name, (place, _) in zip(names, found, strict=True)
+        f"{name} ({place})" if names.count(name) > 1 else name for name, (place, _) in zip(names, found, strict=True)
     ]
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from headscope.report.figures._source import Source
     from headscope.study.study import Study
 
 
@@ -23,6 +24,7 @@ class Drawing(Protocol):
     title      what is shown
     caption    one sentence: how to read it
     is_raster  true where vectors would be heavy and the page should carry a PNG
+    source     where its numbers are: the page hands them out as a csv file
     """
 
     @property
@@ -34,6 +36,7 @@ class Drawing(Protocol):
     @property
     def is_raster(self) -> bool: ...
     def applies(self, study: Study) -> bool: ...
+    def source(self, study: Study) -> Source: ...
     def draw(self, study: Study) -> Figure: ...
 
 

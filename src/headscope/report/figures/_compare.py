@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.report.figures._palette import INK, MUTED, ON_DARK, ON_LIGHT, RULE, SERIES
-from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, slug, style, whole_numbers
+from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, style, whole_numbers
 from headscope.report.figures.heat_map import Panel, draw_panels
-from headscope.report.grids import grid_of, plain
+from headscope.report.grids import grid_of, plain, slug
 from headscope.report.scale import Scale, scale_of, title_of
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Drawn:
     title: str
     caption: str
     figure: Figure
+    data: pd.DataFrame  # what is drawn, or what it was read off
 
 
 def drawings_of(comparison: Comparison) -> Iterator[Drawn]:
@@ -107,7 +108,7 @@ def _layers(comparison: Comparison, stack: str) -> Drawn:
             if i == 0:
                 _name_studies(fig, ax, 0.12 / width, 1 - (top - 0.44) / height)
     caption = "Each colour is a model; the band is the mean of its heads' 95 % intervals over texts."
-    return Drawn(f"compare-layers-{slug(stack)}", title, caption, fig)
+    return Drawn(f"compare-layers-{slug(stack)}", title, caption, fig, table)
 
 
 def _draw_line(
@@ -150,6 +151,10 @@ def _name_studies(fig: Figure, ax: Axes, x: float, y: float) -> None:
 def _confidence(comparison: Comparison, stack: str) -> Iterator[Drawn]:
     """The maps of all models on one colour scale, once with and once without special tokens."""
     words = {"confidence": "special tokens included", "confidence-content": "special tokens left out"}
+    import pandas as pd
+
+    if not all(stack in set(study.heads["stack"]) for study in comparison.studies):
+        return  # read from a directory, which keeps no rows of heads
     present = set(comparison.layers[comparison.layers["stack"] == stack]["statistic"])
     scale = scale_of("confidence", np.array([0.0, 1.0]))
     for statistic, said in words.items():
@@ -165,7 +170,12 @@ def _confidence(comparison: Comparison, stack: str) -> Iterator[Drawn]:
             "One colour scale for all models. The number of a head means the same in two layers only where the "
             "layers share their parameters; there the columns continue from row to row."
         )
-        yield Drawn(f"compare-{statistic}-{slug(stack)}", f"Confidence, {said}", caption, figure)
+        rows = [
+            study.heads[(study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)].assign(study=name)
+            for name, study in zip(comparison.names, comparison.studies, strict=True)
+        ]
+        data = pd.concat(rows, ignore_index=True)
+        yield Drawn(f"compare-{statistic}-{slug(stack)}", f"Confidence, {said}", caption, figure, data)
 
 
 def _smoothness(comparison: Comparison, stack: str) -> Drawn:
@@ -204,7 +214,7 @@ def _smoothness(comparison: Comparison, stack: str) -> Drawn:
         "head h is compared with head h of the next layer, which means something only where layers share parameters; "
         "sorted values and means can be compared in any model, each against the same layers in random order."
     )
-    return Drawn(f"compare-smoothness-{slug(stack)}", title, caption, fig)
+    return Drawn(f"compare-smoothness-{slug(stack)}", title, caption, fig, table)
 
 
 def _roles(comparison: Comparison, stack: str) -> Drawn:
@@ -240,7 +250,7 @@ def _roles(comparison: Comparison, stack: str) -> Drawn:
         box = ((left + body + 0.2) / width, 1 - (top + tall) / height, 0.11 / width, tall / height)
         draw_bar(fig, box, scale, "share of the layer's heads")
     caption = "A head may have several roles; the rules and their thresholds are in each study's roles.csv."
-    return Drawn(f"compare-roles-{slug(stack)}", title, caption, fig)
+    return Drawn(f"compare-roles-{slug(stack)}", title, caption, fig, table)
 
 
 def _draw_roles(ax: Axes, some: pd.DataFrame, roles: list[str], layers: int, scale: Scale) -> None:
@@ -289,7 +299,7 @@ def _matches(comparison: Comparison, one: str, other: str, stack: str, some: pd.
         "the assignment with the least sum of distances; grey: none. Heads of the larger model that are left over "
         "are not counted."
     )
-    return Drawn(f"compare-matches-{slug(f'{one}-{other}-{stack}')}", title, caption, fig)
+    return Drawn(f"compare-matches-{slug(f'{one}-{other}-{stack}')}", title, caption, fig, some)
 
 
 def _layer_changes(comparison: Comparison, stack: str) -> Drawn:
@@ -329,7 +339,7 @@ def _layer_changes(comparison: Comparison, stack: str) -> Drawn:
         "Orange: between the two models on the same text, mean over heads, band 95 % over texts. Dashed: between "
         "different texts of equal length in the first model, where only what does not depend on the text is alike."
     )
-    return Drawn(f"compare-layer-changes-{slug(stack)}", title, caption, fig)
+    return Drawn(f"compare-layer-changes-{slug(stack)}", title, caption, fig, table)
 
 
 def _changes(comparison: Comparison, stack: str) -> Drawn:
@@ -347,4 +357,4 @@ def _changes(comparison: Comparison, stack: str) -> Drawn:
         "Jensen-Shannon divergence between a head's rows before and after, on the same texts; 0: it attends as before, "
         "0.69: to other tokens altogether. Beside it, on the same scale, that between different texts of equal length."
     )
-    return Drawn(f"compare-changes-{slug(stack)}", title, caption, figure)
+    return Drawn(f"compare-changes-{slug(stack)}", title, caption, figure, table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -71,11 +70,6 @@ def style() -> Iterator[None]:
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
         yield
-
-
-def slug(text: str) -> str:
-    """A name that is safe as a file name and an id."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "unnamed"
 
 
 def headed(width: float, height: float, title: str, subtitle: str) -> Figure:

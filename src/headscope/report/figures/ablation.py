@@ -11,6 +11,7 @@ import numpy as np
 from headscope.importances.deltas import LOSS, METRIC
 from headscope.importances.significance import ALPHA
 from headscope.report.figures._palette import ON_DARK, ON_LIGHT
+from headscope.report.figures._source import Source
 from headscope.report.figures._style import style
 from headscope.report.figures.heat_map import Panel, draw_panels
 from headscope.report.grids import grid_of, model_name, plain, recorded, shape_of, stacks_with
@@ -51,6 +52,9 @@ class Ablation:
 
     def applies(self, study: Study) -> bool:
         return bool(stacks_with(study, self.statistic))
+
+    def source(self, study: Study) -> Source:
+        return Source("heads", (self.statistic,))
 
     def draw(self, study: Study) -> Figure:
         stacks = stacks_with(study, self.statistic)

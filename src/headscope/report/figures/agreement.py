@@ -12,6 +12,7 @@ import pandas as pd
 from headscope.importances.deltas import LOSS, METRIC
 from headscope.importances.glossary import DEFINITIONS
 from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
+from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import SEQUENTIAL, draw_bar, headed, heading_height, style, whole_numbers
 from headscope.report.figures.ablation import task_of
 from headscope.report.grids import grid_of, model_name, plain, shape_of, stacks_with
@@ -50,6 +51,9 @@ class Scatter:
 
     def applies(self, study: Study) -> bool:
         return bool(cheap_ones(study))
+
+    def source(self, study: Study) -> Source:
+        return Source("heads", (LOSS, *cheap_ones(study)))
 
     def draw(self, study: Study) -> Figure:
         names = cheap_ones(study)
@@ -103,6 +107,9 @@ class Correlations:
 
     def applies(self, study: Study) -> bool:
         return bool(len(_table(study)))
+
+    def source(self, study: Study) -> Source:
+        return table(TABLE)
 
     def draw(self, study: Study) -> Figure:
         rows = _table(study).sort_values("correlation", ascending=False, kind="stable").to_dict("records")

@@ -10,6 +10,7 @@ import pandas as pd
 
 from headscope.importances.significance import ALPHA
 from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
+from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import headed, heading_height, style
 from headscope.report.figures.ablation import metric_of, task_of
 from headscope.report.grids import model_name, plain
@@ -43,6 +44,9 @@ class AllButOne:
 
     def applies(self, study: Study) -> bool:
         return bool(len(sites_left(study)))
+
+    def source(self, study: Study) -> Source:
+        return table(TABLE)
 
     def draw(self, study: Study) -> Figure:
         rows = sites_left(study).to_dict("records")

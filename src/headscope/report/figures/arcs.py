@@ -12,6 +12,7 @@ from matplotlib.path import Path
 
 from headscope.report.cards import by_gain, words_of
 from headscope.report.figures._palette import INK, MUTED, SERIES
+from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import headed, heading_height, style
 from headscope.report.grids import model_name, plain, stacks_of
 
@@ -43,6 +44,9 @@ class Arcs:
 
     def applies(self, study: Study) -> bool:
         return bool(_chosen(study))
+
+    def source(self, study: Study) -> Source:
+        return table("examples")
 
     def draw(self, study: Study) -> Figure:
         rows = _chosen(study)

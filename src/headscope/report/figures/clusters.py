@@ -10,10 +10,11 @@ import numpy as np
 from matplotlib.colors import to_hex, to_rgba
 
 from headscope.report.cards import roles_by_head
+from headscope.report.families import FAMILIES, family_of
 from headscope.report.figures._palette import INK, MISSING, MUTED, RULE, SERIES
-from headscope.report.figures._style import SEQUENTIAL, _legible, headed, heading_height, slug, style
-from headscope.report.figures.roles import FAMILIES, _family
-from headscope.report.grids import model_name, recorded
+from headscope.report.figures._source import Source, table
+from headscope.report.figures._style import SEQUENTIAL, _legible, headed, heading_height, style
+from headscope.report.grids import model_name, recorded, slug
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class ClusterMap:
 
     def applies(self, study: Study) -> bool:
         return self.stack in _stacks(study)
+
+    def source(self, study: Study) -> Source:
+        return table("clusters")
 
     def draw(self, study: Study) -> Figure:
         heads = study.tables["clusters"]
@@ -168,7 +172,7 @@ def _by_cluster(heads: pd.DataFrame) -> list[_Group]:
 
 def _by_role(heads: pd.DataFrame, study: Study) -> list[_Group]:
     """By the family of a head's strongest role, in the colours of the map of roles and in shapes of their own."""
-    strongest = {place: _family(of_head[0].name, study)[0] for place, of_head in roles_by_head(study).items()}
+    strongest = {place: family_of(of_head[0].name, study)[0] for place, of_head in roles_by_head(study).items()}
     places = zip(heads["stack"], heads["layer"], heads["head"], strict=True)
     families = heads["stack"].copy()
     families[:] = [strongest.get(place, "") for place in places]

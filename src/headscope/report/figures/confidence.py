@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.report.figures._style import slug
+from headscope.report.figures._source import Source
 from headscope.report.figures.heat_map import Panel, draw_panels
-from headscope.report.grids import grid_of, model_name, stacks_with
+from headscope.report.grids import grid_of, model_name, slug, stacks_with
 from headscope.report.scale import scale_of
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ class Confidence:
 
     def applies(self, study: Study) -> bool:
         return all(self.stack in stacks_with(study, statistic) for statistic in (WITH, WITHOUT))
+
+    def source(self, study: Study) -> Source:
+        return Source("heads", (WITH, WITHOUT))
 
     def draw(self, study: Study) -> Figure:
         grids = [grid_of(study, statistic, self.stack) for statistic in (WITH, WITHOUT)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from headscope.report.figures._palette import MUTED, RULE, SERIES
+from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import headed, heading_height, style
 from headscope.report.grids import model_name, plain
 
@@ -48,6 +49,9 @@ class Coreference:
 
     def applies(self, study: Study) -> bool:
         return TABLE in study.tables and bool(len(study.tables[TABLE]))
+
+    def source(self, study: Study) -> Source:
+        return table(TABLE)
 
     def draw(self, study: Study) -> Figure:
         table = study.tables[TABLE]

@@ -11,10 +11,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from headscope.report.cards import roles_by_head
+from headscope.report.families import FAMILIES, family_of
 from headscope.report.figures._palette import INK, MISSING, MUTED, RULE
-from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, slug, style
-from headscope.report.figures.roles import FAMILIES, _family
-from headscope.report.grids import model_name, plain, recorded, stacks_of
+from headscope.report.figures._source import Source, table
+from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, style
+from headscope.report.grids import model_name, plain, recorded, slug, stacks_of
 from headscope.report.scale import scale_of
 from headscope.study.study import Study
 
@@ -58,6 +59,9 @@ class StatisticsByStep:
     def applies(self, study: Study) -> bool:
         return "film" in study.tables
 
+    def source(self, study: Study) -> Source:
+        return table("film")
+
     def draw(self, study: Study) -> Figure:
         table = study.tables["film"].query("stack == @self.stack")
         losses = _losses(study)
@@ -100,6 +104,9 @@ class RolesByStep:
 
     def applies(self, study: Study) -> bool:
         return "film_roles" in study.tables
+
+    def source(self, study: Study) -> Source:
+        return table("film_roles")
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["film_roles"].query("stack == @self.stack")
@@ -219,7 +226,7 @@ def _legend(fig: Figure, handles: list[Any], labels: list[str], left: float) -> 
 def _families(study: Study, roles: pd.DataFrame) -> dict[tuple[int, int], str]:
     """The family of each head's main role among these."""
     at_step = Study(study.heads, {}, study.record, {"roles": roles, **_relations(study)})
-    return {place[1:]: _family(of_head[0].name, at_step)[0] for place, of_head in roles_by_head(at_step).items()}
+    return {place[1:]: family_of(of_head[0].name, at_step)[0] for place, of_head in roles_by_head(at_step).items()}
 
 
 def _relations(study: Study) -> dict[str, pd.DataFrame]:

@@ -12,8 +12,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
 from headscope.report.figures._palette import MISSING, ON_DARK, ON_LIGHT, SERIES
-from headscope.report.figures._style import headed, heading_height, slug, style
-from headscope.report.grids import grid_of, model_name, plain, stacks_with
+from headscope.report.figures._source import Source
+from headscope.report.figures._style import headed, heading_height, style
+from headscope.report.grids import grid_of, model_name, plain, slug, stacks_with
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,6 +55,9 @@ class Fixed:
 
     def applies(self, study: Study) -> bool:
         return self.stack in stacks_with(study, "js-uniform")
+
+    def source(self, study: Study) -> Source:
+        return Source("heads", tuple(f"js-{name}" for name in COLOURS))
 
     def draw(self, study: Study) -> Figure:
         there = [name for name in COLOURS if self.stack in stacks_with(study, f"js-{name}")]

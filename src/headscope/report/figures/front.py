@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.report.figures._palette import INK, MUTED, PAPER, RULE, SERIES
+from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import headed, heading_height, style, whole_numbers
 from headscope.report.grids import model_name, plain, recorded
 
@@ -44,6 +45,9 @@ class Front:
     def applies(self, study: Study) -> bool:
         table = study.tables.get(self.name)
         return table is not None and len(table) > 1
+
+    def source(self, study: Study) -> Source:
+        return table(self.name)
 
     def draw(self, study: Study) -> Figure:
         table = _sizes(study.tables[self.name], self.across)

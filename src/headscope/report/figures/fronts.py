@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.report.figures._palette import MUTED, RULE, SERIES
+from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, style, whole_numbers
 from headscope.report.grids import model_name, plain, recorded
 from headscope.study.fronts import lines
@@ -35,6 +36,9 @@ class Fronts:
 
     def applies(self, study: Study) -> bool:
         return "fronts" in study.tables
+
+    def source(self, study: Study) -> Source:
+        return table("fronts")
 
     def draw(self, study: Study) -> Figure:
         found = list(lines(study.tables["fronts"]))
@@ -83,6 +87,9 @@ class Survivors:
 
     def applies(self, study: Study) -> bool:
         return "survivors" in study.tables
+
+    def source(self, study: Study) -> Source:
+        return table("survivors")
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["survivors"].query("removed > 0 and draw == 0")

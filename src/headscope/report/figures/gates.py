@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.report.figures._palette import MUTED, RULE
-from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, slug, style
-from headscope.report.grids import model_name, plain
+from headscope.report.figures._source import Source, table
+from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, style
+from headscope.report.grids import model_name, plain, slug
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +41,9 @@ class GatesOverTime:
 
     def applies(self, study: Study) -> bool:
         return "gates" in study.tables
+
+    def source(self, study: Study) -> Source:
+        return table("gates")
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["gates"].query("aim == @self.aim")

@@ -10,8 +10,9 @@ import numpy as np
 
 from headscope.importances.deltas import LOSS, METRIC
 from headscope.importances.glossary import DEFINITIONS
-from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, slug, style
-from headscope.report.grids import grid_of, model_name, plain, stacks_with, statistics_of
+from headscope.report.figures._source import Source
+from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, style
+from headscope.report.grids import grid_of, model_name, plain, slug, stacks_with, statistics_of
 from headscope.report.scale import Scale, scale_of, sentence_of, title_of
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class HeatMap:
 
     def applies(self, study: Study) -> bool:
         return bool(stacks_with(study, self.statistic))
+
+    def source(self, study: Study) -> Source:
+        return Source("heads", (self.statistic,))
 
     def draw(self, study: Study) -> Figure:
         stacks = stacks_with(study, self.statistic)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headscope.report.figures._layers import draw_layers
+from headscope.report.figures._source import Source
 from headscope.report.grids import stacks_with
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class LayerShares:
 
     def applies(self, study: Study) -> bool:
         return any(stacks_with(study, name) for name in HEADINGS)
+
+    def source(self, study: Study) -> Source:
+        return Source("heads", tuple(HEADINGS))
 
     def draw(self, study: Study) -> Figure:
         return draw_layers(study, tuple(HEADINGS), HEADINGS, self.title, "share of attention", most=1.0)

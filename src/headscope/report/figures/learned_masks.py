@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.report.figures._palette import MISSING, MUTED, SEQUENTIAL_STOPS
-from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, slug, style
-from headscope.report.grids import model_name, plain
+from headscope.report.figures._source import Source, table
+from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, style
+from headscope.report.grids import model_name, plain, slug
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +41,9 @@ class LearnedMaskMap:
 
     def applies(self, study: Study) -> bool:
         return PREFIX + self.aim in study.maps and "positions" in study.tables
+
+    def source(self, study: Study) -> Source:
+        return table("positions")
 
     def draw(self, study: Study) -> Figure:
         grid = study.maps[PREFIX + self.aim]

@@ -10,6 +10,7 @@ import numpy as np
 
 from headscope.report.figures._lines import Line, Lines, draw_lines
 from headscope.report.figures._palette import MUTED, RULE, SERIES
+from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import headed, heading_height, style
 from headscope.report.grids import model_name, plain, stacks_of
 from headscope.report.lens_parts import lenses_of
@@ -32,10 +33,14 @@ class LensFigure:
     caption: str
     is_there: Callable[[Study], bool]
     drawn: Callable[[Study, str], Figure]
+    table: str = ""  # that it is drawn from; empty: heads.csv
     is_raster: bool = False
 
     def applies(self, study: Study) -> bool:
         return self.is_there(study)
+
+    def source(self, study: Study) -> Source:
+        return table(self.table) if self.table else Source("heads", _names(study))
 
     def draw(self, study: Study) -> Figure:
         return self.drawn(study, self.title)
@@ -57,6 +62,7 @@ def drawings(study: Study) -> Iterator[LensFigure]:
         "counts where weight goes instead. Bands are 95 % intervals over texts.",
         lambda one: "gradients" in one.tables,
         _no_op,
+        "gradients",
     )
     yield LensFigure(
         "mixing",
@@ -64,6 +70,7 @@ def drawings(study: Study) -> Iterator[LensFigure]:
         "By weights alone, by the length of what heads move, with the residual, and behind the LayerNorm.",
         lambda one: "mixing" in one.tables,
         _mixing,
+        "mixing",
     )
     yield LensFigure(
         "agree-lenses",
@@ -72,7 +79,13 @@ def drawings(study: Study) -> Iterator[LensFigure]:
         "over resampled heads.",
         lambda one: "lenses" in one.tables,
         _agreement,
+        "lenses",
     )
+
+
+def _names(study: Study) -> tuple[str, ...]:
+    """The masses that are drawn, through every lens."""
+    return tuple(f"{mass}{f'@{lens}' if lens != 'raw' else ''}" for mass in MASSES for lens in lenses_of(study))
 
 
 def _shares(study: Study, title: str) -> Figure:

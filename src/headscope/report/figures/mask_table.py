@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.report.figures._palette import MUTED, RULE, SEQUENTIAL_STOPS
+from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import headed, heading_height, style
 from headscope.report.grids import model_name, plain, recorded
 
@@ -35,6 +36,9 @@ class MaskTable:
 
     def applies(self, study: Study) -> bool:
         return "mask_table" in study.tables
+
+    def source(self, study: Study) -> Source:
+        return table("mask_table")
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["mask_table"].query("mask != 'dense'")

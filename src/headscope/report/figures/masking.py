@@ -10,6 +10,7 @@ import numpy as np
 
 from headscope.importances.deltas import METRIC
 from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
+from headscope.report.figures._source import Source
 from headscope.report.figures._style import headed, heading_height, style, whole_numbers
 from headscope.report.figures.ablation import metric_of, stars_of, task_of
 from headscope.report.grids import grid_of, model_name, plain, recorded, stacks_with
@@ -44,6 +45,9 @@ class Masking:
         """Not after a race, where few heads have a metric."""
         known = study.heads.loc[study.heads["statistic"] == METRIC, "value"].notna()
         return bool(known.mean() > 0.5) and _intact(study) is not None
+
+    def source(self, study: Study) -> Source:
+        return Source("heads", (METRIC,))
 
     def draw(self, study: Study) -> Figure:
         intact = _intact(study)

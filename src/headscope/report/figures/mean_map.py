@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 
 from headscope.report.figures._palette import MISSING
-from headscope.report.figures._style import SEQUENTIAL, draw_bar, headed, heading_height, slug, style
-from headscope.report.grids import maps_of, model_name
+from headscope.report.figures._source import Source
+from headscope.report.figures._style import SEQUENTIAL, draw_bar, headed, heading_height, style
+from headscope.report.grids import maps_of, model_name, slug
 from headscope.report.scale import Scale
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class MeanMap:
 
     def applies(self, study: Study) -> bool:
         return self.stack in maps_of(study, "map", 4)
+
+    def source(self, study: Study) -> Source:
+        return Source("map", (self.stack,))
 
     def draw(self, study: Study) -> Figure:
         maps = maps_of(study, "map", 4)[self.stack]

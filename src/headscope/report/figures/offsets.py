@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
-from headscope.report.figures._style import headed, heading_height, slug, style
-from headscope.report.grids import maps_of, model_name
+from headscope.report.figures._source import Source
+from headscope.report.figures._style import headed, heading_height, style
+from headscope.report.grids import maps_of, model_name, slug
 from headscope.report.scale import signed
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class Offsets:
 
     def applies(self, study: Study) -> bool:
         return self.stack in maps_of(study, "offset", 3)
+
+    def source(self, study: Study) -> Source:
+        return Source("offset", (self.stack,))
 
     def draw(self, study: Study) -> Figure:
         profiles = _window(maps_of(study, "offset", 3)[self.stack])

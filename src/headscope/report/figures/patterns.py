@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.report.figures._palette import MUTED, ON_DARK, ON_LIGHT, SERIES
+from headscope.report.figures._source import Source
 from headscope.report.figures._style import headed, heading_height, style
 from headscope.report.grids import grid_of, model_name, plain, stacks_with
 
@@ -45,6 +46,9 @@ class Patterns:
 
     def applies(self, study: Study) -> bool:
         return all(stacks_with(study, f"pattern-{name}") for name in COLOURS)
+
+    def source(self, study: Study) -> Source:
+        return Source("heads", tuple(f"pattern-{name}" for name in COLOURS))
 
     def draw(self, study: Study) -> Figure:
         stacks = stacks_with(study, "pattern-heterogeneous")

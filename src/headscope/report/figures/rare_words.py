@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headscope.report.figures._palette import MUTED, RULE, SERIES
-from headscope.report.figures._style import headed, heading_height, slug, style, whole_numbers
-from headscope.report.grids import model_name, plain, stacks_with
+from headscope.report.figures._source import Source
+from headscope.report.figures._style import headed, heading_height, style, whole_numbers
+from headscope.report.grids import model_name, plain, slug, stacks_with
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +42,9 @@ class RareWords:
 
     def applies(self, study: Study) -> bool:
         return self.stack in stacks_with(study, STATISTIC)
+
+    def source(self, study: Study) -> Source:
+        return Source("heads", (STATISTIC,))
 
     def draw(self, study: Study) -> Figure:
         heads = study.heads

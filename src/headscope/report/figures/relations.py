@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from headscope.report.figures._palette import MUTED, RULE, SERIES
-from headscope.report.figures._style import headed, heading_height, slug, style
-from headscope.report.grids import model_name, plain
+from headscope.report.figures._source import Source, table
+from headscope.report.figures._style import headed, heading_height, style
+from headscope.report.grids import model_name, plain, slug
 from headscope.statistics.relations import MARGIN
 from headscope.tables import STACKS
 
@@ -51,6 +52,9 @@ class BestHeads:
 
     def applies(self, study: Study) -> bool:
         return bool(len(_ranked(study, self.stack)))
+
+    def source(self, study: Study) -> Source:
+        return table(TABLE)
 
     def draw(self, study: Study) -> Figure:
         table = _ranked(study, self.stack)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headscope.report.figures._lines import Line, Lines, draw_lines
+from headscope.report.figures._source import Source, table
 from headscope.report.grids import model_name, plain, recorded
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class RelevanceLayers:
 
     def applies(self, study: Study) -> bool:
         return TABLE in study.tables
+
+    def source(self, study: Study) -> Source:
+        return table(TABLE)
 
     def draw(self, study: Study) -> Figure:
         table = study.tables[TABLE]

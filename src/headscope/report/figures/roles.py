@@ -10,10 +10,12 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from headscope.report.cards import Role, is_relation, roles_by_head
-from headscope.report.figures._palette import INK, MISSING, MUTED, SERIES
-from headscope.report.figures._style import _legible, headed, heading_height, slug, style
-from headscope.report.grids import model_name, plain, shape_of, stacks_of
+from headscope.report.cards import Role, roles_by_head
+from headscope.report.families import FAMILIES, family_of
+from headscope.report.figures._palette import INK, MISSING, MUTED
+from headscope.report.figures._source import Source, table
+from headscope.report.figures._style import _legible, headed, heading_height, style
+from headscope.report.grids import model_name, plain, shape_of, slug, stacks_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,32 +24,6 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 ORDER = 40
-# Families of roles: colours that differ in lightness too; what is written in a cell says the same without colour.
-FAMILIES = {
-    "position": SERIES[5],
-    "special tokens": SERIES[4],
-    "punctuation": "#f0e442",
-    "broad": "#dcc6e0",
-    "block": "#b8a77a",
-    "confident": "#7f8c8d",
-    "relation": SERIES[2],
-    "coreference": "#332288",
-    "rare words": SERIES[1],
-}
-SHORT = {
-    "previous token": ("position", "−1"),
-    "next token": ("position", "+1"),
-    "itself": ("position", "self"),
-    "classification token": ("special tokens", "cls"),
-    "separators": ("special tokens", "sep"),
-    "special tokens": ("special tokens", "spec"),
-    "punctuation": ("punctuation", "., "),
-    "broad": ("broad", "broad"),
-    "block": ("block", "block"),
-    "confident": ("confident", "conf"),
-    "coreferential": ("coreference", "coref"),
-    "rare words": ("rare words", "rare"),
-}
 CELL_WIDE, CELL_HIGH, CELL_SMALL = 0.52, 0.34, 0.22
 MOST_WITH_TEXT = 16  # heads across; of more only the colours are shown
 LEFT, RIGHT, BOTTOM = 0.45, 0.2, 0.35
@@ -69,12 +45,15 @@ class RoleMap:
     def applies(self, study: Study) -> bool:
         return any(stack == self.stack for stack, _, _ in roles_by_head(study))
 
+    def source(self, study: Study) -> Source:
+        return table("roles")
+
     def draw(self, study: Study) -> Figure:
         layers, heads = shape_of(study, self.stack)
         roles = {place[1:]: of_head for place, of_head in roles_by_head(study).items() if place[0] == self.stack}
         has_text = heads <= MOST_WITH_TEXT
         wide, high = (CELL_WIDE, CELL_HIGH) if has_text else (CELL_SMALL, CELL_SMALL)
-        shown = {place: _family(of_head[0].name, study) for place, of_head in roles.items()}
+        shown = {place: family_of(of_head[0].name, study) for place, of_head in roles.items()}
         families = [name for name in FAMILIES if any(family == name for family, _ in shown.values())]
         subtitle = f"{model_name(study)}, {plain(self.stack)} · layers down, heads across"
         with style():
@@ -94,16 +73,6 @@ class RoleMap:
 def drawings(study: Study) -> Iterator[RoleMap]:
     for stack in stacks_of(study):
         yield RoleMap(stack, f"roles-{slug(stack)}")
-
-
-def _family(role: str, study: Study) -> tuple[str, str]:
-    """The family of a role, and what is written in a cell."""
-    if role in SHORT:
-        return SHORT[role]
-    if role.startswith("positional "):
-        return "position", role.removeprefix("positional ").replace("-", "−")
-    name = role.removeprefix("syntactic: ")
-    return ("relation", plain(name, 8)) if is_relation(role, study) else ("confident", plain(name, 8))
 
 
 def _draw_cells(

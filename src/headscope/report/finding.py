@@ -1,0 +1,113 @@
+"""A finding: a sentence that is true by construction, the heads it is about, and how sure and how strong it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headscope.report.cells import DECIMALS
+from headscope.report.grids import plain, stacks_of
+
+if TYPE_CHECKING:
+    from headscope.study.study import Study
+
+MOST_NAMED = 6  # heads named in one sentence; the rest are counted
+# What comes first on the page: whether heads matter, what can go, what they do, and so on down.
+KINDS = ("importance", "cut", "roles", "relations", "separators", "lenses", "learned", "models", "attention")
+
+
+class Measured(NamedTuple):
+    """One row of the table, with the address a reader uses."""
+
+    head: str
+    value: float
+    low: float
+    high: float
+    decimals: int = DECIMALS
+
+    def text(self) -> str:
+        """`0.98 [0.97, 0.99]`, or the value alone where there is no interval; nothing where the head is only named."""
+        if math.isnan(self.value):
+            return ""
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            low, high = (short_number(end, self.decimals) for end in (self.low, self.high))
+            return f"{short_number(self.value, self.decimals)} [{low}, {high}]"
+        return short_number(self.value, self.decimals)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence, then the heads it is about with their numbers, if any, then how many more there are.
+
+    kind      one of KINDS
+    is_clear  the interval excludes chance, or the sentence says that there is no evidence
+    strength  how many half-widths of its interval lie between the value and chance; 0 where there is no chance to beat
+    chapter   the number of the model on the page; None: of several
+    """
+
+    statistic: str
+    sentence: str
+    heads: tuple[Measured, ...]
+    more: int = 0
+    kind: str = "attention"
+    is_clear: bool = True
+    strength: float = 0.0
+    chapter: int | None = 0
+
+    def __str__(self) -> str:
+        named = "; ".join(f"{head.head}: {head.text()}" if head.text() else head.head for head in self.heads)
+        return f"{self.sentence} {named}".rstrip() + f"{f' and {self.more} more' if self.more else ''}."
+
+
+def strength_of(value: float, low: float, high: float, chance: float) -> float:
+    """Half-widths of the interval between the value and chance; 0 where one of them is not known."""
+    half = (high - low) / 2
+    distance = abs(value - chance)
+    return distance / half if math.isfinite(distance) and math.isfinite(half) and half > 0 else 0.0
+
+
+def read_measured(
+    row: Mapping[Any, Any], names: tuple[str, str, str], decimals: int = DECIMALS, head: str = ""
+) -> Measured:
+    """The value and the ends of its interval, from these columns of a row."""
+    value, low, high = (finite(row[name]) for name in names)
+    return Measured(head, value, low, high, decimals)
+
+
+def measured_in(
+    study: Study, row: dict[Any, Any], value: str, decimals: int = DECIMALS, ends: tuple[str, str] = ("low", "high")
+) -> Measured:
+    """A row of a table that names a head."""
+    return read_measured(row, (value, *ends), decimals, address_of(study, row))
+
+
+def change_of(row: dict[Any, Any], decimals: int = 4) -> Measured:
+    """The change of the metric in a row of front.csv and its kin."""
+    return read_measured(row, ("metric_change", "change_low", "change_high"), decimals)
+
+
+def said_of_change(change: Measured) -> str:
+    """The change with its interval; where that includes 0, as what there is no evidence of."""
+    told = "a change of" if excludes(change, 0.0) else "no evidence of a change:"
+    return f"{told} {change.text()}"
+
+
+def excludes(measured: Measured, chance: float) -> bool:
+    """Whether the whole interval is on one side of chance."""
+    return measured.low > chance or measured.high < chance
+
+
+def finite(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def address_of(study: Study, row: dict[Any, Any]) -> str:
+    address = f"{int(row['layer'])}.{int(row['head'])}"
+    return address if len(stacks_of(study)) == 1 else f"{plain(row['stack'])}.{address}"
+
+
+def short_number(value: float, decimals: int = DECIMALS) -> str:
+    """Three decimals, as everywhere on the page, unless all that is compared is small."""
+    return f"{value:.{decimals}f}".replace("-", "−")

@@ -1,0 +1,121 @@
+"""What lenses, gates, fixed patterns, masks and probes say: findings of the other commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headscope.report.finding import (
+    Finding,
+    change_of,
+    excludes,
+    finite,
+    read_measured,
+    said_of_change,
+    short_number,
+    strength_of,
+)
+from headscope.report.grids import plain, recorded
+from headscope.study.separators import verdicts
+
+if TYPE_CHECKING:
+    from headscope.study.study import Study
+
+
+def separators(study: Study) -> Iterator[Finding]:
+    """Whether attention to separators and the classification token is a no-op, where it goes there at all."""
+    table = study.tables.get("gradients")
+    for verdict in [] if table is None else verdicts(table):
+        sentence = plain(verdict.sentence, 600).rstrip(".")
+        yield Finding("", sentence, (), kind="separators", is_clear=verdict.holds is not None)
+
+
+def lenses(study: Study) -> Iterator[Finding]:
+    """The statistic and lens that rank heads most like exact removal, beside the same one of raw attention."""
+    table = study.tables.get("lenses")
+    known = None if table is None else table[table["correlation"].notna()]
+    if known is None or not len(known):
+        return
+    best = max(known.to_dict("records"), key=lambda row: abs(float(row["correlation"])))
+    found = read_measured(best, ("correlation", "low", "high"))
+    same = known[
+        (known["statistic"] == best["statistic"]) & (known["stack"] == best["stack"]) & (known["lens"] == "raw")
+    ]
+    beside = f", through raw attention {short_number(same['correlation'].iloc[0])}" if len(same) else ""
+    named = f"{plain(best['statistic'], 40)} through {plain(best['lens'], 20)}"
+    beside = beside if best["lens"] != "raw" else ""
+    sentence = (
+        f"Of {len(known)} statistics and lenses, {named} ranks heads most like exact removal: Spearman's correlation "
+        f"{found.text()}{beside}; the ceiling by split halves is {short_number(finite(best['ceiling']))}"
+    )
+    strength = strength_of(found.value, found.low, found.high, 0.0)
+    yield Finding("", sentence, (), kind="lenses", is_clear=excludes(found, 0.0), strength=strength)
+
+
+def gates(study: Study) -> Iterator[Finding]:
+    """What the fewest heads that learned gates keep are worth."""
+    table = study.tables.get("front")
+    if table is None or recorded(study.record, "pruning", "search") != "gates" or not len(table):
+        return
+    row = table.nlargest(1, "removed").to_dict("records")[0]
+    metric = plain(recorded(study.record, "pruning", "metric") or "the metric", 30)
+    change = change_of(row)
+    sentence = (
+        f"Learned gates keep {int(row['left'])} of {int(row['left']) + int(row['removed'])} heads: {metric} is "
+        f"{row['metric']:.4f}, {said_of_change(change)}"
+    )
+    yield Finding("", sentence, (), kind="learned", strength=strength_of(change.value, change.low, change.high, 0.0))
+
+
+def fixed(study: Study) -> Iterator[Finding]:
+    """What the model loses whose heads attend by fixed patterns: that which was saved, or the one with most."""
+    table = study.tables.get("fixing")
+    rows = [] if table is None else table[table["kind"] == "least"].to_dict("records")
+    if not rows:
+        return
+    row = next((one for one in rows if one["is_chosen"]), max(rows, key=lambda one: int(one["fixed"])))
+    metric = plain(recorded(study.record, "fixing", "metric") or "the metric", 30)
+    change = change_of(row)
+    sentence = (
+        f"{int(row['fixed'])} of {int(row['fixed']) + int(row['learned'])} heads attend by fixed patterns: {metric} is "
+        f"{row['metric']:.4f}, {said_of_change(change)}"
+    )
+    yield Finding("", sentence, (), kind="learned", strength=strength_of(change.value, change.low, change.high, 0.0))
+
+
+def masks(study: Study) -> Iterator[Finding]:
+    """The sparsest mask that was learned, and the cheapest by name."""
+    table = study.tables.get("learned_masks")
+    if table is not None and len(table):
+        row = (table.nlargest(1, "sparsity") if "sparsity" in table else table).to_dict("records")[0]
+        share = f" forbids {finite(row['sparsity']):.0%} of attention:" if "sparsity" in row else ":"
+        metric = plain(recorded(study.record, "learned_masks", "metric") or "the metric", 30)
+        sentence = f"The learned mask {plain(row['aim'], 40)}{share} {metric} is {row['metric']:.4f}, "
+        yield Finding("", sentence + said_of_change(change_of(row)), (), kind="learned")
+    table = study.tables.get("mask_table")
+    known = None if table is None else table[(table["mask"] != "dense") & table["metric_change"].notna()]
+    if known is not None and len(known):
+        row = known.nlargest(1, "metric_change").to_dict("records")[0]
+        sentence = (
+            f"Of {known['mask'].nunique()} masks, {plain(row['mask'], 60)} costs least ({plain(row['mode'], 20)}; it "
+            f"forbids {finite(row['sparsity']):.0%} of attention): {said_of_change(change_of(row))}"
+        )
+        yield Finding("", sentence, (), kind="learned")
+
+
+def probes(study: Study) -> Iterator[Finding]:
+    """What a parser reads off attention alone, beside the one that sees random attention."""
+    table = study.tables.get("probes")
+    rows = {} if table is None else {str(row["probe"]): row for row in table.to_dict("records")}
+    if not {"attention-only", "random-attention"} <= set(rows):
+        return
+    found, random = (
+        read_measured(rows[name], ("uas", "low", "high")) for name in ("attention-only", "random-attention")
+    )
+    rival = max(finite(row["uas"]) for name, row in rows.items() if not name.startswith("attention"))
+    sentence = (
+        f"A parser from attention alone finds {found.text()} of the governors; with words and random attention "
+        f"{random.text()}, the best without this model's attention {short_number(rival)}"
+    )
+    strength = strength_of(found.value, found.low, found.high, rival)
+    yield Finding("", sentence, (), kind="relations", is_clear=excludes(found, rival), strength=strength)

@@ -1,0 +1,126 @@
+"""Whether heads matter, and what can be cut: findings of `headscope importance`, `prune` and `gate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headscope.importances.deltas import LOSS
+from headscope.report.cells import decimals_for
+from headscope.report.finding import (
+    MOST_NAMED,
+    Finding,
+    change_of,
+    excludes,
+    measured_in,
+    read_measured,
+    said_of_change,
+    short_number,
+    strength_of,
+)
+from headscope.report.grids import plain, recorded
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from headscope.study.study import Study
+
+
+def removals(study: Study) -> Iterator[Finding]:
+    """The heads whose removal changes the loss significantly, the largest change first; or the largest change."""
+    table = study.tables.get("significance")
+    rows = None if table is None else table[(table["statistic"] == LOSS) & table["value"].notna()]
+    if rows is None or not len(rows):
+        return
+    told = study.record.get("importance")
+    task = plain(recorded(study.record, "importance", "task") or "the task", 40)
+    is_fixed = isinstance(told, dict) and told.get("mode") == "fixed"
+    doing, noun = ("Fixing", "pattern in its place") if is_fixed else ("Removing", "removal")
+    decimals = decimals_for(rows["value"])
+    rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
+    sure = rows[rows["is_significant"].isin((True, "True"))]  # empty where nothing was tested
+    named = [measured_in(study, row, "value", decimals) for row in (sure if len(sure) else rows[:1]).to_dict("records")]
+    sentence = f"No head's {noun} alone changes the loss of {task} significantly; the largest change is that of"
+    if len(sure):
+        sentence = (
+            f"{doing} one head alone changes the loss of {task} significantly for {len(sure)} of {len(rows)} heads "
+            "(above 0: worse without it), most of all for"
+        )
+    strength = strength_of(named[0].value, named[0].low, named[0].high, 0.0) if len(sure) else 0.0
+    more = max(len(named) - MOST_NAMED, 0)
+    yield Finding(LOSS, sentence, tuple(named[:MOST_NAMED]), more, kind="importance", strength=strength)
+
+
+def cut(study: Study) -> Iterator[Finding]:
+    """What the plan removes, and what that does on the split that nothing was chosen on."""
+    table = study.tables.get("front")
+    rows = [] if table is None else table[table["is_chosen"].astype(bool)].to_dict("records")
+    if table is None or not rows:
+        return
+    row = rows[0]
+    metric, split = _judged(study)
+    change = change_of(row)
+    time = read_measured(row, ("time", "time_low", "time_high"), 2)
+    quicker = f", and the model takes {time.text()} of the time" if time.text() else ""
+    whole = int(row["removed"]) + int(row["left"])
+    sentence = (
+        f"{int(row['removed'])} of {whole} heads are cut: {metric} on {split} is {row['metric']:.4f}"
+        f"{_intact(study)}, {said_of_change(change)}{quicker}{_free(table)}"
+    )
+    yield Finding("cut", sentence, (), kind="cut", strength=strength_of(change.value, change.low, change.high, 0.0))
+    yield from _saved(study, metric)
+    if warning := recorded(study.record, "pruning", "warning"):
+        yield Finding("cut", plain(warning, 300), (), kind="cut", is_clear=False)
+
+
+def _free(table: pd.DataFrame) -> str:
+    """The most heads that can go with no evidence of a loss, where that is another set than the one cut."""
+    rows = [row for row in table.to_dict("records") if int(row["removed"]) and not row["is_chosen"]]
+    rows = [row for row in rows if change_of(row).low <= 0 <= change_of(row).high]
+    if not rows:
+        return ""
+    most = max(rows, key=lambda row: int(row["removed"]))
+    mended = f", mended by {plain(most['repair'], 30)}," if isinstance(most["repair"], str) and most["repair"] else ""
+    return f"; without {int(most['removed'])}{mended} there is no evidence of a change: {change_of(most).text()}"
+
+
+def _judged(study: Study) -> tuple[str, str]:
+    """The metric, and the split that is reported on."""
+    metric = plain(recorded(study.record, "pruning", "metric") or "the metric", 30)
+    return metric, plain(recorded(study.record, "pruning", "reported_on", "split") or "another split", 30)
+
+
+def _intact(study: Study) -> str:
+    """What the whole model has, to be compared with."""
+    metric = recorded(study.record, "pruning", "metric")
+    value = recorded(study.record, "pruning", "intact", "report", metric, "value") if isinstance(metric, str) else None
+    return f" ({value:.4f} with all heads)" if isinstance(value, float) else ""
+
+
+def _saved(study: Study, metric: str) -> Iterator[Finding]:
+    """What mending and further training gave back."""
+    stages = recorded(study.record, "pruning", "saved", "stages")
+    if not isinstance(stages, dict) or len(stages) < 2:
+        return
+    last, measured = list(stages.items())[-1]
+    after = read_measured(measured["change"], ("value", "low", "high"), 4)
+    told = " and ".join(plain(stage, 20) for stage in list(stages)[1:])
+    reached = measured["metrics"][recorded(study.record, "pruning", "metric")]["value"]
+    said = "trained again" if last == "recovered" else f"mended ({told})"
+    yield Finding("cut", f"As it is saved, {said}: {metric} {reached:.4f}, {said_of_change(after)}", (), kind="cut")
+
+
+def cheap(study: Study) -> Iterator[Finding]:
+    """The cheap importance that ranks heads most like exact removal."""
+    table = study.tables.get("agreement")
+    rows = table[(table["importance"] != "random") & table["correlation"].notna()] if table is not None else None
+    if rows is None or not len(rows):
+        return
+    best = rows.nlargest(1, "correlation").to_dict("records")[0]
+    found = read_measured(best, ("correlation", "low", "high"))
+    sentence = (
+        f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
+        f"Spearman's correlation {found.text()}; the ceiling by split halves is {short_number(best['ceiling'])}"
+    )
+    strength = strength_of(found.value, found.low, found.high, 0.0)
+    yield Finding("", sentence, (), kind="importance", is_clear=excludes(found, 0.0), strength=strength)

@@ -1,0 +1,83 @@
+/* What a chapter holds, and how its numbers are written and coloured. */
+const MOST_WITH_VALUES = 16;
+const MOST_ROWS = 400;
+const MOST_OFFSETS = 20;
+/* ---- state ---- */
+const state = { statistic: 0, colouring: null, head: null, fit: false, sort: "value", descending: true };
+
+/* ---- what there is ---- */
+const oneStack = data.stacks.length === 1;
+const heads = [];
+data.stacks.forEach((stack, s) => {
+  for (let layer = 0; layer < stack.layers; layer += 1) {
+    for (let head = 0; head < stack.heads; head += 1) {
+      const index = layer * stack.heads + head;
+      const exists = data.statistics.some((one) => one.stacks[s] && one.stacks[s].value[index] !== null);
+      const address = `${layer}.${head}`;
+      if (exists) heads.push({ s, layer, head, index, label: oneStack ? address : `${stack.name}.${address}`, cell: null });
+    }
+  }
+});
+const read = (one, head) => {
+  const columns = one.stacks[head.s];
+  if (!columns || columns.value[head.index] === null) return null;
+  return { value: columns.value[head.index], low: columns.low[head.index], high: columns.high[head.index],
+    count: columns.count[head.index] };
+};
+data.statistics.forEach((one) => {
+  const values = heads.map((head) => read(one, head)).filter((row) => row).map((row) => row.value);
+  one.values = values;
+  one.least = values.reduce((a, b) => Math.min(a, b), Infinity);
+  one.most = values.reduce((a, b) => Math.max(a, b), -Infinity);
+});
+const chosen = () => data.statistics[state.statistic];
+const byId = (id) => document.getElementById(prefix + id);
+
+/* ---- numbers and colours ---- */
+const minus = (text) => text.replace("-", "\u2212");
+const signed = (x) => (x > 0 ? "+" : "") + minus(String(x));
+/* Changes of thousandths: three digits that count, and none in a cell, where only zeros would fit. */
+const isTiny = (one) => ["share", "nats"].includes(one.kind) && Math.max(-one.least, one.most) < 0.05;
+const number = (one, x) => {
+  if (x === null) return "";
+  if (isTiny(one)) return minus(String(Number(x.toPrecision(3))));
+  if (one.kind === "offset") return signed(x);
+  if (one.kind === "share" || one.kind === "nats") return minus(x.toFixed(3));
+  if (one.kind === "tokens") return minus(x.toFixed(2));
+  return minus(String(Number(x.toPrecision(4))));
+};
+const brief = (one, x) => {
+  if (isTiny(one)) return "";
+  if (one.kind === "offset") return signed(x);
+  if (one.kind === "share") return minus(x.toFixed(2).replace(/^0\./, "."));
+  if (one.kind === "nats" || one.kind === "tokens") return minus(x.toFixed(1));
+  return minus(String(Number(x.toPrecision(2))));
+};
+const whole = (one, row) => number(one, row.value)
+  + (row.low !== null && row.high !== null ? ` [${number(one, row.low)}, ${number(one, row.high)}]` : "");
+const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+const ramps = { sequential: data.colours.sequential.map(channels), diverging: data.colours.diverging.map(channels) };
+const blend = (ramp, share) => {
+  const at = Math.min(Math.max(share, 0), 1) * (ramp.length - 1);
+  const left = Math.min(Math.floor(at), ramp.length - 2);
+  return ramp[left].map((from, c) => Math.round(from + (ramp[left + 1][c] - from) * (at - left)));
+};
+const css = (rgb) => `rgb(${rgb.join(",")})`;
+const linear = (c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+const isPale = (rgb) => 0.2126 * linear(rgb[0]) + 0.7152 * linear(rgb[1]) + 0.0722 * linear(rgb[2]) > 0.21;
+const rampOf = (one) => (one.diverging ? ramps.diverging : ramps.sequential);
+const limits = (one) => {
+  if (!state.fit) return [one.low, one.high];
+  if (one.diverging) { const reach = Math.max(Math.abs(one.least), Math.abs(one.most)) || 1; return [-reach, reach]; }
+  return one.most > one.least ? [one.least, one.most] : [one.least, one.least + 1];
+};
+const colour = (one, x) => { const [low, high] = limits(one); return blend(rampOf(one), (x - low) / (high - low || 1)); };
+
+/* ---- small builders ---- */
+const shape = (tag, attributes, ...children) => {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
+  element.append(...children);
+  return element;
+};
+

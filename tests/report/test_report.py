@@ -1,0 +1,183 @@
+"""The report: every table has its place, every figure its file, and the five findings come by their rule."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from every_table import every_table
+from studies import RECORD, made_up
+
+from headscope.report.cards import cards_of
+from headscope.report.colourings import colourings_of
+from headscope.report.finding import KINDS, Finding
+from headscope.report.findings import findings_of
+from headscope.report.five import MOST, five_of
+from headscope.report.page import render, render_joined
+from headscope.report.plates import plates_of
+from headscope.study.joining import join
+from headscope.study.study import Study
+
+DOCS = Path(__file__).parents[2] / "docs"
+OF_COMPARISONS = {"layers", "smoothness", "matches", "matching", "changes", "layer_changes"}
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render(every_table())
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return dict(json.loads(found[1]))
+
+
+def test_every_table_of_the_docs_is_in_the_study_that_is_tested() -> None:
+    text = "".join((DOCS / f"{name}.md").read_text("utf-8") for name in ("study", "importance", "relevance", "lenses"))
+    named = set(re.findall(r"[`*]+(\w+)\.csv[`*]+", text)) - {"heads"}
+    assert named - OF_COMPARISONS == set(every_table().tables)
+
+
+@pytest.mark.parametrize("name", sorted(every_table().tables))
+def test_every_table_has_its_place_and_its_file_on_the_page(page: str, name: str) -> None:
+    assert f'<span class="file">{name}.csv</span>' in page
+    packed = next(one["csv"] for one in data_of(page)["tables"] if one["name"] == name)
+    table = pd.read_csv(io.BytesIO(zlib.decompress(base64.b64decode(packed))))
+    assert list(table.columns) == list(every_table().tables[name].columns)
+    assert len(table) == len(every_table().tables[name])
+
+
+def test_every_figure_has_its_numbers_on_the_page(page: str) -> None:
+    study, data = every_table(), data_of(page)
+    tables, statistics = {one["name"] for one in data["tables"]}, {one["name"] for one in data["statistics"]}
+    plates = plates_of(study)
+    assert len(plates) > 25
+    for plate in plates:
+        assert plate.source is not None
+        kind, names = plate.source
+        there = {"table": tables, "heads": statistics, "map": {"encoder"}, "offset": {"encoder"}}[kind]
+        assert set(names) & there, plate.name
+        assert f'download="{plate.name}.csv"' in page
+
+
+def test_a_table_too_large_for_the_page_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headscope.report.pack.MOST_TABLE_BYTES", 2000)
+    page = render(every_table())
+    assert "too large for this page; in the study" in page
+    assert 0 < len(data_of(page)["tables"]) < len(every_table().tables)
+
+
+def finding(kind: str, strength: float = 0.0, is_clear: bool = True) -> Finding:
+    return Finding("", f"{kind} {strength:g}", (), kind=kind, strength=strength, is_clear=is_clear)
+
+
+def test_one_finding_a_kind_comes_first_then_the_strongest() -> None:
+    one = [finding("attention", 9), finding("attention", 1), finding("attention", 5), finding("cut", 0)]
+    other = [finding("cut", 7), finding("importance", 2)]
+    first, rest = five_of([one, other])
+    assert [(found.sentence, found.chapter) for found in first] == [
+        ("importance 2", 1),
+        ("cut 0", 0),
+        ("attention 9", 0),
+        ("cut 7", 1),
+        ("attention 5", 0),
+    ]
+    assert [found.sentence for found in rest] == ["attention 1"]
+
+
+def test_what_may_be_chance_is_never_among_the_five() -> None:
+    first, rest = five_of([[finding("importance", 50, is_clear=False), finding("roles", 1)]])
+    assert [found.sentence for found in first] == ["roles 1"]
+    assert [found.sentence for found in rest] == ["importance 50"]
+
+
+def test_there_are_five_at_most_and_they_go_by_kinds() -> None:
+    first, rest = five_of([[finding(kind) for kind in reversed(KINDS)]])
+    assert [found.kind for found in first] == list(KINDS[:MOST])
+    assert len(rest) == len(KINDS) - MOST
+
+
+def test_every_kind_of_a_full_study_is_found() -> None:
+    kinds = {found.kind for found in findings_of(every_table())}
+    assert kinds == set(KINDS) - {"models"}
+
+
+def _relation(low: float) -> list[Finding]:
+    study = every_table()
+    study.tables["relations"] = study.tables["relations"][:1].assign(accuracy=0.7, low=low, baseline=0.4, control=0.3)
+    return [one for one in findings_of(study) if one.sentence.startswith("Relation")]
+
+
+def test_a_relation_is_clear_only_where_its_interval_is_above_the_baseline() -> None:
+    assert [one.is_clear for one in _relation(0.5)] == [True]
+    assert [one.is_clear for one in _relation(0.39)] == [False]
+
+
+def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing() -> None:
+    study = every_table()
+    row = study.tables["front"].iloc[1].to_dict()
+    free = row | {"removed": 3, "left": 5, "is_chosen": False, "metric_change": 0.0, "change_low": -0.1}
+    study.tables["front"] = pd.DataFrame([row, free | {"change_high": 0.1}])
+    study.record["pruning"] |= {"intact": {"report": {"accuracy": {"value": 0.9}}}}
+    (told,) = (str(one) for one in findings_of(study) if one.sentence.startswith("1 of 8 heads are cut"))
+    assert told == (
+        "1 of 8 heads are cut: accuracy on dev:odd is 0.8000 (0.9000 with all heads), a change of −0.1000 [−0.2000, "
+        "−0.0500], and the model takes 0.90 [0.80, 1.00] of the time; without 3 there is no evidence of a change: "
+        "0.0000 [−0.1000, 0.1000]."
+    )
+
+
+def test_the_map_is_coloured_by_role_importance_cut_and_cluster() -> None:
+    study = every_table()
+    study.heads.loc[study.heads["statistic"] == "cut", "value"] = [0, 1, 0, 0, 0, 0, 0, 1]
+    found = {one["title"]: one for one in colourings_of(study)}
+    assert list(found) == ["main role", "what matters", "cut", "cluster"]
+    labels = [one["text"] for one in found["cut"]["labels"]]
+    assert [labels[cell[0]] for cell in found["cut"]["stacks"][0]] == [
+        "cut" if i in (1, 7) else "stays" for i in range(8)
+    ]
+    assert found["what matters"]["stacks"][0][1] == [0, "★"]
+    assert found["what matters"]["labels"][0]["text"] == "worse without it"
+    assert found["main role"]["stacks"][0][7][1] == "nsubj"
+    assert [cell for cell in found["cluster"]["stacks"][0] if cell] == [[0, "0"], [0, "0"]]
+
+
+def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> None:
+    study = every_table()
+    where = {"stack": "encoder", "layer": 0, "head": 1, "task": "mnli"}
+    row = where | {"pattern": "previous", "loss_change": 0.03, "low": 0.01, "high": 0.05}
+    study.tables["substitutes"] = pd.DataFrame([row])
+    lines = [one["what"] + ": " + one["text"] + one["after"] for one in cards_of(study)["heads"][0][1]["importance"]]
+    assert lines == [
+        "change of loss of nsubj without it: 0.200 [0.100, 0.300] ★ significant",
+        "attending by “previous” instead changes the loss of mnli by: 0.0300 [0.0100, 0.0500]",
+    ]
+
+
+def two_models(word: str = "nsubj") -> list[Study]:
+    other = every_table(word)
+    other.record = other.record | {"command": "headscope again"}
+    other.tables["mixing"] = other.tables["mixing"].assign(value=0.9)
+    third = made_up(statistics=["previous", "entropy", "cls"], record=RECORD | {"model": {"name": word, "sha256": "0"}})
+    return [every_table(word), other, third]
+
+
+def test_two_models_and_a_study_more_of_one_are_one_page() -> None:
+    page = render_joined(join(two_models()))
+    ids = re.findall(r'\sid="([^"]+)"', page)
+    assert len(set(ids)) == len(ids)
+    links = set(re.findall(r'href="#([^"]+)"', page)) - {"data"}
+    assert links <= set(ids)
+    assert "How much each layer mixes tokens · study 2" in page
+    assert "mixing (study 2).csv" in page
+    assert page.count('class="study-data"') == 2
+    assert "Heads matched by behaviour" in page
+    assert page == render_joined(join(two_models()))
