@@ -135,7 +135,13 @@ def test_two_models_stand_beside_each_other(start: Start) -> None:
 def started(folder: Path, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "headscope", "serve", *words]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=os.environ
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=os.environ,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
 
 

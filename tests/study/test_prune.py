@@ -413,7 +413,7 @@ def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -
     told = manifest(here / "small")["chosen"]
     page = (here / "small" / "study" / "index.html").read_text("utf-8")
     saved_as = told["stages"]["fold"]["metrics"]["accuracy"]["value"]
-    assert f"As it is saved, mended (fold): accuracy {saved_as:.4f}, a change of" in page
+    assert f"As it is saved, mended (fold): accuracy {saved_as:.4f}, " in page
     assert "Which attention heads <bdi>bert</bdi> can do without" in page
     assert f"These heads are cut: {manifest(here / 'small')['removed']}." in page
     assert 'id="figure-heat-cut"' not in page, "the explorer draws that map already"
