@@ -20,6 +20,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+AXE = Path(__file__).parents[1] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 INSIDE = ("file:", "data:", "blob:", "about:")
 
 
@@ -33,6 +34,16 @@ def chromium() -> Iterator[Browser]:
         running = playwright.chromium.launch(executable_path=there, args=FLAGS)
         yield running
         running.close()
+
+
+def serious(page: Page) -> list[tuple[str, list[str]]]:
+    """What axe-core finds serious on a page (one that lets scripts in): rule and elements; skipped without axe-core."""
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: make web")
+    page.add_script_tag(path=str(AXE))
+    found = page.evaluate("axe.run().then(found => found.violations)")
+    grave = [one for one in found if one["impact"] in ("serious", "critical")]
+    return [(one["id"], [node["html"][:160] for node in one["nodes"][:3]]) for one in grave]
 
 
 @dataclass

@@ -10,13 +10,12 @@ from every_table import every_table
 from playwright.sync_api import Browser, Page
 from test_report import two_models
 
-from browsers import Watched
+from browsers import Watched, serious
 from headscope.report.joined_page import write_joined
 from headscope.study.joining import join
 
 pytestmark = pytest.mark.browser
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202egnp{{7*7}}<!--"
-AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 @pytest.fixture(scope="module")
@@ -82,21 +81,12 @@ def test_lenses_are_folded_on_a_card(watched: Watched, report: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 390])
 def test_axe_finds_nothing_serious(browser: Browser, report: Path, scheme: str, width: int) -> None:
-    if not AXE.is_file():
-        pytest.skip("axe-core is not installed: make web")
     viewport = {"width": width, "height": 900}
     context = browser.new_context(viewport=viewport, color_scheme=scheme, bypass_csp=True, offline=True)  # type: ignore[arg-type]
     page = Watched(context.new_page()).open(report)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"it spills at {width}"
-    page.add_script_tag(path=str(AXE))
-    found = page.evaluate("axe.run().then(found => found.violations)")
-    serious = [
-        (one["id"], [node["html"][:160] for node in one["nodes"][:3]])
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ]
+    assert not serious(page)
     context.close()
-    assert not serious
 
 
 def test_on_paper_nothing_is_folded_and_nothing_spills(watched: Watched, report: Path) -> None:
@@ -107,5 +97,6 @@ def test_on_paper_nothing_is_folded_and_nothing_spills(watched: Watched, report:
     assert page.locator("details:not([open])").count() == 0
     assert not page.locator("nav").is_visible()
     assert not page.locator("#explore .tools").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert page.locator("details:not([open])").count() > 0
