@@ -46,7 +46,8 @@ def lenses(study: Study) -> Iterator[Finding]:
     beside = beside if best["lens"] != "raw" else ""
     sentence = (
         f"Of {len(known)} statistics and lenses, {named} ranks heads most like exact removal: Spearman's correlation "
-        f"{found.text()}{beside}; the ceiling by split halves is {short_number(finite(best['ceiling']))}"
+        f"{found.text()}{beside}; the best of so many is partly luck, and the noise of removal leaves no more than "
+        f"{short_number(finite(best['ceiling']))}"
     )
     strength = strength_of(found.value, found.low, found.high, 0.0)
     yield Finding("", sentence, (), kind="lenses", is_clear=excludes(found, 0.0), strength=strength)
@@ -98,7 +99,8 @@ def masks(study: Study) -> Iterator[Finding]:
         row = known.nlargest(1, "metric_change").to_dict("records")[0]
         sentence = (
             f"Of {known['mask'].nunique()} masks, {plain(row['mask'], 60)} costs least ({plain(row['mode'], 20)}; it "
-            f"forbids {finite(row['sparsity']):.0%} of attention): {said_of_change(change_of(row))}"
+            f"forbids {finite(row['sparsity']):.0%} of attention): {said_of_change(change_of(row))}; it was picked on "
+            "the examples that this is measured on"
         )
         yield Finding("", sentence, (), kind="learned")
 

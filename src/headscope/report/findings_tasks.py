@@ -120,7 +120,8 @@ def cheap(study: Study) -> Iterator[Finding]:
     found = read_measured(best, ("correlation", "low", "high"))
     sentence = (
         f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
-        f"Spearman's correlation {found.text()}; the ceiling by split halves is {short_number(best['ceiling'])}"
+        f"Spearman's correlation {found.text()} on the examples of both, whose chance they share; against other "
+        f"examples no importance could hope for more than {short_number(best['ceiling'])}"
     )
     strength = strength_of(found.value, found.low, found.high, 0.0)
     yield Finding("", sentence, (), kind="importance", is_clear=excludes(found, 0.0), strength=strength)
