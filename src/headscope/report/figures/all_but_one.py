@@ -14,7 +14,7 @@ from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import headed, heading_height, style
 from headscope.report.figures.ablation import metric_of, task_of
 from headscope.report.grids import model_name, plain
-from headscope.report.parts import by_site
+from headscope.report.matter_parts import by_site
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
