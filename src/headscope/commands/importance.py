@@ -109,9 +109,9 @@ def importance(
     from headscope.model.attention_model import AttentionModel
     from headscope.report.publish import fill
     from headscope.study.directory import to_add_to
-    from headscope.study.importance import check_same_model
     from headscope.study.importance import importance as run
     from headscope.study.journal import NAME, Journal
+    from headscope.study.record import check_same_model
 
     there = to_add_to(out, "importance", overwrite=overwrite)
 

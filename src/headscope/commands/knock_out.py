@@ -78,8 +78,8 @@ def knock_out(
     from headscope.model.attention_model import AttentionModel
     from headscope.report.publish import fill
     from headscope.study.directory import to_add_to
-    from headscope.study.importance import check_same_model
     from headscope.study.knock_out import knock_out as run
+    from headscope.study.record import check_same_model
 
     there = to_add_to(out, "knock_out", overwrite=overwrite)
 

@@ -20,8 +20,7 @@ from headscope.pruning.searches import SEARCHES
 from headscope.pruning.selection import Memory, Selection
 from headscope.pruning.target import Target
 from headscope.study.evaluate import loaded_for
-from headscope.study.importance import code_of
-from headscope.study.record import describe_files, describe_model, versions
+from headscope.study.record import code_of, describe_files, describe_model, versions
 from headscope.tasks import Prepared, Task
 from headscope.tasks.base import check_apart, two_files
 

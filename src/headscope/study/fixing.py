@@ -29,11 +29,11 @@ from headscope.pruning.front import UNTIMED, changes, on_front, timed
 from headscope.pruning.selection import Memory
 from headscope.study.directory import write_tables
 from headscope.study.evaluate import loaded_for
-from headscope.study.importance import code_of, importance
+from headscope.study.importance import importance
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
 from headscope.study.mending import Judgement
-from headscope.study.record import describe_model, versions
+from headscope.study.record import code_of, describe_model, versions
 from headscope.study.search import JournalMemory
 from headscope.study.study import Study
 from headscope.tasks import Judged, Prepared

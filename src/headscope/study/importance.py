@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,24 +11,23 @@ import numpy as np
 
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError, choices
-from headscope.heads import Head, HeadSet
+from headscope.heads import Head
 from headscope.importances.agreement import Importance, agreement, rank_rows
-from headscope.importances.deltas import LOSS, Deltas
+from headscope.importances.deltas import LOSS
 from headscope.importances.gradients import Terms, terms
 from headscope.importances.norms import output_norms
-from headscope.importances.racing import Race
 from headscope.importances.relevance import Relevances, relevances
 from headscope.importances.significance import metrics_of
-from headscope.importances.sweep import INTACT, Group, Mode, Sweep, Unit, check_mode
-from headscope.importances.variants import KINDS, Variant, variants_of
+from headscope.importances.sweep import Mode, check_mode
+from headscope.importances.variants import KINDS
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.rules import Rules, check_rules
-from headscope.model.weights import weights_sha256
 from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
 from headscope.study.evaluate import loaded_for
-from headscope.study.journal import Journal, check_same_run, packed, unpacked
-from headscope.study.record import describe_files, describe_model, versions
+from headscope.study.journal import Journal
+from headscope.study.record import code_of, describe_files, describe_model, versions
+from headscope.study.removing import Asked, Progress, Removal, Told
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Moments, Row, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_named
@@ -38,28 +35,9 @@ from headscope.tasks.base import batch_of, plan, two_files
 from headscope.tasks.running import evaluate, sites_in_use
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 BY = ("ablation", "gradient", "relevance", "confidence", "entropy", "norm", "random")
-Progress = Callable[[int, int], None]
-Told = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is to be found out, and how."""
-
-    by: tuple[str, ...]
-    kinds: tuple[str, ...]
-    mode: Mode
-    heads: str | None
-    race: float | None
-    labels_free: bool
-    normalized: bool
-    batch_size: int
-    seed: int
-    patterns: Mapping[Head, str] | None = None
-    rules: Rules = "voita"
 
 
 def importance(
@@ -149,7 +127,7 @@ def importance(
     }
     run = _Run(loaded, the_task, prepared, asked, progress, say)
     _refuse_undefined(the_task, run.intact)
-    run.journal = None if journal is None or "ablation" not in asked.by else journal(header)
+    run.removal.journal = None if journal is None or "ablation" not in asked.by else journal(header)
     study = run.study()
     study.record = {
         "schema": SCHEMA,
@@ -170,9 +148,9 @@ def importance(
             **({"rules": rules} if "relevance" in asked.by else {}),
             "intact": metrics_of(the_task, run.intact),
             "metric": the_task.metrics[0],
-            "way": run.way,
-            **({"patterns": run.patterns} if run.patterns else {}),
-            "notes": run.notes,
+            "way": run.removal.way,
+            **({"patterns": run.removal.patterns} if run.removal.patterns else {}),
+            "notes": run.removal.notes,
         },
         "seed": seed,
         "lens": "raw",
@@ -205,22 +183,6 @@ def _check(asked: Asked, task: Task) -> None:
         )
 
 
-def check_same_model(model: AttentionModel, study: Study, where: str | Path) -> None:
-    """Refuse to add to the study of another model."""
-    there, here = recorded_weights(study), weights_sha256(model)
-    if there != here:
-        raise HeadscopeError(
-            f"this is the study of another model (sha256 {there[:8]}… there, {here[:8]}… here)",
-            where=where,
-            expected="a study of the same weights",
-            mend="Choose another --out",
-        )
-
-
-def recorded_weights(study: Study) -> str:
-    return str(study.record.get("model", {}).get("sha256", "none"))
-
-
 class _Run:
     """One call of `importance`."""
 
@@ -229,19 +191,14 @@ class _Run:
     ) -> None:
         self.model, self.task, self.prepared, self.asked = model, task, prepared, asked
         self.progress, self.say = progress, say
-        self.sites = sites_in_use(model, task, prepared)
+        sites = sites_in_use(model, task, prepared)
         if asked.mode == "fixed":  # from one text to another there is no fixed pattern
-            self.sites = tuple(site for site in self.sites if site.stack in ("encoder", "decoder"))
-        self.heads = tuple(head for head in model.heads if head.site in self.sites)
-        self.journal: Journal | None = None
-        self.way, self.notes = "", list[str]()
-        self.patterns: dict[str, str] = {}
+            sites = tuple(site for site in sites if site.stack in ("encoder", "decoder"))
+        self.heads = tuple(head for head in model.heads if head.site in sites)
+        self.removal = Removal(model, task, prepared, asked, sites, progress, say)
         self.durations: dict[str, float] = {}
-        self.deltas = Deltas(task, len(prepared.items), asked.seed)
-        self.race: Race | None = None
         self._terms: Terms | None = None
         self._guides: Terms | None = None  # the race's: of the loss that is raced on
-        self.variants = self._variants()
         self.intact = evaluate(model, task, prepared, batch_size=asked.batch_size, progress=progress)
 
     def study(self) -> Study:
@@ -250,20 +207,13 @@ class _Run:
         importances: dict[str, Importance] = {}
         if self.asked.race is not None:
             self._guides = self._timed("race", lambda: self._found_terms(labels_free=False))
-            self.race = self._raced(self._guides, self.asked.race)
+            self.removal.start_race(self._guides, self.asked.race)
         if "gradient" in self.asked.by:
             self._terms = self._timed("gradient", lambda: self._found_terms(labels_free=self.asked.labels_free))
         if "ablation" in self.asked.by:
-            self._timed("ablation", self._sweep)
-            if "head" in self.asked.kinds:
-                found, tests = self.deltas.rows(), self.deltas.significance()
-                rows += found if self.race is None else self.race.rows(found)
-                tables["significance"] = tests if self.race is None else self.race.significance(tests)
-            others = [kind for kind in self.asked.kinds if kind != "head"]
-            if others:
-                tables["ablations"] = self.deltas.ablations(others)
-            if "only" in others:
-                tables["all_but_one"] = self.deltas.all_but_one()
+            self._timed("ablation", self.removal.run)
+            rows += self.removal.rows()
+            tables |= self.removal.tables()
         if "gradient" in self.asked.by:
             assert self._terms is not None
             rows += self._terms.rows(normalized=self.asked.normalized)
@@ -274,7 +224,7 @@ class _Run:
             importances |= shared_out.importances()
             tables["relevance_layers"] = shared_out.layer_rows()
         rows += self._timed("others", lambda: self._others(importances))
-        exact = self._exact()
+        exact = self.removal.exact(self.heads)
         if exact is not None and importances:
             tables["agreement"] = agreement(importances, exact, seed=self.asked.seed)
             tables["ranks"] = rank_rows({LOSS: exact} | importances, self.heads, len(exact), seed=self.asked.seed)
@@ -313,105 +263,6 @@ class _Run:
             progress=self.progress,
         )
 
-    # The sweep
-
-    def _raced(self, guides: Terms, error_rate: float) -> Race:
-        heads = [variant.heads[0] for variant in self.variants if variant.kind == "head"]
-        signed = guides.signed[:, [guides.heads.index(head) for head in heads]]
-        return Race(heads, signed, error_rate, self.asked.seed)
-
-    def _sweep(self) -> None:
-        sweep = Sweep(
-            self.model,
-            self.task,
-            self.prepared,
-            mode=self.asked.mode,
-            batch_size=self.asked.batch_size,
-            seed=self.asked.seed,
-            fixed=dict(self.asked.patterns or {}),
-        )
-        self.way, self.notes = sweep.way, sweep.notes
-        self.patterns = {str(head): name for head, name in sweep.fixed.items()}
-        for note in sweep.notes:
-            self.say(f"note: {note}")
-        self.say(f"removing {len(self.variants)} times, each from {len(self.prepared.items)} examples")
-        groups = sweep.groups(self.variants)
-        blocks = sweep.blocks() if self.race is None else self.race.design.blocks()
-        total = len(blocks) * sum(len(group.variants) for group in groups)
-        done = 0
-        for number, items in enumerate(blocks):
-            here = self._live(groups)
-            if all(group.variants == (INTACT,) for group in here):
-                break  # all heads are settled
-            for unit in self._units(sweep, number, items, here):
-                self.deltas.add(unit)
-                self._tell(unit)
-                done += len(unit.variants)
-                self.progress(min(done, total), total)
-            if self.race is not None and self.race.live and number + 1 < len(blocks):
-                self.race.look(number, self._changes(self.race.live))
-                settled, run = len(self.race.estimates), self.race.design.taken[number].sum()
-                self.say(f"{settled} of {len(self.race.heads)} heads settled after {run} examples")
-
-    def _tell(self, unit: Unit) -> None:
-        """The strongest head of a site, as soon as there is one, over the examples so far."""
-        found = [one for one in unit.variants if one.kind == "head"]
-        if len(found) > 1 and self.race is None:  # a race does not take examples alike
-            strongest = max(found, key=lambda one: abs(self.deltas.of_loss(one).value))
-            delta = self.deltas.of_loss(strongest)
-            half = (delta.high - delta.low) / 2
-            self.say(
-                f"{unit.group}: strongest {strongest.named} {delta.value:+.4f} ± {half:.4f}, {delta.count} examples"
-            )
-
-    def _live(self, groups: list[Group]) -> list[Group]:
-        """The groups without the heads that are settled."""
-        if self.race is None:
-            return groups
-        live = set(self.race.live)
-        kept = [
-            Group(
-                group.name,
-                group.site,
-                tuple(one for one in group.variants if one.kind != "head" or one.heads[0] in live),
-            )
-            for group in groups
-        ]
-        return [group for group in kept if group.variants]
-
-    def _changes(self, heads: Sequence[Head]) -> NDArray[np.float64]:
-        """[item, head]: the change of loss by each of these heads."""
-        by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
-        return np.stack([self.deltas.changes(by_head[head]) for head in heads], axis=1)
-
-    def _variants(self) -> list[Variant]:
-        among = None
-        if self.asked.heads is not None:
-            among = list(HeadSet(self.asked.heads, among=self.model.heads))
-        return [
-            variant
-            for kind in self.asked.kinds
-            for variant in variants_of(self.model, kind, among, sites=self.sites)  # type: ignore[arg-type]
-        ]
-
-    def _units(self, sweep: Sweep, block: int, items: Sequence[int], groups: list[Group]) -> Iterator[Unit]:
-        """Those of the journal, then the rest, each written down as it comes."""
-        known = {} if self.journal is None else {(unit["block"], unit["group"]): unit for unit in self.journal.units}
-        for group in groups:
-            stored = known.get((block, group.name))
-            if stored is not None:
-                check_same_run({"sample": stored["items"]}, {"sample": list(items)}, self.journal.path)  # type: ignore[union-attr]
-                losses, scores = unpacked(stored["losses"]), unpacked(stored["scores"])
-                yield Unit(block, group.name, group.variants, tuple(items), losses, scores)
-        done = {group.name for group in groups if (block, group.name) in known}
-        for unit in sweep.run(block, items, groups, done):
-            if self.journal is not None:
-                stored = {"losses": packed(unit.losses), "scores": packed(unit.scores)}
-                self.journal.add({"block": block, "group": unit.group, "items": list(items), **stored})
-            yield unit
-
-    # The others
-
     def _others(self, importances: dict[str, Importance]) -> list[Row]:
         rows: list[Row] = []
         heads = self.heads
@@ -445,12 +296,6 @@ class _Run:
             importances["random"] = chance
         return rows
 
-    def _exact(self) -> NDArray[np.float64] | None:
-        """[item, head]: the change of loss by each head, where all heads were run on all examples."""
-        run = {variant.heads[0] for variant in self.deltas.variants("head")}
-        is_whole = run == set(self.heads) and (self.race is None or not self.race.estimates)
-        return self._changes(self.heads) if is_whole else None
-
 
 def _refuse_undefined(task: Task, intact: Judged) -> None:
     """A metric that the intact model has no value of cannot change."""
@@ -483,16 +328,3 @@ def _rate(race: float | None) -> float | None:
     if race is not None and not 0 < race < 1:
         raise HeadscopeError(f"{race} is no error rate", where="--race", expected="a number between 0 and 1")
     return race
-
-
-@cache
-def code_of(*rooms: str) -> str:
-    """Of the source that the numbers follow from."""
-    import hashlib
-
-    digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for room in rooms:
-        for file in sorted((package / room).rglob("*.py")):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()

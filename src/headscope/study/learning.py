@@ -23,9 +23,8 @@ from headscope.importances.significance import resamples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.pruning.front import changes
-from headscope.study.importance import code_of
 from headscope.study.journal import remember_run
-from headscope.study.record import describe_files, describe_model, versions
+from headscope.study.record import code_of, describe_files, describe_model, versions
 from headscope.study.resumable import BEST, DIVERGED, STATE
 from headscope.study.scratch import Scratch, begun
 from headscope.tasks import Judged, Task

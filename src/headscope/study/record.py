@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headscope.data.bundled import named
 from headscope.data.lines import can_be_read_again
+from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import removed_heads
 from headscope.model.weights import weights_sha256
 from headscope.model.zoo.wheels import sha256_of
+
+if TYPE_CHECKING:
+    from headscope.study.study import Study
 
 
 def versions() -> dict[str, str]:
@@ -56,3 +62,26 @@ def describe_files(paths: Iterable[str | Path]) -> list[dict[str, str]]:
         {"path": str(path)} | ({"sha256": sha256_of(Path(named(path)))} if can_be_read_again(named(path)) else {})
         for path in paths
     ]
+
+
+@cache
+def code_of(*rooms: str) -> str:
+    """Of the source that the numbers follow from."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for room in rooms:
+        for file in sorted((package / room).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def check_same_model(model: AttentionModel, study: Study, where: str | Path) -> None:
+    """Refuse to add to the study of another model."""
+    there, here = str(study.record.get("model", {}).get("sha256", "none")), weights_sha256(model)
+    if there != here:
+        raise HeadscopeError(
+            f"this is the study of another model (sha256 {there[:8]}… there, {here[:8]}… here)",
+            where=where,
+            expected="a study of the same weights",
+            mend="Choose another --out",
+        )

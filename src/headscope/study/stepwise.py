@@ -20,10 +20,9 @@ from headscope.pruning.selection import Memory, Removed, Selection, State
 from headscope.pruning.target import Target
 from headscope.study.asked import Asked, SearchOptions, ask
 from headscope.study.found import Search, found
-from headscope.study.importance import code_of
 from headscope.study.journal import check_same_run
 from headscope.study.mending import Judgement, Mending, clear, recovered
-from headscope.study.record import describe_files
+from headscope.study.record import code_of, describe_files
 
 HEADER = "steps.json"
 STEPS = tuple(f"step-{number}" for number in range(1, 1000))
