@@ -120,6 +120,40 @@ def test_so_many_heads_are_kept_at_the_end() -> None:
         assert int(gates.fixed.sum()) == keep
 
 
+def test_just_so_many_heads_are_open_at_every_step_as_shall_be_by_then() -> None:
+    """Two of four: the expected number falls from the start's in the first half of the steps, and stays there."""
+    gates = Gates(shared("bert"), keep=2, settle=1.0).train()
+    most = len(gates.units)
+    start = float(open_probability(gates.log_alpha).detach().sum())
+    with torch.no_grad():
+        gates.log_alpha.add_(torch.linspace(-2.0, 5.0, most))
+    for progress in (0.0, 0.1, 0.25, 0.5, 0.9):
+        gates.draw(progress)
+        expected = start + (2 - start) * min(progress / 0.5, 1.0)
+        assert float(open_probability(gates.log_alpha + gates.shift).detach().sum()) == pytest.approx(
+            expected, abs=1e-4
+        )
+
+
+def test_what_one_gate_gains_the_others_lose() -> None:
+    """By finite differences: the gradient of a loss of the gates is that of a loss whose open share is held."""
+    gates = Gates(shared("bert"), keep=2, settle=1.0).double().train()
+    weights = torch.linspace(1.0, 3.0, len(gates.units), dtype=torch.float64)
+
+    def loss(log_alpha: torch.Tensor) -> torch.Tensor:
+        shift = gates.target.shift(log_alpha, gates._open_share, 0.5)  # type: ignore[union-attr]
+        return (open_probability(log_alpha + shift) * weights).sum()
+
+    at = torch.linspace(-1.0, 2.0, len(gates.units), dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(loss(at), at)
+    steps = 1e-3 * torch.eye(len(at), dtype=torch.float64)
+    expected = torch.stack([(loss(at + step) - loss(at - step)) / 2e-3 for step in steps]).detach()
+    assert slope.abs().max() > 0.01
+    assert torch.allclose(slope, expected, atol=1e-4)
+    (share,) = torch.autograd.grad(gates._open_share(at + gates.target.shift(at, gates._open_share, 0.5)), at)  # type: ignore[union-attr]
+    assert share.abs().max() < 1e-9
+
+
 @pytest.mark.parametrize(("family", "size"), [("llama", 2), ("qwen2", 2), ("mistral", 2), ("albert", 2)])
 def test_heads_that_share_weights_are_kept_in_just_the_numbers_that_they_add_up_to(family: str, size: int) -> None:
     model = shared(family)
@@ -162,7 +196,6 @@ def test_a_state_taken_up_goes_on_to_the_same_gates_and_weights() -> None:
         with other.model.edited(others.edit()):
             list(other)
         assert torch.equal(others.log_alpha, gates.log_alpha)
-        assert torch.equal(others.target.strength, gates.target.strength)
         for name, value in whole.model.model.state_dict().items():
             assert torch.equal(other.model.model.state_dict()[name], value)
 

@@ -40,11 +40,22 @@ def disturbed(learned: LearnedMask, seed: int = 0) -> LearnedMask:
 @pytest.mark.parametrize("alpha", [-2.0, 0.0, 1.5])
 def test_entries_are_open_as_often_as_the_closed_form_says_at_any_temperature(alpha: float, progress: float) -> None:
     torch.manual_seed(0)
-    learned = LearnedMask(shared("bert"), [200], sparsity=0.5, start=alpha)
+    learned = LearnedMask(shared("bert"), [200], penalty=1.0, start=alpha)
     learned.draw(progress)
     count = learned.logits.numel()
     expected = 1 / (1 + math.exp(-alpha))
     assert abs(float((learned.logits > 0).float().mean()) - expected) < 4 * math.sqrt(expected * (1 - expected) / count)
+
+
+@pytest.mark.parametrize(("progress", "expected"), [(0.0, 0.8176), (0.25, 0.5588), (0.5, 0.3), (0.7, 0.3)])
+def test_under_a_target_just_so_much_is_open_as_shall_be_by_then(progress: float, expected: float) -> None:
+    """From sigmoid(1.5) = 0.8176 to 0.3 in the first half of the steps, whatever the entries have become."""
+    learned = LearnedMask(shared("bert"), [30], sparsity=0.7, start=1.5)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        learned.alpha.add_(torch.randn(learned.alpha.shape))
+    share = learned.open_share(torch.sigmoid(learned.competing(progress)).detach())
+    assert float(share) == pytest.approx(expected, abs=1e-4)
 
 
 def test_it_gets_colder_until_it_settles() -> None:

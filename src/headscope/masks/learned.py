@@ -90,7 +90,8 @@ class LearnedMask(Learned):
         self.fixed: Tensor
         if sparsity is not None:
             self._check_reachable(sparsity)
-        self.target = None if sparsity is None else TargetShare(1.0 - sparsity, device)
+        begun = float(self.open_share(torch.sigmoid(self.alpha.detach())))
+        self.target = None if sparsity is None else TargetShare(1.0 - sparsity, begun)
         self.logits = self.alpha.detach()
         self.is_hard = False
 
@@ -141,13 +142,16 @@ class LearnedMask(Learned):
             return
         self.temperature = WARM * (COLD / WARM) ** min(progress / self.settle, 1.0)
         noise = torch.logit(torch.rand(self.alpha.shape), EDGE).to(self.alpha.device)
-        self.logits = (self.alpha + noise) / self.temperature
+        self.logits = (self.competing(progress) + noise) / self.temperature
+
+    def competing(self, progress: float) -> Tensor:
+        """α, with a `sparsity` such that just so much is open as shall be by now."""
+        if self.target is None:
+            return self.alpha
+        return self.alpha + self.target.shift(self.alpha, lambda alpha: self.open_share(torch.sigmoid(alpha)), progress)
 
     def cost(self, progress: float) -> Tensor:
-        share = self.open_share(torch.sigmoid(self.alpha))
-        if self.is_settled:
-            return share * 0.0
-        return share * (self.penalty or 0.0) if self.target is None else self.target.cost(share, progress)
+        return self.open_share(torch.sigmoid(self.alpha)) * (0.0 if self.is_settled else self.penalty or 0.0)
 
     def edit(self) -> Edit:
         return LearnedMaskEdit(self)
@@ -193,7 +197,7 @@ class LearnedMask(Learned):
         What is never open is 0; the first and last position of a structured mask are 1.
         """
         with torch.no_grad():
-            found = torch.sigmoid(self.alpha)[:, self.entry]
+            found = torch.sigmoid(self.competing(1.0))[:, self.entry]
             if self.structured:
                 found[:, [0, -1]] = 1.0
                 found[:, :, [0, -1]] = 1.0

@@ -48,7 +48,7 @@ class Gates(Learned):
     """One gate for each unit of heads that can be cut.
 
     penalty  what an open head costs, in nats; or one number for each stack
-    keep     instead: so many heads stay, by a penalty that is learned (a Lagrangian) until the number is right
+    keep     instead: so many heads stay; gates compete for a number of open heads that falls to it
     """
 
     def __init__(
@@ -67,13 +67,15 @@ class Gates(Learned):
         self._check(model)
         count = len(self.units)
         self.log_alpha = nn.Parameter(torch.full((count,), start, device=model.device))
-        self.target = None if keep is None else TargetShare(keep / len(model.heads), model.device)
+        self.shift = torch.zeros((), device=model.device)  # what the competition adds to log α
         self.register_buffer("fixed", torch.full((count,), -1.0, device=model.device))  # 0 or 1 once settled
         self.register_buffer("sizes", torch.tensor([float(len(unit)) for unit in self.units], device=model.device))
         self.register_buffer("prices", self._prices(), persistent=False)
         self.prices: Tensor
         self.fixed: Tensor
         self.sizes: Tensor
+        begun = float(self._open_share(self.log_alpha.detach()))
+        self.target = None if keep is None else TargetShare(keep / len(model.heads), begun)
         self.values = self.still()
 
     def _check(self, model: AttentionModel) -> None:
@@ -121,18 +123,21 @@ class Gates(Learned):
             self.fixed.copy_(self.chosen())
         if self.is_settled:
             self.values = self.fixed
-        elif self.training:
-            self.values = gate_of(self.log_alpha, torch.rand(len(self.units)).to(self.log_alpha.device))
+            return
+        if self.target is not None:
+            self.shift = self.target.shift(self.log_alpha, self._open_share, progress)
+        if self.training:
+            self.values = gate_of(self.log_alpha + self.shift, torch.rand(len(self.units)).to(self.log_alpha.device))
         else:
             self.values = self.still()
 
     def cost(self, progress: float) -> Tensor:
-        likely = open_probability(self.log_alpha)
-        if self.is_settled:
-            return likely.sum() * 0.0
-        if self.target is None:
-            return (likely * self.prices).sum()
-        return self.target.cost((likely * self.sizes).sum() / self.sizes.sum(), progress)
+        price = 0.0 if self.is_settled or self.target is not None else self.prices  # who competes needs no price
+        return (open_probability(self.log_alpha) * price).sum()
+
+    def _open_share(self, log_alpha: Tensor) -> Tensor:
+        """Of all heads, how many are open, expected."""
+        return (open_probability(log_alpha) * self.sizes).sum() / self.sizes.sum()
 
     def edit(self) -> Edit:
         return GateEdit(self)
@@ -142,7 +147,7 @@ class Gates(Learned):
     def still(self) -> Tensor:
         """[unit]: the gates without noise."""
         with torch.no_grad():
-            return self.fixed.clone() if self.is_settled else gate_of(self.log_alpha)
+            return self.fixed.clone() if self.is_settled else gate_of(self.log_alpha + self.shift)
 
     def chosen(self) -> Tensor:
         """[unit]: 1 for what is to stay, 0 for the rest. With `keep`, the most open ones up to just so many heads."""

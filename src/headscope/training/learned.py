@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.edits import Edit
 
 RAMP = 0.5  # share of the steps in which a target falls from all to what is to be left
+FARTHEST, HALVINGS = 64.0, 32  # where the number is looked for that holds a share, and how finely
 
 
 class Learned(nn.Module):
@@ -18,7 +20,6 @@ class Learned(nn.Module):
 
     rate: float
     settle: float
-    target: TargetShare | None
     fixed: Tensor  # below 0 until it is settled
 
     def edit(self) -> Edit:
@@ -27,9 +28,7 @@ class Learned(nn.Module):
 
     def groups(self) -> list[dict[str, Any]]:
         """Its parameters, as an optimizer takes them."""
-        own = [value for name, value in self.named_parameters() if not name.startswith("target.")]
-        found: list[dict[str, Any]] = [{"params": own, "lr": self.rate, "weight_decay": 0.0}]
-        return found if self.target is None else [*found, self.target.group(self.rate)]
+        return [{"params": list(self.parameters()), "lr": self.rate, "weight_decay": 0.0}]
 
     def chosen(self) -> Tensor:
         """1 for what is to stay, 0 for the rest."""
@@ -62,19 +61,28 @@ def check_rate(rate: float, option: str, settle: float) -> None:
         raise HeadscopeError(f"{rate} is no rate", where=option, expected="more than 0")
 
 
-class TargetShare(nn.Module):
-    """A price for what is open that is learned until the open share is what it is to be (a Lagrangian)."""
+class TargetShare:
+    """Holds the open share at what it is to be by a number that is added to all logits: what one gains, others lose.
 
-    def __init__(self, share: float, device: torch.device) -> None:
-        super().__init__()
-        self.share = share
-        self.strength = nn.Parameter(torch.zeros(2, device=device))  # linear and quadratic
+    share   in the end; in the first half of the steps it falls to that
+    begun   the share before the first step
+    """
 
-    def cost(self, share: Tensor, progress: float) -> Tensor:
-        wanted = 1.0 + (self.share - 1.0) * min(progress / RAMP, 1.0)
-        over = share - wanted
-        return self.strength[0] * over + self.strength[1] * over**2
+    def __init__(self, share: float, begun: float) -> None:
+        self.share, self.begun = share, begun
 
-    def group(self, rate: float) -> dict[str, Any]:
-        """Its parameters, as an optimizer takes them: they climb."""
-        return {"params": [self.strength], "lr": rate, "weight_decay": 0.0, "maximize": True}
+    def wanted(self, progress: float) -> float:
+        return self.begun + (self.share - self.begun) * min(progress / RAMP, 1.0)
+
+    def shift(self, logits: Tensor, share_of: Callable[[Tensor], Tensor], progress: float) -> Tensor:
+        """The number, with its gradient by the logits. share_of: the open share by such logits, rising in each."""
+        wanted, low, high = self.wanted(progress), -FARTHEST, FARTHEST
+        with torch.no_grad():
+            for _ in range(HALVINGS):
+                middle = (low + high) / 2
+                low, high = (low, middle) if share_of(logits + middle) > wanted else (middle, high)
+        found = logits.new_tensor((low + high) / 2).requires_grad_()
+        with torch.enable_grad():
+            (slope,) = torch.autograd.grad(share_of(logits.detach() + found), found)
+        share = share_of(logits + found.detach())
+        return found.detach() - (share - share.detach()) / slope.clamp_min(1e-12)  # so that the share stays as it is
