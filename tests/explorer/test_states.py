@@ -14,11 +14,12 @@ from asking import Asking, Maps
 from tokenizers import Tokenizer
 from transformers import BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast
 
-from headscope.explorer import payload
+from headscope.explorer.thumbnails import thumbnails
 from headscope.explorer.predictions import Reading
 from headscope.explorer.serving import Explorer
 from headscope.explorer.session import Asked, State, States
 from headscope.heads import Site
+from headscope.report.map_bytes import packed
 from worded import PLAIN, WORDS, worded
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -101,7 +102,7 @@ def test_maps_have_a_tag_that_saves_sending_them_again(ask: Asking) -> None:
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 3), (3, 50, 40), (2, 48, 48), (1, 49, 512)])
 def test_a_thumbnail_is_the_largest_weight_of_each_block(shape: tuple[int, int, int]) -> None:
     weights = np.random.default_rng(0).dirichlet(np.full(shape[2], 0.2), size=shape[:2]).astype(np.float32)
-    small = payload.thumbnails(weights)
+    small = thumbnails(weights)
     rows, columns = (min(size, 48) for size in shape[1:])
     assert small.shape == (shape[0], rows, columns)
     for m, i, j in np.ndindex(small.shape):
@@ -116,16 +117,16 @@ def test_a_thumbnail_is_the_largest_weight_of_each_block(shape: tuple[int, int, 
 def test_a_row_of_nothing_is_nothing() -> None:
     weights = np.zeros((1, 2, 3), np.float32)
     weights[0, 1] = [0.25, 0.5, 0.25]
-    maps = Maps.of(payload.packed([(3, 2)], weights))
+    maps = Maps.of(packed([(3, 2)], weights))
     assert maps.places == [(3, 2)]
     np.testing.assert_allclose(maps.values, weights, atol=0.004)
-    signed = Maps.of(payload.packed([(3, 2)], np.zeros((1, 2, 2), np.float32), signed=True))
+    signed = Maps.of(packed([(3, 2)], np.zeros((1, 2, 2), np.float32), signed=True))
     assert not signed.values.any()
 
 
 def test_a_difference_keeps_its_signs() -> None:
     difference = np.array([[[0.5, -0.25, 0.0], [-1.0, 0.01, 0.99]]], np.float32)
-    maps = Maps.of(payload.packed([(0, 0)], difference, signed=True))
+    maps = Maps.of(packed([(0, 0)], difference, signed=True))
     np.testing.assert_allclose(maps.values, difference, atol=0.008)
     assert (np.sign(maps.values) == np.sign(difference)).all()
 

@@ -1,18 +1,10 @@
 // The page's side of the server's interface. Every answer is checked for its status; what was refused says why.
 
-import { unpack } from "./unpack.js";
+import { Refused } from "./refused.js";
+import { summaryOf, unpack } from "./unpack.js";
 
 /** @typedef {import("./types.js").Question} Question */
 /** @typedef {import("./types.js").Answer} Answer */
-
-/** The server said no, or nothing at all (status 0). */
-export class Refused extends Error {
-  /** @param {number} status @param {string} message */
-  constructor(status, message) {
-    super(message);
-    this.status = status;
-  }
-}
 
 const client = Array.from(crypto.getRandomValues(new Uint32Array(3)), (one) => one.toString(36)).join("");
 let turn = 0;
@@ -51,22 +43,29 @@ export async function attend(question, purpose) {
   underWay.set(purpose, stop);
   const response = await post("/api/attend", { ...question, client: `${client}-${purpose}`, turn: ++turn }, stop.signal);
   const said = await response.json();
-  const summary = new Map(said.summary.map((/** @type {import("./types.js").HeadSummary} */ one) => [`${one.stack}.${one.layer}.${one.head}`, one]));
-  return { ...said, question, summary };
+  /** @type {Answer} */
+  const answer = {
+    ...said, question, summary: summaryOf(said.summary),
+    maps: (stack, layer) => again([answer], () => bytes(`maps/${answer.id}/${stack}/${layer}`)),
+    thumbnails: (stack) => again([answer], () => bytes(`thumbnails/${answer.id}/${stack}`)),
+    difference: (against, stack, layer) => again([answer, against], () => bytes(`difference/${against.id}/${answer.id}/${stack}/${layer}`)),
+  };
+  return answer;
 }
 
 /** @param {string} path */
-const bytes = async (path) => (await ask(path)).arrayBuffer();
+const bytes = async (path) => unpack(await (await ask(`/api/${path}`)).arrayBuffer());
 
-/** @param {string} id @param {string} stack @param {number} layer */
-export const maps = async (id, stack, layer) => unpack(await bytes(`/api/maps/${id}/${stack}/${layer}`));
-
-/** @param {string} id @param {string} against @param {string} stack @param {number} layer */
-export const difference = async (id, against, stack, layer) =>
-  unpack(await bytes(`/api/difference/${against}/${id}/${stack}/${layer}`));
-
-/** @param {string} id @param {string} stack */
-export const thumbnails = async (id, stack) => unpack(await bytes(`/api/thumbnails/${id}/${stack}`));
+/** The server keeps a few states only; one that it has forgotten is asked for once more. @template T @param {Answer[]} answers @param {() => Promise<T>} fetched */
+async function again(answers, fetched) {
+  try {
+    return await fetched();
+  } catch (reason) {
+    if (!(reason instanceof Refused) || reason.status !== 404) throw reason;
+    for (const one of answers) one.id = (await attend(one.question, "again")).id;
+    return fetched();
+  }
+}
 
 /** @param {{model: string, text: string, off: string}} question */
 export const translate = async (question) => (await post("/api/translate", question)).json();

@@ -1,6 +1,6 @@
 // Attention as lines from the tokens on the left to those on the right, for one or several heads.
 
-import { HEAD_COLOURS, theme } from "./colour.js";
+import { HEAD_COLOURS, fullOf, theme } from "./colour.js";
 import { clamp, make, roomBelow } from "./dom.js";
 import { FONT, INK, shorten, widest, write } from "./map.js";
 import { state } from "./state.js";
@@ -12,18 +12,19 @@ import { state } from "./state.js";
 
 export const MOST_LINES = 3000;
 export const LESS_LINE = { light: "#b5591a", dark: "#eba468" };
-const FONT_SIZE = 13, LONGEST = 170, TOP = 26, WIDEST = 760, LEAST = 0.004;
+const FONT_SIZE = 13, LONGEST = 170, TOP = 26, WIDEST = 760, LEAST = 0.004;  // of the most there can be
 
 /** The largest weights of all heads, the largest last so that they are drawn on top. @param {Shown[]} shown @returns {Line[]} */
 export function largestLines(shown) {
-  const counts = new Uint32Array(256), bin = (/** @type {number} */ weight) => Math.min(255, Math.floor(255 * Math.sqrt(Math.abs(weight))));
+  const counts = new Uint32Array(256), { full } = shown[0].view.lens;
+  const bin = (/** @type {number} */ weight) => Math.min(255, Math.floor(255 * Math.sqrt(Math.abs(weight) / full)));
   for (const { view } of shown) for (const weight of view.weights) counts[bin(weight)] += 1;
   let floor = 255;
   for (let sum = counts[255]; floor > 0 && sum + counts[floor - 1] <= MOST_LINES; sum += counts[--floor]);
   /** @type {Line[]} */
   const found = [];
   shown.forEach(({ view }, head) => view.weights.forEach((weight, at) => {
-    if (Math.abs(weight) >= LEAST && bin(weight) >= floor) found.push({ row: Math.floor(at / view.K), column: at % view.K, weight, head });
+    if (Math.abs(weight) >= LEAST * full && bin(weight) >= floor) found.push({ row: Math.floor(at / view.K), column: at % view.K, weight, head });
   }));
   return found.sort((one, two) => Math.abs(one.weight) - Math.abs(two.weight));
 }
@@ -35,7 +36,7 @@ export function linesOf(shown, { axis, at }) {
     return Array.from({ length: count }, (_, other) => {
       const [row, column] = axis === "rows" ? [at, other] : [other, at];
       return { row, column, head, weight: view.weights[row * view.K + column] };
-    }).filter(({ weight }) => Math.abs(weight) >= LEAST / 4);
+    }).filter(({ weight }) => Math.abs(weight) >= (LEAST / 4) * view.lens.full);
   });
 }
 
@@ -47,9 +48,9 @@ export function arcGeometry(shown, room) {
   return { pitch, width, left, right: width - right, most, height: TOP + Math.max(Q, K) * pitch + 8 };
 }
 
-/** How strong a line is: as the colours of the map. @param {number} weight @param {number} largest */
-export function strength(weight, largest) {
-  const size = Math.abs(weight) / (state.range === "head" ? largest || 1 : 1);
+/** How strong a line is: as the colours of the map. @param {number} weight @param {View} view */
+export function strength(weight, view) {
+  const size = Math.abs(weight) / fullOf(view);
   return clamp(state.scale === "root" ? Math.sqrt(size) : size, 0, 1);
 }
 
@@ -92,7 +93,7 @@ export function drawArcs(context, shown, geo, lines, { scrolled, seen, lit, them
   for (const line of lines) {
     const { x1, y1, c1, c2, x2, y2 } = bend(geo, line, scrolled);
     if (Math.max(y1, y2) < 0 || Math.min(y1, y2) > seen) continue;
-    const force = strength(line.weight, shown[line.head].view.largest);
+    const force = strength(line.weight, shown[line.head].view);
     context.globalAlpha = clamp(force, 0.02, 1);
     context.strokeStyle = line.weight < 0 ? LESS_LINE[name] : HEAD_COLOURS[name][line.head % HEAD_COLOURS[name].length];
     context.lineWidth = 0.75 + 2.5 * force;

@@ -1,7 +1,7 @@
 // Questions to the models, and the latest answers.
 
-import * as api from "./api.js";
 import { everyHead, written } from "./heads.js";
+import { Refused } from "./refused.js";
 import { state } from "./state.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
@@ -28,9 +28,12 @@ function questions([a, b]) {
   return found;
 }
 
-/** Ask whatever is not known. `arrived` is called when something begins or has come. @param {Model[]} models @param {() => void} arrived */
-export async function ask(models, arrived) {
-  if (!state.text.trim()) {
+/**
+ * Ask whatever is not known. `arrived` is called when something begins or has come.
+ * @param {Model[]} models @param {import("./types.js").Attend | null} attend  null: there is nothing to ask @param {() => void} arrived
+ */
+export async function ask(models, attend, arrived) {
+  if (!attend) {
     Object.assign(answers, { a: null, b: null, base: null });
     Object.assign(asked, { a: "", b: "", base: "" });
     Object.assign(asking, { trouble: null, isAsking: false });
@@ -45,7 +48,7 @@ export async function ask(models, arrived) {
   await Promise.all(open.map(async ([purpose, question]) => {
     const name = JSON.stringify(question);
     try {
-      const answer = await api.attend(question, purpose);
+      const answer = await attend(question, purpose);
       if (asked[purpose] !== name) return;
       answers[purpose] = answer;
       Object.assign(asking, { trouble: null, took: performance.now() - began });
@@ -53,7 +56,7 @@ export async function ask(models, arrived) {
     } catch (reason) {
       if (asked[purpose] !== name) return;
       asked[purpose] = "";
-      if (!(reason instanceof api.Refused) || reason.status !== 409) asking.trouble = /** @type {Error} */ (reason).message;
+      if (!(reason instanceof Refused) || reason.status !== 409) asking.trouble = /** @type {Error} */ (reason).message;
     }
   }));
   const waits = (/** @type {Purpose} */ purpose) => asked[purpose] !== "" && asked[purpose] !== JSON.stringify(answers[purpose]?.question);

@@ -54,8 +54,8 @@ export function axesOf({ query, key }, self, options) {
  * @param {Axes} axes @param {Options} options @param {import("./types.js").Lens} lens @returns {View}
  */
 export function viewOf(maps, numbers, { rows, columns, self }, options, lens) {
-  const Q = rows.labels.length, K = columns.labels.length, weights = new Float32Array(Q * K);
-  for (const number of numbers) addHead(maps, number, rows, columns, weights, 1 / numbers.length);
+  const Q = rows.labels.length, K = columns.labels.length, weights = new Float32Array(Q * K), whole = new Float32Array(Q);
+  for (const number of numbers) addHead(maps, number, rows, columns, weights, whole, 1 / numbers.length);
   if (options.itself && self) for (let at = 0; at < Q; at++) weights[at * K + at] = 0;
   const left = new Float32Array(Q), got = new Float32Array(K);
   let largest = 0;
@@ -70,20 +70,23 @@ export function viewOf(maps, numbers, { rows, columns, self }, options, lens) {
       if (size > largest) largest = size;
     }
   }
-  return { rows, columns, self, Q, K, weights, left, got, largest, signed: maps.signed, lens };
+  return { rows, columns, self, Q, K, weights, whole, left, got, largest, signed: maps.signed, lens };
 }
 
-/** @param {Maps} maps @param {number} number @param {Axis} rows @param {Axis} columns @param {Float32Array} weights @param {number} share */
-function addHead(maps, number, rows, columns, weights, share) {
+/** @param {Maps} maps @param {number} number @param {Axis} rows @param {Axis} columns @param {Float32Array} weights @param {Float32Array} whole @param {number} share */
+function addHead(maps, number, rows, columns, weights, whole, share) {
   const K = columns.labels.length, keys = maps.columns, values = maps.signed ? SIGNED : WEIGHTS, { codes, tops } = maps;
   for (let query = 0; query < maps.rows; query++) {
     const row = rows.of[query];
     if (row < 0) continue;
     const scale = (share * tops[number * maps.rows + query]) / rows.size[row], from = (number * maps.rows + query) * keys, into = row * K;
+    let sum = 0;
     for (let key = 0; key < keys; key++) {
-      const column = columns.of[key];
-      if (column >= 0) weights[into + column] += values[codes[from + key]] * scale;
+      const column = columns.of[key], weight = values[codes[from + key]] * scale;
+      sum += weight;
+      if (column >= 0) weights[into + column] += weight;
     }
+    whole[row] += sum;
   }
 }
 

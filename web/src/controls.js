@@ -1,16 +1,17 @@
-// The bar of choices: built from what the server offers, drawn from the state.
+// The bar of choices: how maps are shown. Built from what there is, drawn from the state.
 
 import { answers } from "./asking.js";
 import { $, make } from "./dom.js";
-import { isOfTokens, shortName } from "./heads.js";
+import { isOfTokens } from "./heads.js";
 import { CHOICES, SWITCHES, change, state } from "./state.js";
-import { orders } from "./study.js";
 
-/** @typedef {import("./types.js").About} About */
 /** @typedef {keyof import("./state.js").State} Name */
+/** @typedef {import("./types.js").Model} Model */
+
+const RADIOS = [...Object.keys(CHOICES), "stack", "show"];
 
 /** @param {string} holder @param {string} name @param {[string, string][]} values  with what is written on them */
-function radios(holder, name, values) {
+export function radios(holder, name, values) {
   for (const [value, text] of values) {
     const label = make("label"), input = make("input"), span = make("span", "", text);
     Object.assign(input, { type: "radio", name, value });
@@ -19,72 +20,78 @@ function radios(holder, name, values) {
   }
 }
 
-/** @param {About} about */
-export function startControls({ models, study }) {
-  const [a, b] = models;
-  radios("stacks", "stack", a.stacks.map(({ name }) => [name, name]));
-  $("stacks").hidden = a.stacks.length < 2;
-  startLenses(a);
-  radios("shows", "show", [
-    ["a", b ? shortName(a) : "Attention"],
-    .../** @type {[string, string][]} */ (b ? [["b", shortName(b)], ["both", "Both"], ["difference", "Difference"]] : []),
-    ["change", "Change"],
-  ]);
-  const found = orders(study);
-  for (const [value, text] of found) $("order").append(Object.assign(make("option", "", text), { value }));
-  $("order-box").hidden = found.length < 2;
-  $("order").addEventListener("change", () => change({ order: $("order").value }));
-  const names = [...Object.keys(CHOICES), "stack"];
+/** @param {Model} model */
+export function startControls(model) {
+  radios("stacks", "stack", model.stacks.map(({ name }) => [name, name]));
+  $("stacks").hidden = model.stacks.length < 2;
+  startLenses(model);
   document.addEventListener("change", (event) => {
     const input = event.target;
     if (!(input instanceof HTMLInputElement)) return;
     if (SWITCHES.includes(input.name)) change({ [input.name]: input.checked });
     else if (input.name === "stack") change({ stack: input.value, heads: [], token: null });
     else if (input.name === "direction") change({ direction: input.value, ...(state.stack === "cross" ? { token: null } : {}) });
-    else if (names.includes(input.name)) change({ [input.name]: input.value });
+    else if (RADIOS.includes(input.name)) change({ [input.name]: input.value });
   });
 }
 
-/** @param {import("./types.js").Model} model */
+/** @param {Model} model */
 function startLenses(model) {
   for (const [title, names] of /** @type {[string, string[]][]} */ ([["of each head", model.lenses.heads], ["of tokens, over all heads", model.lenses.tokens]])) {
     const group = make("optgroup");
     group.label = title;
     group.append(...names.map((name) => Object.assign(make("option", "", name), { value: name })));
-    $("lens").append(group);
+    if (names.length) $("lens").append(group);
   }
-  $("lens").addEventListener("change", () => {
-    const lens = $("lens").value, isOther = isOfTokens(model, lens) !== isOfTokens(model, state.lens);
-    change({ lens, ...(isOther ? { heads: [], token: null } : {}) });
-  });
+  $("lens-box").hidden = model.lenses.heads.length + model.lenses.tokens.length < 2;
+  $("lens").addEventListener("change", () => change({ lens: $("lens").value, heads: through(model, $("lens").value) }));
 }
 
-/** @param {About} about */
-export function drawControls({ models, study }) {
-  if (!orders(study).some(([value]) => value === state.order)) state.order = "layer";
-  $("order").value = state.order;
+/** @type {import("./types.js").Place[]} the heads that were open when a lens without heads was chosen */
+let parked = [];
+
+/** Another lens on the same place: the same layer, and the same head where the lens has heads. @param {Model} model @param {string} lens */
+function through(model, lens) {
+  const { heads, stack } = state, isTokens = isOfTokens(model, lens);
+  if (!heads.length || isTokens === isOfTokens(model, state.lens)) return heads;
+  const { layer } = heads[0];
+  if (isTokens) {
+    parked = heads;
+    return [{ layer, head: 0 }];
+  }
+  if (parked[0]?.layer === layer) return parked;
+  const there = model.stacks.find(({ name }) => name === stack)?.layers.find((one) => one.layer === layer)?.heads ?? [];
+  const head = there.find((one) => one === parked[0]?.head) ?? there[0];
+  return head === undefined ? [] : [{ layer, head }];
+}
+
+/** @param {string} selector @returns {HTMLInputElement[]} */
+const inputs = (selector) => [...document.querySelectorAll(`input${selector}`)].map((one) => /** @type {HTMLInputElement} */ (one));
+
+/** @param {boolean} lacksTarget  a stack may have no maps because there is no target yet */
+export function drawControls(lacksTarget) {
+  const lens = answers.a?.lens, sides = answers.a?.sides[state.stack];
   $("lens").value = state.lens;
-  const lens = answers.a?.lens;
   $("how").textContent = lens?.how ?? "";
   $("how").hidden = !lens?.how;
   $("full").textContent = lens && !lens.shares ? "all maps’ largest" : "1";
+  [$("to").textContent, $("by").textContent] = lens?.forms ? ["What it draws on", "What draws on it"] : ["Where it looks", "Who looks at it"];
   const isWithoutChange = state.show === "change" && !state.off.size;
-  for (const name of [...Object.keys(CHOICES), "stack"]) {
-    for (const input of document.querySelectorAll(`input[name="${name}"]`)) {
-      const radio = /** @type {HTMLInputElement} */ (input);
-      radio.checked = radio.value === (name === "show" && isWithoutChange ? "a" : state[/** @type {Name} */ (name)]);
+  for (const name of RADIOS) {
+    for (const radio of inputs(`[name="${name}"]`)) radio.checked = radio.value === (name === "show" && isWithoutChange ? "a" : state[/** @type {Name} */ (name)]);
+  }
+  for (const name of SWITCHES) {
+    for (const box of inputs(`[name="${name}"]`)) {
+      box.checked = Boolean(state[/** @type {Name} */ (name)]);
+      if (name === "itself" && box.parentElement) box.parentElement.hidden = state.stack === "cross";  // its two sides are different texts
+      if (name === "special" || name === "punctuation") box.disabled = Boolean(sides) && ![sides?.query, sides?.key].some((side) => side?.[name].some(Boolean));
     }
   }
-  for (const name of SWITCHES) /** @type {HTMLInputElement} */ (document.querySelector(`input[name="${name}"]`)).checked = Boolean(state[/** @type {Name} */ (name)]);
   const isSigned = state.show === "difference" || state.show === "change" || Boolean(lens?.signed), hides = state.special || state.punctuation || state.itself;
   $("stretch").disabled = !hides || isSigned;
-  const itself = document.querySelector('input[name="itself"]')?.parentElement;
-  if (itself) itself.hidden = state.stack === "cross";  // its two sides are different texts
-  $("shows").hidden = models.length < 2 && !state.off.size;
-  const changed = document.querySelector('input[name="show"][value="change"]');
-  if (changed?.parentElement) changed.parentElement.hidden = !state.off.size;
-  for (const input of document.querySelectorAll('input[name="stack"]')) {
-    const radio = /** @type {HTMLInputElement} */ (input), isThere = !answers.a || radio.value in answers.a.sides;
-    radio.parentElement?.classList.toggle("missing", !isThere);
+  for (const radio of inputs('[name="stack"]')) {
+    const isMissing = Boolean(answers.a) && !(radio.value in (answers.a?.sides ?? {}));
+    radio.parentElement?.classList.toggle("missing", isMissing);
+    radio.disabled = isMissing && !lacksTarget;
   }
 }

@@ -43,7 +43,7 @@ export const isolated = (text) => `\u2068${text}\u2069`;
 export function digits(weight, isSmall = false) {
   if (weight === 0) return "0";
   const size = Math.abs(weight), sign = weight < 0 ? "−" : "";
-  if (isSmall && size < 0.00095) return sign + size.toExponential(1).replace("e-", "e−");
+  if (isSmall && (size < 0.00095 || size >= 9995)) return sign + size.toExponential(1).replace("e-", "e−").replace("e+", "e");
   if (size < 0.00005) return `${sign && "> −"}${sign ? "" : "< "}0.0001`;
   return sign + (size >= 0.095 ? size.toFixed(2) : size.toFixed(size >= 0.0095 ? 3 : 4));
 }

@@ -117,7 +117,7 @@ function cellShapes({ view, geo }) {
 function arcShapes(shown, { geo, lines }) {
   const group = svgTag("g", { fill: "none" });
   for (const line of lines) {
-    const { x1, y1, c1, c2, x2, y2 } = bend(geo, line, 0), force = strength(line.weight, shown.views[line.head].view.largest);
+    const { x1, y1, c1, c2, x2, y2 } = bend(geo, line, 0), force = strength(line.weight, shown.views[line.head].view);
     group.append(svgTag("path", {
       d: `M${x1} ${y1}C${c1} ${y1} ${c2} ${y2} ${x2} ${y2}`, "stroke-opacity": clamp(force, 0.02, 1).toFixed(3), "stroke-width": (0.75 + 2.5 * force).toFixed(2),
       stroke: line.weight < 0 ? LESS_LINE.light : HEAD_COLOURS.light[line.head % HEAD_COLOURS.light.length],

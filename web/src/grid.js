@@ -1,15 +1,15 @@
-// All heads of a stack at once, each a small picture with a switch.
+// All heads of a stack at once, each a small picture; with a switch, where the model can be asked.
 
 import { axesOf, blockAxis, viewOf } from "./axes.js";
 import { paint, pixels, theme } from "./colour.js";
 import { button, digits, make, pause } from "./dom.js";
 import { full } from "./heads.js";
-import { layerOf, lensOf, thumbnailsOf } from "./maps.js";
+import { layerOf, lensOf } from "./maps.js";
 import { samePlace, state } from "./state.js";
 
 /** @typedef {import("./types.js").Place} Place */
 /** @typedef {import("./types.js").Source} Source */
-/** @typedef {{title: string, places: Place[]}} Group  heads that stand together, with what they have in common */
+/** @typedef {import("./types.js").Group} Group */
 /** @typedef {{cell: HTMLElement, thumb: HTMLButtonElement, canvas: HTMLCanvasElement, toggle: HTMLButtonElement | null,
  *   place: Place}} Cell */
 
@@ -24,7 +24,7 @@ export class Grid {
 
   /**
    * @param {HTMLElement} holder
-   * @param {{open: (place: Place, isAdded: boolean) => void, toggle: (head: string) => void, name: (place: Place) => string}} told
+   * @param {{open: (place: Place, isAdded: boolean) => void, toggle: ((head: string) => void) | null, name: (place: Place) => string}} told
    */
   constructor(holder, told) {
     this.told = told;
@@ -57,6 +57,7 @@ export class Grid {
     const forms = lens.forms ?? [], layers = [...new Set([...summary.values()].filter((one) => one.stack === stack).map(({ layer }) => layer))];
     if (!this.begin(`forms ${stack} ${lens.name} ${layers}`, layers.length, false)) return;
     this.isOfTokens = true;
+    this.root.classList.add("of-tokens");
     this.root.append(make("span", "label corner", "layer →"));
     for (const layer of layers) this.root.append(make("span", "label", lens.layers?.[layer] ?? String(layer)));
     forms.forEach((form, head) => {
@@ -87,6 +88,7 @@ export class Grid {
     this.cells.clear();
     this.root.replaceChildren();
     this.root.classList.toggle("flowing", isFlow);
+    this.root.classList.remove("of-tokens");
     this.root.style.setProperty("--heads", String(columns));
     return true;
   }
@@ -99,9 +101,10 @@ export class Grid {
     thumb.tabIndex = -1;
     thumb.append(canvas);
     cell.append(thumb);
+    const act = this.told.toggle;
     let toggle = null;
-    if (place.head !== "mean" && !this.isOfTokens) {
-      toggle = button("switch", "", () => this.told.toggle(head));
+    if (act && place.head !== "mean" && !this.isOfTokens) {
+      toggle = button("switch", "", () => act(head));
       toggle.setAttribute("role", "switch");
       toggle.setAttribute("aria-label", `${name} on`);
       toggle.tabIndex = -1;
@@ -140,7 +143,7 @@ export class Grid {
     const run = ++this.run, { stack } = state, sides = source.answer.sides[stack];
     if (!sides) return false;
     const isPlain = state.level === "tokens" && !state.special && !state.punctuation && !state.itself && !source.against;
-    const small = source.against ? null : await thumbnailsOf(source, stack);
+    const small = source.against || !source.answer.thumbnails ? null : await source.answer.thumbnails(stack);
     if (run !== this.run) return false;
     const isWhole = small !== null && small.rows === sides.query.tokens.length && small.columns === sides.key.tokens.length;
     const axes = axesOf(sides, stack !== "cross", state);

@@ -1,8 +1,5 @@
-// Maps are fetched a layer at a time when they are asked for; the latest ones are kept.
+// Maps come a layer at a time when they are asked for; the latest ones are kept.
 
-import * as api from "./api.js";
-
-/** @typedef {import("./types.js").Answer} Answer */
 /** @typedef {import("./types.js").Maps} Maps */
 /** @typedef {import("./types.js").Source} Source */
 
@@ -15,27 +12,12 @@ const weighed = new Map();
 /** @param {Source} source @param {string} stack @param {number} layer @returns {Promise<Maps>} */
 export function layerOf(source, stack, layer) {
   const { answer, against } = source, name = `${against?.id ?? ""} ${answer.id} ${stack} ${layer}`;
-  const fetched = () => (against ? api.difference(answer.id, against.id, stack, layer) : api.maps(answer.id, stack, layer));
-  return keep(name, () => again(source, fetched));
+  return keep(name, () => (against && answer.difference ? answer.difference(against, stack, layer) : answer.maps(stack, layer)));
 }
 
 /** How the maps of a source are to be read; what two of them differ by has the wider scale of both. @param {Source} source @returns {import("./types.js").Lens} */
 export const lensOf = ({ answer, against }) =>
   against ? { ...answer.lens, signed: true, full: Math.max(answer.lens.full, against.lens.full) } : answer.lens;
-
-/** @param {Source} source @param {string} stack */
-export const thumbnailsOf = (source, stack) => again(source, () => api.thumbnails(source.answer.id, stack));
-
-/** The server keeps a few states only; one that it has forgotten is asked for once more. @template T @param {Source} source @param {() => Promise<T>} fetched */
-async function again({ answer, against }, fetched) {
-  try {
-    return await fetched();
-  } catch (reason) {
-    if (!(reason instanceof api.Refused) || reason.status !== 404) throw reason;
-    for (const one of [answer, against]) if (one) one.id = (await api.attend(one.question, "again")).id;
-    return fetched();
-  }
-}
 
 /** @param {string} name @param {() => Promise<Maps>} fetched */
 function keep(name, fetched) {

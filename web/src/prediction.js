@@ -3,7 +3,7 @@
 import { button, make } from "./dom.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
-/** @typedef {import("./types.js").Model} Model */
+/** @typedef {import("./types.js").LiveModel} Model */
 /** @typedef {{name: string, before: number, after: number | null}} Row */
 
 const MOST_ROWS = 6;

@@ -1,7 +1,7 @@
 // The text beside the map: where a token looks, who looks at it, and the largest weights as numbers.
 
 import { css, inkOn, shade } from "./colour.js";
-import { $, digits, isolated, make } from "./dom.js";
+import { $, clamp, digits, isolated, make } from "./dom.js";
 import { change, state } from "./state.js";
 
 /** @typedef {import("./types.js").View} View */
@@ -113,7 +113,7 @@ function shadeTexts() {
   sources[place].classList.add("source");
   if (cell) reveal(sources[place]);
   const name = make("b", "", isolated(source().labels[place]));
-  if (!view.lens.shares) asked.append(name, isTo() ? " draws on" : " is drawn on by");
+  if (view.lens.forms || !view.lens.shares) asked.append(name, isTo() ? " draws on" : " is drawn on by");
   else if (view.signed) asked.append(name, isTo() ? " attends more, or less, to" : " is attended to more, or less, by");
   else if (isTo()) asked.append(name, " attends to");
   else asked.append("Who attends to ", name, "?");
@@ -149,20 +149,27 @@ function reveal(span) {
   if (word.top < box.top || word.bottom > box.bottom) flow.scrollTop += word.top - box.top - box.height / 2;
 }
 
-/** @param {View} shown @param {number} place @param {Float32Array} weights */
-function remark(shown, place, weights) {
-  const percent = (/** @type {number} */ share) => (share > 0 && share < 0.005 ? "less than 1 %" : `${Math.round(100 * share)} %`);
-  const unit = state.level.slice(0, -1);
+/** What the numbers of a token sum to, and what of that is hidden. @param {View} shown @param {number} place @param {Float32Array} weights */
+function remark({ signed, lens, whole, left, got, K }, place, weights) {
+  const { shares, forms } = lens, sumText = (/** @type {number} */ sum) => (shares ? sum.toFixed(2).replace("-", "−") : digits(sum, true));
+  const isDifference = signed && shares;
   if (!isTo()) {
-    const sum = weights.reduce((total, weight) => total + weight, 0), mean = shown.got.reduce((total, one) => total + one, 0) / shown.K;
-    return shown.signed || !shown.lens.shares ? `Together ${digits(sum, !shown.lens.shares)}.` : `Together ${sum.toFixed(2)}, from ${weights.length} ${state.level}; on average a ${unit} gets ${mean.toFixed(2)}.`;
+    const sum = weights.reduce((total, weight) => total + weight, 0), mean = got.reduce((total, one) => total + one, 0) / K;
+    if (isDifference) return `Together ${sumText(sum)}.`;
+    return `Together ${sumText(sum)}, from ${weights.length} ${state.level}; on average a ${state.level.slice(0, -1)} gets ${sumText(mean)}.`;
   }
-  if (shown.signed || !shown.lens.shares || !(state.special || state.punctuation || state.itself)) return "";
-  const left = shown.left[place], gone = Math.max(0, 1 - left);
-  if (!state.renormalise) return `${percent(gone)} of its attention goes to what is hidden.`;
-  if (left === 0) return "All of its attention goes to what is hidden; nothing is left to renormalise.";
-  return `${percent(gone)} of its attention goes to what is hidden; the rest, ${percent(left)}, is stretched to 1${left < 0.1 ? ", and its rounding with it." : "."}`;
+  if (isDifference) return "";
+  const all = whole[place], isOne = shares && Math.abs(all - 1) < 0.02;  // what rounding leaves of a row that sums to 1
+  const sum = isOne ? "" : `Its row sums to ${sumText(all)}. `;
+  if (!(state.special || state.punctuation || state.itself)) return sum.trim();
+  if (signed) return `${sum}What is hidden has ${sumText(all - left[place])} of it.`;
+  const gone = clamp(1 - left[place] / (isOne ? 1 : all || 1), 0, 1), what = forms ? "what it draws on is hidden" : "its attention goes to what is hidden";
+  if (!state.renormalise) return `${sum}${percent(gone)} of ${what}.`;
+  if (left[place] === 0) return `All of ${what}; nothing is left to renormalise.`;
+  return `${sum}${percent(gone)} of ${what}; the rest, ${percent(1 - gone)}, is stretched to 1${gone > 0.9 ? ", and its rounding with it." : "."}`;
 }
+
+const percent = (/** @type {number} */ share) => (share > 0 && share < 0.005 ? "less than 1 %" : `${Math.round(100 * share)} %`);
 
 /** @param {() => void} redraw  called when another token is looked at */
 export function startReading(redraw) {

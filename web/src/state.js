@@ -2,13 +2,14 @@
 
 /** Choices with a fixed set of values, the first of which is the default. */
 export const CHOICES = {
-  show: ["a", "b", "both", "difference", "change"],
   level: ["tokens", "words"],
   scale: ["root", "linear"],
   range: ["one", "head"],
   direction: ["to", "by"],
   view: ["map", "arcs"],
 };
+/** Which answers are on show, where a model can be asked: the first model's, the second's, and how answers differ. */
+export const SHOWS = ["a", "b", "both", "difference", "change"];
 /** Choices that are on or off, off by default. */
 export const SWITCHES = ["special", "punctuation", "itself", "renormalise"];
 

@@ -37,7 +37,7 @@ export async function loadStudy() {
 }
 
 /** Heads of this stack, as far as they are there, in the order that is asked for; null: by layer.
- * @param {string} stack @param {import("./types.js").StackShape | undefined} there @returns {import("./grid.js").Group[] | null} */
+ * @param {string} stack @param {import("./types.js").StackShape | undefined} there @returns {import("./types.js").Group[] | null} */
 export function groups(stack, there) {
   const isThere = (/** @type {StudyHead} */ { layer, head }) => there?.layers.some((one) => one.layer === layer && one.heads.includes(head));
   const here = [...heads.values()].filter((one) => one.stack === stack && isThere(one));

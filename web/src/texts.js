@@ -3,7 +3,7 @@
 import { $ } from "./dom.js";
 import { change, state } from "./state.js";
 
-/** @typedef {import("./types.js").Model} Model */
+/** @typedef {import("./types.js").LiveModel} Model */
 
 const REST_MS = 220;
 /** @type {number | undefined} */

@@ -18,14 +18,15 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from headscope.errors import HeadscopeError, reason
-from headscope.explorer import payload
 from headscope.explorer.answers import answered, refused
 from headscope.explorer.line import WAITING, Line
 from headscope.explorer.refusals import Refusal
 from headscope.explorer.requests import BODY_BYTES, AskedToAttend, body_of
 from headscope.explorer.session import Session, State, States
 from headscope.explorer.study_view import StudyView
+from headscope.explorer.thumbnails import SIDE, thumbnails
 from headscope.heads import Site
+from headscope.report.map_bytes import packed
 
 STATIC = Path(__file__).parent / "static"
 BYTES = "application/octet-stream"
@@ -44,7 +45,7 @@ class Server:
         self._about = {
             "models": [session.about() for session in self.sessions.values()],
             "study": None if study is None else study.told,
-            "limits": {"body_bytes": BODY_BYTES, "waiting": WAITING, "thumbnail": payload.THUMBNAIL},
+            "limits": {"body_bytes": BODY_BYTES, "waiting": WAITING, "thumbnail": SIDE},
         }
 
     def app(self) -> Starlette:
@@ -84,7 +85,7 @@ class Server:
         site, maps = _layer(state, stack, layer)
         places = [(layer, head.head) for head in site.heads(len(maps))]
         return await _bytes(
-            request, f"{state.id}-{stack}-{layer}", lambda: payload.packed(places, maps, signed=state.is_signed)
+            request, f"{state.id}-{stack}-{layer}", lambda: packed(places, maps, signed=state.is_signed)
         )
 
     async def difference(self, request: Request) -> Response:
@@ -104,7 +105,7 @@ class Server:
 
         def pack() -> bytes:
             before, after = maps[[site.place(n) for n in both]], other_maps[[other_site.place(n) for n in both]]
-            return payload.packed([(layer, number) for number in both], after - before, signed=True)
+            return packed([(layer, number) for number in both], after - before, signed=True)
 
         return await _bytes(request, f"{one.id}-{other.id}-{stack}-{layer}", pack)
 
@@ -117,8 +118,8 @@ class Server:
         places = [(head.layer, head.head) for site, maps in sites.items() for head in site.heads(len(maps))]
 
         def pack() -> bytes:
-            small = np.concatenate([payload.thumbnails(maps) for maps in sites.values()])
-            return payload.packed(places, small, signed=state.is_signed)
+            small = np.concatenate([thumbnails(maps) for maps in sites.values()])
+            return packed(places, small, signed=state.is_signed)
 
         return await _bytes(request, f"{state.id}-{stack}", pack)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-import unicodedata
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, replace
@@ -33,7 +32,7 @@ from headscope.model.edits import Ablate
 from headscope.model.weights import weights_sha256
 from headscope.report.look_heads import HEAD_LENSES
 from headscope.report.look_maps import Lens
-from headscope.report.look_sides import Side, inert
+from headscope.report.look_sides import Side, inert, told_sides
 from headscope.report.looking import LENSES, side_of, through
 from headscope.study.token_maps import TOKEN_LENSES, Input, one_input
 from headscope.tasks.bleu import said_by
@@ -162,7 +161,7 @@ class Session:
             "takes_pair": kind != "causal",
             "max_tokens": self.max_tokens,
             "lenses": {"heads": list(HEAD_LENSES), "tokens": list(TOKEN_LENSES)},
-            "example": {"text": self._example(mask), "second": None},
+            "example": {"text": self._example(mask), "second": None, "lens": "raw"},
             "notes": [inert(note) for note in model.notes],
         }
 
@@ -189,7 +188,7 @@ class Session:
         return {
             "id": now.id,
             "off": asked.off,
-            "sides": {stack: self._told_sides(query, key) for stack, (query, key) in now.sides.items()},
+            "sides": {stack: told_sides(query, key) for stack, (query, key) in now.sides.items()},
             "prediction": self.prediction.told(now.reading, before.answer, None if after is None else after.answer),
             "summary": _summary(now, before, self._heads(asked.off)),
             "lens": _told_lens(asked.lens, now),
@@ -294,18 +293,6 @@ class Session:
             assert sides is not None
             found[stack] = (side_of(self.model, sides[0]), side_of(self.model, sides[1]))
         return found
-
-    def _told_sides(self, query: Side, key: Side) -> dict[str, Any]:
-        told = _told_side(query)
-        return {"query": told, "key": told if key == query else _told_side(key)}
-
-
-def _told_side(side: Side) -> dict[str, Any]:
-    signs = [
-        int(not special and all(unicodedata.category(c).startswith("P") for c in word))
-        for word, special in zip(side.word_labels(), side.unit_special(), strict=True)
-    ]
-    return {**side.payload(), "word_punctuation": signs, "punctuation": [signs[unit] for unit in side.units()]}
 
 
 def _summary(now: State, before: State, off: HeadSet) -> list[dict[str, Any]]:

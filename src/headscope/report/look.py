@@ -20,11 +20,11 @@ from markupsafe import Markup
 
 from headscope.errors import HeadscopeError
 from headscope.report.look_maps import Lens, StackMaps
-from headscope.report.look_sides import inert
+from headscope.report.look_sides import inert, told_sides
 
 NOTEBOOK_LIMIT_BYTES = 5_000_000
 FILE_LIMIT_BYTES = 25_000_000
-_TEMPLATES = Path(__file__).parent / "templates"
+_BUILT = Path(__file__).parent / "static"  # from web/
 
 
 @dataclass(frozen=True)
@@ -42,27 +42,43 @@ class Look:
 
     def page(self) -> str:
         """The whole HTML document; it needs nothing beside it."""
-        style, script = _asset("look.css"), _asset("look.js")
-        sides = {one.stack: one for lens in self.lenses for one in lens.stacks}
-        data = {
-            "model": inert(self.model),
-            "text": [inert(text) for text in self.text],
-            "stacks": [one.payload() for one in sides.values()],
-            "lenses": [lens.payload() for lens in self.lenses],
-        }
+        style, script = _asset("saved.css"), _asset("saved.js")
         environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
+            loader=jinja2.FileSystemLoader(_BUILT), autoescape=True, undefined=jinja2.StrictUndefined
         )
-        return environment.get_template("look.html").render(
-            model=data["model"],
-            text=data["text"],
-            several=len(self.lenses) > 1,
+        return environment.get_template("saved.html").render(
+            model=inert(self.model),
+            text=[inert(text) for text in self.text],
             style=Markup(style),
             script=Markup(script),
             style_hash=_csp_hash(style),
             script_hash=_csp_hash(script),
-            data=Markup(_json_for_html(data)),
+            data=Markup(_json_for_html(self._payload())),
         )
+
+    def _payload(self) -> dict[str, object]:
+        """What the page is made of: what the explorer's server tells of a model, and its answers through each lens."""
+        text, *rest = (inert(text) for text in self.text)
+        sides = {one.stack: told_sides(one.query, one.key) for lens in self.lenses for one in lens.stacks}
+        of_heads = [lens for lens in self.lenses if lens.forms is None]
+        there = {one.stack: one.there for lens in reversed(of_heads) for one in lens.stacks}
+        return {
+            "model": {
+                "id": "a",
+                "name": inert(self.model),
+                "stacks": [
+                    {"name": stack, "layers": [{"layer": i, "heads": h} for i, h in enumerate(there.get(stack, []))]}
+                    for stack in sides
+                ],
+                "lenses": {
+                    "heads": [lens.name for lens in of_heads],
+                    "tokens": [lens.name for lens in self.lenses if lens.forms is not None],
+                },
+                "example": {"text": text, "second": rest[0] if rest else None, "lens": self.lenses[0].name},
+            },
+            "sides": sides,
+            "answers": [lens.payload() for lens in self.lenses],
+        }
 
     def save(self, path: str | Path, *, limit_bytes: int | None = FILE_LIMIT_BYTES) -> Path:
         """Write the page, whole or not at all; a page above `limit_bytes` is refused (None: any size)."""
@@ -98,7 +114,7 @@ class Look:
 
 
 def _asset(name: str) -> str:
-    return (_TEMPLATES / name).read_text("utf-8")
+    return (_BUILT / name).read_text("utf-8")
 
 
 def _csp_hash(text: str) -> str:

@@ -1,10 +1,6 @@
-"""The maps of a look page and how they are stored.
+"""The maps of a look page: in the form in which the explorer's server answers, deflated, as text.
 
-A map is stored as one byte a cell: code = round(255 · √(weight / largest weight of its row)), beside each
-row's largest weight as float32; then deflate and base64. Read back, a weight w in a row whose largest is m is
-off by at most √(w·m)/255 + m/(4·255²): never more than 0.004 of m, far less near 0. Where a lens gives numbers below
-0, the code is 128 ± round(127 · √(|w| / m)), and 127 stands in the place of 255. The browser unpacks a map when it
-is drawn.
+The browser unpacks a layer when it is drawn.
 """
 
 from __future__ import annotations
@@ -12,12 +8,14 @@ from __future__ import annotations
 import base64
 import zlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headscope.errors import HeadscopeError
 from headscope.report.look_sides import Side
+from headscope.report.map_bytes import packed
 
 
 @dataclass(frozen=True)
@@ -37,13 +35,12 @@ class StackMaps:
         if self.weights.ndim != 4 or self.weights.shape[2:] != expected:
             raise ValueError(f"weights {self.weights.shape}: expected [layer, head, {expected[0]}, {expected[1]}]")
 
-    def payload(self) -> dict[str, object]:
-        """What the page is told about this stack's axes; `key` is None where both are the same tokens."""
-        return {
-            "stack": self.stack,
-            "query": self.query.payload(),
-            "key": None if self.key == self.query else self.key.payload(),
-        }
+    @property
+    def there(self) -> list[list[int]]:
+        """For each layer the heads that are there."""
+        return [
+            [head for head, weights in enumerate(layer) if not np.isnan(weights).all()] for layer in self.weights
+        ]
 
 
 @dataclass(frozen=True)
@@ -65,55 +62,55 @@ class Lens:
     forms: tuple[str, ...] | None = None
     layers: tuple[str, ...] | None = None
 
+    @cached_property
+    def is_signed(self) -> bool:
+        return not self.shares and any(bool((one.weights < 0).any()) for one in self.stacks)
+
     def payload(self) -> dict[str, object]:
-        """What the page is told about this lens."""
-        everything = [one.weights[np.isfinite(one.weights)] for one in self.stacks]
-        signed = any(bool((one < 0).any()) for one in everything) and not self.shares
-        largest = max((float(np.abs(one).max()) for one in everything if one.size), default=0.0)
+        """What the page is told about this lens: as the explorer's server tells it, and the maps of every layer."""
+        for one in self.stacks:
+            self._check(one)
+        summary = [
+            {"stack": one.stack, "layer": layer, "head": head, "largest": _largest(one.weights[layer, head])}
+            | {"entropy": None, "change": 0}
+            for one in self.stacks
+            for layer, heads in enumerate(one.there)
+            for head in heads
+        ]
+        full = 1.0 if self.shares else max((float(one["largest"]) for one in summary), default=0.0) or 1.0  # type: ignore[arg-type]
+        told = {"name": self.name, "how": self.how, "shares": self.shares, "signed": self.is_signed, "full": full}
         return {
-            "name": self.name,
-            "how": self.how,
-            "shares": self.shares,
-            "signed": signed,
-            "full": 1.0 if self.shares else largest or 1.0,
-            "forms": self.forms,
-            "layers": self.layers,
-            "maps": {one.stack: self._grid(one, signed) for one in self.stacks},
+            "lens": told | {"forms": self.forms, "layers": self.layers},
+            "summary": summary,
+            "maps": {one.stack: self._packed(one) for one in self.stacks},
         }
 
-    def _grid(self, one: StackMaps, signed: bool) -> list[list[str | None]]:
-        layers, heads = one.weights.shape[:2]
-        return [[self._packed(one, layer, head, signed) for head in range(heads)] for layer in range(layers)]
+    def _packed(self, one: StackMaps) -> list[str | None]:
+        """Of each layer the maps that are there, in one text; nothing where there are none."""
+        texts = []
+        for layer, heads in enumerate(one.there):
+            maps = packed([(layer, head) for head in heads], one.weights[layer, heads], signed=self.is_signed)
+            texts.append(base64.b64encode(zlib.compress(maps, 9)).decode("ascii") if heads else None)
+        return texts
 
-    def _packed(self, one: StackMaps, layer: int, head: int, signed: bool) -> str | None:
-        weights = one.weights[layer, head]
-        if np.isnan(weights).all():
-            return None
-        # half-precision softmax rows overshoot 1 by a little; anything more is not attention
-        if self.shares and not (np.isfinite(weights).all() and weights.min() >= 0 and weights.max() <= 1.01):
-            raise HeadscopeError(
-                f"{one.stack}.{layer}.{head} has weights that are not numbers from 0 to 1",
-                expected="attention weights, each row summing to 1",
-                mend="If the model runs in half precision, load it in float32",
-            )
-        if not np.isfinite(weights).all():
-            raise HeadscopeError(
-                f"{one.stack}.{layer}.{head} is not finite through the lens {self.name}",
-                mend="If the model runs in half precision, load it in float32",
-            )
-        return pack(weights, signed=signed)
-
-
-def quantised(weights: NDArray[np.float32], *, signed: bool = False) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """Maps [..., query, key] in one byte a cell: each row's largest size [..., query], and the codes."""
-    size = np.abs(weights)
-    top = size.max(axis=-1).astype("<f4")
-    share = size / np.where(top > 0, top, np.float32(1))[..., None]
-    codes = 128 + np.sign(weights) * np.rint(127 * np.sqrt(share)) if signed else np.rint(255 * np.sqrt(share))
-    return top, codes.astype(np.uint8)
+    def _check(self, one: StackMaps) -> None:
+        """Refuse numbers that are none; half-precision softmax rows overshoot 1 by a little, anything more is wrong."""
+        for layer, heads in enumerate(one.there):
+            for head in heads:
+                weights = one.weights[layer, head]
+                is_finite = bool(np.isfinite(weights).all())
+                mend = "If the model runs in half precision, load it in float32"
+                if self.shares and not (is_finite and weights.min() >= 0 and weights.max() <= 1.01):
+                    raise HeadscopeError(
+                        f"{one.stack}.{layer}.{head} has weights that are not numbers from 0 to 1",
+                        expected="attention weights, each row summing to 1",
+                        mend=mend,
+                    )
+                if not is_finite:
+                    raise HeadscopeError(
+                        f"{one.stack}.{layer}.{head} is not finite through the lens {self.name}", mend=mend
+                    )
 
 
-def pack(weights: NDArray[np.float32], *, signed: bool = False) -> str:
-    """One map [query, key] as the page stores it: row maxima, then codes, deflated, in base64."""
-    top, codes = quantised(weights, signed=signed)
-    return base64.b64encode(zlib.compress(top.tobytes() + codes.tobytes(), 9)).decode("ascii")
+def _largest(weights: NDArray[np.float32]) -> float:
+    return float(f"{np.abs(weights).max():.5g}")

@@ -71,17 +71,33 @@ class Side:
             for parts, special in zip(pieces, self.unit_special(), strict=True)
         )
 
+    def unit_punctuation(self) -> tuple[bool, ...]:
+        """For each unit whether it is nothing but punctuation."""
+        return tuple(
+            not special and all(unicodedata.category(character).startswith("P") for character in word)
+            for word, special in zip(self.word_labels(), self.unit_special(), strict=True)
+        )
+
     def payload(self) -> dict[str, object]:
         """What the page is told about this axis."""
+        units, signs = self.units(), self.unit_punctuation()
         return {
             "tokens": self.token_labels(),
             "printed": tuple(inert(token) for token in self.tokens),
             "special": [int(special) for special in self.special],
-            "unit": self.units(),
+            "punctuation": [int(signs[unit]) for unit in units],
+            "unit": units,
             "words": self.word_labels(),
             "word_special": [int(special) for special in self.unit_special()],
+            "word_punctuation": [int(sign) for sign in signs],
             "rtl": _is_right_to_left(self),
         }
+
+
+def told_sides(query: Side, key: Side) -> dict[str, object]:
+    """What the page is told about both axes of a stack."""
+    told = query.payload()
+    return {"query": told, "key": told if key == query else key.payload()}
 
 
 # Tokens as people read them

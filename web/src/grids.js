@@ -1,0 +1,90 @@
+// All heads, or all token maps: one grid, or two where two models are beside each other.
+
+import { asking } from "./asking.js";
+import { theme } from "./colour.js";
+import { $, make } from "./dom.js";
+import { Grid } from "./grid.js";
+import { common, full, isOfTokens, shortName } from "./heads.js";
+import { nameOf } from "./naming.js";
+import { samePlace, state } from "./state.js";
+
+/** @typedef {import("./types.js").Model} Model */
+/** @typedef {import("./types.js").Place} Place */
+
+export class Grids {
+  drawn = "";
+
+  /**
+   * @param {Model[]} models @param {import("./types.js").Live | null} live
+   * @param {{open: (place: Place, isAdded: boolean) => void, failed: (reason: unknown) => void}} told
+   */
+  constructor(models, live, told) {
+    this.models = models;
+    this.live = live;
+    this.failed = told.failed;
+    const asked = { open: told.open, toggle: live?.toggle ?? null, name: (/** @type {Place} */ place) => nameOf(models[0], place) };
+    this.frames = [0, 1].map((at) => {
+      const frame = make("div", "frame"), title = make("h3");
+      frame.append(title);
+      $("grids").append(frame);
+      return { frame, title, grid: new Grid(frame, asked), at };
+    });
+  }
+
+  /** @param {import("./types.js").Source[]} found */
+  render(found) {
+    const isMissing = found.length > 0 && !found[0].answer.sides[state.stack], isTokens = isOfTokens(this.models[0], state.lens);
+    $("grids").classList.toggle("waiting", found.length === 0);
+    $("grids").hidden = isMissing || (found.length === 0 && !asking.isAsking);
+    $("grids").setAttribute("aria-label", isTokens ? "all maps" : "all heads");
+    $("grids").dataset.count = String(Math.max(1, found.length));
+    for (const { frame, title, grid, at } of this.frames) {
+      const source = found[at], model = this.models[state.show === "b" ? 1 : state.show === "both" ? at : 0] ?? this.models[0];
+      frame.hidden = at > 0 && !source;
+      title.textContent = state.show === "both" ? shortName(model) : "";
+      title.hidden = !title.textContent;
+      const stack = common(model, state.show === "difference" ? this.models[1] : undefined, state.stack);
+      if (frame.hidden || !stack) continue;
+      const order = isTokens ? null : this.live?.groups(state.stack, stack);
+      if (isTokens && source) grid.buildForms(state.stack, source.answer);
+      else if (order) grid.buildGroups(state.stack, order);
+      else if (!isTokens) grid.buildLayers(stack);
+      grid.mark(source?.answer);
+    }
+    if (found.length && !isMissing) this.draw(found);
+  }
+
+  /** @param {import("./types.js").Source[]} found */
+  draw(found) {
+    const now = JSON.stringify([
+      found.map(({ answer, against }) => [answer.id, against?.id]), state.stack, state.level, state.special, state.punctuation, state.itself,
+      state.renormalise, state.scale, state.range, this.frames[0].grid.built, theme(),
+    ]);
+    if (now === this.drawn || !$("grids").checkVisibility()) return;
+    this.drawn = now;
+    Promise.all(found.map((source, at) => this.frames[at].grid.draw(source))).then((whole) => {
+      if (!whole.every(Boolean) || now !== this.drawn) return;
+      performance.mark("overview");
+      document.documentElement.dataset.drawn = found[0].answer.id;  // says to whoever waits: all thumbnails are there
+    }, (reason) => {
+      this.drawn = "";
+      this.failed(reason);
+    });
+  }
+
+  /** The map that is `by` places after another; means are passed over. @param {Place} from @param {number} by @returns {Place | undefined} */
+  beside(from, by) {
+    const every = [...this.frames[0].grid.cells.values()].map(({ place }) => place).filter(({ head }) => head !== "mean");
+    return every[(every.findIndex((one) => samePlace(one, from)) + by + every.length) % every.length];
+  }
+
+  /** The head whose thumbnail has the focus. */
+  focused() {
+    return this.frames.map(({ grid }) => grid.focused()).find((head) => head !== null) ?? null;
+  }
+
+  /** @param {Place} place */
+  focus(place) {
+    this.frames[0].grid.cells.get(full(state.stack, place.layer, place.head))?.thumb.focus();
+  }
+}

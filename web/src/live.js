@@ -1,0 +1,129 @@
+// What a page has whose models can be asked: texts, switches, what the models say, a study.
+
+import * as api from "./api.js";
+import { answers, asking } from "./asking.js";
+import { radios } from "./controls.js";
+import { $, make } from "./dom.js";
+import { everyHead, full, isOfTokens, parsed, shortName, written } from "./heads.js";
+import { drawPrediction } from "./prediction.js";
+import { SHOWS, change, state } from "./state.js";
+import { drawCard, groups, orders, rolesOf } from "./study.js";
+import { drawSwitches, redo, startSwitches, toggle, undo } from "./switches.js";
+import { drawTexts, startTexts } from "./texts.js";
+
+/** @typedef {import("./types.js").About} About */
+/** @typedef {import("./types.js").LiveModel} LiveModel */
+/** @typedef {import("./types.js").Place} Place */
+
+const isEmpty = () => !state.text.trim();
+
+/** @param {About} about @returns {import("./types.js").Live} */
+export function startLive(about) {
+  const { models, study } = about, [model] = models;
+  startTexts(model);
+  startSwitches(model, study?.unimportant ?? []);
+  startChoices(about);
+  $("power").addEventListener("click", () => switchOpen(model));
+  return {
+    isEmpty, toggle, groups,
+    lacksTarget: () => !state.second?.trim() && model.stacks.some(({ name }) => name === "cross"),
+    read: (given) => read(about, given),
+    write: (given) => write(model, given),
+    draw: () => {
+      drawTexts(model);
+      drawSwitches(model, everyHead(model).length);
+      drawChoices(about);
+      drawStatus(model);
+      drawAnswers(models);
+    },
+    drawOpen: (shown, place, isTokens) => {
+      const head = full(state.stack, place.layer, place.head), isOff = state.off.has(head);
+      $("power").hidden = place.head === "mean" || isTokens;
+      $("power").setAttribute("aria-checked", String(!isOff));
+      $("power").setAttribute("aria-label", `${$("name").textContent} on`);
+      $("power").lastElementChild.textContent = isOff ? "off" : "on";
+      $("role").textContent = isTokens ? "" : rolesOf(head).slice(0, 2).join(", ");
+      drawCard(shown, isTokens ? null : study, place);
+    },
+    keys: (grids) => [
+      { key: "/", shown: "/", what: "type another text (Esc leaves the box)", act: () => $("text").focus() },
+      { key: "o", shown: "O", what: "switch a head off, or on: the one that has the focus, else the open one", act: () => switchHead(model, grids.focused()) },
+      { key: "u", shown: "U", what: "undo the last switch", act: undo },
+      { key: "Ctrl+z", shown: "Ctrl Z", what: "the same", act: undo },
+      { key: "U", shown: "Shift U", what: "redo it", act: redo },
+    ],
+  };
+}
+
+/** Its part of the address: texts, heads that are off, what is on show, in which order. @param {About} about @param {URLSearchParams} given */
+function read({ models }, given) {
+  const [{ example }] = models, show = given.get("show") ?? "", possible = models.length > 1 ? SHOWS : ["a", "change"];
+  return {
+    text: given.get("text") ?? example.text, second: given.has("text") ? given.get("second") : example.second, off: parsed(models[0], given.get("off") ?? ""),
+    show: possible.includes(show) ? show : "a", order: given.get("order") ?? "layer",
+  };
+}
+
+/** @param {LiveModel} model @param {URLSearchParams} given */
+function write(model, given) {
+  given.set("text", state.text);
+  if (state.second !== null) given.set("second", state.second);
+  if (state.off.size) given.set("off", written(model, state.off));
+  if (state.show !== "a") given.set("show", state.show);
+  if (state.order !== "layer") given.set("order", state.order);
+}
+
+/** @param {LiveModel} model @param {string | null} head  the one that has the focus */
+function switchHead(model, head) {
+  if (head && !head.endsWith(".mean")) toggle(head);
+  else switchOpen(model);
+}
+
+/** @param {LiveModel} model */
+function switchOpen(model) {
+  const [place] = state.heads;
+  if (place && place.head !== "mean" && !isOfTokens(model, state.lens)) toggle(full(state.stack, place.layer, place.head));
+}
+
+/** @param {About} about */
+function startChoices({ models, study }) {
+  const [a, b] = models, found = orders(study);
+  radios("shows", "show", [
+    ["a", b ? shortName(a) : "Attention"],
+    .../** @type {[string, string][]} */ (b ? [["b", shortName(b)], ["both", "Both"], ["difference", "Difference"]] : []),
+    ["change", "Change"],
+  ]);
+  for (const [value, text] of found) $("order").append(Object.assign(make("option", "", text), { value }));
+  $("order-box").hidden = found.length < 2;
+  $("order").addEventListener("change", () => change({ order: $("order").value }));
+}
+
+/** @param {About} about */
+function drawChoices({ models, study }) {
+  if (!orders(study).some(([value]) => value === state.order)) state.order = "layer";
+  $("order").value = state.order;
+  $("shows").hidden = models.length < 2 && !state.off.size;
+  const changed = document.querySelector('input[name="show"][value="change"]');
+  if (changed?.parentElement) changed.parentElement.hidden = !state.off.size;
+}
+
+/** @param {LiveModel} model */
+function drawStatus(model) {
+  const sides = answers.a?.sides, count = sides ? Object.values(sides)[0].query.tokens.length : 0;
+  $("empty").hidden = !isEmpty();
+  $("missing").hidden = isEmpty() || !sides || Boolean(sides[state.stack]);
+  if (isEmpty() || (!sides && !asking.isAsking)) $("status").textContent = "";
+  else $("status").textContent = sides ? `${count} tokens of at most ${model.max_tokens} · ${Math.round(asking.took)} ms` : `asking ${shortName(model)} …`;
+}
+
+/** What each model says. @param {LiveModel[]} models */
+function drawAnswers(models) {
+  const shown = [answers.a, answers.b];
+  $("answers").replaceChildren(...models.flatMap((one, at) => {
+    const answer = shown[at], holder = make("div", "answer");
+    if (!answer) return at === 0 ? [make("p", "remark", asking.isAsking ? "…" : "What the model says will stand here.")] : [];
+    const translate = () => api.translate({ model: one.id, text: state.text, off: written(one, state.off) });
+    drawPrediction(holder, one, answer, models.length > 1 ? shortName(one) : "", translate);
+    return [holder];
+  }));
+}

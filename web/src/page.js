@@ -1,0 +1,142 @@
+// The page: the view with its choices, keys and address, over answers from wherever they come.
+
+import { answers, ask, asking } from "./asking.js";
+import { onTheme, theme } from "./colour.js";
+import { drawControls, startControls } from "./controls.js";
+import { $ } from "./dom.js";
+import { saveCsv, savePng, saveSvg } from "./export.js";
+import { full } from "./heads.js";
+import { startKeys } from "./keys.js";
+import { Refused } from "./refused.js";
+import { Stage } from "./stage.js";
+import { change, listen, samePlace, state } from "./state.js";
+import { readView, writeHash, writeView } from "./url.js";
+
+/** @typedef {import("./types.js").Live} Live */
+
+const ASKED_AGAIN = ["text", "second", "off", "lens", "show"];
+
+/**
+ * @param {import("./types.js").Model[]} models @param {import("./types.js").Attend} attend
+ * @param {Live | null} live  what a page has whose models can be asked; null: a saved one
+ */
+export function startPage(models, attend, live) {
+  const [model] = models, stage = new Stage(models, live, failed);
+  let heads = state.heads, isReading = false;
+
+  /** @param {unknown} reason */
+  function failed(reason) {
+    if (reason instanceof Refused && reason.status === 409) return;
+    asking.trouble = reason instanceof Error ? reason.message : String(reason);
+    render();
+  }
+
+  function render() {
+    if (settle(live)) return;
+    const isEmpty = live?.isEmpty() ?? false;
+    $("error").hidden = asking.trouble === null || isEmpty;
+    $("error").textContent = asking.trouble ?? "";
+    document.body.classList.toggle("asking", asking.isAsking && !isEmpty);
+    document.body.classList.toggle("stale", asking.trouble !== null);
+    drawControls(live?.lacksTarget() ?? false);
+    live?.draw();
+    if (answers.a && !asking.isAsking) document.documentElement.dataset.answer = answers.a.id;
+    stage.render();
+  }
+
+  listen((changed) => {
+    if (!isReading) {
+      const isNewPage = changed.has("heads") && !(heads.length === state.heads.length && heads.every((one, at) => samePlace(one, state.heads[at])));
+      const given = new URLSearchParams();
+      live?.write(given);
+      writeView(given, model);
+      writeHash(given, isNewPage);
+    }
+    heads = state.heads;
+    if (ASKED_AGAIN.some((name) => changed.has(name))) ask(models, live?.isEmpty() ? null : attend, render);
+    else render();
+  });
+  const read = () => {
+    const given = new URLSearchParams(location.hash.slice(1));
+    isReading = true;
+    change({ ...readView(given, model), text: model.example.text, second: model.example.second, ...live?.read(given) });
+    isReading = false;
+  };
+  for (const event of ["popstate", "hashchange"]) addEventListener(event, read);
+  addEventListener("resize", () => stage.layout());
+  startControls(model);
+  startButtons(stage);
+  startTheme(() => stage.render());
+  startKeys([...(live?.keys(stage.grids) ?? []), ...keysOf(stage)]);
+  read();
+}
+
+/** A stack or a head that the answer does not have is left; true where that changed the state. @param {Live | null} live */
+function settle(live) {
+  const answer = state.show === "b" ? answers.b : answers.a;
+  if (!answer || asking.isAsking || answer.question.lens !== state.lens || live?.lacksTarget()) return false;
+  const [first] = Object.keys(answer.sides);
+  if (first && !(state.stack in answer.sides)) {
+    change({ stack: first, heads: [], token: null });
+    return true;
+  }
+  const there = state.heads.filter(({ layer, head }) => (head === "mean" ? answer.lens.forms === null : answer.summary.has(full(state.stack, layer, head))));
+  if (there.length < state.heads.length) change({ heads: there });
+  return there.length < state.heads.length;
+}
+
+/** @param {Stage} stage */
+function startButtons(stage) {
+  const save = (/** @type {(shown: import("./export.js").Shown) => void} */ how) => () => {
+    const shown = stage.picture();
+    if (shown) how(shown);
+  };
+  const zoom = (/** @type {number | null} */ by) => () => { for (const { pane } of stage.panes) pane.zoomBy(by); };
+  const acts = {
+    close: () => change({ heads: [], token: null }), previous: () => stage.step(-1), next: () => stage.step(1),
+    png: save(savePng), svg: save(saveSvg), csv: save(saveCsv), in: zoom(1.6), out: zoom(1 / 1.6), fit: zoom(null),
+  };
+  for (const [id, act] of Object.entries(acts)) $(id).addEventListener("click", act);
+}
+
+/** Dark or light: as the system says, or as chosen here. @param {() => void} redraw */
+function startTheme(redraw) {
+  const root = document.documentElement;
+  try {
+    const kept = localStorage.getItem("headscope-theme");
+    if (kept) root.dataset.theme = kept;
+  } catch { /* a browser without storage follows the system */ }
+  const turn = () => {
+    root.dataset.theme = theme() === "dark" ? "light" : "dark";
+    try {
+      localStorage.setItem("headscope-theme", root.dataset.theme);
+    } catch { /* it then lasts as long as the page */ }
+    redraw();
+  };
+  $("theme").addEventListener("click", turn);
+  onTheme(redraw);
+}
+
+/** @param {Stage} stage @returns {import("./keys.js").Key[]} */
+function keysOf(stage) {
+  const flip = (/** @type {keyof import("./state.js").State} */ name, /** @type {any[]} */ ...values) => () =>
+    change({ [name]: values[(values.indexOf(state[name]) + 1) % values.length] });
+  return [
+    { key: "Escape", shown: "Esc", what: "back to all heads", act: () => { if (state.heads.length) leave(stage); } },
+    { key: "[", shown: "[", what: "previous head", act: () => stage.step(-1) },
+    { key: "]", shown: "]", what: "next head", act: () => stage.step(1) },
+    { key: "a", shown: "A", what: "map or arcs", act: flip("view", "map", "arcs") },
+    { key: "w", shown: "W", what: "tokens or words", act: flip("level", "tokens", "words") },
+    { key: "s", shown: "S", what: "hide special tokens, or show them", act: flip("special", false, true) },
+    { key: "d", shown: "D", what: "where a token looks, or who looks at it", act: flip("direction", "to", "by") },
+    { key: "t", shown: "T", what: "dark or light", act: () => $("theme").click() },
+    { key: "?", shown: "?", what: "this list", act: () => $("show-help").click() },
+  ];
+}
+
+/** Back to the grid, with the focus on the head one came from. @param {Stage} stage */
+function leave(stage) {
+  const [place] = state.heads;
+  change({ heads: [], token: null });
+  stage.grids.focus(place);
+}
