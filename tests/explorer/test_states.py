@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from asking import Asking, Maps
+from asking import Asking
 from tokenizers import Tokenizer
 from transformers import BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast
 
@@ -20,6 +20,7 @@ from headscope.explorer.serving import Explorer
 from headscope.explorer.session import Asked, State, States
 from headscope.heads import Site
 from headscope.report.map_bytes import packed
+from reference.maps import Maps
 from worded import PLAIN, WORDS, worded
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"

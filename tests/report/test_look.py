@@ -21,6 +21,7 @@ from headscope.errors import HeadscopeError
 from headscope.report.look import Look
 from headscope.report.look_maps import Lens, StackMaps
 from headscope.report.look_sides import Side
+from reference.maps import Maps
 
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>",
@@ -71,12 +72,9 @@ def data_in(page: str) -> dict[str, Any]:
     return data
 
 
-def unpacked(text: str, queries: int, keys: int) -> NDArray[np.float64]:
-    """The page's own reading of a map, written out from the format's description."""
-    raw = zlib.decompress(base64.b64decode(text))
-    largest = np.frombuffer(raw[: 4 * queries], "<f4").astype(np.float64)
-    codes = np.frombuffer(raw[4 * queries :], np.uint8).reshape(queries, keys)
-    return largest[:, None] * (codes / 255.0) ** 2
+def maps_in(page: str, layer: int, stack: str = "encoder", lens: int = 0) -> Maps:
+    """The maps of one layer, read as the format is described."""
+    return Maps.of(zlib.decompress(base64.b64decode(data_in(page)["answers"][lens]["maps"][stack][layer])))
 
 
 class Outline(HTMLParser):
@@ -105,11 +103,13 @@ def test_twelve_by_twelve_heads_of_128_tokens_fit_in_five_megabytes_and_are_made
 @pytest.mark.parametrize("spread", [0.0, 1.0, 4.0, 12.0])
 def test_stored_weights_are_within_the_stated_error(spread: float) -> None:
     weights = softmax_maps(2, 3, 40, 40, spread=spread)
-    maps = data_in(look_at(weights).page())["lenses"][0]["maps"]["encoder"]
+    page = look_at(weights).page()
     for layer in range(2):
+        maps = maps_in(page, layer)
+        assert maps.places == [(layer, head) for head in range(3)]
         for head in range(3):
             true = weights[layer, head].astype(np.float64)
-            error = np.abs(unpacked(maps[layer][head], 40, 40) - true)
+            error = np.abs(maps.values[head] - true)
             largest = true.max(axis=1, keepdims=True)
             stated = np.sqrt(true * largest) / 255 + largest / (4 * 255**2)
             assert (error <= stated + 1e-7).all(), f"encoder.{layer}.{head}"
@@ -119,17 +119,20 @@ def test_stored_weights_are_within_the_stated_error(spread: float) -> None:
 def test_masked_cells_stay_exactly_zero_and_lone_cells_exactly_one() -> None:
     weights = np.tril(softmax_maps(1, 1, 9, 9))
     weights /= weights.sum(axis=-1, keepdims=True)
-    stored = unpacked(data_in(look_at(weights).page())["lenses"][0]["maps"]["encoder"][0][0], 9, 9)
+    stored = maps_in(look_at(weights).page(), 0).values[0]
     assert (stored[np.triu_indices(9, 1)] == 0).all()
     assert stored[0, 0] == 1
 
 
-def test_a_head_that_was_cut_is_left_empty() -> None:
-    weights = softmax_maps(2, 2, 5, 5)
-    weights[1, 0] = np.nan
-    maps = data_in(look_at(weights).page())["lenses"][0]["maps"]["encoder"]
-    assert maps[1][0] is None
-    assert all(maps[layer][head] is not None for layer, head in ((0, 0), (0, 1), (1, 1)))
+def test_heads_that_were_cut_are_left_out() -> None:
+    weights = softmax_maps(3, 2, 5, 5)
+    weights[1, 0] = weights[2] = np.nan
+    page = look_at(weights).page()
+    assert [maps_in(page, layer).places for layer in range(2)] == [[(0, 0), (0, 1)], [(1, 1)]]
+    data = data_in(page)
+    assert data["answers"][0]["maps"]["encoder"][2] is None
+    assert [one["heads"] for one in data["model"]["stacks"][0]["layers"]] == [[0, 1], [1], []]
+    assert {(one["layer"], one["head"]) for one in data["answers"][0]["summary"]} == {(0, 0), (0, 1), (1, 1)}
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -0.1, 1.5])
@@ -192,6 +195,14 @@ def test_right_to_left_is_known_from_the_first_letter_of_the_text() -> None:
     assert direction("[CLS]", "1", ".") is False
 
 
+def test_punctuation_is_what_has_no_other_sign() -> None:
+    told = Side(
+        ("[CLS]", "a", "##.", "!?", "—", "$", "."), (True, *[False] * 6), (None, 0, 0, 1, 2, 3, None)
+    ).payload()
+    assert told["word_punctuation"] == [0, 0, 1, 1, 0, 1]
+    assert told["punctuation"] == [0, 0, 0, 1, 1, 0, 1]
+
+
 def test_controls_and_direction_marks_become_visible_signs() -> None:
     labels = Side(HOSTILE, (False,) * len(HOSTILE), tuple(range(len(HOSTILE)))).token_labels()
     assert labels[5] == "⟨202E⟩gnp.exe⟨2066⟩"
@@ -209,7 +220,7 @@ def test_hostile_tokens_texts_and_names_add_no_element_and_no_attribute() -> Non
     tame = look_at(weights, harmless, text=("t",) * count, model="m").page()
     wild = look_at(weights, hostile, text=HOSTILE, model=HOSTILE[0]).page()
     assert Outline(wild).elements == Outline(tame).elements
-    assert data_in(wild)["stacks"][0]["query"]["tokens"][0] == HOSTILE[0]
+    assert data_in(wild)["sides"]["encoder"]["query"]["tokens"][0] == HOSTILE[0]
     json_text = wild.split('id="data">')[1].split("</script>")[0]
     assert json_text.isascii()
     assert not set("<>&") & set(json_text)
@@ -245,7 +256,7 @@ def test_the_policy_allows_this_script_and_this_style_and_nothing_from_outside()
     assert policy is not None
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    script = page.rsplit("<script>", 1)[1].rsplit("</script>", 1)[0]
+    script = page.rsplit('<script type="module">', 1)[1].rsplit("</script>", 1)[0]
     style = page.split("<style>", 1)[1].split("</style>", 1)[0]
     for text in (script, style):
         assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from playwright.sync_api import Browser, Page, expect
-from test_look import data_in, plain_side, raw, softmax_maps, unpacked
+from test_look import maps_in, plain_side, raw, softmax_maps
 
 from headscope.report.look import Look
 from headscope.report.look_maps import StackMaps
@@ -69,6 +69,13 @@ def choose(page: Page, option: str, value: str) -> None:
     page.locator(f'input[name="{option}"][value="{value}"]').check(force=True)
 
 
+def hide(page: Page, special: str) -> None:
+    if special != "show":
+        page.locator('input[name="special"]').check(force=True)
+    if special == "renormalise":
+        page.locator('input[name="renormalise"]').check(force=True)
+
+
 def saved(page: Page, button: str, folder: Path) -> Path:
     with page.expect_download() as download:
         page.click(button)
@@ -111,7 +118,8 @@ def test_the_overview_of_144_heads_and_128_tokens_is_light_and_soon_there(watche
     assert first_paint < 2000  # wanted: 1000 ms on a laptop; twice that, since test machines are shared
     assert page.evaluate("document.querySelectorAll('*').length") <= 1000
     names = page.locator(".thumb").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
-    assert names == [f"{layer}.{head}" for layer in range(12) for head in range(12)]
+    every = [[*(f"{layer}.{head}" for head in range(12)), f"mean of layer {layer}"] for layer in range(12)]
+    assert names == [name for row in every for name in row]
     pixels = (
         page.get_by_label("3.2", exact=True)
         .locator("canvas")
@@ -131,10 +139,10 @@ def test_the_overview_of_144_heads_and_128_tokens_is_light_and_soon_there(watche
 def test_the_numbers_are_numpy_s(
     watched: Watched, file: Path, look: Look, tmp_path: Path, head: str, level: str, special: str
 ) -> None:
-    page = opened(watched.open(file, f"#head={head}"), head)
+    page = opened(watched.open(file, f"#heads={head}"), head)
     choose(page, "level", level)
-    choose(page, "special", special)
-    state = {"show": "special tokens shown", "hide": "hidden", "renormalise": "hidden, renormalised"}[special]
+    hide(page, special)
+    state = {"show": "all tokens shown", "hide": "hidden", "renormalise": "hidden, renormalised"}[special]
     opened(page, head, level, state)
     assert state in page.inner_text("#caption")
     shown = numbers_in(saved(page, "#csv", tmp_path))
@@ -142,9 +150,7 @@ def test_the_numbers_are_numpy_s(
     name, layer, number = head.split(".")
     place = ["encoder", "cross"].index(name)
     stack = look.stacks[place]
-    stored = unpacked(
-        data_in(look.page())["lenses"][0]["maps"][name][int(layer)][int(number)], *stack.weights.shape[2:]
-    )
+    stored = maps_in(look.page(), int(layer), name).values[int(number)]
     true = stack.weights[int(layer), int(number)].astype(np.float64)
     np.testing.assert_allclose(shown, expected(stored, stack.query, stack.key, level, special), rtol=0.005, atol=1e-7)
     left = expected(true, stack.query, stack.key, level, "hide").sum(axis=1).min() if special == "renormalise" else 1
@@ -158,10 +164,10 @@ def test_a_click_opens_a_head_and_hovering_tells_the_pair_and_its_weight(
 ) -> None:
     page = drawn(watched.open(file))
     page.get_by_label("encoder.2.3", exact=True).click()
-    opened(page, "encoder.2.3", "tokens", "special tokens shown", "square root")
+    opened(page, "encoder.2.3", "tokens", "all tokens shown", "square root")
     assert page.inner_text("#name") == "encoder.2.3"
-    assert "head=encoder.2.3" in page.url
-    box = page.locator("#map").bounding_box()
+    assert "heads=encoder.2.3" in page.url
+    box = page.locator("#maps canvas").first.bounding_box()
     assert box is not None
     for share in (0.35, 0.5, 0.65):
         page.mouse.move(box["x"] + box["width"] * share, box["y"] + box["height"] * (share + 0.2))
@@ -173,8 +179,8 @@ def test_a_click_opens_a_head_and_hovering_tells_the_pair_and_its_weight(
 
 
 def test_rows_are_queries_and_columns_are_keys(watched: Watched, file: Path, look: Look) -> None:
-    page = opened(watched.open(file, "#head=cross.1.2"), "cross.1.2")
-    page.focus("#map")
+    page = opened(watched.open(file, "#heads=cross.1.2"), "cross.1.2")
+    page.locator("#maps canvas").first.focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
     assert page.inner_text("#tip .pair") == "\u2068magni\u2069 → \u2068light\u2069"
@@ -183,7 +189,7 @@ def test_rows_are_queries_and_columns_are_keys(watched: Watched, file: Path, loo
 
 @pytest.mark.parametrize("direction", ["to", "by"])
 def test_the_text_is_read_in_both_directions(watched: Watched, file: Path, look: Look, direction: str) -> None:
-    page = opened(watched.open(file, f"#head=encoder.0.1&direction={direction}"), "encoder.0.1")
+    page = opened(watched.open(file, f"#heads=encoder.0.1&direction={direction}"), "encoder.0.1")
     page.locator("#texts .unit", has_text="keeper").click()
     assert "token=3" in page.url
     weights = look.stacks[0].weights[0, 1]
@@ -198,11 +204,12 @@ def test_the_text_is_read_in_both_directions(watched: Watched, file: Path, look:
 
 
 def test_the_planted_token_is_text_and_nothing_else(watched: Watched, file: Path, tmp_path: Path) -> None:
-    for fragment in ("", "#head=encoder.1.1", "#head=cross.1.1&level=words&direction=by"):
+    for fragment in ("", "#heads=encoder.1.1", "#heads=cross.1.1&level=words&direction=by"):
         page = watched.open(file, fragment)
         drawn(page)
         assert page.evaluate("window.__pwned") is None
         assert page.locator("img, svg, iframe").count() == 0
+        assert page.inner_text("h1") == f"toy {PLANTED}"
     assert page.locator("#texts .unit", has_text=PLANTED).count() == 1
     assert page.locator("#texts .unit", has_text="rowed.").get_attribute("title") == "row ##ed ##."
     page.locator("#texts .unit", has_text=PLANTED).hover()
@@ -214,18 +221,18 @@ def test_the_planted_token_is_text_and_nothing_else(watched: Watched, file: Path
 
 
 def test_a_formula_in_the_table_is_marked_as_text(watched: Watched, file: Path, tmp_path: Path) -> None:
-    page = opened(watched.open(file, "#head=encoder.0.0"), "encoder.0.0")
+    page = opened(watched.open(file, "#heads=encoder.0.0"), "encoder.0.0")
     table = saved(page, "#csv", tmp_path)
-    assert table.name == "encoder.0.0-tokens.csv"
+    assert table.name == "encoder.0.0-map-tokens.csv"
     with table.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
-    assert list(rows[0]) == ["query", "query_text", "key", "key_text", "weight"]
+    assert list(rows[0]) == ["head", "query", "query_text", "key", "key_text", "weight"]
     assert {row["key_text"] for row in rows if row["key"] == "8"} == {"'=2+3"}
     assert {row["key_text"] for row in rows if row["key"] == "4"} == {PLANTED}
 
 
 def test_pictures_are_saved_with_their_state_written_in_them(watched: Watched, file: Path, tmp_path: Path) -> None:
-    page = opened(watched.open(file, "#head=encoder.1.0&level=words&special=renormalise"), "renormalised")
+    page = opened(watched.open(file, "#heads=encoder.1.0&level=words&hide=special,renormalise"), "renormalised")
     assert saved(page, "#png", tmp_path).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     drawing = ElementTree.parse(saved(page, "#svg", tmp_path))
     texts = [element.text or "" for element in drawing.iter() if element.tag.endswith("}text")]
@@ -251,14 +258,14 @@ def test_the_address_of_the_page_keeps_the_view(watched: Watched, file: Path) ->
 
 
 @pytest.mark.parametrize(
-    "fragment", ["#head=encoder.99.0", "#head=nothing", "#head=1.2", "#level=%3Cb%3E&token=-1", "#head=a.0.0&token=99"]
+    "fragment", ["#heads=encoder.99.0", "#heads=nothing", "#heads=1.2", "#level=%3Cb%3E&token=-1", "#heads=a.0.0&token=99", "#show=b&off=0.1&order=role&text=other"]
 )
 def test_a_wrong_address_shows_the_overview(watched: Watched, file: Path, fragment: str) -> None:
     page = drawn(watched.open(file, fragment))
     expect(page.locator("#head")).to_be_hidden()
 
 
-@pytest.mark.parametrize("fragment", ["#head=1.2", "#head=encoder.1.2"])
+@pytest.mark.parametrize("fragment", ["#heads=1.2", "#heads=encoder.1.2"])
 def test_a_head_of_the_only_stack_is_written_without_it_and_found_either_way(
     watched: Watched, look: Look, tmp_path: Path, fragment: str
 ) -> None:
@@ -267,10 +274,10 @@ def test_a_head_of_the_only_stack_is_written_without_it_and_found_either_way(
     assert page.inner_text("#name") == "1.2"
     choose(page, "level", "words")
     opened(page, "1.2", "words")
-    assert page.url.endswith("#head=1.2&level=words")
+    assert page.url.endswith("#heads=1.2&level=words")
     with page.expect_download() as download:
         page.click("#csv")
-    assert download.value.suggested_filename == "1.2-words.csv"
+    assert download.value.suggested_filename == "1.2-map-words.csv"
 
 
 def test_everything_can_be_reached_by_keyboard(watched: Watched, file: Path) -> None:
@@ -285,9 +292,9 @@ def test_everything_can_be_reached_by_keyboard(watched: Watched, file: Path) -> 
 
 def test_stacks_have_their_own_overview(watched: Watched, file: Path) -> None:
     page = drawn(watched.open(file))
-    assert page.locator(".thumb").count() == LAYERS * HEADS
-    page.get_by_role("button", name="cross", exact=True).click()
-    assert page.locator(".thumb").count() == 2 * 3
+    assert page.locator(".thumb").count() == LAYERS * (HEADS + 1)
+    choose(page, "stack", "cross")
+    assert page.locator(".thumb").count() == 2 * (3 + 1)
     page.get_by_label("cross.1.0", exact=True).click()
     opened(page, "cross.1.0")
     assert page.locator("#texts .side").count() == 2
@@ -297,9 +304,9 @@ def test_stacks_have_their_own_overview(watched: Watched, file: Path) -> None:
 def test_hovering_answers_at_once_at_128_tokens(watched: Watched, tmp_path: Path) -> None:
     side = plain_side(128)
     stack = StackMaps("decoder", side, side, softmax_maps(1, 1, 128, 128))
-    page = watched.open(Look("m", ("t",), (raw(stack),)).save(tmp_path / "look.html"), "#head=0.0")
+    page = watched.open(Look("m", ("t",), (raw(stack),)).save(tmp_path / "look.html"), "#heads=0.0")
     opened(page, "0.0")
-    took = page.locator("#map").evaluate(
+    took = page.locator("#maps canvas").first.evaluate(
         """map => {
             const box = map.getBoundingClientRect(), took = [];
             for (let step = 0; step < 40; step++) {
@@ -335,5 +342,5 @@ def test_in_a_notebook_the_page_works_inside_its_sandbox(watched: Watched, look:
     expect(frame.locator("#name")).to_have_text("encoder.1.3")
     with page.expect_download() as download:
         frame.locator("#csv").click()
-    assert download.value.suggested_filename == "encoder.1.3-tokens.csv"
+    assert download.value.suggested_filename == "encoder.1.3-map-tokens.csv"
     assert json.loads(page.evaluate("JSON.stringify(window.__pwned ?? null)")) is None
