@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import Browser, Page, expect
 from test_look import maps_in, plain_side, raw, softmax_maps
 
+from browsers import serious
 from headscope.report.look import Look
 from headscope.report.look_maps import StackMaps
 from headscope.report.look_sides import Side
@@ -301,6 +302,73 @@ def test_stacks_have_their_own_overview(watched: Watched, file: Path) -> None:
     assert page.locator("#texts .flow").first.get_attribute("dir") == "ltr"
 
 
+def test_a_layer_s_mean_and_the_sums_under_the_pointer(
+    watched: Watched, file: Path, look: Look, tmp_path: Path
+) -> None:
+    page = drawn(watched.open(file))
+    page.get_by_label("mean of layer 2", exact=True).click()
+    opened(page, "encoder.2.mean")
+    mean = look.stacks[0].weights[2].mean(axis=0)
+    np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), mean, atol=0.005)
+    page.locator("#maps canvas").first.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):  # the first press leads to the first cell
+        page.keyboard.press(key)
+    row, column = re.findall(r"\d\.\d+", page.inner_text("#tip small"))
+    assert float(row) == pytest.approx(1, abs=0.02)
+    assert float(column) == pytest.approx(mean[:, 1].sum(), abs=0.02)
+
+
+def test_arcs_of_several_heads(watched: Watched, file: Path, look: Look, tmp_path: Path) -> None:
+    page = opened(watched.open(file, "#heads=encoder.1.2&view=arcs"), "encoder.1.2")
+    page.get_by_label("encoder.0.3", exact=True).click(modifiers=["Shift"])
+    opened(page, "encoder.1.2, encoder.0.3")
+    expect(page.locator(".chip")).to_have_count(2)
+    drawing = ElementTree.parse(saved(page, "#svg", tmp_path))
+    colours = {element.get("stroke") for element in drawing.iter() if element.tag.endswith("}path")}
+    assert len(colours) == 2
+    with saved(page, "#csv", tmp_path).open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["head"] for row in rows] == ["encoder.1.2"] * 100 + ["encoder.0.3"] * 100
+    found = np.array([float(row["weight"]) for row in rows[100:]]).reshape(10, 10)
+    np.testing.assert_allclose(found, look.stacks[0].weights[0, 3], atol=0.005)
+
+
+def test_punctuation_and_itself_are_hidden_too(watched: Watched, file: Path, look: Look, tmp_path: Path) -> None:
+    page = opened(watched.open(file, "#heads=encoder.1.2&hide=special,itself,renormalise"), "itself hidden, renorm")
+    assert page.locator('input[name="punctuation"]').is_disabled()  # this text has none
+    shown = numbers_in(saved(page, "#csv", tmp_path))
+    weights = look.stacks[0].weights[1, 2][1:9, 1:9].astype(np.float64)
+    np.fill_diagonal(weights, 0)
+    np.testing.assert_allclose(shown, weights / weights.sum(axis=1, keepdims=True), atol=0.05)
+    assert (np.diag(shown) == 0).all()
+
+
+def test_what_needs_a_model_is_not_there(watched: Watched, file: Path) -> None:
+    page = opened(watched.open(file, "#heads=encoder.1.2&off=encoder.0.0&show=change"), "encoder.1.2")
+    assert page.locator("textarea, .switch, #power, #shows, #order, #card, #answers, .off, .moved").count() == 0
+    for key in ("o", "u", "/"):
+        page.keyboard.press(key)
+    page.keyboard.press("?")
+    expect(page.locator("#help")).to_be_visible()
+    assert "Switch a head off" not in page.inner_text("#help")
+    assert page.locator("#keys dt").count() > 8
+    assert "off" not in page.inner_text("#keys")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 390])
+def test_axe_finds_nothing_serious_and_nothing_spills(browser: Browser, file: Path, scheme: str, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    for fragment in ("", "#heads=encoder.1.2", "#heads=cross.1.0&view=arcs", "#stack=cross&level=words"):
+        page.goto("about:blank")
+        page.goto(file.as_uri() + fragment)
+        opened(page, "1.") if "heads" in fragment else drawn(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{fragment} spills at {width}"
+        assert not serious(page), fragment
+    context.close()
+
+
 def test_hovering_answers_at_once_at_128_tokens(watched: Watched, tmp_path: Path) -> None:
     side = plain_side(128)
     stack = StackMaps("decoder", side, side, softmax_maps(1, 1, 128, 128))
@@ -333,6 +401,15 @@ def test_dark_and_light_differ_and_both_are_quiet(browser: Browser, file: Path) 
     assert colours[0] != colours[1]
 
 
+def test_dark_is_chosen_by_key(watched: Watched, file: Path) -> None:
+    page = drawn(watched.open(file))
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    light = page.evaluate(paper)
+    page.keyboard.press("t")
+    dark = page.evaluate(paper)
+    assert sum(map(int, re.findall(r"\d+", dark))) < 150 < 600 < sum(map(int, re.findall(r"\d+", light)))
+
+
 def test_in_a_notebook_the_page_works_inside_its_sandbox(watched: Watched, look: Look, tmp_path: Path) -> None:
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f"<!doctype html><meta charset=utf-8><body>{look._repr_html_()}</body>", "utf-8")
@@ -340,6 +417,10 @@ def test_in_a_notebook_the_page_works_inside_its_sandbox(watched: Watched, look:
     frame = page.frame_locator("iframe")
     frame.get_by_label("encoder.1.3", exact=True).click()
     expect(frame.locator("#name")).to_have_text("encoder.1.3")
+    frame.locator("#show-help").click()
+    expect(frame.locator("#help")).to_be_visible()
+    frame.locator("#close-help").click()
+    frame.locator("#theme").click()
     with page.expect_download() as download:
         frame.locator("#csv").click()
     assert download.value.suggested_filename == "encoder.1.3-map-tokens.csv"

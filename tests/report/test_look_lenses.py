@@ -103,6 +103,31 @@ def test_the_lens_changes_in_place_and_the_address_keeps_it(watched: Watched, fi
 
 
 @pytest.mark.browser
+def test_a_place_that_a_lens_does_not_have_is_left(watched: Watched, file: Path) -> None:
+    page = watched.open(file, "#lens=rollout&heads=encoder.7.0")
+    expect(page.locator(".thumb")).to_have_count(3)
+    expect(page.locator("#head")).to_be_hidden()
+    page = opened(watched.open(file, "#heads=decoder.1.0"), "decoder.1.0")
+    page.select_option("#lens", "gradient")  # of the encoder alone
+    expect(page.locator('input[name="stack"][value="encoder"]')).to_be_checked()
+    expect(page.locator(".thumb")).to_have_count(3 * (4 + 1))
+    page = opened(watched.open(file, "#lens=rollout&heads=encoder.1.0"), "rollout: encoder layer 1")
+    page.select_option("#lens", "raw")  # no head was open before: the layer's first
+    opened(page, "encoder.1.0")
+
+
+@pytest.mark.browser
+def test_a_page_of_token_maps_alone(watched: Watched, look: Look, tmp_path: Path) -> None:
+    page = watched.open(Look("toy", ("a text",), look.lenses[1:2]).save(tmp_path / "look.html"))
+    expect(page.locator(".thumb")).to_have_count(3)
+    expect(page.locator("#lens")).to_be_hidden()
+    page.locator(".thumb").nth(2).click()
+    opened(page, "rollout: layer 2")
+    _, shown = saved_numbers(page, tmp_path)
+    np.testing.assert_allclose(shown, look.lenses[1].stacks[0].weights[2, 0], atol=0.005)
+
+
+@pytest.mark.browser
 def test_the_lens_is_chosen_by_keyboard_and_the_overview_follows(watched: Watched, file: Path) -> None:
     page = watched.open(file)
     page.wait_for_selector("html[data-drawn]", state="attached")

@@ -58,10 +58,10 @@ export const css = (colour, name = theme()) => `rgb(${COLOURS[name][colour].join
 /** @param {number} colour */
 export const hex = (colour) => `#${COLOURS.light[colour].map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 
-/** What can be read on this colour. @param {number} colour */
+/** What can be read on this colour, by the contrast that WCAG asks for. @param {number} colour */
 export function inkOn(colour) {
-  const depth = Math.abs(colour - 255);
-  return theme() === "light" ? (depth > 130 ? "#fff" : "#1d2329") : depth > 150 ? "#0c1218" : "#e4e8ec";
+  const [red, green, blue] = COLOURS[theme()][colour].map((value) => ((value / 255 + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
 /** For lines and bars of several heads, told apart by every eye. */
