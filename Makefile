@@ -21,7 +21,7 @@ demo: setup
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-# The explorer's page: types checked, then bundled into the package. Users need no node; who changes web/ does.
+# The explorer's page and the one that look saves: types checked, then bundled into the package. Users need no node; who changes web/ does.
 web:
 	cd web && npm ci --silent && npm run --silent types && npm run --silent build
 
@@ -34,7 +34,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_rooms.py tests/test_docs.py
-	if command -v npm >/dev/null; then $(MAKE) --no-print-directory web-check; else echo "no node: the explorer's page is not checked"; fi
+	if command -v npm >/dev/null; then $(MAKE) --no-print-directory web-check; else echo "no node: the built pages are not checked"; fi
 
 bench: setup
 	$(BIN)/python benchmarks/stream.py

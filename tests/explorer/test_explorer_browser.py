@@ -147,6 +147,18 @@ def test_maps_of_tokens_over_all_heads(opened: Opened, model: AttentionModel, tm
     expect(page.locator(".frame:visible .cell .switch")).to_have_count(LAYERS * HEADS)
 
 
+def test_another_kind_of_lens_keeps_the_place(opened: Opened) -> None:
+    page = opened(heads="1.2")
+    shows(page, "1.2")
+    page.select_option("#lens", "rollout")
+    shows(page, "rollout: layer 1")
+    expect(page.locator("#to")).to_have_text("What it draws on")
+    page.select_option("#lens", "norm")
+    shows(page, "1.2", "norm")
+    page = opened(heads="7.0", lens="rollout")
+    expect(page.locator("#head")).to_be_hidden()
+
+
 def test_hidden_and_renormalised(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
     page = opened(heads="2.1", hide="special,punctuation,itself,renormalise")
     shows(page, "special tokens, punctuation, itself hidden, renormalised")

@@ -14,10 +14,10 @@ from asking import Asking
 from tokenizers import Tokenizer
 from transformers import BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast
 
-from headscope.explorer.thumbnails import thumbnails
 from headscope.explorer.predictions import Reading
 from headscope.explorer.serving import Explorer
 from headscope.explorer.session import Asked, State, States
+from headscope.explorer.thumbnails import thumbnails
 from headscope.heads import Site
 from headscope.report.map_bytes import packed
 from reference.maps import Maps

@@ -196,9 +196,7 @@ def test_right_to_left_is_known_from_the_first_letter_of_the_text() -> None:
 
 
 def test_punctuation_is_what_has_no_other_sign() -> None:
-    told = Side(
-        ("[CLS]", "a", "##.", "!?", "—", "$", "."), (True, *[False] * 6), (None, 0, 0, 1, 2, 3, None)
-    ).payload()
+    told = Side(("[CLS]", "a", "##.", "!?", "—", "$", "."), (True, *[False] * 6), (None, 0, 0, 1, 2, 3, None)).payload()
     assert told["word_punctuation"] == [0, 0, 1, 1, 0, 1]
     assert told["punctuation"] == [0, 0, 0, 1, 1, 0, 1]
 

@@ -259,7 +259,15 @@ def test_the_address_of_the_page_keeps_the_view(watched: Watched, file: Path) ->
 
 
 @pytest.mark.parametrize(
-    "fragment", ["#heads=encoder.99.0", "#heads=nothing", "#heads=1.2", "#level=%3Cb%3E&token=-1", "#heads=a.0.0&token=99", "#show=b&off=0.1&order=role&text=other"]
+    "fragment",
+    [
+        "#heads=encoder.99.0",
+        "#heads=nothing",
+        "#heads=1.2",
+        "#level=%3Cb%3E&token=-1",
+        "#heads=a.0.0&token=99",
+        "#show=b&off=0.1&order=role&text=other",
+    ],
 )
 def test_a_wrong_address_shows_the_overview(watched: Watched, file: Path, fragment: str) -> None:
     page = drawn(watched.open(file, fragment))

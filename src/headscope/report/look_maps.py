@@ -38,9 +38,7 @@ class StackMaps:
     @property
     def there(self) -> list[list[int]]:
         """For each layer the heads that are there."""
-        return [
-            [head for head, weights in enumerate(layer) if not np.isnan(weights).all()] for layer in self.weights
-        ]
+        return [[head for head, weights in enumerate(layer) if not np.isnan(weights).all()] for layer in self.weights]
 
 
 @dataclass(frozen=True)
@@ -70,14 +68,13 @@ class Lens:
         """What the page is told about this lens: as the explorer's server tells it, and the maps of every layer."""
         for one in self.stacks:
             self._check(one)
+        places = [(one, i, head) for one in self.stacks for i, heads in enumerate(one.there) for head in heads]
+        largest = [float(f"{np.abs(one.weights[layer, head]).max():.5g}") for one, layer, head in places]
         summary = [
-            {"stack": one.stack, "layer": layer, "head": head, "largest": _largest(one.weights[layer, head])}
-            | {"entropy": None, "change": 0}
-            for one in self.stacks
-            for layer, heads in enumerate(one.there)
-            for head in heads
+            {"stack": one.stack, "layer": layer, "head": head, "largest": size, "entropy": None, "change": 0}
+            for (one, layer, head), size in zip(places, largest, strict=True)
         ]
-        full = 1.0 if self.shares else max((float(one["largest"]) for one in summary), default=0.0) or 1.0  # type: ignore[arg-type]
+        full = 1.0 if self.shares else max(largest, default=0.0) or 1.0
         told = {"name": self.name, "how": self.how, "shares": self.shares, "signed": self.is_signed, "full": full}
         return {
             "lens": told | {"forms": self.forms, "layers": self.layers},
@@ -110,7 +107,3 @@ class Lens:
                     raise HeadscopeError(
                         f"{one.stack}.{layer}.{head} is not finite through the lens {self.name}", mend=mend
                     )
-
-
-def _largest(weights: NDArray[np.float32]) -> float:
-    return float(f"{np.abs(weights).max():.5g}")
