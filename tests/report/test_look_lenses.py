@@ -108,9 +108,11 @@ def test_a_place_that_a_lens_does_not_have_is_left(watched: Watched, file: Path)
     expect(page.locator(".thumb")).to_have_count(3)
     expect(page.locator("#head")).to_be_hidden()
     page = opened(watched.open(file, "#heads=decoder.1.0"), "decoder.1.0")
+    before = page.evaluate("history.length")
     page.select_option("#lens", "gradient")  # of the encoder alone
     expect(page.locator('input[name="stack"][value="encoder"]')).to_be_checked()
     expect(page.locator(".thumb")).to_have_count(3 * (4 + 1))
+    assert page.evaluate("history.length") == before  # the way back does not lead here again
     page = opened(watched.open(file, "#lens=rollout&heads=encoder.1.0"), "rollout: encoder layer 1")
     page.select_option("#lens", "raw")  # no head was open before: the layer's first
     opened(page, "encoder.1.0")

@@ -22,7 +22,7 @@ const ASKED_AGAIN = ["text", "second", "off", "lens", "show"];
  */
 export function startPage(models, attend, live) {
   const [model] = models, stage = new Stage(models, live, failed);
-  let heads = state.heads, isReading = false;
+  let heads = state.heads, isReading = false, isSettling = false;
 
   /** @param {unknown} reason */
   function failed(reason) {
@@ -32,7 +32,13 @@ export function startPage(models, attend, live) {
   }
 
   function render() {
-    if (settle(live)) return;
+    const better = settled(live);
+    if (better) {
+      isSettling = true;
+      change(better);
+      isSettling = false;
+      return;
+    }
     const isEmpty = live?.isEmpty() ?? false;
     $("error").hidden = asking.trouble === null || isEmpty;
     $("error").textContent = asking.trouble ?? "";
@@ -46,7 +52,7 @@ export function startPage(models, attend, live) {
 
   listen((changed) => {
     if (!isReading) {
-      const isNewPage = changed.has("heads") && !(heads.length === state.heads.length && heads.every((one, at) => samePlace(one, state.heads[at])));
+      const isNewPage = !isSettling && changed.has("heads") && !(heads.length === state.heads.length && heads.every((one, at) => samePlace(one, state.heads[at])));
       const given = new URLSearchParams();
       live?.write(given);
       writeView(given, model);
@@ -71,18 +77,14 @@ export function startPage(models, attend, live) {
   read();
 }
 
-/** A stack or a head that the answer does not have is left; true where that changed the state. @param {Live | null} live */
-function settle(live) {
+/** What is to be chosen instead of a stack or heads that the answer does not have; null: it has them. @param {Live | null} live */
+function settled(live) {
   const answer = state.show === "b" ? answers.b : answers.a;
-  if (!answer || asking.isAsking || answer.question.lens !== state.lens || live?.lacksTarget()) return false;
+  if (!answer || asking.isAsking || answer.question.lens !== state.lens || live?.lacksTarget()) return null;
   const [first] = Object.keys(answer.sides);
-  if (first && !(state.stack in answer.sides)) {
-    change({ stack: first, heads: [], token: null });
-    return true;
-  }
-  const there = state.heads.filter(({ layer, head }) => (head === "mean" ? answer.lens.forms === null : answer.summary.has(full(state.stack, layer, head))));
-  if (there.length < state.heads.length) change({ heads: there });
-  return there.length < state.heads.length;
+  if (first && !(state.stack in answer.sides)) return { stack: first, heads: [], token: null };
+  const heads = state.heads.filter(({ layer, head }) => (head === "mean" ? answer.lens.forms === null : answer.summary.has(full(state.stack, layer, head))));
+  return heads.length < state.heads.length ? { heads } : null;
 }
 
 /** @param {Stage} stage */
