@@ -255,14 +255,6 @@ def test_nothing_is_cut_inside_an_edit() -> None:
         prune(model, "0.1")
 
 
-def test_a_cut_in_half_precision_is_proven_and_comes_back_to_the_bit() -> None:
-    model = tiny("bert")
-    model.model.bfloat16()
-    before = {name: tensor.clone() for name, tensor in model.model.state_dict().items()}
-    assert prune(model, "0.1").model.dtype == torch.bfloat16
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.model.state_dict().items())
-
-
 def test_a_cut_that_went_wrong_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from headscope.model import surgery
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModel, AutoModelForSequenceClassification, BertModel
+from transformers import AutoModel, AutoModelForSequenceClassification, BertModel, PreTrainedModel
 
 import headscope
 from headscope.errors import HeadscopeError
@@ -20,7 +20,7 @@ from headscope.model.checkpoint import read_config
 from headscope.model.cut_checkpoint import read_cut_weights
 from headscope.model.manifest import Cut, read_manifest
 from headscope.model.saving import write_model
-from headscope.model.surgery import prune, removed_heads, units
+from headscope.model.surgery import expanded, prune, removed_heads, units
 from tiny import FAMILIES, batch_for, examples, tiny
 
 
@@ -42,11 +42,13 @@ def some_of(model: AttentionModel) -> AttentionModel:
     return prune(model, [head for unit in gone for head in unit])
 
 
-def reread(folder: Path, model: AttentionModel, model_class: str | None = None) -> AttentionModel:
+def reread(
+    folder: Path, model: AttentionModel, model_class: str | None = None, dtype: torch.dtype = torch.float32
+) -> AttentionModel:
     """As `headscope.load` does, but with the made-up tokenizer."""
     manifest = read_manifest(folder)
     assert manifest is not None
-    found, untrained, _ = read_cut_weights(folder, read_config(folder), manifest, model_class, torch.float32)
+    found, untrained, _ = read_cut_weights(folder, read_config(folder), manifest, model_class, dtype)
     cut = Cut(manifest.origin, manifest.kept, manifest.silent)
     return AttentionModel(found, model.tokenizer, name="read again", path=folder, untrained=untrained, cut=cut)
 
@@ -57,6 +59,35 @@ def without_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     from tiny import FakeTokenizer
 
     monkeypatch.setattr(FakeTokenizer, "save_pretrained", lambda self, folder: None, raising=False)
+
+
+HALF = [("bert", torch.bfloat16), ("llama", torch.bfloat16), ("t5", torch.float16)]
+
+
+@pytest.mark.parametrize(("family", "dtype"), HALF)
+def test_half_precision_is_that_of_transformers_before_and_after_a_cut(
+    family: str, dtype: torch.dtype, tmp_path: Path, without_tokenizer: None
+) -> None:
+    """Llama's frequencies and T5's last projections stay in single precision, and the original is as it was."""
+    made = tiny(family)
+    made.model.save_pretrained(tmp_path / "whole")
+    model = AttentionModel(type(made.model).from_pretrained(tmp_path / "whole", dtype=dtype), made.tokenizer)
+
+    def tensors(one: PreTrainedModel) -> dict[str, Tensor]:
+        return dict([*one.named_parameters(), *one.named_buffers()])
+
+    before = {name: tensor.clone() for name, tensor in tensors(model.model).items()}
+    kinds = {name: tensor.dtype for name, tensor in before.items()}
+    assert dtype in kinds.values()
+    assert torch.float32 in kinds.values() or family == "bert"
+    cut = some_of(model)
+    assert {name: tensor.dtype for name, tensor in tensors(model.model).items()} == kinds
+    assert all(torch.equal(tensor, before[name]) for name, tensor in tensors(model.model).items())
+    write_model(cut, tmp_path / "cut")
+    back = reread(tmp_path / "cut", cut, dtype=dtype)
+    for one in (cut.model, back.model, expanded(cut)):
+        assert all(tensor.dtype == kinds[name] for name, tensor in tensors(one).items())
+    assert torch.equal(states(back, family), states(cut, family))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.importances.sweep import mean_results
+from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Replace
 from headscope.model.surgery import prune
@@ -119,10 +120,30 @@ def test_a_fit_from_few_tokens_does_not_blow_up() -> None:
     assert max(float(p.abs().max()) for p in cut.model.parameters()) < 10 * largest
 
 
-def test_a_layer_without_heads_is_left_to_folding() -> None:
-    model = tiny("bert")
-    cut = prune(model, "1.*,0.2")
-    assert [str(site) for site in refit(model, cut, Means(), means_of("bert"))] == ["encoder.0"]
+@pytest.mark.parametrize("family", ["bert", "bart", "distilbert"])
+def test_of_a_layer_without_heads_the_bias_is_fitted(family: str) -> None:
+    """Alone it gives what the whole layer gave on average."""
+    model = tiny(family)
+    stack = model.sites[0].stack
+    cut = prune(model, f"{stack}.0.*")
+    errors = refit(model, cut, Means(), means_of(family))
+    assert [str(site) for site in errors] == [f"{stack}.0"]
+    folded = prune(model, f"{stack}.0.*")
+    fold(model, folded, mean_results(model, Means(), means_of(family), 32))
+    name = anatomy(model)[model.sites[0]].projection
+    assert name is not None
+    assert torch.allclose(
+        cut.model.get_submodule(name).bias, folded.model.get_submodule(name).bias, rtol=0.02, atol=1e-4
+    )
+
+
+def test_where_nothing_is_called_that_is_said() -> None:
+    said: list[str] = []
+    model = tiny("gpt2")
+    assert refit(model, prune(model, "0.*"), Means(), means_of("gpt2"), say=said.append) == {}
+    assert said == [
+        "note: decoder.0 has no heads left, and nothing is called that could be fitted; fold mends its bias"
+    ]
 
 
 def test_repairs_have_names() -> None:

@@ -14,6 +14,7 @@ from headscope.model.attention_model import family_of
 from headscope.model.checkpoint import check_missing, class_of
 from headscope.model.fixed_heads import settle_fixed
 from headscope.model.manifest import NAME, WEIGHTS, Manifest
+from headscope.model.precision import cast
 from headscope.model.surgery import fit, settle
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def read_cut_weights(
     tensors = _tensors(folder)
     model = _built(cls, folder, labels)
     names = _Names(model, tensors)
-    _fill(model, names, tensors, dtype)
+    _fill(model, names, tensors)
     family = family_of(config["model_type"], where=folder / "config.json")
     for name, numbers in manifest.modules.items():
         settle(_submodule(model, names.in_model(name), folder), numbers, family)
@@ -44,9 +45,9 @@ def read_cut_weights(
     if missing:
         for module in {model.get_submodule(name.rpartition(".")[0]) for name in missing}:
             model._init_weights(module)
-        _fill(model, names, tensors, dtype)  # what was there of these modules, and what is tied to it
+        _fill(model, names, tensors)  # what was there of these modules, and what is tied to it
         model.tie_weights()
-    model.to(dtype)
+    cast(model, dtype)
     check_missing(model, missing, folder, may_be_new=model_class is not None)
     return model, missing, tuple(notes)
 
@@ -126,18 +127,17 @@ def _submodule(model: PreTrainedModel, name: str, folder: Path) -> nn.Module:
     return found
 
 
-def _fill(model: PreTrainedModel, names: _Names, tensors: dict[str, Tensor], dtype: torch.dtype) -> None:
+def _fill(model: PreTrainedModel, names: _Names, tensors: dict[str, Tensor]) -> None:
     """Every tensor of the file in its place, of whatever shape."""
     for module_name, module in model.named_modules():
         for name in [*module._parameters, *module._buffers]:
             source = names.in_file(f"{module_name}.{name}".lstrip("."))
             if source is not None:
-                _put(module, name, tensors[source], dtype)
+                _put(module, name, tensors[source])
         fit(module)
 
 
-def _put(module: nn.Module, name: str, tensor: Tensor, dtype: torch.dtype) -> None:
-    value = tensor.to(dtype) if tensor.is_floating_point() else tensor
+def _put(module: nn.Module, name: str, value: Tensor) -> None:
     if name in module._parameters:
         setattr(module, name, nn.Parameter(value, requires_grad=value.is_floating_point()))
     else:

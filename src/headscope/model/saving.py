@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,7 +161,10 @@ def _write_onnx(model: AttentionModel, folder: Path) -> None:
     whole = _Whole(here, names).eval()
     shapes = tuple(_dynamic(name, value) for name, value in example.items())
     path = folder / "model.onnx"
+    talk = logging.getLogger("torch.onnx")  # of packages that it could use too
+    level = talk.level
     try:
+        talk.setLevel(logging.ERROR)
         torch.onnx.export(
             whole,
             tuple(example.values()),
@@ -178,6 +182,8 @@ def _write_onnx(model: AttentionModel, folder: Path) -> None:
             where="--form onnx",
             expected="small or plain",
         ) from cause
+    finally:
+        talk.setLevel(level)
     for batch, length in ((1, 5), (3, 9)):
         inputs = {name: _resized(value, batch, length) for name, value in example.items()}
         with torch.inference_mode():

@@ -34,7 +34,10 @@ def what_is_left(core: nn.Module, hidden: Tensor) -> Tensor:
         if isinstance(module, nn.Linear | Conv1D):
             taken, given = module.weight.shape if isinstance(module, Conv1D) else module.weight.T.shape
             if taken == 0 and given > 0:
-                nothing = hidden.new_zeros(*hidden.shape[:-1], given)
+                if isinstance(module, nn.Linear):
+                    found: Tensor = module(hidden[..., :0])
+                    return found
+                nothing = hidden.new_zeros(*hidden.shape[:-1], given)  # Conv1D cannot take nothing
                 return nothing if module.bias is None else nothing + module.bias
     return hidden[..., :0]
 

@@ -23,6 +23,7 @@ from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family
 from headscope.model.fixed_heads import fixed_of, settle_fixed
 from headscope.model.manifest import Cut, Origin
+from headscope.model.precision import cast, in_single
 from headscope.model.weights import weights_sha256
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def expanded(model: AttentionModel) -> PreTrainedModel:
     for part in _slices(full, whole, {site: model._sites[site].numbers or () for site in full.sites}):
         part.fill(state.get(f"{names[part.module]}.{part.name}"))
     whole.generation_config = copy.deepcopy(getattr(model.model, "generation_config", None))
-    return whole.to(model.model.dtype)
+    cast(whole, model.model.dtype)
+    return whole
 
 
 def settle(core: nn.Module, numbers: tuple[int, ...], family: Family) -> None:
@@ -184,8 +186,10 @@ def _refuse_gone(model: AttentionModel, heads: Iterable[Head]) -> None:
 def _asked(
     model: AttentionModel, heads: str | Iterable[Head] | None, layers: str | Iterable[int | str] | None
 ) -> HeadSet:
-    if (heads is None) == (layers is None):
+    if heads is None and layers is None:
         raise HeadscopeError("nothing to remove", expected="heads, or layers", mend='prune(model, "3.2,4.*")')
+    if heads is not None and layers is not None:
+        raise HeadscopeError("heads and layers at once", expected="one of them", mend='prune(model, "3.2,4.*")')
     if layers is not None:
         named = layers.split(",") if isinstance(layers, str) else [str(layer) for layer in layers]
         heads = ",".join(f"{layer.strip()}.*" for layer in named)
@@ -208,13 +212,14 @@ def check_cut(model: AttentionModel, remove: HeadSet) -> None:
         asked = [head for head in unit if head in remove]
         if asked and len(asked) < len(unit):
             whole = HeadSet(unit, among=model.heads)
-            shared = len({head.site for head in unit}) > 1
-            why = "layers share their weights" if shared else "query heads share a key and value head"
+            is_shared = len({head.site for head in unit}) > 1
             raise HeadscopeError(
-                f"{asked[0]} cannot be cut alone: {why}",
+                f"{asked[0]} cannot be cut alone: "
+                + ("layers share their weights" if is_shared else "query heads share a key and value head"),
                 where=model.name,
                 expected=f"all of {whole}, or none",
-                mend=f"Write {whole}; to switch off one of them without cutting, edit the model: Ablate",
+                mend=f"Write {f'*.{asked[0].head}' if is_shared else whole}; to switch off one of them without "
+                "cutting, edit the model: Ablate",
             )
 
 
@@ -306,17 +311,15 @@ def prove(model: AttentionModel, cut: AttentionModel, edit: Edit) -> None:
     training, dtype = model.model.training, model.model.dtype
     for one in (model, cut):
         one.model.eval()
-        if dtype.itemsize < 4:  # half precision would hide a mistake, and comes back to the bit
-            one.model.float()
     try:
-        with torch.inference_mode():
+        with in_single(model.model), in_single(cut.model), torch.no_grad():
             inputs = model._sample(batch=2)
             with model.edited(edit):
                 wanted = model._values(inputs)
             found = cut._values(inputs)
     finally:
         for one in (model, cut):
-            one.model.to(dtype).train(training)
+            one.model.train(training)
     limit = TOLERANCE.get(dtype, TOLERANCE[torch.float32])
     difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1.0))
     if not difference <= limit:

@@ -7,6 +7,7 @@ import copy
 import torch
 
 from headscope.model.attention_model import AttentionModel
+from headscope.model.precision import cast
 
 
 def random_twin(model: AttentionModel, seed: int = 0) -> AttentionModel:
@@ -14,5 +15,6 @@ def random_twin(model: AttentionModel, seed: int = 0) -> AttentionModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         untrained = type(model.model)(copy.deepcopy(model.model.config))
-    untrained = untrained.to(device=model.device, dtype=model.model.dtype).eval()
+    cast(untrained, model.model.dtype)
+    untrained = untrained.to(model.device).eval()
     return AttentionModel(untrained, model.tokenizer, name=f"{model.name} with random weights").wear(*model.worn)

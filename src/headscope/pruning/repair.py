@@ -97,12 +97,13 @@ def refit(
 ) -> dict[Site, tuple[float, float]]:
     """Fit the output projections of the sites that lost heads, in the order in which they are called.
 
-    Returns the squared error before and after, of each. A layer without heads has nothing to fit; its mean is folded.
+    Returns the squared error before and after, of each. Of a layer without heads the bias alone is fitted (GPT-2's is
+    left to folding).
     """
-    parts, of_cut = anatomy(whole), anatomy(cut)
+    parts = anatomy(whole)
     calls = [site for sites in whole._seam.sites.values() for site in sites]  # in the order in which they are called
     widths = {site: sum(head.site == site for head in whole.heads) for site in calls}
-    lost = [site for site in calls if site in of_cut and sum(h.site == site for h in cut.heads) < widths[site]]
+    lost = [site for site in calls if sum(head.site == site for head in cut.heads) < widths[site]]
     batches = [batch_of(cut, prepared, numbers) for numbers in plan(prepared, batch_size)]
     done: set[str] = set()
     errors: dict[Site, tuple[float, float]] = {}
@@ -118,8 +119,11 @@ def refit(
         times = sum(parts[one].projection == part.projection for one in calls)
         # What comes into a block is what its first attention is added to; a later one is added to something else.
         is_first = next(one for one in calls if parts[one].block == part.block) == site
+        if not _passed(cut, task, batches[0], part, times):
+            say(f"note: {site} has no heads left, and nothing is called that could be fitted; fold mends its bias")
+            continue
         for batch in batches:
-            wanted, given = _passed(whole, task, batch, part, times), _passed(cut, task, batch, of_cut[site], times)
+            wanted, given = _passed(whole, task, batch, part, times), _passed(cut, task, batch, part, times)
             for (_, target, before), (context, _, now) in zip(wanted, given, strict=True):
                 shift = before - now if is_first and before.shape == target.shape else 0.0
                 gram.add(context, target + shift, _real(batch, site))

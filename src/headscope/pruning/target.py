@@ -89,7 +89,8 @@ class Pursuit:
         if target.speedup is not None:
             known = selection.memory.get("layers")  # a run that goes on keeps the clock it began with
             if known is None:
-                known = asdict(speed.layers(selection.model, length=speed.longest(selection.model, 128), repeats=6))
+                batch_size, length = speed.TIMED[0], speed.longest(selection.model, speed.TIMED[1])  # as it is judged
+                known = asdict(speed.layers(selection.model, batch_size=batch_size, length=length, repeats=6))
                 selection.memory.add("layers", known)
             self.layers = speed.Layers(tuple(known["share"]), tuple(known["time"]))
         if self.layers is not None and target.speedup is not None and target.speedup > self.layers.bound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,17 @@ from headscope.pruning.target import Target
 from headscope.study.evaluate import loaded_for
 from headscope.study.record import code_of, describe_files, describe_model, versions
 from headscope.tasks import Prepared, Task
-from headscope.tasks.base import check_apart, two_files
+from headscope.tasks.base import check_apart, check_count, two_files
 
 CALIBRATION = 256  # examples that a repair learns from
 FRONT = 12  # sizes of the front that are reported on the other split, and timed
 DRAWS = 3  # random orders
+OWN = {  # options that only some searches look at
+    ("rank", "iterative"): ("by",),
+    ("iterative",): ("step",),
+    ("beam",): ("width", "expansion", "swaps"),
+    ("random",): ("draws",),
+}
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class SearchOptions:
     def __post_init__(self) -> None:
         if self.how not in SEARCHES:
             raise HeadscopeError(f'"{self.how}" is no search', where="--search", expected=choices(self.how, SEARCHES))
-        if self.how in ("rank", "iterative") and self.by not in IMPORTANCES:
+        if self.by not in IMPORTANCES:
             raise HeadscopeError(f'"{self.by}" is no importance', where="--by", expected=choices(self.by, IMPORTANCES))
         check_rules(self.rules)
         if self.rules != "voita" and not (self.how in ("rank", "iterative") and self.by in RELEVANCES):
@@ -81,8 +87,28 @@ class SearchOptions:
                     f'"{repair}" is no way to mend', where="--try-repairs", expected="fold, refit or fold+refit"
                 )
         for name in ("width", "expansion", "draws"):
-            if getattr(self, name) < 1:
-                raise HeadscopeError(f"{getattr(self, name)} is too few", where=f"--{name}", expected="1 or more")
+            check_count(getattr(self, name), f"--{name}")
+        if self.limit is not None:
+            check_count(self.limit, "--limit")
+        for size in (self.sizes,) if isinstance(self.sizes, int) else self.sizes:
+            check_count(size, "--sizes")
+        for name in ("at_least", "swaps"):
+            if getattr(self, name) < 0:
+                option = f"--{name.replace('_', '-')}"
+                raise HeadscopeError(f"{getattr(self, name)} is too few", where=option, expected="0 or more")
+        self._refuse_idle()
+
+    def _refuse_idle(self) -> None:
+        """Options that this search does not look at."""
+        nothing = {one.name: one.default for one in fields(self)}
+        for using, options in OWN.items():
+            for name in options:
+                if self.how not in using and getattr(self, name) != nothing[name]:
+                    raise HeadscopeError(
+                        f"--search {self.how} has no use for it",
+                        where=f"--{name}",
+                        expected=f"--search {' or '.join(using)}",
+                    )
 
 
 @dataclass(frozen=True)

@@ -93,10 +93,10 @@ def warning_of(target: Target, front: Front, report_on: str) -> str | None:
     if not left < target.keep_metric:
         return None
     most = max((size for size, metric in plain.items() if metric >= target.keep_metric * plain[0]), default=0)
-    instead = f", or take --heads {most}, the most of those reported that kept it" if most else ""
+    there = f". {most} heads kept it there: to take these is to choose on {report_on}, so judge them on a third split"
     return (
         f"{left:.4f} of the metric is left on {report_on}, not {target.keep_metric:g}: the choice fits its own "
-        f"examples; choose on more of them{instead}"
+        f"examples; choose on more of them{there if most else ''}"
     )
 
 

@@ -28,7 +28,7 @@ from headscope.study.record import code_of, describe_files, describe_model, vers
 from headscope.study.resumable import BEST, DIVERGED, STATE
 from headscope.study.scratch import Scratch, begun
 from headscope.tasks import Judged, Task
-from headscope.tasks.base import Item, Prepared, check_apart, spread
+from headscope.tasks.base import Item, Prepared, check_apart, check_count, spread
 from headscope.tasks.running import evaluate
 from headscope.training.loop import Diverged, Settings
 
@@ -66,6 +66,10 @@ class Source:
     revision: str | None = None
     trains: bool = True
     scratch: Scratch | None = None
+
+    def __post_init__(self) -> None:
+        if self.report_limit is not None:
+            check_count(self.report_limit, "--report-limit")
 
     def read(self) -> tuple[list[Path], tuple[list[Item], list[Item], list[Item]]]:
         """The files, and the examples to learn from, to look at and to report on."""

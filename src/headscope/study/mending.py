@@ -17,7 +17,7 @@ from headscope.model.weights import weights_sha256
 from headscope.study.finetune import RECORD, finetune
 from headscope.study.record import describe_files
 from headscope.tasks import Task
-from headscope.tasks.base import check_apart
+from headscope.tasks.base import check_apart, check_count
 from headscope.training.loop import Settings
 
 KEPT = ("cut", "recovered.partial", "recovered")  # of a recovery: until the model is written
@@ -37,6 +37,10 @@ class Judgement:
     max_length: int | None = None
     batch_size: int = 32
     report_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.report_limit is not None:
+            check_count(self.report_limit, "--report-limit")
 
     def check(self, mending: Mending) -> None:
         """Refuse splits that overlap where something is learned from one, and a recovery with nothing to train on."""
