@@ -340,6 +340,11 @@ REFUSED = [
     ),
     (("--heads", "3", *TASK, "--select-on", "dev"), "--report-on: 36 examples are chosen on and reported on, dev.tsv:"),
     (("--heads", "0.1", *TASK, "--recover", "1"), "dev.tsv: there is no train file."),
+    (("--heads", "3", *TASK, "--by", "entropy"), "--by: --search beam has no use for it. Expected --search rank or"),
+    (("--heads", "3", *TASK, "--search", "greedy", "--width", "9"), "--width: --search greedy has no use for it."),
+    (("--heads", "3", *TASK, "--by", "nonsense"), '--by: "nonsense" is no importance.'),
+    (("--heads", "3", *TASK, "--at-least", "-2"), "--at-least: -2 is too few. Expected 0 or more."),
+    (("--heads", "3", *TASK, "--report-limit", "-1"), "--report-limit: -1 is too few."),
     (("--heads", "3", *TASK, "--recover-steps"), "--recover-steps: there are no steps to train between."),
     (
         ("--keep-metric", "0.9", "--task", "sst2", "--data", "glue", *STEPWISE),
