@@ -93,6 +93,16 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
     assert command("prune", "bert", "--plan", "gated/keep-3/plan.json", "--out", "small").exit_code == 0
 
 
+def test_where_all_heads_stay_there_is_nothing_to_cut(here: Path) -> None:
+    done = command(*WORDS, "--penalty", "0", "--frozen", "--out", "gated")
+    assert done.exit_code == 0, done.output
+    assert "nothing to cut: all 4 heads stay" in done.stderr
+    assert "cut it" not in done.stderr
+    cut = command("prune", "bert", "--plan", "gated/penalty-0/plan.json", "--out", "small")
+    assert str(cut.exception) == "gated/penalty-0/plan.json: it removes nothing: all 4 heads stay."
+    assert not list(here.glob("small*"))
+
+
 def test_a_killed_run_goes_on_to_the_same_result(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aims = [Aim(keep=3), Aim(keep=1)]
     gate("bert", task="sst2", data="glue", out="whole", aims=aims, settings=FAST)

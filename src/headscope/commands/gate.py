@@ -129,8 +129,13 @@ def gate(
             watch=watch,
             say=say,
         )
-    first = f"{out}/{next(aim.name for aim in aims if aim.name not in study.record['gates']['collapsed'])}"
-    say(f"cut it: headscope prune {model if frozen else first} --plan {first}/plan.json --out small")
+    front = study.tables["front"]
+    closed = front[front["removed"] > 0]
+    if len(closed):
+        first = f"{out}/{closed['aim'].iloc[0]}"
+        say(f"cut it: headscope prune {model if frozen else first} --plan {first}/plan.json --out small")
+    else:
+        say(f"nothing to cut: all {front['left'].max()} heads stay")
     typer.echo(out)
 
 
