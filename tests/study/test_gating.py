@@ -134,6 +134,29 @@ def test_a_killed_run_goes_on_to_the_same_result(here: Path, monkeypatch: pytest
     pd.testing.assert_frame_equal(*fronts)
 
 
+def test_an_epoch_that_is_told_is_not_trained_again(here: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(line: str) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        gate("bert", task="sst2", data="glue", out="gated", aims=[Aim(keep=3)], settings=FAST, say=kill)
+    steps: list[int] = []
+    gate(
+        "bert",
+        task="sst2",
+        data="glue",
+        out="gated",
+        aims=[Aim(keep=3)],
+        settings=FAST,
+        resume=True,
+        watch=lambda step: steps.append(step.number),
+    )
+    assert steps[0] == steps[-1] // 2 + 1
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
     here: Path, monkeypatch: pytest.MonkeyPatch, seed: int

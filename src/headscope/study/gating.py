@@ -194,10 +194,10 @@ class _Gating(Learning):
                 left = sum(value > 0 for value in gates.heads(gates.values.tolist()).values())
                 stay = int(sum(gates.heads(gates.chosen().tolist()).values()))
                 epochs.append({**measured(run.training.model, self.task, self.select_on, step), "heads": stay})
-                say(f"{aim.name}: {told_of(epochs[-1])}, {left} heads open")
                 if aim.keep is None and stay and is_best([one for one in epochs if one["heads"]]):
                     self._keep_best(run, gates)
                 run.save()
+                say(f"{aim.name}: {told_of(epochs[-1])}, {left} heads open")  # what is said is kept
 
     def _keep_best(self, run: Resumable, gates: Gates) -> None:
         """What is left should all heads close later on."""

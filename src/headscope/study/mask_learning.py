@@ -207,8 +207,8 @@ class _MaskLearning(Learning):
                 mask.eval().draw(run.training.progress)
                 epochs.append(measured(run.training.model, self.task, self.select_on, step))
                 share = float(mask.open_share(mask.alpha.detach().sigmoid() if mask.is_soft else mask.chosen()))
-                say(f"{aim.name}: {told_of(epochs[-1])}, {100 * share:.1f} % open")
                 run.save()
+                say(f"{aim.name}: {told_of(epochs[-1])}, {100 * share:.1f} % open")  # what is said is kept
 
     def _check_written(self, place: Path, model: AttentionModel, judged: dict[str, Any]) -> None:
         """The file does what was learned, or something is wrong with us."""
