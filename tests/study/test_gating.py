@@ -19,7 +19,6 @@ from headscope.errors import HeadscopeError
 from headscope.pruning.gates import Gates
 from headscope.report.figures.gates import drawings
 from headscope.study.gating import gate
-from headscope.training.loop import Step
 from poison import poisoned
 from worded import glue, saved, sentiments
 
@@ -112,7 +111,7 @@ def test_a_killed_run_goes_on_to_the_same_result(here: Path, monkeypatch: pytest
 
     steps = [0]
 
-    def kill(step: object) -> None:
+    def kill(name: str, done: int, total: int) -> None:
         steps[0] += 1
         if steps[0] == 21:  # in the second epoch of the second aim
             raise Killed
@@ -152,7 +151,7 @@ def test_an_epoch_that_is_told_is_not_trained_again(here: Path) -> None:
         aims=[Aim(keep=3)],
         settings=FAST,
         resume=True,
-        watch=lambda step: steps.append(step.number),
+        watch=lambda name, done, total: steps.append(done),
     )
     assert steps[0] == steps[-1] // 2 + 1
 
@@ -259,8 +258,8 @@ def test_a_run_with_other_columns_labels_or_code_is_another_run(here: Path, monk
         turned = [f"{row}\t{'other' if not i else row.split(chr(9))[0][::-1]}" for i, row in enumerate(rows)]
         (here / "glue" / f"{name}.tsv").write_text("\n".join(turned) + "\n", "utf-8")
 
-    def stop(step: Step) -> None:
-        if step.number == 7:
+    def stop(name: str, done: int, total: int) -> None:
+        if done == 7:
             raise KeyboardInterrupt
 
     def trained(**options: object) -> None:

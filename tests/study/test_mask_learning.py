@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.masks.kinds import KINDS, by_kind, kinds_of
 from headscope.masks.learned import LearnedMask
-from headscope.study.learning import Source
+from headscope.study.learning import LOOKED_AT, Source
 from headscope.study.mask_learning import learn_mask
 from headscope.tasks import task_named
 from poison import poisoned
@@ -53,6 +55,34 @@ def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
     assert (study.heads["statistic"] == "mask-open-sparsity-0.5-seed-0").sum() == 4
     assert "Which positions need to attend to which" in (here / "masks" / "index.html").read_text("utf-8")
     assert not list((here / "masks").rglob("state.pt"))
+
+
+def test_the_hint_can_be_pasted(here: Path) -> None:
+    (here / "glue").rename("my glue")
+    words = (*WORDS[:5], "my glue", *WORDS[6:], "--max-length", "12", "--sparsity", "0.5", "--frozen", "--out", "masks")
+    done = command(*words)
+    assert done.exit_code == 0, done.output
+    [hint] = [line for line in done.stderr.splitlines() if line.startswith("use it: headscope ")]
+    assert "--data 'my glue' --split dev:odd --max-length 12" in hint
+    pasted = command(*shlex.split(hint)[3:], "--json")
+    assert pasted.exit_code == 0, pasted.output
+    row = Study("masks").tables["learned_masks"].iloc[0]
+    assert json.loads(pasted.stdout)["metrics"]["loss"]["value"] == pytest.approx(row["loss"], rel=1e-5)
+
+
+def test_the_steps_of_every_aim_are_told_with_its_name(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headscope.commands._options.time.monotonic", iter(range(0, 10**6, 20)).__next__)
+    done = command(*WORDS, "--sparsity", "0.5,0.8", "--frozen", "--out", "masks")
+    assert done.exit_code == 0, done.output
+    for aim in ("sparsity-0.5-seed-0", "sparsity-0.8-seed-0"):
+        assert f"bert on sst2, {aim}, steps: 2 of " in done.stderr
+
+
+def test_help_says_what_is_limited() -> None:
+    for name in ("gate", "learn-mask"):
+        said = " ".join(command(name, "--help").output.replace("│", " ").split())
+        assert "Only so many examples to train on" in said
+        assert f"at most {LOOKED_AT} examples of it" in said
 
 
 def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
@@ -194,7 +224,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(here: Path) -> None:
 
     steps = [0]
 
-    def kill(step: object) -> None:
+    def kill(name: str, done: int, total: int) -> None:
         steps[0] += 1
         if steps[0] == 21:
             raise Killed

@@ -9,7 +9,7 @@ import typer
 
 from headscope.commands import app
 from headscope.commands._options import Device, MaxLength, Model, OpenSpecial, Overwrite, Revision, progress, say, typed
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, numbers_of, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, numbers_of, pairs_of
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -107,7 +107,7 @@ def compare(
     ] = None,
     columns: Columns = None,
     labels: Labels = None,
-    limit: Limit = None,
+    limit: TrainLimit = None,
     max_length: MaxLength = None,
     revision: Revision = None,
     device: Device = "auto",
@@ -142,7 +142,7 @@ def compare(
             overwrite=overwrite,
             report=write_report,
             command=typed(),
-            watch=lambda name, done, total: update(done, total),
+            watch=lambda name, done, total: update(done, total, f"{name}, steps"),
             say=say,
         )
     for row in study.tables["mask_table"].to_dict("records"):

@@ -36,6 +36,7 @@ FOUND, HEADER = "found.json", "header.json"
 LOOKED_AT = 500  # examples of the split that is looked at after every epoch, at most
 CODE = ("model", "data", "tasks", "masks", "training", "importances", "pruning")  # what the numbers follow from
 HELD_OUT = 0.1  # of a corpus without splits: the share that is not learned from
+Watcher = Callable[[str, int, int], None]  # hears which aim is trained, and so many of so many steps
 
 
 class Named(Protocol):

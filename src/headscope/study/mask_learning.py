@@ -22,14 +22,14 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
 from headscope.study.directory import write_tables
 from headscope.study.finetune import measured, told_of
-from headscope.study.learning import Learning, Source, told_by_aim
+from headscope.study.learning import Learning, Source, Watcher, told_by_aim
 from headscope.study.record import describe_model, versions
 from headscope.study.resumable import Resumable
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Prepared, Task, task_named
 from headscope.training.learned import check_rate
-from headscope.training.loop import Settings, Step, Training
+from headscope.training.loop import Settings, Training
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +97,7 @@ def learn_mask(
     overwrite: bool = False,
     report: Callable[[Study, Path], None] = lambda study, folder: None,
     command: str = "",
-    watch: Callable[[Step], None] = lambda step: None,
+    watch: Watcher = lambda name, done, total: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Study:
     """Train a mask for each aim; returns the study that is written.
@@ -161,9 +161,7 @@ class _MaskLearning(Learning):
             start=UNDECIDED if one.is_soft else START,
         )
 
-    def train(
-        self, aim: MaskAim, place: Path, *, watch: Callable[[Step], None], say: Callable[[str], None]
-    ) -> dict[str, Any]:
+    def train(self, aim: MaskAim, place: Path, *, watch: Watcher, say: Callable[[str], None]) -> dict[str, Any]:
         """One training to its end: mask, map and model into this folder; what was found."""
         model = self.loaded(aim.seed)
         mask = self.learned(model, aim)
@@ -197,12 +195,12 @@ class _MaskLearning(Learning):
         run: Resumable,
         mask: LearnedMask,
         aim: MaskAim,
-        watch: Callable[[Step], None],
+        watch: Watcher,
         say: Callable[[str], None],
     ) -> None:
         epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
         for step in run.steps():
-            watch(step)
+            watch(aim.name, step.number, step.total)
             if step.ends_epoch:
                 mask.eval().draw(run.training.progress)
                 epochs.append(measured(run.training.model, self.task, self.select_on, step))
