@@ -41,7 +41,9 @@ Dtype = Annotated[str, typer.Option(help="Precision to compute in: float32, floa
 MaskName = Annotated[
     str | None,
     typer.Option(
-        "--mask", help="Attend only where this mask lets: star, window:width=8 … (headscope masks)", show_default="none"
+        "--mask",
+        help="Attend only where this mask lets: star, window:width=8 … (headscope masks), or a file such as mask.npz",
+        show_default="none",
     ),
 ]
 OpenSpecial = Annotated[
