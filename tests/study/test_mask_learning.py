@@ -57,6 +57,33 @@ def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
     assert not list((here / "masks").rglob("state.pt"))
 
 
+@pytest.mark.parametrize("more", [("--per", "head"), ("--structured",), ("--structured", "--without-diagonal")])
+def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -> None:
+    """Every pair of positions of every text that is learned from, one by one: the same in all three tables."""
+    done = command(*WORDS, "--sparsity", "0.6", "--frozen", *more, "--out", "masks")
+    assert done.exit_code == 0, done.output
+    study, model = Study("masks"), headscope.load("bert")
+    rows = (here / "glue" / "train.tsv").read_text("utf-8").splitlines()[1:]
+    texts = [model.tokenizer(row.split("\t")[0])["input_ids"] for row in rows]
+    mask = headscope.masks.read_mask("masks/sparsity-0.6-seed-0/mask.npz")
+    shares = {}
+    for head in model.heads:
+        allowed = [mask.at(len(ids), head.site) for ids in texts]
+        own = [one[head.head if len(one) > 1 else 0] for one in allowed]
+        shares[head.layer, head.head] = sum(int(one.sum()) for one in own) / sum(one.numel() for one in own)
+    found = study.heads.query("statistic == 'mask-open-sparsity-0.6-seed-0'")
+    assert found["count"].tolist() == [len(texts)] * 4
+    for row in found.itertuples():
+        assert row.value == pytest.approx(shares[row.layer, row.head], abs=1e-6)
+    opened = sum(shares.values()) / len(shares)
+    assert study.tables["learned_masks"]["sparsity"].iloc[0] == pytest.approx(1 - opened, abs=1e-6)
+    kinds = kinds_of(texts, frozenset({2, 3}), max(map(len, texts))).sum(axis=(1, 2))
+    values = study.tables["positions"].set_index("positions")["value"]
+    known = [(values[kind], count) for kind, count in zip(KINDS, kinds, strict=True) if count]
+    assert sum(value * count for value, count in known) / kinds.sum() == pytest.approx(opened, abs=1e-6)
+    assert study.record["learned_masks"]["reached"] <= max(map(len, texts))
+
+
 def test_the_hint_can_be_pasted(here: Path) -> None:
     (here / "glue").rename("my glue")
     words = (*WORDS[:5], "my glue", *WORDS[6:], "--max-length", "12", "--sparsity", "0.5", "--frozen", "--out", "masks")

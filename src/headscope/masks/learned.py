@@ -160,7 +160,11 @@ class LearnedMask(Learned):
 
     def open_share(self, values: Tensor) -> Tensor:
         """Of all attention in texts of these lengths, the share that is open by these values [group, entry]."""
-        return self.opened_share + (values * self.free).sum(dim=1).mean()
+        return self.open_shares(values).mean()
+
+    def open_shares(self, values: Tensor) -> Tensor:
+        """[group]: the same of each mask."""
+        return self.opened_share + (values * self.free).sum(dim=1)
 
     def chosen(self) -> Tensor:
         """[group, entry]: 1 where attention may go. With `sparsity`, the most open entries up to just that share."""
