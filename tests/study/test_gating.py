@@ -92,6 +92,19 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
     assert command("prune", "bert", "--plan", "gated/keep-3/plan.json", "--out", "small").exit_code == 0
 
 
+@pytest.mark.parametrize("aim", [("--keep", "2"), ("--penalty", "0.05")])
+@pytest.mark.parametrize("rate", ["0.01", "0.6"])
+def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], rate: str) -> None:
+    done = command(*WORDS, *aim, "--frozen", "--gate-rate", rate, "--out", "gated")
+    assert done.exit_code == 0, done.output
+    name = "-".join(aim).removeprefix("--")
+    note = f"{name}: gates had hardly moved in 12 steps: train on more examples or epochs, or raise --gate-rate"
+    said = [note] if rate == "0.01" else []
+    assert [line for line in done.stderr.splitlines() if line.startswith("note: ")] == [f"note: {one}" for one in said]
+    assert Study("gated").record["gates"]["notes"] == said
+    assert (note in (here / "gated" / "index.html").read_text("utf-8")) == bool(said)
+
+
 def test_where_all_heads_stay_there_is_nothing_to_cut(here: Path) -> None:
     done = command(*WORDS, "--penalty", "0", "--frozen", "--out", "gated")
     assert done.exit_code == 0, done.output

@@ -181,6 +181,17 @@ def test_a_penalty_that_closes_everything_is_said(here: Path) -> None:
         assert bool(Study(name).record["learned_masks"]["closed"]) == said
 
 
+@pytest.mark.parametrize("aim", [("--sparsity", "0.5"), ("--penalty", "1"), ("--soft",)])
+@pytest.mark.parametrize("rate", ["0.01", "0.9"])
+def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, ...], rate: str) -> None:
+    done = command(*WORDS, *aim, "--frozen", "--mask-rate", rate, "--out", "masks")
+    assert done.exit_code == 0, done.output
+    note = f"{'-'.join(aim).removeprefix('--')}-seed-0: the mask had hardly moved in 12 steps"
+    assert (f"note: {note}" in done.stderr) == (rate == "0.01")
+    assert len(Study("masks").record["learned_masks"]["notes"]) == (rate == "0.01")
+    assert (note in (here / "masks" / "index.html").read_text("utf-8")) == (rate == "0.01")
+
+
 def test_only_texts_that_are_learned_from_have_a_price(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     longer = (here / "glue" / "dev.tsv").read_text("utf-8") + " ".join(["good"] * 20) + "\t1\n"
     (here / "glue" / "dev.tsv").write_text(longer, "utf-8")

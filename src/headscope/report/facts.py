@@ -94,8 +94,9 @@ def model_facts(study: Study) -> Facts:
     facts = [
         (key, plain(recorded(record, "model", key))) for key in ("class", "revision") if recorded(record, "model", key)
     ]
-    notes = recorded(record, "model", "notes")
-    facts += [("note", plain(note, 300)) for note in (notes if isinstance(notes, list) else [])]
+    for kind in ("model", "gates", "learned_masks"):
+        notes = recorded(record, kind, "notes")
+        facts += [("note", plain(note, 300)) for note in (notes if isinstance(notes, list) else [])]
     return [("model", summary(study)), *facts]
 
 

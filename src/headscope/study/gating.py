@@ -29,7 +29,7 @@ from headscope.study.scratch import Scratch
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Task, task_named
-from headscope.training.learned import check_rate
+from headscope.training.learned import check_rate, said_of_little
 from headscope.training.loop import Settings, Step, Training
 
 MOMENTS = 100  # of the training at which the gates are written down
@@ -170,7 +170,11 @@ class _Gating(Learning):
         row = self._planned(aim, model, kept, place)
         said = f"{aim.name}: {row['left']} heads kept, {self.task.metrics[0]} {row['metric']:.4f}"
         say(f"{said}, change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]")
-        return {"row": row, **run.told, "gates": [kept[head] for head in self.whole.heads]}
+        note = ""
+        if bool(gates.hardly):
+            note = f"{aim.name}: {said_of_little('gates', gates.settles_at(training.total), '--gate-rate')}"
+            say(f"note: {note}")
+        return {"row": row, **run.told, "gates": [kept[head] for head in self.whole.heads], "note": note}
 
     def _follow(self, run: Resumable, gates: Gates, aim: Aim, watch: Watcher, say: Callable[[str], None]) -> None:
         trace: list[list[Any]] = run.told.setdefault("trace", [])

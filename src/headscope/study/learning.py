@@ -267,5 +267,6 @@ def told_by_aim(aims: Sequence[Named], found: Sequence[dict[str, Any]]) -> dict[
     return {
         "epochs": {name: one["epochs"] for name, one in by_name.items()},
         "learning_rates": {name: one["learning_rate"] for name, one in by_name.items()},
+        "notes": [one["note"] for one in found if one.get("note")],
         "diverged": {name: one["diverged"] for name, one in by_name.items() if "diverged" in one},
     }

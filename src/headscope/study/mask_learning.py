@@ -28,7 +28,7 @@ from headscope.study.resumable import Resumable
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Prepared, Task, task_named
-from headscope.training.learned import check_rate
+from headscope.training.learned import check_rate, said_of_little
 from headscope.training.loop import Settings, Training
 
 if TYPE_CHECKING:
@@ -196,7 +196,12 @@ class _MaskLearning(Learning):
         say(f"{said}, {forbidden}{change}")
         if bool(mask.bare):
             say(f"{aim.name}: this penalty closes everything; only what is always open is left")
-        return {"row": row, "closed": bool(mask.bare), "open": opened, **run.told}
+        note = ""
+        if bool(mask.hardly):
+            steps = training.total if mask.is_soft else mask.settles_at(training.total)
+            note = f"{aim.name}: {said_of_little('the mask', steps, '--mask-rate')}"
+            say(f"note: {note}")
+        return {"row": row, "closed": bool(mask.bare), "open": opened, "note": note, **run.told}
 
     def _follow(
         self,
