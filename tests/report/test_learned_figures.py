@@ -1,4 +1,4 @@
-"""Figures of gates, masks and films: legible on a pale page and on a dark one, and true to what is drawn."""
+"""Pages of gates, masks and films: figures legible on a pale page and on a dark one, and words that are true."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from every_table import CUT, every_table
+from every_table import CUT, MASK, every_table
 from studies import made_up
 
 from headscope.report.cut_parts import front
@@ -17,9 +17,12 @@ from headscope.report.figures.confidence import Confidence
 from headscope.report.figures.gates import GatesOverTime
 from headscope.report.figures.heat_map import HeatMap
 from headscope.report.figures.learned_masks import drawings as mask_drawings
+from headscope.report.findings import findings_of
+from headscope.report.page import render
 from headscope.report.plates import drawn, plates_for
 from headscope.report.scale import scale_of
 from headscope.study.study import Study
+from headscope.tables import to_frame
 
 DARK = "#1a2128"  # the page's card
 NAMES = ("mask-table", "film-encoder", "fronts", "front", "learned-mask", "gates-")
@@ -137,3 +140,24 @@ def test_panels_of_a_film_and_of_few_heads_have_titles_of_their_own() -> None:
     [confidence] = [one for one in figures_of(few) if isinstance(one, Confidence)]
     headings = [axes.get_title(loc="left") for axes in drawn(confidence, few).figure.axes[:2]]
     assert headings == ["all tokens", "content only"]
+
+
+def without_heads() -> Study:
+    mask = MASK | {"metric_change": 0.022, "change_low": -0.01, "change_high": 0.05}
+    told = {"task": "sst2", "metric": "accuracy", "reported_on": {"split": "dev"}}
+    record = {"model": {"name": "minilm", "class": "BertModel"}, "mask_table": told}
+    return Study(to_frame([]), {}, record, {"mask_table": pd.DataFrame([mask])})
+
+
+def test_a_page_without_heads_speaks_of_none() -> None:
+    page = render(without_heads())
+    body = re.sub(r"<script.*?</script>|<style>.*?</style>|<section[^>]* hidden>.*?</section>", "", page, flags=re.S)
+    for words in ("picked out of", "Heads are written", "attention heads", "single heads"):
+        assert words not in body
+    assert "<h1><bdi>minilm</bdi>: what sparse masks cost for sst2</h1>" in body
+    assert "Brackets are 95 % intervals." in body
+
+
+def test_the_cheapest_mask_is_told_with_its_metric_and_signs() -> None:
+    [told] = [one.sentence for one in findings_of(without_heads())]
+    assert "accuracy is 0.8000, no evidence of a change: +0.0220 [−0.0100, +0.0500]" in told
