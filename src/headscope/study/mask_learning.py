@@ -286,10 +286,11 @@ def _mean_map(place: Path) -> np.ndarray[Any, Any]:
     """[position, position], over groups: of a mask that was chosen the share that leave it open, else sigmoid(α)."""
     held: np.ndarray[Any, Any] = np.load(place / MAP).astype(np.float64)
     if not (place / MASK).exists():
-        return held.mean(axis=0)
+        return np.asarray(held.mean(axis=0))
     positions = read_positions(place / MASK)
     each = [replace(positions, groups=("all",), per="model", allowed=row[None]) for row in positions.allowed]
-    return np.mean([one.mask("").at(held.shape[1])[0].numpy() for one in each], axis=0, dtype=np.float64)
+    allowed = np.stack([one.mask("").at(held.shape[1])[0].numpy() for one in each])
+    return np.asarray(allowed.mean(axis=0, dtype=np.float64))
 
 
 def _over_seeds(aims: Sequence[MaskAim], maps: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
