@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import BertForSequenceClassification
@@ -55,6 +56,29 @@ def test_all_masks_are_listed_and_one_is_shown(here: Path) -> None:
     )
 
 
+def test_what_cannot_be_shown_is_said_before_anything_is_printed(here: Path) -> None:
+    assert refused("masks", "show", "nosuch").startswith('MASK "nosuch": "nosuch" is no mask.')
+    found = CliRunner().invoke(app, ["masks", "show", "star", "--out", "bad.xyz"])
+    assert isinstance(found.exception, HeadscopeError)
+    assert found.stdout == ""
+    wide = CliRunner().invoke(app, ["masks", "show", "bigbird"])
+    assert len(wide.stdout.splitlines()) == 1
+    assert wide.stderr == "too wide for a terminal: take --length 40 or less, or --out mask.svg\n"
+
+
+def test_every_command_has_examples_of_its_own() -> None:
+    said = {name: done("masks", name, "--help") for name in ("show", "compare")}
+    assert "masks compare" not in said["show"]
+    assert "masks show" not in said["compare"]
+
+
+def test_the_column_of_numbers_is_named_above_it() -> None:
+    header, first = done("masks").splitlines()[:2]
+    assert header.split()[:2] == ["name", "forbidden"]
+    assert header.index("forbidden") + len("forbidden") == first.index("%") + 1
+    assert header.index("what a") == first.index("All to all")
+
+
 def test_what_is_shown_is_what_is_met(here: Path) -> None:
     shown = done("masks", "show", "diagonal-no-diagonal", "--length", "4").splitlines()
     assert shown[0] == "diagonal-no-diagonal: 75.00 % of 4 x 4 positions may not be attended to"
@@ -69,7 +93,7 @@ def test_what_is_shown_is_what_is_met(here: Path) -> None:
         ("longformer:globals=500", "128 positions have no position 500. Expected 0 to 127, or a larger --length."),
         ("random:drop=128", "128 of 128 keys cannot be dropped. Expected less than 128, or a larger --length."),
     ):
-        assert refused("masks", "show", mask) == f'--mask "{mask}": {said}'
+        assert refused("masks", "show", mask) == f'MASK "{mask}": {said}'
     assert "longformer:globals=500" in done("masks", "show", "longformer:globals=500", "--length", "501")
 
 
@@ -127,3 +151,51 @@ def test_a_model_can_be_cut_only_without_its_mask(here: Path) -> None:
     worn = headscope.load("bert").wear(headscope.Masked("star"))
     with pytest.raises(HeadscopeError, match="watched or edited"):
         headscope.prune(worn, "0.0")
+
+
+@pytest.mark.parametrize("kind", [bool, int, np.float32, np.uint8])
+def test_a_mask_of_ones_own_is_a_plain_array(here: Path, kind: type) -> None:
+    """Rows attend, columns are seen: nothing looks to the right, and only the first sees itself."""
+    mine = np.tril(np.ones((12, 12)), -1)
+    mine[0, 0] = 1
+    np.save(here / "mine.npy", mine.astype(kind))
+    shown = done("masks", "show", "mine.npy", "--length", "3").splitlines()
+    assert shown[1:] == ["█··", "█··", "██·"]
+    assert "mine.npy+star" in done("masks", "show", "mine.npy+star", "--length", "4")
+
+
+def test_a_plain_array_acts_as_the_mask_that_it_is(here: Path) -> None:
+    np.save(here / "mine.npy", headscope.masks.read_mask("star").at(32)[0].numpy())
+    named, mine = (done("evaluate", "bert", *TASK, "--mask", mask, "--json") for mask in ("star", "mine.npy"))
+    assert json.loads(named)["metrics"] == json.loads(mine)["metrics"]
+
+
+HOLE = np.eye(3, dtype=bool)
+HOLE[1, 1] = False
+ARRAYS = [
+    (np.ones((3, 4), dtype=bool), "it is 3 x 4, not square. Expected n x n: rows attend, columns are seen."),
+    (np.ones((1, 3, 3), dtype=bool), "it is 1 x 3 x 3, not square."),
+    (np.array(1), "it is one number, not square."),
+    (np.eye(3) / 2, "its values are float64, and not all 0 or 1."),
+    (np.full((3, 3), "1"), "its values are <U1, and not all 0 or 1."),
+    (HOLE, "position 1 of all may attend to nothing."),
+    (np.array([[object()]]), "not a mask: "),
+]
+
+
+@pytest.mark.parametrize(("held", "message"), ARRAYS)
+def test_an_array_that_is_no_mask_is_refused_in_a_line(here: Path, held: np.ndarray, message: str) -> None:
+    np.save(here / "mine.npy", held, allow_pickle=True)
+    assert refused("masks", "show", "mine.npy").startswith(f"mine.npy: {message}")
+
+
+def test_a_file_without_the_right_fields_says_what_is_expected(here: Path) -> None:
+    assert refused("masks", "show", "mine.npy").startswith("mine.npy: not there.")
+    np.savez(here / "mine.npz", mask=np.eye(3, dtype=bool))
+    said = refused("masks", "show", "mine.npz")
+    assert said.startswith('mine.npz: there is no field "allowed" in it, but mask. Expected allowed, true or false')
+    assert ".npy" in said
+    np.save((here / "array.npz").open("wb"), np.eye(3, dtype=bool))
+    assert refused("masks", "show", "array.npz").startswith("array.npz: not a mask")
+    (here / "mine.npz").rename("archive.npy")
+    assert refused("masks", "show", "archive.npy").startswith("archive.npy: not a mask: it is an archive.")

@@ -14,6 +14,10 @@ import headscope
 from headscope import Study
 from headscope.commands import app
 from headscope.errors import HeadscopeError
+from headscope.masks.worn import read_worn
+from headscope.report.findings import findings_of
+from headscope.report.five import five_of
+from headscope.report.write import write_report
 from headscope.study.checkpoints import write_checkpoint
 from headscope.study.film import film
 from worded import sentiments, worded
@@ -84,6 +88,56 @@ def test_a_killed_run_goes_on_with_the_next_checkpoint_to_the_same_tables(
     assert again == ["step 30 (3 of 3)"]
     for name in ("film.csv", "film_roles.csv", "heads.csv", "heads.parquet"):
         assert (here / "whole" / name).read_bytes() == (here / "made" / name).read_bytes(), name
+
+
+def trained_under(here: Path, edit: str) -> None:
+    record = json.loads((here / "trained" / "training.json").read_text("utf-8"))
+    record["model"] = {"edits": [edit]}
+    (here / "trained" / "training.json").write_text(json.dumps(record), "utf-8")
+
+
+def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(here: Path) -> None:
+    trained_under(here, repr(headscope.Masked("window:width=1", open_special=True)))
+    options = {"corpus": "texts.txt", "statistics": ASKED}
+    said: list[str] = []
+    own = film("trained", out="own", say=said.append, report=write_report, **options)  # type: ignore[arg-type]
+    assert said[0] == "under the mask of its training: window:width=1 with special tokens open (without: --mask dense)"
+    named = film("trained", out="named", mask="window:width=1", open_special=True, **options)  # type: ignore[arg-type]
+    pd.testing.assert_frame_equal(own.heads, named.heads)
+    other: list[str] = []
+    star = film("trained", out="star", mask="star", say=other.append, **options)  # type: ignore[arg-type]
+    dense = film("trained", out="dense", mask="dense", **options)  # type: ignore[arg-type]
+    assert not any("mask" in line for line in other)
+    assert [one.record["model"]["edits"] for one in (star, dense)] == [["Masked('star')"], []]
+    page = (here / "own" / "index.html").read_text("utf-8")
+    assert "<dt>mask</dt><dd>window:width=1, special tokens open</dd>" in page
+
+
+@pytest.mark.parametrize("edit", ["Ablate('3.2')", "Masked(", "Masked(Mask())", "", "Masked('star') + 1"])
+def test_what_is_no_mask_is_not_worn(edit: str) -> None:
+    assert read_worn(edit) is None
+
+
+def test_how_roles_changed_is_told_among_the_first(here: Path) -> None:
+    """Two heads of four become positional, the first at step 4; one is broad all the while, one no longer for sure."""
+    study = film("trained", corpus="texts.txt", statistics=ASKED, out="study")
+    held = [(0, 0, 0, "broad"), (4, 0, 0, "broad"), (30, 0, 0, "broad"), (4, 1, 0, "previous token")]
+    held += [(30, 1, 0, "previous token"), (30, 1, 1, "positional +2"), (0, 0, 1, "separators")]
+    rows = [
+        {"stack": "encoder", "layer": layer, "head": head, "role": role, "value": 0.9, "low": 0.8, "high": 1.0}
+        | {"baseline": float("nan"), "threshold": 0.5, "is_sure": True, "rule": "a rule", "step": step, "count": 30}
+        for step, layer, head, role in held
+    ]
+    rows.append(rows[-1] | {"step": 30, "is_sure": False})
+    study.tables["film_roles"] = pd.DataFrame(rows)
+    first, _ = five_of([findings_of(study)])
+    [told] = [str(one) for one in first if one.kind == "training"]
+    assert told == (
+        "From step 0 to step 30 of the training, heads with a role for sure went from 2 to 3 of 4 (positional 0 to 2, "
+        "special-token 1 to 0, broad 1 to 1); the first positional head appeared at step 4."
+    )
+    del study.tables["film"]
+    assert not [one for one in findings_of(study) if one.kind == "training"]
 
 
 REFUSED = [

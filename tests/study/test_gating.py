@@ -19,7 +19,6 @@ from headscope.errors import HeadscopeError
 from headscope.pruning.gates import Gates
 from headscope.report.figures.gates import drawings
 from headscope.study.gating import gate
-from headscope.training.loop import Step
 from poison import poisoned
 from worded import glue, saved, sentiments
 
@@ -93,6 +92,29 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
     assert command("prune", "bert", "--plan", "gated/keep-3/plan.json", "--out", "small").exit_code == 0
 
 
+@pytest.mark.parametrize("aim", [("--keep", "2"), ("--penalty", "0.05")])
+@pytest.mark.parametrize("rate", ["0.01", "0.6"])
+def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], rate: str) -> None:
+    done = command(*WORDS, *aim, "--frozen", "--gate-rate", rate, "--out", "gated")
+    assert done.exit_code == 0, done.output
+    name = "-".join(aim).removeprefix("--")
+    note = f"{name}: gates had hardly moved in 12 steps: train on more examples or epochs, or raise --gate-rate"
+    said = [note] if rate == "0.01" else []
+    assert [line for line in done.stderr.splitlines() if line.startswith("note: ")] == [f"note: {one}" for one in said]
+    assert Study("gated").record["gates"]["notes"] == said
+    assert (note in (here / "gated" / "index.html").read_text("utf-8")) == bool(said)
+
+
+def test_where_all_heads_stay_there_is_nothing_to_cut(here: Path) -> None:
+    done = command(*WORDS, "--penalty", "0", "--frozen", "--out", "gated")
+    assert done.exit_code == 0, done.output
+    assert "nothing to cut: all 4 heads stay" in done.stderr
+    assert "cut it" not in done.stderr
+    cut = command("prune", "bert", "--plan", "gated/penalty-0/plan.json", "--out", "small")
+    assert str(cut.exception) == "gated/penalty-0/plan.json: it removes nothing: all 4 heads stay."
+    assert not list(here.glob("small*"))
+
+
 def test_a_killed_run_goes_on_to_the_same_result(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aims = [Aim(keep=3), Aim(keep=1)]
     gate("bert", task="sst2", data="glue", out="whole", aims=aims, settings=FAST)
@@ -102,7 +124,7 @@ def test_a_killed_run_goes_on_to_the_same_result(here: Path, monkeypatch: pytest
 
     steps = [0]
 
-    def kill(step: object) -> None:
+    def kill(name: str, done: int, total: int) -> None:
         steps[0] += 1
         if steps[0] == 21:  # in the second epoch of the second aim
             raise Killed
@@ -122,6 +144,29 @@ def test_a_killed_run_goes_on_to_the_same_result(here: Path, monkeypatch: pytest
     clock = ["time", "time_low", "time_high", "is_front"]
     fronts = [pd.read_csv(here / out / "front.csv").drop(columns=clock) for out in ("whole", "other")]
     pd.testing.assert_frame_equal(*fronts)
+
+
+def test_an_epoch_that_is_told_is_not_trained_again(here: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(line: str) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        gate("bert", task="sst2", data="glue", out="gated", aims=[Aim(keep=3)], settings=FAST, say=kill)
+    steps: list[int] = []
+    gate(
+        "bert",
+        task="sst2",
+        data="glue",
+        out="gated",
+        aims=[Aim(keep=3)],
+        settings=FAST,
+        resume=True,
+        watch=lambda name, done, total: steps.append(done),
+    )
+    assert steps[0] == steps[-1] // 2 + 1
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -226,8 +271,8 @@ def test_a_run_with_other_columns_labels_or_code_is_another_run(here: Path, monk
         turned = [f"{row}\t{'other' if not i else row.split(chr(9))[0][::-1]}" for i, row in enumerate(rows)]
         (here / "glue" / f"{name}.tsv").write_text("\n".join(turned) + "\n", "utf-8")
 
-    def stop(step: Step) -> None:
-        if step.number == 7:
+    def stop(name: str, done: int, total: int) -> None:
+        if done == 7:
             raise KeyboardInterrupt
 
     def trained(**options: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.masks.kinds import KINDS, by_kind, kinds_of
 from headscope.masks.learned import LearnedMask
-from headscope.study.learning import Source
+from headscope.study.learning import LOOKED_AT, Source
 from headscope.study.mask_learning import learn_mask
 from headscope.tasks import task_named
 from poison import poisoned
@@ -53,6 +55,61 @@ def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
     assert (study.heads["statistic"] == "mask-open-sparsity-0.5-seed-0").sum() == 4
     assert "Which positions need to attend to which" in (here / "masks" / "index.html").read_text("utf-8")
     assert not list((here / "masks").rglob("state.pt"))
+
+
+@pytest.mark.parametrize("more", [("--per", "head"), ("--structured",), ("--structured", "--without-diagonal")])
+def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -> None:
+    """Every pair of positions of every text that is learned from, one by one: the same in all three tables."""
+    done = command(*WORDS, "--sparsity", "0.6", "--frozen", *more, "--out", "masks")
+    assert done.exit_code == 0, done.output
+    study, model = Study("masks"), headscope.load("bert")
+    rows = (here / "glue" / "train.tsv").read_text("utf-8").splitlines()[1:]
+    texts = [model.tokenizer(row.split("\t")[0])["input_ids"] for row in rows]
+    mask = headscope.masks.read_mask("masks/sparsity-0.6-seed-0/mask.npz")
+    shares = {}
+    for head in model.heads:
+        allowed = [mask.at(len(ids), head.site) for ids in texts]
+        own = [one[head.head if len(one) > 1 else 0] for one in allowed]
+        shares[head.layer, head.head] = sum(int(one.sum()) for one in own) / sum(one.numel() for one in own)
+    found = study.heads.query("statistic == 'mask-open-sparsity-0.6-seed-0'")
+    assert found["count"].tolist() == [len(texts)] * 4
+    for row in found.itertuples():
+        assert row.value == pytest.approx(shares[row.layer, row.head], abs=1e-6)
+    opened = sum(shares.values()) / len(shares)
+    assert study.tables["learned_masks"]["sparsity"].iloc[0] == pytest.approx(1 - opened, abs=1e-6)
+    kinds = kinds_of(texts, frozenset({2, 3}), max(map(len, texts))).sum(axis=(1, 2))
+    values = study.tables["positions"].set_index("positions")["value"]
+    known = [(values[kind], count) for kind, count in zip(KINDS, kinds, strict=True) if count]
+    assert sum(value * count for value, count in known) / kinds.sum() == pytest.approx(opened, abs=1e-6)
+    assert study.record["learned_masks"]["reached"] <= max(map(len, texts))
+
+
+def test_the_hint_can_be_pasted(here: Path) -> None:
+    (here / "glue").rename("my glue")
+    words = (*WORDS[:5], "my glue", *WORDS[6:], "--max-length", "12", "--sparsity", "0.5", "--frozen", "--out", "masks")
+    done = command(*words)
+    assert done.exit_code == 0, done.output
+    [hint] = [line for line in done.stderr.splitlines() if line.startswith("use it: headscope ")]
+    assert "--data 'my glue' --split dev:odd --max-length 12" in hint
+    pasted = command(*shlex.split(hint)[3:], "--json")
+    assert pasted.exit_code == 0, pasted.output
+    row = Study("masks").tables["learned_masks"].iloc[0]
+    assert json.loads(pasted.stdout)["metrics"]["loss"]["value"] == pytest.approx(row["loss"], rel=1e-5)
+
+
+def test_the_steps_of_every_aim_are_told_with_its_name(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headscope.commands._options.time.monotonic", iter(range(0, 10**6, 20)).__next__)
+    done = command(*WORDS, "--sparsity", "0.5,0.8", "--frozen", "--out", "masks")
+    assert done.exit_code == 0, done.output
+    for aim in ("sparsity-0.5-seed-0", "sparsity-0.8-seed-0"):
+        assert f"bert on sst2, {aim}, steps: 2 of " in done.stderr
+
+
+def test_help_says_what_is_limited() -> None:
+    for name in ("gate", "learn-mask"):
+        said = " ".join(command(name, "--help").output.replace("│", " ").split())
+        assert "Only so many examples to train on" in said
+        assert f"at most {LOOKED_AT} examples of it" in said
 
 
 def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
@@ -122,6 +179,17 @@ def test_a_penalty_that_closes_everything_is_said(here: Path) -> None:
         assert done.exit_code == 0, done.output
         assert ("closes everything; only what is always open is left" in done.output) == said
         assert bool(Study(name).record["learned_masks"]["closed"]) == said
+
+
+@pytest.mark.parametrize("aim", [("--sparsity", "0.5"), ("--penalty", "1"), ("--soft",)])
+@pytest.mark.parametrize("rate", ["0.01", "0.9"])
+def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, ...], rate: str) -> None:
+    done = command(*WORDS, *aim, "--frozen", "--mask-rate", rate, "--out", "masks")
+    assert done.exit_code == 0, done.output
+    note = f"{'-'.join(aim).removeprefix('--')}-seed-0: the mask had hardly moved in 12 steps"
+    assert (f"note: {note}" in done.stderr) == (rate == "0.01")
+    assert len(Study("masks").record["learned_masks"]["notes"]) == (rate == "0.01")
+    assert (note in (here / "masks" / "index.html").read_text("utf-8")) == (rate == "0.01")
 
 
 def test_only_texts_that_are_learned_from_have_a_price(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +262,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(here: Path) -> None:
 
     steps = [0]
 
-    def kill(step: object) -> None:
+    def kill(name: str, done: int, total: int) -> None:
         steps[0] += 1
         if steps[0] == 21:
             raise Killed

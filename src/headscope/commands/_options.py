@@ -6,9 +6,9 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -41,7 +41,9 @@ Dtype = Annotated[str, typer.Option(help="Precision to compute in: float32, floa
 MaskName = Annotated[
     str | None,
     typer.Option(
-        "--mask", help="Attend only where this mask lets: star, window:width=8 … (headscope masks)", show_default="none"
+        "--mask",
+        help="Attend only where this mask lets: star, window:width=8 … (headscope masks), or a file such as mask.npz",
+        show_default="none",
     ),
 ]
 OpenSpecial = Annotated[
@@ -99,11 +101,17 @@ def masked(mask: str | None, open_special: bool) -> list[Edit]:
     return [] if mask is None else [Masked(mask, open_special=open_special)]
 
 
+class Update(Protocol):
+    """So many of so many are done. part: of what, where the work has several parts, as in `keep-20, steps`."""
+
+    def __call__(self, done: int, total: int, part: str = "") -> None: ...
+
+
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+def progress(what: str) -> Iterator[Update]:
     """A bar with rate and time left on a terminal; plain lines, a few in all, elsewhere."""
     if not is_first():
-        yield lambda done, total: None
+        yield lambda done, total, part="": None
         return
     if not sys.stderr.isatty():
         yield _plain(what)
@@ -122,25 +130,30 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None, rate="")
 
-        def update(done: int, total: int) -> None:
+        def update(done: int, total: int, part: str = "") -> None:
             if pace.is_new(done, total):
                 bar.reset(task)  # the time left is that of this part
-            bar.update(task, completed=done, total=total, rate=f"{pace(done, total):.1f}/s")
+            rate = f"{pace(done, total):.1f}/s"
+            bar.update(task, completed=done, total=total, rate=rate, description=_named(what, part))
 
         yield update
 
 
-def _plain(what: str) -> Callable[[int, int], None]:
+def _named(what: str, part: str) -> str:
+    return f"{what}, {part}" if part else what
+
+
+def _plain(what: str) -> Update:
     last, pace, is_long = time.monotonic(), _Pace(), False
 
-    def update(done: int, total: int) -> None:
+    def update(done: int, total: int, part: str = "") -> None:
         nonlocal last, is_long
         is_long = is_long and not pace.is_new(done, total)
         now, rate = time.monotonic(), pace(done, total)
         if now - last < 10 and not (is_long and done == total):
             return  # what is over at once is not worth a line
         last, is_long = now, True
-        say(f"{what}: {done} of {total}, {rate:.1f}/s, {(total - done) / rate:.0f} s left")
+        say(f"{_named(what, part)}: {done} of {total}, {rate:.1f}/s, {(total - done) / rate:.0f} s left")
 
     return update
 

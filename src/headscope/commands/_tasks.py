@@ -37,6 +37,9 @@ Labels = Annotated[
 Limit = Annotated[
     int | None, typer.Option(help="Only so many examples, evenly spread over the file", show_default="all")
 ]
+TrainLimit = Annotated[
+    int | None, typer.Option(help="Only so many examples to train on, evenly spread over the file", show_default="all")
+]
 BatchSize = Annotated[int, typer.Option(help="Sequences at a time")]
 
 

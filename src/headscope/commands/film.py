@@ -11,7 +11,6 @@ from headscope.commands import app
 from headscope.commands._options import (
     Device,
     Fields,
-    MaskName,
     MaxLength,
     OpenSpecial,
     Overwrite,
@@ -79,7 +78,10 @@ def film(
             show_default="those of the papers",
         ),
     ] = [],  # noqa: B006
-    mask: MaskName = None,
+    mask: Annotated[
+        str | None,
+        typer.Option("--mask", help="As for analyze; dense: none", show_default="the mask of the training, if any"),
+    ] = None,
     open_special: OpenSpecial = False,
     device: Device = "auto",
     resume: Resume = False,

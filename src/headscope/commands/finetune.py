@@ -21,7 +21,7 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, pairs_of
 from headscope.commands._training import (
     Checkpoints,
     FromScratch,
@@ -68,7 +68,7 @@ def finetune(
     seed: Annotated[int, typer.Option(help="Of new weights, dropout and the order of examples")] = 0,
     columns: Columns = None,
     labels: Labels = None,
-    limit: Limit = None,
+    limit: TrainLimit = None,
     max_length: MaxLength = None,
     teacher: Annotated[
         str | None,
@@ -108,7 +108,7 @@ def finetune(
     with progress(f"{model} on {task}") as update:
 
         def watch(step: Step) -> None:
-            update(step.number, step.total)
+            update(step.number, step.total, "steps")
 
         record = run(
             model,

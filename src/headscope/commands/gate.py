@@ -9,7 +9,7 @@ import typer
 
 from headscope.commands import app
 from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, progress, say, typed
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, numbers_of, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, numbers_of, pairs_of
 from headscope.commands._training import (
     FromScratch,
     Heads,
@@ -70,7 +70,9 @@ def gate(
     hidden: Hidden = None,
     intermediate: Intermediate = None,
     vocabulary: Vocabulary = None,
-    select_on: Annotated[str, typer.Option(help="The split that is looked at after every epoch")] = "dev:even",
+    select_on: Annotated[
+        str, typer.Option(help="The split that is looked at after every epoch, at most 500 examples of it")
+    ] = "dev:even",
     report_on: Annotated[str, typer.Option(help="The split that is reported on")] = "dev:odd",
     report_limit: Annotated[
         int | None, typer.Option(help="Only so many examples to report on, evenly spread", show_default="all")
@@ -81,7 +83,7 @@ def gate(
     ] = None,
     columns: Columns = None,
     labels: Labels = None,
-    limit: Limit = None,
+    limit: TrainLimit = None,
     max_length: MaxLength = None,
     seed: Annotated[int, typer.Option(help="Of noise, dropout, new weights and the order of examples")] = 0,
     revision: Revision = None,
@@ -93,16 +95,12 @@ def gate(
     from headscope.report.write import write_report
     from headscope.study.gating import GateOptions
     from headscope.study.gating import gate as run
-    from headscope.training.loop import Settings, Step
+    from headscope.training.loop import Settings
 
     aims = _aims(keep, penalty)
     options = GateOptions(frozen, gate_rate, settle)
     settings = Settings(epochs, batch_size, learning_rate, seed=seed)
     with progress(f"{model} on {task}") as update:
-
-        def watch(step: Step) -> None:
-            update(step.number, step.total)
-
         study = run(
             model,
             task=task,
@@ -126,11 +124,16 @@ def gate(
             overwrite=overwrite,
             report=write_report,
             command=typed(),
-            watch=watch,
+            watch=lambda name, done, total: update(done, total, f"{name}, steps"),
             say=say,
         )
-    first = f"{out}/{next(aim.name for aim in aims if aim.name not in study.record['gates']['collapsed'])}"
-    say(f"cut it: headscope prune {model if frozen else first} --plan {first}/plan.json --out small")
+    front = study.tables["front"]
+    closed = front[front["removed"] > 0]
+    if len(closed):
+        first = f"{out}/{closed['aim'].iloc[0]}"
+        say(f"cut it: headscope prune {model if frozen else first} --plan {first}/plan.json --out small")
+    else:
+        say(f"nothing to cut: all {front['left'].max()} heads stay")
     typer.echo(out)
 
 

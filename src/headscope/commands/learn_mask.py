@@ -9,7 +9,7 @@ import typer
 
 from headscope.commands import app
 from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, progress, say, typed
-from headscope.commands._tasks import BatchSize, Columns, Labels, Limit, numbers_of, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Labels, TrainLimit, numbers_of, pairs_of
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
@@ -69,14 +69,16 @@ def learn_mask(
         float, typer.Option(help="The share of the steps after which the mask is 0 or 1, and the weights go on alone")
     ] = 0.75,
     seeds: Annotated[str, typer.Option(help="Of noise, dropout and order; several are several runs")] = "0",
-    select_on: Annotated[str, typer.Option(help="The split that is looked at after every epoch")] = "dev:even",
+    select_on: Annotated[
+        str, typer.Option(help="The split that is looked at after every epoch, at most 500 examples of it")
+    ] = "dev:even",
     report_on: Annotated[str, typer.Option(help="The split that is reported on")] = "dev:odd",
     report_limit: Annotated[
         int | None, typer.Option(help="Only so many examples to report on, evenly spread", show_default="all")
     ] = None,
     columns: Columns = None,
     labels: Labels = None,
-    limit: Limit = None,
+    limit: TrainLimit = None,
     max_length: MaxLength = None,
     revision: Revision = None,
     device: Device = "auto",
@@ -89,16 +91,12 @@ def learn_mask(
     from headscope.report.write import write_report
     from headscope.study.mask_learning import MaskOptions
     from headscope.study.mask_learning import learn_mask as run
-    from headscope.training.loop import Settings, Step
+    from headscope.training.loop import Settings
 
     task, data = _source(task, data, objective, corpus)
     aims = _aims(penalty, sparsity, soft, list(numbers_of(seeds, "--seeds")))
     options = MaskOptions(structured, not without_diagonal, per, form, soft, frozen, mask_rate, settle)  # type: ignore[arg-type]
     with progress(f"{model} on {task}") as update:
-
-        def watch(step: Step) -> None:
-            update(step.number, step.total)
-
         run(
             model,
             task=task,
@@ -120,12 +118,19 @@ def learn_mask(
             overwrite=overwrite,
             report=write_report,
             command=typed(),
-            watch=watch,
+            watch=lambda name, done, total: update(done, total, f"{name}, steps"),
             say=say,
         )
     if not soft:
+        from headscope.study.mending import Judgement
+        from headscope.tasks import task_named
+
         first = f"{out}/{aims[0].name}"
-        say(f"use it: headscope evaluate {model if frozen else first} --task {task} … --mask {first}/mask.npz")
+        the_task = task_named(task, columns=pairs_of(columns, "--columns"), labels=pairs_of(labels, "--labels"))
+        split = "dev" if corpus is not None else report_on
+        judged_as = Judgement(the_task, data, select_on, split, max_length, report_limit=report_limit).named
+        of_hub = f"--revision {revision} " if frozen and revision is not None else ""
+        say(f"use it: headscope evaluate {model if frozen else first} {of_hub}{judged_as} --mask {first}/mask.npz")
     typer.echo(out)
 
 

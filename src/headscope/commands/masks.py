@@ -9,27 +9,48 @@ import typer
 
 from headscope.commands import app
 from headscope.commands._options import Device, MaxLength, Model, OpenSpecial, Overwrite, Revision, progress, say, typed
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, TaskName, numbers_of, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, numbers_of, pairs_of
 
-EXAMPLES = """
+LISTED = """
 [bold]Examples[/bold]
+
+headscope masks
 
 headscope masks show star --out star.svg
 
-headscope masks show 'longformer:width=3,globals=first/last-no-diagonal' --length 64
+headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks
 
 headscope evaluate minilm --task stsb --data stsb_dev.tsv --mask window:width=8+first-and-last
+
+In Python: headscope.masks.read_mask
+"""
+SHOWN = """
+[bold]Examples[/bold]
+
+headscope masks show star --length 16
+
+headscope masks show 'longformer:width=3,globals=first/last-no-diagonal' --length 64 --out longformer.svg
+
+headscope masks show learned/sparsity-0.9-seed-0/mask.npz --length 32
+
+In Python: headscope.masks.read_mask
+"""
+COMPARED = """
+[bold]Examples[/bold]
 
 headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks
 
 headscope masks compare ./minilm-mnli --task mnli --data glue --repair 1 --start minilm --seeds 0,1,2 --out masks
 
-In Python: headscope.masks.read_mask
+headscope masks compare minilm --task stsb --data stsb_dev.tsv --mask star --mask mine.npy --out masks
+
+In Python: headscope.compare_masks
 """
+WIDEST = 40  # positions that fit into a terminal
 
 masks = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(
-    masks, name="masks", help="List the named masks of attention, show one, or compare them on a task.", epilog=EXAMPLES
+    masks, name="masks", help="List the named masks of attention, show one, or compare them on a task.", epilog=LISTED
 )
 
 
@@ -42,14 +63,15 @@ def names(context: typer.Context) -> None:
     from headscope.masks.mask import written_parameters
     from headscope.masks.patterns import PATTERNS
 
+    typer.echo(f"{'name':14} forbidden  what a position may attend to; the share is of 128 x 128 positions")
     for name, make in PATTERNS.items():
         forbidden = 100 * sparsity(read_mask(name).at(128))
-        typer.echo(f"{name:15} {forbidden:5.1f} %  {(make.__doc__ or '').splitlines()[0]}")
+        typer.echo(f"{name:15} {forbidden:6.1f} %  {(make.__doc__ or '').splitlines()[0]}")
         if parameters := written_parameters(make):
-            typer.echo(f"{'':15} {'':7}  {name}:{parameters}")
+            typer.echo(f"{'':15} {'':8}  {name}:{parameters}")
 
 
-@masks.command(epilog=EXAMPLES)
+@masks.command(epilog=SHOWN)
 def show(
     mask: Annotated[str, typer.Argument(metavar="MASK", help="A name, with parameters or not", show_default=False)],
     length: Annotated[int, typer.Option(help="Positions")] = 128,
@@ -63,8 +85,12 @@ def show(
     from headscope.tasks.base import check_count
 
     check_count(length, "--length")
-    one = read_mask(mask)
-    check_fits(mask, length)
+    if out is not None:
+        from headscope.report.plates import check_picture
+
+        check_picture(out)
+    one = read_mask(mask, "MASK")
+    check_fits(mask, length, "MASK")
     allowed = one.at(length)[0]
     empty = int((~allowed.any(dim=1)).sum())
     allowed = met(allowed)
@@ -76,12 +102,14 @@ def show(
         from headscope.report.plates import save_figure
 
         typer.echo(save_figure(draw_mask(one, length), out))
-    elif length <= 40:
+    elif length > WIDEST:
+        say(f"too wide for a terminal: take --length {WIDEST} or less, or --out mask.svg")
+    else:
         for row in allowed.tolist():
             typer.echo("".join("█" if cell else "·" for cell in row))
 
 
-@masks.command(epilog=EXAMPLES)
+@masks.command(epilog=COMPARED)
 def compare(
     model: Model,
     task: TaskName,
@@ -107,7 +135,7 @@ def compare(
     ] = None,
     columns: Columns = None,
     labels: Labels = None,
-    limit: Limit = None,
+    limit: TrainLimit = None,
     max_length: MaxLength = None,
     revision: Revision = None,
     device: Device = "auto",
@@ -142,7 +170,7 @@ def compare(
             overwrite=overwrite,
             report=write_report,
             command=typed(),
-            watch=lambda name, done, total: update(done, total),
+            watch=lambda name, done, total: update(done, total, f"{name}, steps"),
             say=say,
         )
     for row in study.tables["mask_table"].to_dict("records"):

@@ -106,7 +106,7 @@ def pretrain(
     with progress("pretrain") as update:
 
         def watch(step: Step) -> None:
-            update(step.number, step.total)
+            update(step.number, step.total, "steps")
 
         record = run(
             corpus=corpus,

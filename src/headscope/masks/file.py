@@ -18,8 +18,8 @@ from headscope.heads import Head, Site
 from headscope.masks.mask import Mask
 
 Per = Literal["model", "layer", "head"]
-SUFFIX = ".npz"
-_EXPECTED = "a mask that headscope learn-mask wrote"
+PLAIN = ".npy"
+_EXPECTED = "a mask that headscope learn-mask wrote, or an .npy file with n x n of true and false"
 
 
 def groups_of(heads: Iterable[Head], per: Per) -> tuple[str, ...]:
@@ -101,18 +101,50 @@ class Positions:
 
 def read_positions(path: str | Path) -> Positions:
     """A mask file, or a refusal that says what is wrong with it."""
+    positions = _read_plain(path) if str(path).endswith(PLAIN) else _read_learned(path)
+    _check_rows(positions, path)
+    return positions
+
+
+def _read_plain(path: str | Path) -> Positions:
+    """One array [position, position], of a mask that was made elsewhere: for all heads."""
+    try:
+        held = np.load(path, allow_pickle=False)
+    except FileNotFoundError as cause:
+        raise HeadscopeError("not there", where=path, expected=_EXPECTED) from cause
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as cause:
+        raise HeadscopeError(f"not a mask: {reason(cause)}", where=path, expected=_EXPECTED) from cause
+    if not isinstance(held, np.ndarray):
+        raise HeadscopeError("not a mask: it is an archive", where=path, expected=_EXPECTED)
+    if held.ndim != 2 or held.shape[0] != held.shape[1] or not held.size:
+        shape = " x ".join(map(str, held.shape)) or "one number"
+        raise HeadscopeError(f"it is {shape}, not square", where=path, expected="n x n: rows attend, columns are seen")
+    if held.dtype.kind not in "buif" or not np.isin(held, (0, 1)).all():
+        what = f"its values are {held.dtype}, and not all 0 or 1"
+        raise HeadscopeError(what, where=path, expected="true or 1 where attention may go, else false or 0")
+    return Positions(("all",), "model", structured=False, diagonal=True, allowed=torch.from_numpy(held == 1)[None])
+
+
+def _read_learned(path: str | Path) -> Positions:
+    """As `write` leaves it."""
     try:
         with np.load(path, allow_pickle=False) as held:
+            missing = [name for name in ("allowed", "about") if name not in held]
+            if missing:
+                raise HeadscopeError(
+                    f'there is no field "{missing[0]}" in it, but {", ".join(held) or "nothing"}',
+                    where=path,
+                    expected="allowed, true or false by position, and about, as docs/learning.md has them",
+                    mend="One n x n array of true and false is taken from an .npy file as it is",
+                )
             allowed, about = held["allowed"], json.loads(str(held["about"]))
     except FileNotFoundError as cause:
         raise HeadscopeError("not there", where=path, expected=_EXPECTED) from cause
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as cause:
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as cause:
         raise HeadscopeError(f"not a mask: {reason(cause)}", where=path, expected=_EXPECTED) from cause
     _check_content(allowed, about, path)
     found = torch.from_numpy(allowed)
-    positions = Positions(tuple(about["groups"]), about["per"], found.dim() == 2, about["diagonal"], found)
-    _check_rows(positions, path)
-    return positions
+    return Positions(tuple(about["groups"]), about["per"], found.dim() == 2, about["diagonal"], found)
 
 
 def _check_content(allowed: Any, about: Any, path: str | Path) -> None:

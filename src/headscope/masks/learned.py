@@ -26,7 +26,7 @@ from headscope.masks.file import Per, Positions, groups_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.tokens import Layout
-from headscope.training.learned import Learned, TargetShare
+from headscope.training.learned import Learned, TargetShare, hardly_moved
 
 FORMS = ("renormalised", "additive", "multiplicative")
 START = 3.0  # α; where all are equal, softmax(s + log M) is the model as it was
@@ -84,7 +84,10 @@ class LearnedMask(Learned):
         self.register_buffer("free", (free / total).to(device), persistent=False)  # [entry]: its share of attention
         self.register_buffer("fixed", torch.full(self.alpha.shape, -1.0, device=device))  # 0 or 1 once settled
         self.register_buffer("bare", torch.tensor(False, device=device))  # settled with all α closed
+        self.register_buffer("hardly", torch.tensor(False, device=device))  # settled before it had moved
+        self.start = start
         self.bare: Tensor
+        self.hardly: Tensor
         self.entry: Tensor
         self.free: Tensor
         self.fixed: Tensor
@@ -132,9 +135,13 @@ class LearnedMask(Learned):
         """New noise, and colder; hard from the settling on, and whenever the model is judged."""
         if self.is_soft:
             self.logits = self.alpha
+            if progress >= 1:
+                self.hardly.fill_(self._hardly_moved(None))
             return
         if self.is_due(progress):
-            self.fixed.copy_(self.chosen())
+            chosen = self.chosen()
+            self.hardly.fill_(self._hardly_moved(None if self.sparsity is None else chosen))
+            self.fixed.copy_(chosen)
             self.bare.fill_(not bool((self.alpha.detach() > 0)[:, self.free > 0].any()) and self.sparsity is None)
         self.is_hard = self.is_settled or not self.training
         if self.is_hard:
@@ -143,6 +150,11 @@ class LearnedMask(Learned):
         self.temperature = WARM * (COLD / WARM) ** min(progress / self.settle, 1.0)
         noise = torch.logit(torch.rand(self.alpha.shape), EDGE).to(self.alpha.device)
         self.logits = (self.competing(progress) + noise) / self.temperature
+
+    def _hardly_moved(self, chosen: Tensor | None) -> bool:
+        """Of the pairs that occur in the texts."""
+        occur = self.free > 0
+        return hardly_moved(self.alpha.detach()[:, occur], self.start, None if chosen is None else chosen[:, occur])
 
     def competing(self, progress: float) -> Tensor:
         """α, with a `sparsity` such that just so much is open as shall be by now."""
@@ -160,7 +172,11 @@ class LearnedMask(Learned):
 
     def open_share(self, values: Tensor) -> Tensor:
         """Of all attention in texts of these lengths, the share that is open by these values [group, entry]."""
-        return self.opened_share + (values * self.free).sum(dim=1).mean()
+        return self.open_shares(values).mean()
+
+    def open_shares(self, values: Tensor) -> Tensor:
+        """[group]: the same of each mask."""
+        return self.opened_share + (values * self.free).sum(dim=1)
 
     def chosen(self) -> Tensor:
         """[group, entry]: 1 where attention may go. With `sparsity`, the most open entries up to just that share."""

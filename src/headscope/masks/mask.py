@@ -1,4 +1,4 @@
-"""A mask by its name: `star`, `window:width=8`, `longformer-no-diagonal`, `window+random:keep=0.1`, `mask.npz`."""
+"""A mask by its name: `star`, `window:width=8`, `longformer-no-diagonal`, `window+star`, `mask.npz`, `mask.npy`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from headscope.heads import Head, Site
 from headscope.masks.patterns import PATTERNS, Pattern, Positions
 
 WITHOUT_DIAGONAL = "-no-diagonal"
+FILES = (".npz", ".npy")
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Mask:
         return self.make(length, site)
 
 
-def read_mask(spec: str) -> Mask:
-    """A mask as it is written: a name with parameters, several with a plus between them."""
-    parts = [_read_part(part.strip(), spec) for part in spec.split("+")]
+def read_mask(spec: str, option: str = "--mask") -> Mask:
+    """A mask as it is written: a name with parameters, several with a plus between them. option: as errors name it."""
+    parts = [_read_part(part.strip(), f'{option} "{spec}"') for part in spec.split("+")]
     if len(parts) == 1:
         return parts[0]
 
@@ -87,16 +88,16 @@ def seeded(spec: str, seed: int) -> str:
 def files_of(spec: str) -> list[str]:
     """The files that a mask is read from."""
     parts = [part.strip().removesuffix(WITHOUT_DIAGONAL) for part in spec.split("+")]
-    return [part for part in parts if part.endswith(".npz")]
+    return [part for part in parts if part.endswith(FILES)]
 
 
-def check_fits(spec: str, length: int) -> None:
+def check_fits(spec: str, length: int, option: str = "--mask") -> None:
     """Refuse parameters that mean nothing at a length: a position beyond it, more keys dropped than there are."""
     for part in map(str.strip, spec.split("+")):
         name, told, _ = _split(part)
-        given = _parameters(PATTERNS[name], told, spec) if name in PATTERNS else {}
+        where = f'{option} "{spec}"'
+        given = _parameters(PATTERNS[name], told, where) if name in PATTERNS else {}
         beyond = [one for one in given.get("globals", ()) if one.isdecimal() and int(one) >= length]
-        where = f'--mask "{spec}"'
         if beyond:
             expected = f"0 to {length - 1}, or a larger --length"
             raise HeadscopeError(f"{length} positions have no position {beyond[0]}", where=where, expected=expected)
@@ -115,13 +116,13 @@ def _split(part: str) -> tuple[str, str, bool]:
     return name, told, False
 
 
-def _read_part(part: str, spec: str) -> Mask:
-    if part.removesuffix(WITHOUT_DIAGONAL).endswith(".npz"):
+def _read_part(part: str, where: str) -> Mask:
+    if part.removesuffix(WITHOUT_DIAGONAL).endswith(FILES):
         return _read_file(part)
     name, told, without = _split(part)
     if name not in PATTERNS:
-        raise HeadscopeError(f'"{name}" is no mask', where=f'--mask "{spec}"', expected=choices(name, PATTERNS))
-    given = _parameters(PATTERNS[name], told, spec)
+        raise HeadscopeError(f'"{name}" is no mask', where=where, expected=choices(name, PATTERNS))
+    given = _parameters(PATTERNS[name], told, where)
 
     @lru_cache(maxsize=512)
     def made(length: int) -> Tensor:
@@ -140,13 +141,12 @@ def _read_file(part: str) -> Mask:
     return replace(held, diagonal=held.diagonal and not part.endswith(WITHOUT_DIAGONAL)).mask(part)
 
 
-def _parameters(make: Pattern, told: str, spec: str) -> dict[str, Any]:
+def _parameters(make: Pattern, told: str, where: str) -> dict[str, Any]:
     """`width=8,globals=first/12` as the function takes it."""
     kinds = {one.name: one.annotation for one in _known(make)}
     found: dict[str, Any] = {}
     for item in told.split(",") if told else []:
         key, _, value = item.partition("=")
-        where = f'--mask "{spec}"'
         if key not in kinds:
             expected = written_parameters(make) or "no parameters"
             raise HeadscopeError(f'"{key}" is no parameter of this mask', where=where, expected=expected)

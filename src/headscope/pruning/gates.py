@@ -21,7 +21,7 @@ from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.surgery import units
-from headscope.training.learned import Learned, TargetShare
+from headscope.training.learned import Learned, TargetShare, hardly_moved
 
 LOW, HIGH, BETA = -0.1, 1.1, 0.33  # γ, ζ and β of Voita's code
 START = 3.0  # log α; from 2.4 on a gate without noise is exactly 1
@@ -69,6 +69,9 @@ class Gates(Learned):
         self.log_alpha = nn.Parameter(torch.full((count,), start, device=model.device))
         self.shift = torch.zeros((), device=model.device)  # what the competition adds to log α
         self.register_buffer("fixed", torch.full((count,), -1.0, device=model.device))  # 0 or 1 once settled
+        self.register_buffer("hardly", torch.tensor(False, device=model.device))  # settled before it had moved
+        self.hardly: Tensor
+        self.start = start
         self.register_buffer("sizes", torch.tensor([float(len(unit)) for unit in self.units], device=model.device))
         self.register_buffer("prices", self._prices(), persistent=False)
         self.prices: Tensor
@@ -120,7 +123,10 @@ class Gates(Learned):
     def draw(self, progress: float) -> None:
         """New noise; from the settling on, none."""
         if self.is_due(progress):
-            self.fixed.copy_(self.chosen())
+            chosen = self.chosen()
+            log_alpha = self.log_alpha.detach()
+            self.hardly.fill_(hardly_moved(log_alpha, self.start, None if self.keep is None else chosen))
+            self.fixed.copy_(chosen)
         if self.is_settled:
             self.values = self.fixed
             return

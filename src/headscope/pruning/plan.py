@@ -67,6 +67,8 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
             expected="a plan of the model it is carried out on",
             mend="Load that model, or search again: headscope prune MODEL --task NAME --data PATH --keep-metric 0.99",
         )
+    if not heads:
+        raise HeadscopeError(f"it removes nothing: all {len(model.heads)} heads stay", where=path)
     return Plan(HeadSet(str(heads), among=original_heads(model)), str(name), str(digest), chosen)
 
 

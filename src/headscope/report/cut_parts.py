@@ -18,6 +18,7 @@ def front(study: Study) -> Part | None:
         return None
     several = table["draw"].nunique() > 1
     table = table.assign(repair=table["repair"].fillna(""))  # an empty cell of a csv is read as nothing
+    table = table.sort_values("removed", kind="stable")
     mended = table["repair"].nunique() > 1
     rows = [
         [

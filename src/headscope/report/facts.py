@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headscope.masks.worn import read_worn
 from headscope.report.grids import model_name, plain, recorded, shape_of, stacks_of
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ def summary(study: Study) -> str:
     for stack in stacks_of(study):
         layers, heads = shape_of(study, stack)
         sizes.append(f"{plain(stack)} {_counted(layers, 'layer')} × {_counted(heads, 'head')}")
-    if not sizes:
-        return "nothing about single heads"
-    return f"{_counted(len(heads_of(study)), 'head')}: {', '.join(sizes)}"
+    return f"{_counted(len(heads_of(study)), 'head')}: {', '.join(sizes)}" if sizes else "no single heads"
 
 
 def studied(study: Study, *, with_model: bool = True) -> str:
@@ -80,7 +79,7 @@ STUDIED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "gates": _of_task("gates", "which heads learned gates keep for"),
     "fixing": _of_task("fixing", "how many heads can attend by fixed patterns for"),
     "learned_masks": _of_task("learned_masks", "which positions need to attend to which for"),
-    "mask_table": _of_task("mask_table", "what sparse masks cost"),
+    "mask_table": _of_task("mask_table", "what sparse masks cost for"),
     "fronts": _of_task("fronts", "searches side by side for"),
     "knock_out": lambda record: "what changes when parts of attention are taken away",
     "film": lambda record: "what its heads did over training",
@@ -94,9 +93,22 @@ def model_facts(study: Study) -> Facts:
     facts = [
         (key, plain(recorded(record, "model", key))) for key in ("class", "revision") if recorded(record, "model", key)
     ]
-    notes = recorded(record, "model", "notes")
-    facts += [("note", plain(note, 300)) for note in (notes if isinstance(notes, list) else [])]
-    return [("model", summary(study)), *facts]
+    for kind in ("model", "gates", "learned_masks"):
+        notes = recorded(record, kind, "notes")
+        facts += [("note", plain(note, 300)) for note in (notes if isinstance(notes, list) else [])]
+    return [*([("model", summary(study))] if len(study.heads) else []), *facts, *_edits(record)]
+
+
+def _edits(record: Mapping[str, Any]) -> Facts:
+    """What the model wore: a mask by its name, anything else as it is written."""
+    edits = recorded(record, "model", "edits")
+    named = [(str(edit), read_worn(str(edit))) for edit in (edits if isinstance(edits, list) else [])]
+    return [
+        ("edit", plain(edit, 120))
+        if worn is None
+        else ("mask", plain(worn[0], 120) + (", special tokens open" if worn[1] else ""))
+        for edit, worn in named
+    ]
 
 
 def corpus_facts(study: Study) -> Facts:

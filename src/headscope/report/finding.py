@@ -15,7 +15,18 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 6  # heads named in one sentence; the rest are counted
 # What comes first on the page: whether heads matter, what can go, what they do, and so on down.
-KINDS = ("importance", "cut", "roles", "relations", "separators", "lenses", "learned", "models", "attention")
+KINDS = (
+    "importance",
+    "cut",
+    "training",
+    "roles",
+    "relations",
+    "separators",
+    "lenses",
+    "learned",
+    "models",
+    "attention",
+)
 
 
 class Measured(NamedTuple):
@@ -27,14 +38,17 @@ class Measured(NamedTuple):
     high: float
     decimals: int = DECIMALS
 
-    def text(self) -> str:
-        """`0.98 [0.97, 0.99]`, or the value alone where there is no interval; nothing where the head is only named."""
+    def text(self, *, sign: bool = False) -> str:
+        """`0.98 [0.97, 0.99]`, or the value alone where there is no interval; nothing where the head is only named.
+
+        sign  with a plus before what is not negative
+        """
         if math.isnan(self.value):
             return ""
         if math.isfinite(self.low) and math.isfinite(self.high):
-            low, high = (short_number(end, self.decimals) for end in (self.low, self.high))
-            return f"{short_number(self.value, self.decimals)} [{low}, {high}]"
-        return short_number(self.value, self.decimals)
+            low, high = (short_number(end, self.decimals, sign=sign) for end in (self.low, self.high))
+            return f"{short_number(self.value, self.decimals, sign=sign)} [{low}, {high}]"
+        return short_number(self.value, self.decimals, sign=sign)
 
 
 @dataclass(frozen=True)
@@ -89,9 +103,9 @@ def change_of(row: dict[Any, Any], decimals: int = 4) -> Measured:
 
 
 def said_of_change(change: Measured) -> str:
-    """The change with its interval; where that includes 0, as what there is no evidence of."""
+    """The change with its interval and signs; where that includes 0, as what there is no evidence of."""
     told = "a change of" if excludes(change, 0.0) else "no evidence of a change:"
-    return f"{told} {change.text()}"
+    return f"{told} {change.text(sign=True)}"
 
 
 def excludes(measured: Measured, chance: float) -> bool:
@@ -108,6 +122,6 @@ def address_of(study: Study, row: dict[Any, Any]) -> str:
     return address if len(stacks_of(study)) == 1 else f"{plain(row['stack'])}.{address}"
 
 
-def short_number(value: float, decimals: int = DECIMALS) -> str:
+def short_number(value: float, decimals: int = DECIMALS, *, sign: bool = False) -> str:
     """Three decimals, as everywhere on the page, unless all that is compared is small."""
-    return f"{value:.{decimals}f}".replace("-", "−")
+    return f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headscope.report import findings_attention as attention
 from headscope.report import findings_learned as learned
 from headscope.report import findings_tasks as tasks
+from headscope.report import findings_training as training
 from headscope.report.finding import Finding
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ MAKERS: tuple[Callable[[Study], Iterable[Finding]], ...] = (
     tasks.cut,
     tasks.removals,
     tasks.cheap,
+    training.over_training,
     attention.roles,
     attention.relations,
     attention.coreference,

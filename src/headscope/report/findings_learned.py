@@ -97,10 +97,11 @@ def masks(study: Study) -> Iterator[Finding]:
     known = None if table is None else table[(table["mask"] != "dense") & table["metric_change"].notna()]
     if known is not None and len(known):
         row = known.nlargest(1, "metric_change").to_dict("records")[0]
+        metric = plain(recorded(study.record, "mask_table", "metric") or "the metric", 30)
         sentence = (
             f"Of {known['mask'].nunique()} masks, {plain(row['mask'], 60)} costs least ({plain(row['mode'], 20)}; it "
-            f"forbids {finite(row['sparsity']):.0%} of attention): {said_of_change(change_of(row))}; it was picked on "
-            "the examples that this is measured on"
+            f"forbids {finite(row['sparsity']):.0%} of attention): {metric} is {row['metric']:.4f}, "
+            f"{said_of_change(change_of(row))}; it was picked on the examples that this is measured on"
         )
         yield Finding("", sentence, (), kind="learned")
 

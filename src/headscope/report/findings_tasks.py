@@ -81,7 +81,8 @@ def _free(table: pd.DataFrame) -> str:
         return ""
     most = max(rows, key=lambda row: int(row["removed"]))
     mended = f", mended by {plain(most['repair'], 30)}," if isinstance(most["repair"], str) and most["repair"] else ""
-    return f"; without {int(most['removed'])}{mended} there is no evidence of a change: {change_of(most).text()}"
+    change = change_of(most).text(sign=True)
+    return f"; without {int(most['removed'])}{mended} there is no evidence of a change: {change}"
 
 
 def _judged(study: Study) -> tuple[str, str]:

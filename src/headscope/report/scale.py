@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from headscope.statistics.base import Definition
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Kind = Literal["share", "nats", "tokens", "offset", "points", "length", "number", "correlation", "other"]
+Kind = Literal["share", "nats", "tokens", "offset", "points", "length", "number", "correlation", "switch", "other"]
 
 UNITS: dict[Kind, str] = {
     "share": "share, 0 to 1",
@@ -26,10 +26,21 @@ UNITS: dict[Kind, str] = {
     "length": "norm",
     "number": "",
     "correlation": "correlation, −1 to 1",
+    "switch": "open or closed",
     "other": "",
 }
 # 0 in the middle, whatever the values
 SIGNED = ("ablation-loss", "ablation-metric", "gradient", "gradient-second", "relevance-signed")
+# What gate and learn-mask add, with an aim behind the name
+GATE, MASK_OPEN = "gate-", "mask-open-"
+LEARNED = {
+    GATE: Definition("share", "Gates", "1 where the head's learned gate is open in the end, 0 where it is closed."),
+    MASK_OPEN: Definition(
+        "share",
+        "Open share of the mask",
+        "The share of attention in the texts learned from that the head's mask leaves open.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +63,7 @@ class Scale:
 
     def cell(self, value: float) -> str:
         """A value in as few characters as a cell has room for: `.37`, `3.9`, `12.0`, `+1`."""
-        if not math.isfinite(value):
+        if not math.isfinite(value) or self.kind == "switch":
             return ""
         if self.kind == "offset":
             return signed(value)
@@ -74,7 +85,7 @@ def group_of(statistic: str) -> str:
     name = bare_name(statistic)
     if lens := name.partition("@")[2]:
         return f"lens {lens}"
-    if name in DEFINITIONS or name == "cut" or name.startswith("gate-"):
+    if name in DEFINITIONS or name == "cut" or name.startswith(GATE):
         return "importance"
     return "patterns" if name.startswith(("js-", "pattern-", "block-")) else "attention"
 
@@ -82,7 +93,11 @@ def group_of(statistic: str) -> str:
 def definition_of(statistic: str) -> Definition | None:
     """What a name in heads.csv means; None for a name that is not ours."""
     name = bare_name(statistic).partition("@")[0]
-    return glossary().get(name) or DEFINITIONS.get(name)
+    known = glossary().get(name) or DEFINITIONS.get(name)
+    for beginning, of_aim in LEARNED.items():
+        if known is None and name.startswith(beginning):
+            known = replace(of_aim, title=f"{of_aim.title}, {name.removeprefix(beginning)}")
+    return known
 
 
 def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
@@ -91,6 +106,8 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
     kind: Kind = known.unit if known else "other"
     finite = values[np.isfinite(values)]
     least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    if bare_name(statistic).startswith(GATE):
+        return Scale("switch", 0.0, 1.0)
     if kind == "share" and least >= 0 and most <= 1:
         return Scale(kind, 0.0, 1.0)
     if kind == "offset":

@@ -13,6 +13,7 @@ from headscope.data.lines import can_be_read_again
 from headscope.drafts import drafted, read_record
 from headscope.errors import HeadscopeError
 from headscope.masks import Masked
+from headscope.masks.worn import read_worn
 from headscope.model.load import load
 from headscope.study.analyze import analyze
 from headscope.study.checkpoints import read_checkpoints
@@ -27,7 +28,7 @@ from headscope.study.study import Study
 if TYPE_CHECKING:
     import pandas as pd
 
-HEADER = "header.json"
+HEADER, DENSE = "header.json", "dense"
 HEADS, ROLES = "film", "film_roles"  # the tables by step
 
 Progress = Callable[[int, int], None]
@@ -60,7 +61,8 @@ def film(
     """Analyse every checkpoint that `pretrain` or `finetune` left in TRAINED/checkpoints; returns the study written.
 
     corpus, pairs, fields, treebank, statistics, limit, …   as for `analyze`, the same for every checkpoint
-    mask     attend only where this mask lets, as in training (open_special: but for special tokens)
+    mask     attend only where this mask lets (open_special: but for special tokens); where none is given, as in the
+             training, and with "dense" everywhere
     resume   go on with the checkpoints that a killed run has not got to
 
     The study is that of the last checkpoint. Beside it stand film.csv, the table of heads with the column `step`, and
@@ -68,7 +70,7 @@ def film(
     """
     found = read_checkpoints(trained)
     asked = None if statistics is None else list(statistics)
-    worn = [] if mask is None else [Masked(mask, open_special=open_special)]
+    worn = _worn(Path(trained), mask, open_special, say)
     _check(listed(corpus), listed(treebank), pairs, fields, limit)
     options: dict[str, Any] = {
         "pairs": pairs,
@@ -128,6 +130,20 @@ def _check(
     if corpus or not treebank:
         Corpus(corpus, (), pairs, fields, limit)
     read_annotations(treebank=treebank)
+
+
+def _worn(trained: Path, mask: str | None, open_special: bool, say: Callable[[str], None]) -> list[Masked]:
+    """The mask that is asked for, or else the one of the training."""
+    if mask is None:
+        edits = read_record(trained, RECORD).get("model", {}).get("edits") or []
+        known = [one for edit in edits if (one := read_worn(str(edit))) is not None]
+        if not known:
+            return []
+        mask, was_open = known[0]
+        open_special = open_special or was_open
+        told = f"{mask}{' with special tokens open' if open_special else ''}"
+        say(f"under the mask of its training: {told} (without: --mask dense)")
+    return [] if mask == DENSE else [Masked(mask, open_special=open_special)]
 
 
 def _described(trained: Path, steps: list[int]) -> dict[str, Any]:

@@ -138,10 +138,10 @@ def finetune(
             watch(step)
             if step.ends_epoch:
                 epochs.append(measured(loaded, chosen, dev, step))
-                say(told_of(epochs[-1]))
                 if is_best(epochs) and is_main:
                     write_whole(loaded.model.state_dict(), folder / BEST)
                 run.save()
+                say(told_of(epochs[-1]))  # what is said is kept
         record = {
             "schema": SCHEMA,
             "command": command,

@@ -22,14 +22,14 @@ from headscope.pruning.plan import Plan
 from headscope.study.directory import write_tables
 from headscope.study.finetune import is_best, measured, told_of
 from headscope.study.fronts import roles_in
-from headscope.study.learning import Learning, Source, told_by_aim
+from headscope.study.learning import Learning, Source, Watcher, told_by_aim
 from headscope.study.record import describe_model, versions
 from headscope.study.resumable import BEST, Resumable, write_whole
 from headscope.study.scratch import Scratch
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Task, task_named
-from headscope.training.learned import check_rate
+from headscope.training.learned import check_rate, said_of_little
 from headscope.training.loop import Settings, Step, Training
 
 MOMENTS = 100  # of the training at which the gates are written down
@@ -93,7 +93,7 @@ def gate(
     overwrite: bool = False,
     report: Callable[[Study, Path], None] = lambda study, folder: None,
     command: str = "",
-    watch: Callable[[Step], None] = lambda step: None,
+    watch: Watcher = lambda name, done, total: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Study:
     """Train gates for each aim; returns the study that is written.
@@ -150,9 +150,7 @@ class _Gating(Learning):
     may_slow = True
     options: GateOptions
 
-    def train(
-        self, aim: Aim, place: Path, *, watch: Callable[[Step], None], say: Callable[[str], None]
-    ) -> dict[str, Any]:
+    def train(self, aim: Aim, place: Path, *, watch: Watcher, say: Callable[[str], None]) -> dict[str, Any]:
         """One training to its end: its plan and its model into this folder; what was found."""
         model = self.loaded(self.settings.seed)
         settle = 1.0 if self.options.frozen else self.options.settle  # there are no weights to go on alone
@@ -172,16 +170,18 @@ class _Gating(Learning):
         row = self._planned(aim, model, kept, place)
         said = f"{aim.name}: {row['left']} heads kept, {self.task.metrics[0]} {row['metric']:.4f}"
         say(f"{said}, change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]")
-        return {"row": row, **run.told, "gates": [kept[head] for head in self.whole.heads]}
+        note = ""
+        if bool(gates.hardly):
+            note = f"{aim.name}: {said_of_little('gates', gates.settles_at(training.total), '--gate-rate')}"
+            say(f"note: {note}")
+        return {"row": row, **run.told, "gates": [kept[head] for head in self.whole.heads], "note": note}
 
-    def _follow(
-        self, run: Resumable, gates: Gates, aim: Aim, watch: Callable[[Step], None], say: Callable[[str], None]
-    ) -> None:
+    def _follow(self, run: Resumable, gates: Gates, aim: Aim, watch: Watcher, say: Callable[[str], None]) -> None:
         trace: list[list[Any]] = run.told.setdefault("trace", [])
         epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
         every = max(1, run.training.total // MOMENTS)
         for step in run.steps():
-            watch(step)
+            watch(aim.name, step.number, step.total)
             if step.number % every == 0 or step.number == 1:
                 values = gates.heads([round(value, 4) for value in gates.still().tolist()])
                 trace.append([step.number, [values[head] for head in self.whole.heads]])
@@ -194,10 +194,10 @@ class _Gating(Learning):
                 left = sum(value > 0 for value in gates.heads(gates.values.tolist()).values())
                 stay = int(sum(gates.heads(gates.chosen().tolist()).values()))
                 epochs.append({**measured(run.training.model, self.task, self.select_on, step), "heads": stay})
-                say(f"{aim.name}: {told_of(epochs[-1])}, {left} heads open")
                 if aim.keep is None and stay and is_best([one for one in epochs if one["heads"]]):
                     self._keep_best(run, gates)
                 run.save()
+                say(f"{aim.name}: {told_of(epochs[-1])}, {left} heads open")  # what is said is kept
 
     def _keep_best(self, run: Resumable, gates: Gates) -> None:
         """What is left should all heads close later on."""

@@ -36,6 +36,7 @@ FOUND, HEADER = "found.json", "header.json"
 LOOKED_AT = 500  # examples of the split that is looked at after every epoch, at most
 CODE = ("model", "data", "tasks", "masks", "training", "importances", "pruning")  # what the numbers follow from
 HELD_OUT = 0.1  # of a corpus without splits: the share that is not learned from
+Watcher = Callable[[str, int, int], None]  # hears which aim is trained, and so many of so many steps
 
 
 class Named(Protocol):
@@ -270,5 +271,6 @@ def told_by_aim(aims: Sequence[Named], found: Sequence[dict[str, Any]]) -> dict[
     return {
         "epochs": {name: one["epochs"] for name, one in by_name.items()},
         "learning_rates": {name: one["learning_rate"] for name, one in by_name.items()},
+        "notes": [one["note"] for one in found if one.get("note")],
         "diverged": {name: one["diverged"] for name, one in by_name.items() if "diverged" in one},
     }

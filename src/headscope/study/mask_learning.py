@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import students_interval
-from headscope.masks.file import Per, Positions, read_positions
+from headscope.masks.file import Per, groups_of, read_positions
 from headscope.masks.kinds import KINDS, by_kind, kinds_of
 from headscope.masks.learned import RATE, SETTLE, START, LearnedMask
 from headscope.masks.masked import Masked
@@ -22,20 +22,21 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
 from headscope.study.directory import write_tables
 from headscope.study.finetune import measured, told_of
-from headscope.study.learning import Learning, Source, told_by_aim
+from headscope.study.learning import Learning, Source, Watcher, told_by_aim
 from headscope.study.record import describe_model, versions
 from headscope.study.resumable import Resumable
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Prepared, Task, task_named
-from headscope.training.learned import check_rate
-from headscope.training.loop import Settings, Step, Training
+from headscope.training.learned import check_rate, said_of_little
+from headscope.training.loop import Settings, Training
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MASK, MAP = "mask.npz", "map.npy"
 UNDECIDED = 0.0  # where a soft mask's α starts: as far from open as from closed
+SELDOM = 0.05  # positions that a smaller share of the texts reaches are not shown
 TEXTS = 2000  # texts by which positions are sorted into kinds
 
 
@@ -97,7 +98,7 @@ def learn_mask(
     overwrite: bool = False,
     report: Callable[[Study, Path], None] = lambda study, folder: None,
     command: str = "",
-    watch: Callable[[Step], None] = lambda step: None,
+    watch: Watcher = lambda name, done, total: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Study:
     """Train a mask for each aim; returns the study that is written.
@@ -138,6 +139,11 @@ class _MaskLearning(Learning):
         return _lengths(self.train_on)
 
     @cached_property
+    def reached(self) -> int:
+        """So many positions of which enough texts have the last: what was learned of later ones rests on few texts."""
+        return sorted(self.lengths, reverse=True)[math.ceil(SELDOM * len(self.lengths)) - 1]
+
+    @cached_property
     def longest(self) -> int:
         """Of those that are judged by, too."""
         return max(length for one in (self.train_on, self.select_on, self.report_on) for length in _lengths(one))
@@ -161,9 +167,7 @@ class _MaskLearning(Learning):
             start=UNDECIDED if one.is_soft else START,
         )
 
-    def train(
-        self, aim: MaskAim, place: Path, *, watch: Callable[[Step], None], say: Callable[[str], None]
-    ) -> dict[str, Any]:
+    def train(self, aim: MaskAim, place: Path, *, watch: Watcher, say: Callable[[str], None]) -> dict[str, Any]:
         """One training to its end: mask, map and model into this folder; what was found."""
         model = self.loaded(aim.seed)
         mask = self.learned(model, aim)
@@ -177,10 +181,12 @@ class _MaskLearning(Learning):
             judged = self.judged(model)
         np.save(place / MAP, mask.map().numpy().astype(np.float16))
         row = {"aim": aim.kind, "seed": aim.seed, **judged}
+        opened: dict[str, float] = {}
         if not self.options.is_soft:
             positions = mask.positions()
             positions.write(place / MASK)
             row["sparsity"] = 1.0 - float(mask.open_share(mask.chosen()))
+            opened = dict(zip(mask.groups_named, mask.open_shares(mask.chosen()).tolist(), strict=True))
             self._check_written(place, model, judged)
         if not self.options.frozen:
             write_model(model, place)
@@ -190,25 +196,30 @@ class _MaskLearning(Learning):
         say(f"{said}, {forbidden}{change}")
         if bool(mask.bare):
             say(f"{aim.name}: this penalty closes everything; only what is always open is left")
-        return {"row": row, "closed": bool(mask.bare), **run.told}
+        note = ""
+        if bool(mask.hardly):
+            steps = training.total if mask.is_soft else mask.settles_at(training.total)
+            note = f"{aim.name}: {said_of_little('the mask', steps, '--mask-rate')}"
+            say(f"note: {note}")
+        return {"row": row, "closed": bool(mask.bare), "open": opened, "note": note, **run.told}
 
     def _follow(
         self,
         run: Resumable,
         mask: LearnedMask,
         aim: MaskAim,
-        watch: Callable[[Step], None],
+        watch: Watcher,
         say: Callable[[str], None],
     ) -> None:
         epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
         for step in run.steps():
-            watch(step)
+            watch(aim.name, step.number, step.total)
             if step.ends_epoch:
                 mask.eval().draw(run.training.progress)
                 epochs.append(measured(run.training.model, self.task, self.select_on, step))
                 share = float(mask.open_share(mask.alpha.detach().sigmoid() if mask.is_soft else mask.chosen()))
-                say(f"{aim.name}: {told_of(epochs[-1])}, {100 * share:.1f} % open")
                 run.save()
+                say(f"{aim.name}: {told_of(epochs[-1])}, {100 * share:.1f} % open")  # what is said is kept
 
     def _check_written(self, place: Path, model: AttentionModel, judged: dict[str, Any]) -> None:
         """The file does what was learned, or something is wrong with us."""
@@ -222,7 +233,7 @@ class _MaskLearning(Learning):
     def study(self, aims: Sequence[MaskAim], found: Sequence[dict[str, Any]], folder: Path, command: str) -> Study:
         import pandas as pd
 
-        maps = {aim.name: np.load(folder / aim.name / MAP).astype(np.float64) for aim in aims}
+        maps = {aim.name: _mean_map(folder / aim.name) for aim in aims}
         kinds = kinds_of(self._texts(), self.whole.marks.special, self.longest)
         opened = self._opened() if self.options.structured else None
         record = {
@@ -234,6 +245,7 @@ class _MaskLearning(Learning):
                 **self.told(),
                 "metric": self.task.metrics[0],
                 "intact": self.judged(self.whole),
+                "reached": self.reached,
                 "closed": [aim.name for aim, one in zip(aims, found, strict=True) if one["closed"]],
                 **told_by_aim(aims, found),
             },
@@ -245,8 +257,7 @@ class _MaskLearning(Learning):
             "learned_masks": pd.DataFrame([one["row"] for one in found]),
             "positions": _positions_table(aims, maps, kinds, opened),
         }
-        held = {f"mask/{kind}": value for kind, value in self._means(aims, maps, folder).items()}
-        return Study(to_frame(self._rows(aims, folder)), held, record, tables)
+        return Study(to_frame(self._rows(aims, found)), _over_seeds(aims, maps), record, tables)
 
     def _opened(self) -> np.ndarray[Any, Any]:
         """The pairs of each kind that a structured mask leaves open, at the ends of texts."""
@@ -259,41 +270,34 @@ class _MaskLearning(Learning):
         sequences = self.train_on.sequences[:: max(1, len(self.train_on.sequences) // TEXTS)]
         return [list(sequence.source.ids) for sequence in sequences]
 
-    def _means(self, aims: Sequence[MaskAim], maps: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        """By kind of aim [position, position], over seeds and groups: how open; of a hard mask, how often open."""
-        found: dict[str, list[Any]] = {}
-        for aim in aims:
-            if (folder / aim.name / MASK).exists():
-                positions = read_positions(folder / aim.name / MASK)
-                length = maps[aim.name].shape[1]
-                values = np.stack([one.numpy() for one in _each_group(positions, length)]).mean(axis=0)
-            else:
-                values = maps[aim.name].mean(axis=0)
-            found.setdefault(aim.kind, []).append(values)
-        return {kind: np.mean(values, axis=0).astype(np.float32) for kind, values in found.items()}
-
-    def _rows(self, aims: Sequence[MaskAim], folder: Path) -> list[Row]:
-        """For each head the share of positions that its mask leaves open, over the longest text."""
-        rows, nothing = [], float("nan")
-        for aim in aims:
-            if not (folder / aim.name / MASK).exists():
-                continue
-            mask = read_positions(folder / aim.name / MASK).mask(aim.name)
-            length = self.longest
-            for site in self.whole.sites:
-                if site.stack in ("encoder", "decoder"):
-                    heads = [head for head in self.whole.heads if head.site == site]
-                    shares = mask.at(length, site).double().mean(dim=(1, 2)).expand(len(heads)).tolist()
-                    rows += [
-                        Row(site.stack, site.layer, head.head, f"mask-open-{aim.name}", share, nothing, nothing, length)
-                        for head, share in zip(heads, shares, strict=True)
-                    ]
-        return rows
+    def _rows(self, aims: Sequence[MaskAim], found: Sequence[dict[str, Any]]) -> list[Row]:
+        """For each head the share of attention in the texts that are learned from which its mask leaves open."""
+        nothing, texts = float("nan"), len(self.train_on.sequences)
+        return [
+            Row(head.stack, head.layer, head.head, f"mask-open-{aim.name}", one["open"][group], nothing, nothing, texts)
+            for aim, one in zip(aims, found, strict=True)
+            for head in self.whole.heads
+            for group in groups_of([head], self.options.per)
+            if group in one["open"]
+        ]
 
 
-def _each_group(positions: Positions, length: int) -> list[torch.Tensor]:
-    one_each = [replace(positions, groups=("all",), per="model", allowed=row[None]) for row in positions.allowed]
-    return [one.mask("").at(length)[0].double() for one in one_each]
+def _mean_map(place: Path) -> np.ndarray[Any, Any]:
+    """[position, position], over groups: of a mask that was chosen the share that leave it open, else sigmoid(α)."""
+    held: np.ndarray[Any, Any] = np.load(place / MAP).astype(np.float64)
+    if not (place / MASK).exists():
+        return np.asarray(held.mean(axis=0))
+    positions = read_positions(place / MASK)
+    each = [replace(positions, groups=("all",), per="model", allowed=row[None]) for row in positions.allowed]
+    allowed = np.stack([one.mask("").at(held.shape[1])[0].numpy() for one in each])
+    return np.asarray(allowed.mean(axis=0, dtype=np.float64))
+
+
+def _over_seeds(aims: Sequence[MaskAim], maps: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    """The mean map by kind of aim, as maps.npz has it."""
+    kinds = dict.fromkeys(aim.kind for aim in aims)
+    alike = {kind: [maps[aim.name] for aim in aims if aim.kind == kind] for kind in kinds}
+    return {f"mask/{kind}": np.mean(values, axis=0).astype(np.float32) for kind, values in alike.items()}
 
 
 def _lengths(examples: Prepared) -> list[int]:
@@ -307,12 +311,12 @@ def _positions_table(
     kinds: np.ndarray[Any, Any],
     opened: np.ndarray[Any, Any] | None,
 ) -> pd.DataFrame:
-    """How open attention of each kind is: the mean over seeds, with Student's interval where there are several."""
+    """How much attention of each kind is open: the mean over seeds, with Student's interval where there are several."""
     import pandas as pd
 
     rows = []
     for kind_of_aim in dict.fromkeys(aim.kind for aim in aims):
-        alike = [maps[aim.name].mean(axis=0) for aim in aims if aim.kind == kind_of_aim]
+        alike = [maps[aim.name] for aim in aims if aim.kind == kind_of_aim]
         per_seed = np.stack([by_kind(values, kinds, opened) for values in alike])
         for number, kind in enumerate(KINDS):
             values = per_seed[:, number]

@@ -23,7 +23,7 @@ from headscope.model.load import load
 from headscope.model.weights import weights_sha256
 from headscope.pruning.front import changes
 from headscope.study.directory import write_tables
-from headscope.study.learning import Learning, Source
+from headscope.study.learning import Learning, Source, Watcher
 from headscope.study.record import describe_files, describe_model, versions
 from headscope.study.resumable import Resumable
 from headscope.study.study import SCHEMA, Study
@@ -91,7 +91,7 @@ def compare_masks(
     overwrite: bool = False,
     report: Callable[[Study, Path], None] = lambda study, folder: None,
     command: str = "",
-    watch: Callable[[str, int, int], None] = lambda name, done, total: None,
+    watch: Watcher = lambda name, done, total: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Study:
     """Judge a model under each mask; returns the study that is written.
@@ -159,7 +159,7 @@ class _MaskTable(Learning):
         wanted = {"straight": True, "repaired": self.options.repair > 0, "from start": self.options.start is not None}
         return [mode for mode in MODES if wanted[mode]]
 
-    def judge(self, case: Case, place: Path, watch: Callable[[str, int, int], None]) -> dict[str, Any]:
+    def judge(self, case: Case, place: Path, watch: Watcher) -> dict[str, Any]:
         """One model under one mask on the split that is reported on, trained before or not."""
         model = self._model(case)
         if case.mask != INTACT:

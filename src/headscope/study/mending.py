@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -66,15 +67,17 @@ class Judgement:
     @property
     def named(self) -> str:
         """What is reported on, as `headscope evaluate` takes it."""
-        words = f"--task {self.task.name} --data {self.data} --split {self.report_on}"
-        others = {
+        told = {
+            "task": self.task.name,
+            "data": self.data,
+            "split": self.report_on,
             "limit": self.report_limit,
             "max-length": self.max_length,
             "batch-size": None if self.batch_size == 32 else self.batch_size,
             "columns": ",".join(f"{ours}={theirs}" for ours, theirs in self.task.columns.items()),
             "labels": ",".join(f"{theirs}={ours}" for theirs, ours in self.task.renamed.items()),
         }
-        return words + "".join(f" --{name} {value}" for name, value in others.items() if value)
+        return shlex.join(word for name, value in told.items() if value for word in (f"--{name}", str(value)))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.edits import Edit
 
 RAMP = 0.5  # share of the steps in which a target falls from all to what is to be left
+MOVED = 1.0  # logits: what has moved less, or is no further apart, has hardly been learned
 FARTHEST, HALVINGS = 64.0, 32  # where the number is looked for that holds a share, and how finely
 
 
@@ -38,6 +40,10 @@ class Learned(nn.Module):
     def is_settled(self) -> bool:
         return bool(self.fixed.flatten()[0] >= 0)
 
+    def settles_at(self, total: int) -> int:
+        """After how many of all steps."""
+        return math.ceil(self.settle * total)
+
     def is_due(self, progress: float) -> bool:
         """Whether it is to be settled now."""
         return progress >= self.settle and not self.is_settled
@@ -59,6 +65,19 @@ def check_rate(rate: float, option: str, settle: float) -> None:
         raise HeadscopeError(f"{settle} is no share", where="--settle", expected="more than 0, at most 1")
     if not rate > 0:
         raise HeadscopeError(f"{rate} is no rate", where=option, expected="more than 0")
+
+
+def hardly_moved(logits: Tensor, start: float, chosen: Tensor | None = None) -> bool:
+    """Whether logits are next to where they began; where some are chosen, whether these are next to the others."""
+    if chosen is None:
+        return bool((logits - start).abs().max() < MOVED)
+    kept, left = logits[chosen > 0], logits[chosen == 0]
+    return bool(len(kept) and len(left) and kept.mean() - left.mean() < MOVED)
+
+
+def said_of_little(what: str, steps: int, option: str) -> str:
+    """What a user should know of a training that was too short."""
+    return f"{what} had hardly moved in {steps} steps: train on more examples or epochs, or raise {option}"
 
 
 class TargetShare:

@@ -2,6 +2,7 @@
 
 # The page replaces these five, and the first of SERIES, by its own light and dark ones: keep them distinct.
 INK, MUTED, RULE, MISSING, PAPER = "#1b2733", "#5c6975", "#d4dae0", "#e8ebee", "#ffffff"
+BOTH = "#2b85c4"  # in pictures, which the page cannot recolour: stands out on a pale page and on a dark one
 ON_DARK, ON_LIGHT = "#fdfdfd", "#14212d"  # numbers inside coloured cells: the same on every page
 SERIES = (
     "#0072b2",

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from headscope.report.figures._palette import (
+    BOTH,
     DIVERGING_STOPS,
     INK,
     MISSING,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 SEQUENTIAL = LinearSegmentedColormap.from_list("headscope-sequential", SEQUENTIAL_STOPS)
 DIVERGING = LinearSegmentedColormap.from_list("headscope-diverging", DIVERGING_STOPS)
+SWITCH = LinearSegmentedColormap.from_list("headscope-switch", (to_rgba(BOTH, 0.0), to_rgba(BOTH, 1.0)))  # over grey
 
 LONGEST_CELL = 5  # characters; a grid with a longer value prints none
 
@@ -99,13 +101,13 @@ def norm_of(scale: Scale) -> Normalize:
 
 
 def colours_of(scale: Scale) -> LinearSegmentedColormap:
-    return DIVERGING if scale.is_diverging else SEQUENTIAL
+    return SWITCH if scale.kind == "switch" else DIVERGING if scale.is_diverging else SEQUENTIAL
 
 
 def draw_bar(fig: Figure, bounds: tuple[float, float, float, float], scale: Scale, label: str) -> Axes:
     """A colour bar as one small picture: as a mesh it would be 256 shapes in every SVG."""
     ax = fig.add_axes(bounds)
-    ramp = np.linspace(scale.high, scale.low, 256)[:, None]
+    ramp = np.linspace(scale.high, scale.low, 2 if scale.kind == "switch" else 256)[:, None]
     extent = (0.0, 1.0, scale.low, scale.high)
     ax.imshow(ramp, cmap=colours_of(scale), norm=norm_of(scale), extent=extent, aspect="auto", interpolation="none")
     ax.spines[:].set_visible(False)
@@ -113,6 +115,10 @@ def draw_bar(fig: Figure, bounds: tuple[float, float, float, float], scale: Scal
     ax.yaxis.set_label_position("right")
     ax.tick_params(length=0, pad=3)
     ax.set_xticks([])
+    if scale.kind == "switch":
+        ax.set_facecolor(MISSING)
+        ax.set_yticks((0.25, 0.75), ("closed", "open"))
+        return ax
     ax.set_ylabel(label, labelpad=4)
     if scale.clips:
         ends = (scale.low, 0.0, scale.high)

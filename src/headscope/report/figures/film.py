@@ -40,6 +40,7 @@ FIRST = (
 MOST_PANELS = 12
 ACROSS, PANEL_WIDE, PANEL_HIGH, GAP_X, GAP_Y = 4, 1.5, 1.25, 0.48, 0.5
 LEFT, RIGHT, BOTTOM = 0.5, 0.2, 0.85
+PALEST, DARKEST = 0.3, 0.72  # of lines: legible on a pale page and on a dark one
 ROW, STRIP_WIDE, STRIP_LEFT, STRIP_BOTTOM, LEGEND = 0.11, 6.4, 0.95, 0.55, 0.42
 
 
@@ -165,13 +166,14 @@ def _draw_heads(axes: Axes, table: pd.DataFrame, name: str) -> None:
     for (layer, _), rows in table.sort_values("step").groupby(["layer", "head"]):
         axes.plot(rows["step"], rows["value"], color=_of_layer(layer, deepest), linewidth=1.0, alpha=0.9)
     scale = scale_of(name, table["value"].to_numpy())
-    axes.set_title(plain(name, 22) + ("" if scale.kind == "share" else f", {scale.unit}"), fontweight="bold")
+    unit = "" if scale.kind == "share" else scale.unit.partition(",")[0]
+    axes.set_title(plain(f"{name}, {unit}" if unit else name, 24), fontweight="bold")  # no wider than its panel
     if scale.low == 0 and name != "entropy":
         axes.set_ylim(bottom=0)
 
 
 def _of_layer(layer: Any, deepest: int) -> Any:
-    return SEQUENTIAL(0.3 + 0.7 * int(layer) / deepest)
+    return SEQUENTIAL(PALEST + (DARKEST - PALEST) * int(layer) / deepest)
 
 
 def _by_steps(axes: Axes, steps: list[int], *, is_lowest: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +34,7 @@ class Front:
     across: str = "removed"
     part: str = "pruning"  # of the record
     ring: str = "cut"
+    said_of_ring: str = "; the ring is the set that was cut"
     caption: str = (
         "Above: the metric with so many heads removed, on the split that was reported on (dots, with 95 % intervals) "
         "and on the one that was chosen on (line); the ring is the set that was cut. Filled dots are the front; a "
@@ -87,6 +88,7 @@ FIXED = Front(
     "fixed",
     "fixing",
     "saved",
+    "; the ring is what was saved",
     "Above: the metric with so many heads that attend by fixed patterns, on the split that was reported on (dots, with "
     "95 % intervals) and on the one that was chosen on (line); the ring is what was saved. Below: the time of the "
     "model without their queries and keys over that of the whole one, measured on this machine.",
@@ -94,8 +96,10 @@ FIXED = Front(
 
 
 def drawings(study: Study) -> Iterator[Front]:
-    yield Front()
-    yield FIXED
+    for one in (Front(), FIXED):
+        table = study.tables.get(one.name)
+        is_ringed = table is not None and bool(table["is_chosen"].any())
+        yield one if is_ringed else replace(one, caption=one.caption.replace(one.said_of_ring, ""))
 
 
 def _sizes(table: pd.DataFrame, across: str) -> pd.DataFrame:

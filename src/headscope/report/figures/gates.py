@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.report.figures._palette import MUTED, RULE
+from headscope.report.figures._palette import MISSING, MUTED, RULE
 from headscope.report.figures._source import Source, table
-from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, style
+from headscope.report.figures._style import SWITCH, headed, heading_height, style
 from headscope.report.grids import model_name, plain, slug
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from headscope.study.study import Study
 
@@ -23,6 +24,7 @@ ORDER = 21
 WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 0.95, 0.2, 0.6, 0.075
 NAMED = 1.2  # inches at the right for roles, and for a row with one
 NAMED_ROW = 0.11
+COLUMNS = 800  # of the picture: cells one by one would leave seams between them
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class GatesOverTime:
     name: str
     title: str = "Which heads close when"
     caption: str = (
-        "A row for every head, layer by layer; from left to right the steps of the training. Dark: the gate is open, "
-        "the head's output passes; light: it is closed. At the end every gate is open or closed. At the right, where "
+        "A row for every head, layer by layer; from left to right the steps of the training. Blue: the gate is open, "
+        "the head's output passes; grey: it is closed. At the end every gate is open or closed. At the right, where "
         "roles are known, what a head that stays does."
     )
     is_raster: bool = False
@@ -61,9 +63,10 @@ class GatesOverTime:
             fig = headed(WIDTH, height, self.title, subtitle)
             axes = fig.add_axes((LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - right) / WIDTH, body / height))
             steps = grid.columns.to_numpy(dtype=float)
-            edges = np.concatenate([[0.0], (steps[1:] + steps[:-1]) / 2, [steps[-1]]])
-            axes.pcolormesh(edges, np.arange(len(grid) + 1), grid.to_numpy(), cmap=SEQUENTIAL, vmin=0, vmax=1)
-            axes.invert_yaxis()
+            extent = (0.0, float(steps[-1]), float(len(grid)), 0.0)
+            picture = grid.to_numpy()[:, _columns(steps)]
+            axes.set_facecolor(MISSING)
+            axes.imshow(picture, cmap=SWITCH, vmin=0, vmax=1, extent=extent, aspect="auto", interpolation="nearest")
             axes.set_xlabel("step")
             starts = [i for i, key in enumerate(grid.index) if i == 0 or key[:2] != grid.index[i - 1][:2]]
             ends = [*starts[1:], len(grid)]
@@ -78,6 +81,13 @@ class GatesOverTime:
             for start in starts[1:]:
                 axes.axhline(start, color=RULE, linewidth=0.8)
         return fig
+
+
+def _columns(steps: NDArray[np.float64]) -> NDArray[np.int64]:
+    """For columns that are evenly spread from 0 to the last step, the moment that each is nearest to."""
+    edges = (steps[1:] + steps[:-1]) / 2
+    found: NDArray[np.int64] = np.searchsorted(edges, (np.arange(COLUMNS) + 0.5) / COLUMNS * steps[-1])
+    return found
 
 
 def _roles(study: Study, grid: pd.DataFrame) -> dict[int, str]:

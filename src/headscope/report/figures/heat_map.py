@@ -13,7 +13,7 @@ from headscope.importances.glossary import DEFINITIONS
 from headscope.report.figures._source import Source
 from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, style
 from headscope.report.grids import grid_of, model_name, plain, slug, stacks_with, statistics_of
-from headscope.report.scale import Scale, scale_of, sentence_of, title_of
+from headscope.report.scale import GATE, Scale, scale_of, sentence_of, title_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +52,8 @@ class HeatMap:
     @property
     def caption(self) -> str:
         means = f"{self.definition.rstrip('.')}. " if self.definition else ""
-        return f"{means}Rows are layers, 0 (next to the input) at the top; columns are heads; grey: no value."
+        grey = "closed" if self.statistic.startswith(GATE) else "no value"
+        return f"{means}Rows are layers, 0 (next to the input) at the top; columns are heads; grey: {grey}."
 
     def applies(self, study: Study) -> bool:
         return bool(stacks_with(study, self.statistic))

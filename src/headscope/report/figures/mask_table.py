@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.report.figures._palette import MUTED, RULE, SEQUENTIAL_STOPS
+from headscope.report.figures._palette import MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import headed, heading_height, style
 from headscope.report.grids import model_name, plain, recorded
@@ -56,7 +56,7 @@ class MaskTable:
             for number, mode in enumerate(modes):
                 part = table[table["mode"] == mode].set_index("mask")
                 place = np.array([masks.index(mask) for mask in part.index]) + 0.2 * (number - (len(modes) - 1) / 2)
-                colour = SEQUENTIAL_STOPS[-1 - 2 * number]
+                colour = SERIES[number]
                 axes.hlines(place, part["change_low"], part["change_high"], color=colour, linewidth=1.2)
                 axes.plot(part["metric_change"], place, MARKS[number], color=colour, markersize=4, label=mode)
             for y, mask in enumerate(masks):
