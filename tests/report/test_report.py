@@ -131,7 +131,7 @@ def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing
     assert told == (
         "1 of 8 heads are cut: accuracy on dev:odd is 0.8000 (0.9000 with all heads), a change of −0.1000 [−0.2000, "
         "−0.0500], and the model takes 0.90 [0.80, 1.00] of the time; without 3 there is no evidence of a change: "
-        "0.0000 [−0.1000, 0.1000]."
+        "+0.0000 [−0.1000, +0.1000]."
     )
 
 
