@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -247,6 +248,21 @@ def test_what_is_gone_cannot_be_cut_again() -> None:
         prune(cut, "0.1")
     assert HeadSet("0.*", among=prune(cut, "0.0").heads)
     assert not [head for head in prune(cut, "0.*").heads if head.layer == 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "nothing to remove"),
+        ({"heads": "0.1", "layers": "1"}, "heads and layers at once"),
+        ({"heads": 3}, "heads: 3 names no head"),
+        ({"heads": [Head("encoder", 0, 1), Head("encoder", 0, 1)]}, r"heads: encoder\.0\.1 is given twice"),
+        ({"layers": "9"}, r'layers: "9" has no heads in this model\. Expected encoder\.0, encoder\.1'),
+    ],
+)
+def test_what_names_no_head_to_cut_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(HeadscopeError, match=f"^{message}"):
+        prune(shared("bert"), **given)
 
 
 def test_nothing_is_cut_inside_an_edit() -> None:

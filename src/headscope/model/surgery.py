@@ -8,7 +8,7 @@ this is trusted: a cut model is compared with the ablated one, and refused where
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -191,13 +191,27 @@ def _asked(
     if heads is not None and layers is not None:
         raise HeadscopeError("heads and layers at once", expected="one of them", mend='prune(model, "3.2,4.*")')
     if layers is not None:
-        named = layers.split(",") if isinstance(layers, str) else [str(layer) for layer in layers]
-        heads = ",".join(f"{layer.strip()}.*" for layer in named)
+        return _of_layers(model, layers.split(",") if isinstance(layers, str) else [str(layer) for layer in layers])
     if isinstance(heads, str):
         return read_heads(model, heads)
-    wanted = HeadSet(heads or (), among=original_heads(model))
+    if not isinstance(heads, Iterable):
+        raise HeadscopeError(f"{heads} names no head", where="heads", expected='"3.2,4.*", or heads')
+    given = list(heads)
+    twice = [head for place, head in enumerate(given) if head in given[:place]]
+    if twice:
+        raise HeadscopeError(f"{twice[0]} is given twice", where="heads", expected="each once")
+    wanted = HeadSet(given, among=original_heads(model))
     _refuse_gone(model, wanted)
     return wanted
+
+
+def _of_layers(model: AttentionModel, layers: Sequence[str]) -> HeadSet:
+    known = {str(layer) for head in model.heads for layer in (head.layer, head.site)}
+    for layer in layers:
+        if layer.strip() not in known:
+            there = ", ".join(dict.fromkeys(str(head.site) for head in model.heads))
+            raise HeadscopeError(f'"{layer.strip()}" has no heads in this model', where="layers", expected=there)
+    return read_heads(model, ",".join(f"{layer.strip()}.*" for layer in layers))
 
 
 def check_cut(model: AttentionModel, remove: HeadSet) -> None:
