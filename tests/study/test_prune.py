@@ -86,7 +86,9 @@ def test_a_search_ends_in_a_model_whose_number_can_be_found_again(here: Path, ho
     assert study.heads.query("statistic == 'cut'")["value"].sum() == 3
     assert {0, 3} <= set(study.tables["front"]["removed"])
     assert (here / "small" / "study" / "index.html").read_text("utf-8").count("What can be cut") >= 1
-    assert "# bert without 3 of" in (here / "small" / "README.md").read_text("utf-8")
+    card, gain = (here / "small" / "README.md").read_text("utf-8"), told["chosen"]["speed"][1]
+    assert "# bert without 3 of" in card
+    assert f"{1 / gain['ratio']:.2f} [{1 / gain['high']:.2f}, {1 / gain['low']:.2f}] times as fast" in card
 
 
 def test_named_heads_are_cut_without_a_task(here: Path) -> None:

@@ -74,6 +74,16 @@ def _told(chosen: dict[str, Any]) -> list[str]:
         ]
         for name, (before, after) in metrics.items():
             lines.append(f"| {name} | {_number(before)} | {_number(after)} |")
+    if chosen.get("speed"):
+        whole, cut = chosen["speed"]
+        lines += [
+            "",
+            "## What it gains",
+            "",
+            f"{1 / cut['ratio']:.2f} [{1 / cut['high']:.2f}, {1 / cut['low']:.2f}] times as fast, measured with "
+            f"{chosen['timed']} on the machine that cut it; {whole['parameters'] / 1e6:.2f} to "
+            f"{cut['parameters'] / 1e6:.2f} million parameters.",
+        ]
     return lines
 
 
