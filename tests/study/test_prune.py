@@ -231,8 +231,15 @@ def test_a_share_of_all_heads(here: Path) -> None:
 
 def test_a_search_for_speed_ends_where_the_layers_promise_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With layers that were measured to take 1, 0.75 and 0.5 of the time at all, half and none of their heads."""
-    monkeypatch.setattr(speed, "layers", lambda *_, **__: speed.Layers((1.0, 0.5, 0.0), (1.0, 0.75, 0.5)))
+    asked: list[int] = []
+
+    def layers(*_: object, batch_size: int, **__: object) -> speed.Layers:
+        asked.append(batch_size)
+        return speed.Layers((1.0, 0.5, 0.0), (1.0, 0.75, 0.5))
+
+    monkeypatch.setattr(speed, "layers", layers)
     done("prune", "bert", *TASK, "--speedup", "1.3", "--search", "rank", "--out", "fast")
+    assert asked == [speed.TIMED[0]]  # the size that the cut model is timed with
     assert len(headscope.load("fast").heads) == 2
     told = manifest(here / "fast")["chosen"]
     assert told["target"]["speedup"] == 1.3

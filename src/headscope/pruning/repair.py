@@ -119,7 +119,8 @@ def refit(
         times = sum(parts[one].projection == part.projection for one in calls)
         # What comes into a block is what its first attention is added to; a later one is added to something else.
         is_first = next(one for one in calls if parts[one].block == part.block) == site
-        if not _passed(cut, task, batches[0], part, times):
+        is_silent = not any(head.site == site for head in cut.heads)
+        if is_silent and not _passed(cut, task, batches[0], part, times):
             say(f"note: {site} has no heads left, and nothing is called that could be fitted; fold mends its bias")
             continue
         for batch in batches:
