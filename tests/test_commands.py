@@ -21,3 +21,14 @@ from headscope.commands import _spread
 )
 def test_several_files_may_follow_one_option(typed: str, taken: str) -> None:
     assert _spread(typed.split()) == taken.split()
+
+
+def test_the_rate_of_a_run_that_goes_on_is_that_of_what_it_does_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    from headscope.commands import _options
+
+    now = iter([0.0, 10.0, 12.0, 14.0])
+    monkeypatch.setattr(_options.time, "monotonic", lambda: next(now))
+    pace = _options._Pace()
+    pace(590, 1814)  # what was done before, and one more
+    assert pace(592, 1814) == pytest.approx(1.0)
+    assert pace(594, 1814) == pytest.approx(1.0)

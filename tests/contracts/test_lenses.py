@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from transformers import BertModel
 
+import headscope
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention
@@ -32,6 +34,7 @@ from tiny import (
     shared,
     tiny,
 )
+from worded import worded
 
 LONGER = ((14, 4), (14, 6), (5, None), (19, 3), (11, None), (1, None))  # beyond a head's width of 8, and below
 
@@ -222,6 +225,31 @@ def test_without_a_graph_the_gradient_lens_says_so() -> None:
     opened = model.watched(print, lens="gradient")
     with pytest.raises(HeadscopeError, match="enable_grad"), torch.inference_mode(), opened:
         model(**inputs)
+
+
+def test_a_gradient_lens_to_which_nothing_comes_back_says_so() -> None:
+    model, inputs = batch_of("bert")
+    opened = model.watched(print, lens="gradient")
+    with pytest.raises(HeadscopeError, match="backward"), opened:
+        model(**inputs)
+
+
+def test_several_lenses_at_once_are_refused() -> None:
+    opened = shared("bert").watched(print, lens=["norm", "raw"])  # type: ignore[arg-type]
+    with pytest.raises(HeadscopeError, match="one within another"), opened:
+        pass
+
+
+@pytest.mark.parametrize("lens", ["norm", "effective", "effective-simplex"])
+def test_half_precision_is_seen_nearly_as_it_is_in_float32(lens: str) -> None:
+    model = worded(BertModel)
+    half = AttentionModel(copy.deepcopy(model.model).bfloat16(), model.tokenizer)
+    texts = ["the old cat sat on the mat .", "a dog ran , who saw the red house ?"]
+    whole, coarse = (headscope.analyze(one, texts=texts, lens=lens).heads for one in (model, half))
+    both = whole.merge(coarse, on=["stack", "layer", "head", "statistic"])
+    both = both[both["statistic"].isin([f"special@{lens}", f"row-total@{lens}", f"raw-correlation@{lens}"])]
+    assert len(both)
+    assert (both["value_x"] - both["value_y"]).abs().max() < 0.05
 
 
 def test_half_precision_has_no_gradient_lens() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headscope import Head
-from headscope.importances.agreement import agreement, rank_rows, reliability
+from headscope.importances.agreement import agreement, ceilings, rank_rows, reliability
 from headscope.importances.norms import output_norms
 from tiny import shared
 from toys import Means, means_of
@@ -38,6 +38,19 @@ def test_the_ceiling_falls_with_the_noise_and_chance_is_far_below_it() -> None:
     assert 0.2 < noisy["ceiling"] < 0.9
     assert abs(clear["correlation"]) < 0.5
     assert reliability(np.random.default_rng(1).normal(size=(400, 40)), 0) < 0.4  # nothing but noise
+
+
+def test_every_stack_has_the_ceiling_of_its_own_heads() -> None:
+    heads = [Head("encoder", 0, i) for i in range(40)] + [Head("cross", 0, i) for i in range(40)]
+    told = ceilings(np.concatenate([exact(0.1), exact(8.0)], axis=1), heads)
+    clear, noisy = (agreement({"any": np.arange(40.0)}, exact(noise))[0]["ceiling"] for noise in (0.1, 8.0))
+    assert {row["stack"]: row["ceiling"] for row in told} == pytest.approx({"encoder": clear, "cross": noisy})
+    assert [(row["heads"], row["count"]) for row in told] == [(40, 200)] * 2
+
+
+def test_where_halves_say_nothing_of_each_other_there_is_no_ceiling() -> None:
+    against = np.stack([np.arange(6.0), -np.arange(6.0)])  # of two examples, each the other's reverse
+    assert np.isnan(agreement({"any": np.arange(6.0)}, against)[0]["ceiling"])
 
 
 def test_an_importance_of_examples_has_ranks_that_move_with_them() -> None:

@@ -36,6 +36,7 @@ def rows() -> dict[str, list[dict[str, Any]]]:
         "ablations": [PLACE | {"example": 0, "loss": 0.1}],
         "all_but_one": [left_alone("encoder.0", 1, 0.01)],
         "agreement": [agreed("gradient", 0.6)],
+        "ceilings": [{"stack": "encoder", "ceiling": 0.9, "heads": 8, "count": 40}],
         "ranks": [PLACE | {"importance": "gradient", "rank": 3.0}],
         "relevance_layers": [LAYER | {"part": "heads"} | MEASURED],
         "front": [CUT | {"removed": 0, "left": 8, "is_chosen": False, "heads": ""}, CUT],
@@ -58,7 +59,8 @@ def rows() -> dict[str, list[dict[str, Any]]]:
         "probe_weights": [PLACE | {"dependent": 0.5, "governor": -0.5}],
         "lens_heads": [
             PLACE
-            | {"statistic": "entropy", "lens": "norm", "raw": 0.1, "through": 0.9}
+            | {"statistic": "entropy", "lens": "norm", "raw": 0.1, "raw_low": 0.05, "raw_high": 0.15}
+            | {"through": 0.9, "through_low": 0.8, "through_high": 1.0}
             | {"raw_rank": 0.1, "rank": 0.9, "apart": 0.8}
         ],
         "lens_examples": [

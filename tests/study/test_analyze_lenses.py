@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 from transformers import AutoModelForSequenceClassification as Classifier
 
+import headscope
 from headscope.errors import HeadscopeError
 from headscope.study.lens_agreement import furthest_apart, lens_agreement
 from headscope.study.lenses import lenses_asked
@@ -120,6 +121,12 @@ def test_the_verdict_follows_the_gradient_where_attention_is(gradient: float, ho
     assert "0.80 times" in verdict.sentence
 
 
+def test_a_gradient_is_small_only_where_its_whole_interval_is() -> None:
+    (verdict,) = verdicts(gradients(0.4, 0.48, 0.8))  # 0.43 to 0.53
+    assert verdict.holds is False
+    assert "0.53" in verdict.sentence
+
+
 def test_where_nobody_attends_to_separators_the_question_does_not_arise() -> None:
     (verdict,) = verdicts(gradients(0.03, 0.1, 0.1))
     assert verdict.holds is None
@@ -147,8 +154,43 @@ def test_a_lens_that_ranks_heads_as_removal_does_has_correlation_1() -> None:
     assert lens_agreement(study_with(exact, exact, None)) == []
 
 
-def test_the_head_that_is_ranked_most_unlike_raw_comes_first() -> None:
+def test_every_stack_is_held_against_its_own_ceiling_and_relevance_takes_part() -> None:
+    values = {"sep@norm": 1.0, "relevance": 1.0, "argmax-offset@norm": 1.0, "ablation-loss": 1.0, "confidence": -1.0}
+    rows = [
+        Row(stack, 0, head, name, sign * head, np.nan, np.nan, 9)
+        for stack in ("encoder", "cross")
+        for name, sign in values.items()
+        for head in range(6)
+    ]
+    ceilings = pd.DataFrame([{"stack": "encoder", "ceiling": 0.9}, {"stack": "cross", "ceiling": np.nan}])
+    told = lens_agreement(Study(to_frame(rows), {}, {}, {"ceilings": ceilings}))
+    assert {row["stack"]: row["ceiling"] for row in told} == pytest.approx(
+        {"encoder": 0.9, "cross": np.nan}, nan_ok=True
+    )
+    found = {(row["statistic"], row["lens"]): row["correlation"] for row in told if row["stack"] == "cross"}
+    wanted = {("sep", "norm"): 1.0, ("relevance", "relevance"): 1.0, ("confidence", "raw"): -1.0}  # an offset has none
+    assert found == pytest.approx(wanted)
+
+
+def test_the_head_that_is_ranked_most_unlike_raw_is_told() -> None:
     raw = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
-    rows = furthest_apart(study_with(raw, [0.9, *raw[1:]], None))
-    assert (rows[0]["head"], rows[0]["lens"], rows[0]["through"]) == (0, "norm", 0.9)
-    assert rows[0]["apart"] == pytest.approx(5 / 6)
+    (row,) = furthest_apart(study_with(raw, [0.9, *raw[1:]], None))
+    assert (row["head"], row["lens"], row["through"]) == (0, "norm", 0.9)
+    assert row["apart"] == pytest.approx(5 / 6)
+
+
+def test_noise_and_numbers_that_are_all_alike_are_no_disagreement() -> None:
+    raw = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    noisy = study_with(raw, [0.9, *raw[1:]], None)
+    noisy.heads.loc[noisy.heads["statistic"] == "sep@norm", ["low", "high"]] = [0.0, 1.0]
+    assert furthest_apart(noisy) == []
+    assert furthest_apart(study_with(raw, [0.019, *(value / 100 for value in raw[1:])], None)) == []
+
+
+@pytest.mark.parametrize(
+    ("lens", "name", "said"),
+    [("effective", "entropy", "lens effective"), ("norm", "rank", "lens norm"), ("raw", "rank", "lens raw")],
+)
+def test_a_lens_that_would_be_asked_nothing_is_refused(lens: str, name: str, said: str) -> None:
+    with pytest.raises(HeadscopeError, match=said):
+        headscope.analyze("no model is loaded for this", texts=["a"], lens=lens, statistics=[name])

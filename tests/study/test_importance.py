@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from children import begun, bytes_of, finished, killed
 from transformers import BertForSequenceClassification
 from typer.testing import CliRunner, Result
 
+import headscope
 from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.importances import sweep
@@ -297,6 +299,29 @@ def test_the_race_is_run_on_labels_whatever_the_gradients_are_of(here: Path) -> 
     assert np.array_equal(of(raced, "ablation"), of(taught, "ablation"), equal_nan=True)
 
 
+def test_without_labels_what_the_model_says_stands_in_for_what_is_right(here: Path) -> None:
+    model = worded(BertForSequenceClassification, num_labels=2)
+    rows = sentiments(24)
+    table(here / "bare.tsv", ("sentence",), [row[:1] for row in rows])
+    batch = next(headscope.encode(model, [row[0] for row in rows], batch_size=len(rows)))
+    with torch.inference_mode():
+        said = model(batch).logits.argmax(dim=-1)
+    own = {batch.indices[i]: str(int(said[i])) for i in range(len(rows))}
+    table(here / "said.tsv", ("sentence", "label"), [(row[0], own[i]) for i, row in enumerate(rows)])
+    bare = importance(model, task="sst2", data="bare.tsv", by="gradient,ablation", labels_free=True)
+    told = importance(model, task="sst2", data="said.tsv", by="gradient,ablation")
+    assert np.allclose(bare.heads["value"], told.heads["value"], equal_nan=True)
+    assert bare.record["importance"]["labels_by"] == "the model itself"
+    assert "labels_by" not in told.record["importance"]
+    with pytest.raises(HeadscopeError, match=r"no column label among .*--labels-free"):
+        importance(model, task="sst2", data="bare.tsv", by="gradient")
+
+
+def test_rules_are_refused_where_nothing_goes_by_them(here: Path) -> None:
+    with pytest.raises(HeadscopeError, match="--rules: only relevance goes by rules"):
+        importance("bert", task="sst2", data="dev.tsv", by="gradient", rules="attnlrp")
+
+
 def test_all_importances_of_all_heads_are_in_the_study(here: Path) -> None:
     model = worded(BertForSequenceClassification, num_labels=2)
     study = importance(model, task="sst2", data="dev.tsv", by="all", kinds="head,only,site,layer")
@@ -307,7 +332,7 @@ def test_all_importances_of_all_heads_are_in_the_study(here: Path) -> None:
     assert set(counts.index) == wanted
     assert (counts == 4).all()
     assert set(study.tables) == {
-        *("significance", "ablations", "all_but_one", "agreement", "ranks", "relevance_layers")
+        *("significance", "ablations", "all_but_one", "agreement", "ceilings", "ranks", "relevance_layers")
     }
     assert study.record["importance"]["way"] == "rows"
     assert set(study.tables["ablations"]["kind"]) == {"only", "site", "layer"}

@@ -163,13 +163,16 @@ class _Pace:
 
     def __init__(self) -> None:
         self.started = self.last = time.monotonic()
-        self.done, self.total = 0, 0
+        self.begun = self.done = self.total = 0
 
     def is_new(self, done: int, total: int) -> bool:
         return total != self.total or done < self.done
 
     def __call__(self, done: int, total: int) -> float:
+        now = time.monotonic()
         if self.is_new(done, total):
-            self.started = self.last  # when the part before was heard of last
-        self.done, self.total, self.last = done, total, time.monotonic()
-        return max(done, 1) / max(self.last - self.started, 1e-3)
+            self.started, self.begun = self.last, 0  # when the part before was heard of last
+        elif self.begun == 0:
+            self.started, self.begun = self.last, self.done  # what was first heard of may be what a run goes on from
+        self.done, self.total, self.last = done, total, now
+        return max(done - self.begun, 1) / max(now - self.started, 1e-3)

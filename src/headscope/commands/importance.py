@@ -86,8 +86,9 @@ def importance(
         bool, typer.Option("--normalized", help="Gradients divided by the norm of their layer's")
     ] = False,
     rules: Annotated[
-        str, typer.Option(help="Of relevance: voita (everything that gates is held fixed) or attnlrp")
-    ] = "voita",
+        str | None,
+        typer.Option(help="Of relevance: voita (everything that gates is held fixed) or attnlrp", show_default="voita"),
+    ] = None,
     columns: Columns = None,
     labels: Labels = None,
     limit: Limit = None,

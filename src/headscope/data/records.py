@@ -35,6 +35,9 @@ class Record:
     def value(self, names: Sequence[str]) -> object:
         return self.cells[self.name(names)]
 
+    def has(self, names: Sequence[str]) -> bool:
+        return any(name in self.cells for name in names)
+
     def name(self, names: Sequence[str]) -> str:
         for name in names:
             if name in self.cells:

@@ -7,7 +7,7 @@ examples shares their noise, and may lie above it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -33,14 +33,14 @@ def agreement(
 
     exact        [item, head]: the change of loss by removing each head
     correlation  Spearman's over heads with the exact change; low, high: over resamples of the items
-    ceiling      what a perfect importance would reach, given how noisy the exact one is
+    ceiling      what a perfect importance would reach, given how noisy the exact one is; NaN: all noise
     overlap      how many of the `bottom` least important heads are the same
     rank_spread  mean over heads of the width of the 95 % interval of its rank; NaN where it cannot be resampled
     """
     count = len(exact)
     draws = np.random.default_rng(seed).integers(0, count, size=(REPLICATES, count))
     truth = exact.mean(axis=0)
-    ceiling = float(np.sqrt(max(reliability(exact, seed), 0.0)))
+    ceiling = ceiling_of(exact, seed)
     least = set(np.argsort(truth, kind="stable")[:bottom].tolist())
     rows = []
     for name, values in importances.items():
@@ -84,6 +84,22 @@ def _interval(values: Importance, ranks: list[NDArray[np.float64]]) -> tuple[NDA
         return np.full(len(values), np.nan), np.full(len(values), np.nan)
     low, high = np.quantile(ranks, [0.025, 0.975], axis=0)
     return low, high
+
+
+def ceilings(exact: NDArray[np.float64], heads: Sequence[Head], *, seed: int = 0) -> list[dict[str, Any]]:
+    """Rows of ceilings.csv: what the true importances would reach among the heads of each stack by themselves."""
+    rows = []
+    for stack in dict.fromkeys(head.stack for head in heads):
+        mine = [i for i, head in enumerate(heads) if head.stack == stack]
+        told = {"stack": stack, "ceiling": ceiling_of(exact[:, mine], seed)}
+        rows.append(told | {"heads": len(mine), "count": len(exact)})
+    return rows
+
+
+def ceiling_of(exact: NDArray[np.float64], seed: int) -> float:
+    """The root of the reliability; NaN where one half of the items says nothing about the other."""
+    found = reliability(exact, seed)
+    return float(np.sqrt(found)) if found > 0 else float("nan")
 
 
 def reliability(exact: NDArray[np.float64], seed: int, splits: int = 20) -> float:

@@ -44,7 +44,7 @@ class Relevances:
 
     said    [sequence]: what is shared out
     signed  [sequence, head]: how much of it came through each head
-    layers  {(stack, layer, part): [sequence]}: where it went (docs/lenses.md)
+    layers  {(stack, layer, part): [sequence]}: where it went (docs/relevance.md)
     """
 
     heads: tuple[Head, ...]

@@ -77,7 +77,7 @@ class Attention:
     query    the tokens that look; key: the tokens looked at. The same object where a text attends to itself
     scores   what the softmax was taken of, where known
     rows     which sequences of the batch these are; kept: which of their query tokens
-    values   [sequence, head, key, width]: what the heads gather from the keys, bias included; None where unknown
+    values   what the heads gather from the keys, bias included; None where unknown
 
     Seen through a lens (`AttentionModel.watched(…, lens=…)`), the lens' map stands in the place of the weights:
     lens       its name; `raw` is the attention as it was (itself, where nothing is in between)
@@ -107,7 +107,7 @@ class Attention:
         rows: slice = slice(None),
         values: Tensor | None = None,
     ) -> None:
-        self.rows, self.values = rows, values
+        self.rows, self._values = rows, values
         self.raw = self
         self.site, self.weights, self.query, self.key = site, weights, query, key
         self._scores, self._scratch = scores, scratch or Scratch()
@@ -115,13 +115,18 @@ class Attention:
 
     def through(self, lens: str, weights: Tensor) -> Attention:
         """The same call seen through a lens, with its map in the place of the weights."""
-        seen = Attention(self.site, weights, self.query, self.key, None, self._scratch, self.rows, self.values)
+        seen = Attention(self.site, weights, self.query, self.key, None, self._scratch, self.rows, self._values)
         seen.lens, seen.raw, seen.examples, seen.kept = lens, self, self.examples, self.kept
         return seen
 
     def buffer(self, name: str) -> Tensor:
         """Memory of the weights' shape that the next call of this name overwrites."""
         return self._scratch.take(name, tuple(self.weights.shape), self.weights)
+
+    @cached_property
+    def values(self) -> Tensor | None:
+        """[sequence, head, key, width], as precise as the weights, which are float32 in a model of half precision."""
+        return None if self._values is None else self._values.to(self.weights.dtype)
 
     @property
     def within_one_text(self) -> bool:

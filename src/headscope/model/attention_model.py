@@ -6,7 +6,6 @@ import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,13 +151,11 @@ class AttentionModel:
               while the loss' derivative comes back, from the last site to the first. Several: open one in another
         """
         seam = self._seam
-        if not isinstance(lens, str):
-            looking = lens
-        elif lens == "raw":
-            looking = None
+        if isinstance(lens, Lens):
+            looking: Lens | None = lens
         else:
-            looking = lens_named(lens, self)
-        told: list[Any] = [observer if looking is None else partial(_look, looking, observer) for observer in observers]
+            looking = None if lens == "raw" else lens_named(lens, self)
+        told: list[Any] = [observer if looking is None else _Looked(looking, observer) for observer in observers]
         open_now: list[Any] = seam.behind if looking is not None and looking.on_the_way_back else seam.observers
         with self._open(), nullcontext() if looking is None else looking.opened():
             open_now.extend(told)
@@ -166,6 +163,12 @@ class AttentionModel:
                 yield
             finally:
                 _take_away(open_now, told)
+        if looking is not None and looking.on_the_way_back and told and not any(one.is_told for one in told):
+            raise HeadscopeError(
+                "no derivative came back while it was open, so nothing was seen",
+                where=f"lens {looking.name}",
+                mend="Call backward() on a loss before it is closed",
+            )
 
     @contextmanager
     def edited(self, *edits: Edit) -> Iterator[None]:
@@ -385,10 +388,17 @@ def family_of(model_type: str | None, *, where: str | Path | None = None) -> Fam
     return known[model_type]
 
 
-def _look(lens: Lens, observer: Observer, attention: Attention, gradient: Tensor | None = None) -> None:
-    seen = lens.seen(attention, gradient)
-    if seen is not None:
-        observer(seen)
+class _Looked:
+    """An observer that sees through a lens."""
+
+    def __init__(self, lens: Lens, observer: Observer) -> None:
+        self.lens, self.observer, self.is_told = lens, observer, False
+
+    def __call__(self, attention: Attention, gradient: Tensor | None = None) -> None:
+        self.is_told = True
+        seen = self.lens.seen(attention, gradient)
+        if seen is not None:
+            self.observer(seen)
 
 
 def _take_away(open_now: list[Any], these: Sequence[Any]) -> None:

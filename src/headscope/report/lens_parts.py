@@ -87,13 +87,16 @@ def _furthest(study: Study) -> Part | None:
             _head(study, row),
             Cell(plain(row["statistic"], 30), row["statistic"]),
             Cell(plain(row["lens"], 30), row["lens"]),
-            number(row["raw"]),
-            number(row["through"]),
+            measured(row["raw"], row["raw_low"], row["raw_high"]),
+            measured(row["through"], row["through_low"], row["through_high"]),
             Cell(f"{row['raw_rank']:.0%} → {row['rank']:.0%}", abs(row["apart"])),
         ]
         for row in table.to_dict("records")
     ]
-    note = "The heads that a lens ranks most unlike raw attention; a head's card shows it at work: choose a head."
+    note = (
+        "For each lens the head that it ranks most unlike raw attention, beyond what the intervals leave open, of all "
+        "heads and statistics: a pick, so expect less of it on other texts. A head's card shows it at work."
+    )
     columns = ("head", "statistic", "lens", "raw", "through the lens", "rank among heads")
     return Part("lens-heads", "Where lenses disagree", note, columns, rows, "lens_heads.csv", (), frozenset({1, 2}))
 
@@ -112,7 +115,8 @@ def _examples(study: Study) -> Part | None:
         told = [Cell(plain(one, 400)) for one in (text, raw, through)]
         rows.append([_head(study, row), lens, *told, number(row["apart"])])
     note = (
-        "Of the heads above, in three texts the row where lens and weights are furthest apart: the token «that looks», "
+        "Of the heads above, in three texts the row where lens and weights are furthest apart, if there is one among "
+        "those where they point to different tokens: the token «that looks», "
         "the token with its largest weight, and the one that is largest through the lens; numbers are shares of a row. "
         "Apart: half the sum of the differences, from 0 to 1. The clearest cases, not usual ones."
     )
@@ -187,7 +191,8 @@ def _agreement(study: Study) -> Part | None:
     ]
     note = (
         "Spearman's correlation over heads of each statistic, through each lens, with the exact change of loss when a "
-        "head is removed; intervals over resampled heads. The ceiling is what split halves of the examples leave."
+        "head is removed; intervals over resampled heads. The ceiling is what the true importances would reach among "
+        "the heads of that stack, by split halves of the examples; –: the exact changes are all noise."
     )
     columns = ("stack", "statistic", "lens", "correlation", "ceiling")
     heading = "Do lenses agree with exact removal?"

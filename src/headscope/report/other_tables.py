@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 50
 TITLES = {
     "ablations": "Changes of loss with each head removed, example by example",
+    "ceilings": "What the true importances would reach, stack by stack",
     "coreference_heads": "Every head as a finder of antecedents",
     "contributions": "What each part of a layer contributes",
     "film": "Every statistic at every checkpoint",

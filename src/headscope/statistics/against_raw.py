@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from headscope.model.attention import Attention
+from headscope.model.lenses import RANK
 from headscope.statistics.base import ANY, Definition, PerSequence
 
 
@@ -41,7 +42,7 @@ class AgainstRaw(PerSequence):
             "Rank of the values",
             "The rank of a sequence's values through the head's block of the output projection, where the sequence "
             "has more tokens than the head is wide.",
-            ANY,
+            frozenset({RANK}),
         ),
     }
 

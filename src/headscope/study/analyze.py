@@ -27,7 +27,7 @@ from headscope.study.clusters import clusters_in
 from headscope.study.examples import examples_of
 from headscope.study.lens_agreement import furthest_apart
 from headscope.study.lens_examples import lens_examples
-from headscope.study.lenses import Looking, lenses_asked
+from headscope.study.lenses import Looking, check_asked, lenses_asked
 from headscope.study.record import describe_model, versions
 from headscope.study.roles import Thresholds, roles_of
 from headscope.study.sources import Annotations, Corpus, Files, RelationOf, counted, read_annotations
@@ -136,6 +136,7 @@ def analyze(
     names = [statistics] if isinstance(statistics, str) else None if statistics is None else list(statistics)
     asked = chosen(names)
     lenses = lenses_asked(lens)
+    check_asked(lenses, names)
     annotated = bool(treebank or sentences or coreference)
     plain = Corpus(corpus, texts, pairs, fields, limit) if corpus or texts or not annotated else None
     notes = read_annotations(

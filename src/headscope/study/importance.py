@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head
-from headscope.importances.agreement import Importance, agreement, rank_rows
+from headscope.importances.agreement import Importance, agreement, ceilings, rank_rows
 from headscope.importances.deltas import LOSS
 from headscope.importances.gradients import Terms, terms
 from headscope.importances.norms import output_norms
@@ -32,10 +33,7 @@ from headscope.study.study import SCHEMA, Study
 from headscope.tables import Moments, Row, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_named
 from headscope.tasks.base import batch_of, plan, two_files
-from headscope.tasks.running import evaluate, sites_in_use
-
-if TYPE_CHECKING:
-    pass
+from headscope.tasks.running import answers, evaluate, sites_in_use
 
 BY = ("ablation", "gradient", "relevance", "confidence", "entropy", "norm", "random")
 
@@ -54,7 +52,7 @@ def importance(
     race: float | None = None,
     labels_free: bool = False,
     normalized: bool = False,
-    rules: Rules = "voita",
+    rules: Rules | None = None,
     columns: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     max_length: int | None = None,
@@ -75,7 +73,7 @@ def importance(
     race         settle clear heads early, at this error rate; None runs all heads on all examples
     labels_free  the gradient of the loss against what the model itself says
     normalized   gradients divided by the norm of their layer's (Michel's option)
-    rules        of relevance: voita (everything that gates is held fixed) or attnlrp
+    rules        of relevance: voita (everything that gates is held fixed; the default) or attnlrp
     journal      makes the journal of finished units from what the run depends on
     """
     started = time.perf_counter()
@@ -90,14 +88,23 @@ def importance(
         batch_size,
         seed,
         patterns,
-        rules,
+        rules or "voita",
     )
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _check(asked, the_task)
+    if rules is not None and "relevance" not in asked.by:
+        raise HeadscopeError("only relevance goes by rules", where="--rules", expected="--by relevance (or all)")
+    if labels_free:
+        the_task = copy(the_task)  # the caller's stays as it is
+        the_task.needs_labels = False
     items = the_task.items(data, split, limit=limit)
     loaded = loaded_for(model, the_task)
     loaded.canary()
     prepared = the_task.prepare(loaded, items, max_length=max_length)
+    is_labelled = prepared.items[0].target is not None or not labels_free
+    if not is_labelled:
+        say("note: the data has no labels: what the model itself says stands in for what is right, everywhere")
+        prepared = the_task.labelled_by_itself(answers(loaded, the_task, prepared, batch_size=batch_size), prepared)
     described = describe_files(two_files(data) or [find_split(data, split, task=the_task.name)])
     model_now = describe_model(loaded)
     header = {
@@ -144,8 +151,9 @@ def importance(
             "kinds": list(asked.kinds),
             **header["options"],
             "labels_free": labels_free,
+            **({} if is_labelled else {"labels_by": "the model itself"}),
             "normalized": normalized,
-            **({"rules": rules} if "relevance" in asked.by else {}),
+            **({"rules": asked.rules} if "relevance" in asked.by else {}),
             "intact": metrics_of(the_task, run.intact),
             "metric": the_task.metrics[0],
             "way": run.removal.way,
@@ -225,6 +233,8 @@ class _Run:
             tables["relevance_layers"] = shared_out.layer_rows()
         rows += self._timed("others", lambda: self._others(importances))
         exact = self.removal.exact(self.heads)
+        if exact is not None:
+            tables["ceilings"] = ceilings(exact, self.heads, seed=self.asked.seed)
         if exact is not None and importances:
             tables["agreement"] = agreement(importances, exact, seed=self.asked.seed)
             tables["ranks"] = rank_rows({LOSS: exact} | importances, self.heads, len(exact), seed=self.asked.seed)

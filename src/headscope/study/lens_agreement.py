@@ -2,7 +2,8 @@
 
 Where a study has the exact change of loss without each head (`headscope importance`), every statistic that was asked
 through a lens is ranked against it, over heads: Spearman's correlation, with an interval over resampled heads, beside
-that of the same statistic of raw attention, and the ceiling that the noise of the exact changes leaves.
+that of the same statistic of raw attention, and the ceiling that the noise of the exact changes leaves in that stack.
+Relevance (`--by relevance`) takes part as a lens of its own.
 """
 
 from __future__ import annotations
@@ -25,54 +26,84 @@ KEYS = ["stack", "layer", "head"]
 FEWEST = 4  # heads, below which a correlation says nothing
 REPLICATES = 200
 SHOWN = 3
+SPREAD = 0.1  # of raw attention's range over heads, that a statistic must have through a lens to rank them
+RELEVANCES, RELEVANCE = ("relevance", "relevance-signed"), "relevance"
+BESIDE = "confidence"  # of raw attention: what relevance stands beside
 
 
 def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
     """Rows of lenses.csv, by stack, statistic and lens; none where nothing was removed or no other lens was asked."""
     values = _values(study)
-    names = [name for name in values.columns if "@" in name]
-    if not names or EXACT not in values:
+    through = [name for name in values.columns if "@" in name and name.partition("@")[0] not in _modes()]
+    relevant = [name for name in RELEVANCES if name in values]
+    if not (through or relevant) or EXACT not in values:
         return []
-    plain = [name for name in dict.fromkeys(name.partition("@")[0] for name in names) if name in values]
+    named = [name.partition("@")[0] for name in through] + [BESIDE] * bool(relevant)
+    plain = [name for name in dict.fromkeys(named) if name in values]
+    ceilings = _ceilings(study)
     rows = []
     for stack, of_stack in values.groupby("stack", sort=False):
-        for name in [*plain, *names]:
+        for name in [*plain, *through, *relevant]:
             both = of_stack[[name, EXACT]].dropna()
             if len(both) >= FEWEST and both[name].nunique() > 1:
                 statistic, _, lens = name.partition("@")
                 told = _correlated(both[name].to_numpy(), both[EXACT].to_numpy(), seed)
-                place: dict[str, Any] = {"stack": str(stack), "statistic": statistic, "lens": lens or "raw"}
-                rows.append(place | told | {"ceiling": _ceiling(study), "heads": len(both)})
+                lens = lens or (RELEVANCE if name in RELEVANCES else "raw")
+                place: dict[str, Any] = {"stack": str(stack), "statistic": statistic, "lens": lens}
+                rows.append(place | told | {"ceiling": ceilings.get(str(stack), np.nan), "heads": len(both)})
     return rows
 
 
 def furthest_apart(study: Study) -> list[dict[str, Any]]:
-    """The heads that a lens ranks most unlike raw attention, by one statistic each: rows of lens_heads.csv."""
-    values = _values(study)
-    modes = {name for name, definition in glossary().items() if definition.unit == "offset"}  # more is not more
+    """For each lens the head that it ranks most unlike raw attention, by one statistic: rows of lens_heads.csv.
+
+    Ranks are those of the ends of intervals, so that noise is no disagreement; and a statistic that hardly differs from
+    head to head through a lens ranks nothing, and is left out.
+    """
+    values, lows, highs = (_values(study, end) for end in ("value", "low", "high"))
     rows = []
     for name in (name for name in values.columns if "@" in name):
         statistic, _, lens = name.partition("@")
-        if statistic not in values or statistic in modes:
+        if statistic not in values or statistic in _modes():
             continue
         for _, of_stack in values.groupby("stack", sort=False):
             both = of_stack[[statistic, name]].dropna()
-            if len(both) < FEWEST:
+            if len(both) < FEWEST or np.ptp(both[name]) < SPREAD * np.ptp(both[statistic]):
                 continue
+            ends = [[_ranks(both[one], end.loc[both.index, one]) for end in (lows, highs)] for one in (statistic, name)]
             ranks = [rankdata(both[one]) / len(both) for one in (statistic, name)]
-            for place, raw, seen, one, other in zip(both.index, both[statistic], both[name], *ranks, strict=True):
-                told = {"statistic": statistic, "lens": lens, "raw": float(raw), "through": float(seen)}
-                ranked = {"raw_rank": float(one), "rank": float(other), "apart": float(other - one)}
-                rows.append(dict(zip(KEYS, place, strict=True)) | told | ranked)
-    best: dict[Any, dict[str, Any]] = {}
+            for i, place in enumerate(both.index):
+                (low, high), (low_seen, high_seen) = ((float(of[0][i]), float(of[1][i])) for of in ends)
+                told: dict[str, Any] = {"statistic": statistic, "lens": lens}
+                for column, one in (("raw", statistic), ("through", name)):
+                    told |= {column: values[one][place], f"{column}_low": lows[one][place]}
+                    told |= {f"{column}_high": highs[one][place]}
+                told |= {"raw_rank": float(ranks[0][i]), "rank": float(ranks[1][i])}
+                told |= {"apart": max(low_seen - high, 0.0) + min(high_seen - low, 0.0)}
+                rows.append(dict(zip(KEYS, place, strict=True)) | told)
+    best: dict[str, dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: -abs(row["apart"])):
-        best.setdefault((row["stack"], row["layer"], row["head"]), row)
+        taken = {tuple(one[key] for key in KEYS) for one in best.values()}
+        if row["apart"] and row["lens"] not in best and tuple(row[key] for key in KEYS) not in taken:
+            best[row["lens"]] = row
     return list(best.values())[:SHOWN]
 
 
-def _values(study: Study) -> pd.DataFrame:
-    """A row a head, a column a statistic."""
-    values: pd.DataFrame = study.heads.pivot(index=KEYS, columns="statistic", values="value")
+def _ranks(values: pd.Series[float], ends: pd.Series[float]) -> np.ndarray[Any, Any]:
+    """[head]: the share of heads whose value is no larger than this head's at this end of its interval."""
+    mine = ends.fillna(values).to_numpy()
+    found: np.ndarray[Any, Any] = (values.to_numpy()[None, :] <= mine[:, None]).mean(axis=1)
+    return found
+
+
+def _modes() -> set[str]:
+    """Statistics of which more is not more."""
+    return {name for name, definition in glossary().items() if definition.unit == "offset"}
+
+
+def _values(study: Study, end: str = "value") -> pd.DataFrame:
+    """A row a head, a column a statistic. end: of its interval, low or high."""
+    values: pd.DataFrame = study.heads.pivot(index=KEYS, columns="statistic", values=end)
     order = [name for name in dict.fromkeys(study.heads["statistic"]) if name in values]
     return values[order]
 
@@ -84,7 +115,7 @@ def _correlated(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], seed: in
     return {"correlation": spearman(one, other), "low": float(low), "high": float(high)}
 
 
-def _ceiling(study: Study) -> float:
-    """By split halves of the examples, where the study has it."""
-    table = study.tables.get("agreement")
-    return float("nan") if table is None or not len(table) else float(table["ceiling"].iloc[0])
+def _ceilings(study: Study) -> dict[str, float]:
+    """Of each stack, by split halves of the examples, where the study has them."""
+    table = study.tables.get("ceilings")
+    return {} if table is None else {str(row["stack"]): float(row["ceiling"]) for row in table.to_dict("records")}

@@ -2,8 +2,9 @@
 
 An example is one row, of a content token, of a head's attention in a text. The lens' row is brought to the same size
 (divided by the sum of its numbers, signs aside), and the two are as far apart as half the sum of their differences
-says: 0 for the same row, 1 where they have no token in common. Of every text the row that is furthest apart counts;
-those of three texts are kept. These are the clearest cases, not usual ones.
+says: 0 for the same row, 1 where they have no token in common. Of every text the row that is furthest apart counts, of
+those where the two point to different tokens if there is one; those of three texts are kept, such ones first. These are
+the clearest cases, not usual ones.
 """
 
 from __future__ import annotations
@@ -79,14 +80,11 @@ class Apart(Statistic):
             seen = seen / np.maximum(np.abs(seen).sum(axis=-1, keepdims=True), 1e-300)
             apart = np.abs(raw - seen).sum(axis=-1) / 2
             apart[~attention.query.content.cpu().numpy()] = -1.0
+            differs = raw.argmax(axis=-1) != np.abs(seen).argmax(axis=-1)
             for sequence, of_rows in enumerate(apart):
-                query = int(of_rows.argmax())
-                if of_rows[query] >= 0 and self._is_among(head, of_rows[query]):
+                query = int(np.where(of_rows >= 0, of_rows + differs[sequence], -1.0).argmax())
+                if of_rows[query] >= 0:
                     self._keep(head, attention, sequence, query, raw[sequence, query], seen[sequence, query])
-
-    def _is_among(self, head: Head, apart: float) -> bool:
-        kept = self.found[head]
-        return len(kept) < EACH or apart > kept[-1]["apart"]
 
     def _keep(
         self, head: Head, attention: Attention, sequence: int, query: int, raw: np.ndarray[Any, Any], seen: Any
@@ -111,12 +109,17 @@ class Apart(Statistic):
             "lens_key_raw": float(raw[lens_key]),
             "apart": float(np.abs(raw - seen).sum() / 2),
         }
-        self.found[head] = sorted([*self.found[head], row], key=lambda one: -float(one["apart"]))[:EACH]
+        self.found[head] = _clearest([*self.found[head], row])
 
     def merge(self, other: Self) -> Self:
         for head, rows in other.found.items():
-            self.found[head] = sorted([*self.found[head], *rows], key=lambda one: -float(one["apart"]))[:EACH]
+            self.found[head] = _clearest([*self.found[head], *rows])
         return self
 
     def table(self) -> list[Row]:
         return []
+
+
+def _clearest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that point to different tokens first, then those that are furthest apart."""
+    return sorted(rows, key=lambda row: (row["raw_key"] == row["lens_key"], -float(row["apart"])))[:EACH]

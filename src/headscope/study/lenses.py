@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.lenses import LENSES, Lens, lenses_named
 from headscope.model.lenses.effective import EffectiveLens
@@ -20,6 +21,20 @@ RAW = "raw"
 def lenses_asked(lens: str | Iterable[str]) -> tuple[str, ...]:
     """The lenses by name, raw first: it costs nothing beside another, and roles and patterns are those of raw."""
     return tuple(dict.fromkeys([RAW, *lenses_named(lens)]))
+
+
+def check_asked(lenses: Iterable[str], statistics: list[str] | None) -> None:
+    """Refuse a lens through which none of the statistics that were named can be asked."""
+    others = [name for name in lenses if name != RAW]
+    for name in others or [RAW]:
+        kind = None if name == RAW else LENSES[name]
+        if not any(asked.names for asked in chosen(statistics, kind)):
+            able = [one for asked in chosen(None, kind) for one in asked.names]
+            raise HeadscopeError(
+                f"{', '.join(statistics or [])} cannot be asked through the lens {name}",
+                where="--statistics",
+                expected=f"some of {', '.join(able)}",
+            )
 
 
 class Looking:

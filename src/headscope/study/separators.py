@@ -52,12 +52,15 @@ def _verdict(stack: str, kind: str, table: pd.DataFrame) -> Verdict:
     shares = [_at(by_layer, layer, "attention") for layer in sinks]
     raw = [_at(by_layer, layer, "gradient-ratio") for layer in sinks]
     moved = [_at(by_layer, layer, "centred-ratio") for layer in sinks]
+    carried = [_at(by_layer, layer, "weighted-ratio") for layer in sinks]
+    ends = [_at(by_layer, layer, "gradient-ratio", "high") for layer in sinks]
     said = "holds" if holds else f"holds in {len(small)} of these {len(sinks)} layers" if small else "does not hold"
     sentence = (
         f"{stack.capitalize()}: where {name} draw{'s' if kind == 'cls' else ''} attention "
         f"({_listed(sinks)}: {_range(shares, '%')} of it) the gradient by a weight there is {_range(raw)} times that "
-        f"on other tokens, so the no-op claim {said}; centred, which counts where the weight goes instead, it is "
-        f"{_range(moved)} times, small in {len(centred)} of {len(sinks)}."
+        f"on other tokens (upper ends of the intervals: {_range(ends)}; small: below {SMALL}), so the no-op claim "
+        f"{said}; centred, which counts where the weight goes instead, it is {_range(moved)} times, small in "
+        f"{len(centred)} of {len(sinks)}; times the weight, what an edge there carries, {_range(carried)} times."
     )
     return Verdict(stack, kind, holds, sinks, sentence)
 

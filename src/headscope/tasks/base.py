@@ -89,6 +89,7 @@ class Task(ABC):
     generates    whether it judges what the model says token by token: many passes, of which none can be left out
     is_free_of_labels  whether any text will do, so that a corpus without splits can be learned from
     smoothing    share of a training target that is spread over all tokens; None where it cannot be
+    needs_labels whether data without labels is refused; else its targets are None, for `labelled_by_itself`
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -101,6 +102,7 @@ class Task(ABC):
     compares: ClassVar[bool] = False
     objective: ClassVar[str] = "loss"
     smoothing: float | None = None
+    needs_labels: bool = True
 
     def __init__(
         self, name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from headscope.data.examples import Example
-from headscope.data.records import read_records
+from headscope.data.records import Record, read_records
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.predictions import largest
@@ -90,6 +90,10 @@ class Classification(Task):
     def read(self, path: Path) -> Iterator[Item]:
         for record in read_records(path):
             texts = [record.text(self.column(names)) for names in (self.form.first, self.form.second) if names]
+            if not record.has(self.column(self.form.label)):
+                self._refuse_unlabelled(record)
+                yield Item(tuple(texts), None, record.where)
+                continue
             label = str(record.value(self.column(self.form.label))).strip()
             label = self.renamed.get(label, label)
             if label in self.form.names:
@@ -104,6 +108,16 @@ class Classification(Task):
                     mend="If the names differ on purpose, map them: --labels THEIRS=OURS",
                 )
             yield Item(tuple(texts), label, record.where)
+
+    def _refuse_unlabelled(self, record: Record) -> None:
+        if self.needs_labels:
+            names = self.column(self.form.label)
+            raise HeadscopeError(
+                f"no column {' or '.join(names)} among {choices(names[0], record.cells)}",
+                where=record.where,
+                mend=f"Name the column that holds it: --columns {self.form.label[0]}=NAME. Where there are no labels, "
+                "headscope importance --labels-free goes by what the model itself says",
+            )
 
     def labels(self, items: Sequence[Item]) -> tuple[str, ...]:
         """The classes in order: the data set's, or those that occur."""
@@ -126,9 +140,10 @@ class Classification(Task):
             )
 
     def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
-        labels = self.labels(items)
+        is_labelled = items[0].target is not None
+        labels = self.labels(items) if is_labelled else self.form.labels or tuple(map(str, model.model.config.label2id))
         classes = _classes(model, labels)
-        unknown = next((item for item in items if item.target not in classes), None)
+        unknown = next((item for item in items if item.target not in classes), None) if is_labelled else None
         if unknown is not None:
             raise HeadscopeError(
                 f'label "{unknown.target}" is unknown to the model',
@@ -139,7 +154,7 @@ class Classification(Task):
         examples = [Example(*item.texts, where=item.where) for item in items]  # type: ignore[misc]
         found, counts = encoded(model, examples, max_length)
         kept, sequences, parts = keep_whole(items, [[one] for one in found], counts)
-        targets = torch.tensor([classes[item.target] for item in kept])
+        targets = torch.tensor([classes[item.target] if is_labelled else 0 for item in kept])
         return Prepared(kept, sequences, parts, targets, counts, extras=_places(model, classes, labels))
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 ROWS = "rows that sum to 1"
 SIGN = "no weight below 0"
+RANK = "the rank of the values"
 
 
 class Lens(ABC):
     """A way to look at what a site did; made for one model.
 
     name     as in `--lens` and behind the @ in heads.csv
-    gives    what its maps have: ROWS, SIGN
+    gives    what its maps have: ROWS, SIGN, RANK
     on_the_way_back  whether a map is known only when the loss' derivative comes back (`seen` then gets it)
     """
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from headscope.model.attention import Attention
-from headscope.model.lenses.base import ROWS, Lens, projections
+from headscope.model.lenses.base import RANK, ROWS, Lens, projections
 
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
@@ -36,7 +36,7 @@ DOUBT = 1e-2  # of the bound below which values have full rank for certain: a sh
 
 class EffectiveLens(Lens):
     name = "effective"
-    gives = frozenset()
+    gives = frozenset({RANK})
     with_ones = False
 
     def __init__(self, model: AttentionModel) -> None:
@@ -65,7 +65,7 @@ class EffectiveLens(Lens):
 
 class SimplexLens(EffectiveLens):
     name = "effective-simplex"
-    gives = frozenset({ROWS})
+    gives = frozenset({ROWS, RANK})
     with_ones = True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from headscope.errors import HeadscopeError
@@ -36,11 +37,12 @@ def check_covered(model: AttentionModel) -> None:
 
 def check_adds_up(model: AttentionModel, accounts: Accounts, said: Tensor) -> None:
     """Refuse a model in which something is neither linear nor covered: inputs and biases must make up what it says."""
-    parts = [*accounts.inputs.values(), *accounts.biases.values()]
+    parts = [*(part.sum(dim=-1) for part in accounts.inputs.values()), *accounts.biases.values()]
+    sums = torch.stack([part.double().cpu() for part in parts])  # [part, sequence]
     whole = said.detach().double().cpu()
-    sums = [float(part.sum()) for part in parts]
-    size = max(float(whole.abs().sum()), sum(map(abs, sums)), 1e-30)
-    missing = abs(float(whole.sum()) - sum(sums)) / size
+    sizes = torch.maximum(whole.abs(), sums.abs().sum(dim=0))
+    # Over the whole batch: a sequence of which the model says next to nothing would ask for more digits than there are.
+    missing = float((whole - sums.sum(dim=0)).abs().sum() / sizes.sum().clamp_min(1e-30))
     if not missing < TOLERANCE:
         raise HeadscopeError(
             f"relevance does not add up in this {type(model.model).__name__}: {missing:.1%} came from layers that "

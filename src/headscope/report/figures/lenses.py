@@ -50,7 +50,9 @@ def drawings(study: Study) -> Iterator[LensFigure]:
     yield LensFigure(
         "lens-shares",
         "Attention to kinds of tokens, through each lens",
-        "Means over the heads of a layer. A lens that shows less than raw says that this attention does little.",
+        "Means over the heads of a layer; bands are twice the standard error of that mean, by how heads differ. "
+        "Through norm and gradient a token has the share of what its weights move, or would change the loss by: less "
+        "than raw says that weight on it does less than weight on others. Effective attention need not sum to 1.",
         lambda one: bool(lenses_of(one)) and bool(set(MASSES) & set(one.heads["statistic"])),
         _shares,
     )
@@ -76,7 +78,8 @@ def drawings(study: Study) -> Iterator[LensFigure]:
         "agree-lenses",
         "Statistics through each lens against exact removal",
         "Spearman's correlation over heads with the exact change of loss when a head is removed; bars are intervals "
-        "over resampled heads.",
+        "over resampled heads. Broken lines are the ceilings, up and down: what the true importances would reach in "
+        "that stack, given how noisy the exact changes are; where there is none, they are all noise.",
         lambda one: "lenses" in one.tables,
         _agreement,
         "lenses",
@@ -89,7 +92,7 @@ def _names(study: Study) -> tuple[str, ...]:
 
 
 def _shares(study: Study, title: str) -> Figure:
-    means = study.heads.groupby(["stack", "layer", "statistic"], as_index=False)["value"].mean()
+    means = study.heads.groupby(["stack", "layer", "statistic"], as_index=False)["value"].agg(["mean", "sem"])
     rows = []
     for stack in stacks_of(study):
         panels = []
@@ -99,7 +102,8 @@ def _shares(study: Study, title: str) -> Figure:
                 name = mass if lens == "raw" else f"{mass}@{lens}"
                 here = means[(means["stack"] == stack) & (means["statistic"] == name)]
                 points = [
-                    (layer, value, np.nan, np.nan) for layer, value in here[["layer", "value"]].itertuples(index=False)
+                    (layer, mean, mean - 2 * error, mean + 2 * error)
+                    for layer, mean, error in here[["layer", "mean", "sem"]].itertuples(index=False)
                 ]
                 if points:
                     lines[lens] = Line(points)
@@ -164,6 +168,11 @@ def _agreement(study: Study, title: str) -> Figure:
             colour = SERIES[i % len(SERIES)]
             ax.hlines(down, here["low"], here["high"], color=colour, linewidth=1.0, alpha=0.6)
             ax.plot(here["correlation"], down, "o", color=colour, markersize=4, label=lens)
+        for stack, ceiling in dict(zip(table["stack"], table["ceiling"], strict=True)).items():
+            rows = [i for i, (of, _) in enumerate(names) if of == stack]
+            if np.isfinite(ceiling):
+                for x in (-ceiling, ceiling):
+                    ax.vlines(x, rows[0] - 0.5, rows[-1] + 0.5, color=SERIES[1], linewidth=1.2, linestyle=(0, (4, 2)))
         ax.axvline(0.0, color=MUTED, linewidth=0.8)
         several = len({stack for stack, _ in names}) > 1
         ax.set_yticks(range(len(names)), [f"{stack} {name}" if several else name for stack, name in names])
