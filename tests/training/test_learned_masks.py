@@ -188,6 +188,32 @@ def test_the_open_share_counts_the_cells_of_the_texts(structured: bool, diagonal
     assert 0 <= 0.5 - open_ / cells <= coarsest
 
 
+def test_a_sparsity_is_reached_although_every_position_keeps_a_key() -> None:
+    learned = LearnedMask(shared("bert"), [20, 32, 32], sparsity=0.8, per="layer")
+    with torch.no_grad():  # one position that all attend to, and a few among themselves: most rows would be empty
+        learned.alpha.fill_(-3.0)
+        learned.alpha[:, learned.entry[2, :12].unique()] = 4.0
+        learned.alpha[:, learned.entry[:12, :12].unique()] += 3.0
+    chosen = learned.chosen()
+    assert 1 - float(learned.open_share(chosen)) == pytest.approx(0.8, abs=0.002)
+    assert 1 - float(learned.open_share(chosen)) >= 0.8 - 1e-6
+    assert chosen[:, learned.entry].bool().any(dim=-1).all()
+    best = learned.alpha.detach()[:, learned.entry].argmax(dim=-1)
+    rows = torch.arange(learned.length)
+    assert all(chosen[group, learned.entry[rows, best[group]]].all() for group in range(len(chosen)))
+
+
+def test_distances_fill_what_room_there_is() -> None:
+    learned = LearnedMask(shared("bert"), [40], sparsity=0.6, structured=True)
+    with torch.no_grad():  # by turns: the seventh and those after it would take more than is left, the last would not
+        learned.alpha.copy_(-torch.arange(40.0)[None])
+    chosen, sizes = learned.chosen()[0], learned.free / learned.free.sum()
+    left = 0.4 - float(learned.open_share(learned.chosen()))
+    closed = (chosen == 0) & (learned.free > 0)
+    assert left >= -1e-6
+    assert float((sizes * (1 - learned.opened_share))[closed].min()) > left  # nothing that is closed would fit in
+
+
 def test_distances_of_which_nothing_was_learned_are_forbidden() -> None:
     """In texts of 6 a distance of 4 or 5 always has an end; in longer ones it has not, and was never learned."""
     learned = LearnedMask(shared("bert"), [6], penalty=0.0, structured=True)

@@ -179,33 +179,41 @@ class LearnedMask(Learned):
         return self.opened_share + (values * self.free).sum(dim=1)
 
     def chosen(self) -> Tensor:
-        """[group, entry]: 1 where attention may go. With `sparsity`, the most open entries up to just that share."""
+        """[group, entry]: 1 where attention may go. With `sparsity`, the most open entries as far as they fit in."""
         if self.is_settled:
             return self.fixed.clone()
         alpha = self.alpha.detach()
-        if self.sparsity is None:
-            found = (alpha > 0).float()
-        else:
-            left = (1.0 - self.sparsity - self.opened_share) * len(alpha)
-            order = torch.argsort(alpha.flatten(), descending=True, stable=True)
-            used = self.free.expand_as(alpha).flatten()[order].double().cumsum(0)
-            found = torch.zeros(alpha.numel(), device=alpha.device)
-            found[order[used <= left + 1e-6]] = 1.0
-            found = found.view_as(alpha)
+        found = (alpha > 0).float() if self.sparsity is None else self._fitting(alpha)
         if not self.structured:
-            return self._rows_filled(found, alpha)
+            return torch.maximum(found, self._best_of_rows(alpha))
         found[:, self.free == 0] = 0.0  # distances that occur on open ends alone, of which nothing was learned
         return found
 
-    def _rows_filled(self, found: Tensor, alpha: Tensor) -> Tensor:
-        """No row without a key: the best of an empty one is opened."""
-        full, values = found[:, self.entry], alpha[:, self.entry].clone()
+    def _fitting(self, alpha: Tensor) -> Tensor:
+        """The most open entries, the best of every row before all others, while there is room for them."""
+        assert self.sparsity is not None
+        room = (1.0 - self.sparsity - self.opened_share) * len(alpha) + 1e-6
+        ranked = alpha if self.structured else alpha.masked_fill(self._best_of_rows(alpha) > 0, math.inf)
+        order = torch.argsort(ranked.flatten(), descending=True, stable=True)
+        sizes = self.free.expand_as(alpha).flatten()[order].double()
+        used = sizes.cumsum(0)
+        taken = used <= room
+        if self.structured:  # few and large: one that does not fit may be followed by some that do
+            room -= float(sizes[taken].sum())
+            for i in (~taken).nonzero()[:, 0].tolist():
+                if float(sizes[i]) <= room:
+                    taken[i], room = True, room - float(sizes[i])
+        found = torch.zeros(alpha.numel(), device=alpha.device)
+        found[order[taken]] = 1.0
+        return found.view_as(alpha)
+
+    def _best_of_rows(self, alpha: Tensor) -> Tensor:
+        """[group, entry]: 1 at the most open key of every position, which needs one."""
+        values = alpha[:, self.entry].clone()
         if not self.diagonal and self.length > 1:
-            full.diagonal(dim1=1, dim2=2).zero_()
             values.diagonal(dim1=1, dim2=2).fill_(-math.inf)
-        for group, row in (~full.bool().any(dim=-1)).nonzero().tolist():
-            found[group, self.entry[row, int(values[group, row].argmax())]] = 1.0
-        return found
+        best = self.entry[torch.arange(self.length, device=alpha.device), values.argmax(dim=-1)]  # [group, row]
+        return torch.zeros_like(alpha).scatter_(1, best, 1.0)
 
     def map(self) -> Tensor:
         """[group, position, position] of the longest text: sigmoid(α), how open each pair is.

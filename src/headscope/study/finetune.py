@@ -132,7 +132,7 @@ def finetune(
     with draft(training, out, overwrite=overwrite, resume=resume, record=RECORD) as folder:
         run = Resumable(training, folder, header, checkpoints=checkpoints, may_slow=True)
         if resume:
-            run.restore()
+            run.restore(say)
         epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
         for step in run.steps():
             watch(step)

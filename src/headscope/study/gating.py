@@ -157,7 +157,7 @@ class _Gating(Learning):
         gates = Gates(model, penalty=aim.penalty, keep=aim.keep, rate=self.options.rate, settle=settle)
         training = Training(model, self.task, self.train_on, self.settings, learned=gates, frozen=self.options.frozen)
         run = Resumable(training, place, {**self.header, "aim": asdict(aim)}, may_slow=True)
-        run.restore()
+        run.restore(say)
         try:
             with model.edited(gates.edit()):
                 self._follow(run, gates, aim, watch, say)

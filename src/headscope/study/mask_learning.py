@@ -38,6 +38,7 @@ MASK, MAP = "mask.npz", "map.npy"
 UNDECIDED = 0.0  # where a soft mask's α starts: as far from open as from closed
 SELDOM = 0.05  # positions that a smaller share of the texts reaches are not shown
 TEXTS = 2000  # texts by which positions are sorted into kinds
+CLOSE, FEW = 0.005, 4  # a sparsity that was aimed at and missed by more is told; by some times more where it is above
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ class _MaskLearning(Learning):
         settings = replace(self.settings, seed=aim.seed)
         training = Training(model, self.task, self.train_on, settings, learned=mask, frozen=self.options.frozen)
         run = Resumable(training, place, {**self.header, "aim": asdict(aim)}, may_slow=True)
-        run.restore()
+        run.restore(say)
         with model.edited(mask.edit()):
             self._follow(run, mask, aim, watch, say)
             mask.eval().draw(1.0)
@@ -196,10 +197,16 @@ class _MaskLearning(Learning):
         say(f"{said}, {forbidden}{change}")
         if bool(mask.bare):
             say(f"{aim.name}: this penalty closes everything; only what is always open is left")
-        note = ""
+        notes = []
         if bool(mask.hardly):
             steps = training.total if mask.is_soft else mask.settles_at(training.total)
-            note = f"{aim.name}: {said_of_little('the mask', steps, '--mask-rate')}"
+            notes.append(said_of_little("the mask", steps, "--mask-rate"))
+        missed = 0.0 if aim.sparsity is None else row["sparsity"] - aim.sparsity
+        if aim.sparsity is not None and not -CLOSE < missed < FEW * CLOSE:
+            why = "every position needs a key" if missed < 0 else "there are few steps between"
+            notes.append(f"{100 * row['sparsity']:.1f} % is forbidden, not {100 * aim.sparsity:g} %: {why}")
+        note = "; ".join(f"{aim.name}: {one}" for one in notes)
+        if note:
             say(f"note: {note}")
         return {"row": row, "closed": bool(mask.bare), "open": opened, "note": note, **run.told}
 

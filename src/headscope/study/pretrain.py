@@ -107,13 +107,13 @@ def pretrain(
     }
     baseline = unigram(train, held, model)
     share = f"{100 * texts.held_out:.1f} % of the texts"
-    told = told_of(baseline, "the commonest token")
+    told = f"frequencies alone: loss {baseline['loss']:.3f}, the commonest token: accuracy {baseline['accuracy']:.4f}"
     say(f"{len(train.items)} sequences, {len(held.items)} held out ({share}); {told}")
     training = Training(model, task, train, settings)
     with draft(training, out, overwrite=overwrite, resume=resume, record=RECORD) as folder:
         run = Resumable(training, folder, header, checkpoints=checkpoints, may_slow=True)
         if resume:
-            run.restore()
+            run.restore(say)
         _follow(run, task, held, watch, say)
         record = {
             "schema": SCHEMA,

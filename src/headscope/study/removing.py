@@ -92,7 +92,8 @@ class Removal:
         self.patterns = {str(head): name for head, name in sweep.fixed.items()}
         for note in sweep.notes:
             self.say(f"note: {note}")
-        self.say(f"removing {len(self.variants)} times, each from {len(self.prepared.items)} examples")
+        doing = {"zero": "removing", "mean": "averaging", "uniform": "spreading evenly", "fixed": "fixing"}
+        self.say(f"{doing[self.asked.mode]} {len(self.variants)} times, each on {len(self.prepared.items)} examples")
         groups = sweep.groups(self.variants)
         blocks = sweep.blocks() if self.race is None else self.race.design.blocks()
         total = len(blocks) * sum(len(group.variants) for group in groups)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class Resumable:
         self._is_main = training.accelerator.is_main_process
         self._saved: int | None = None  # the step of the state on disk
 
-    def restore(self) -> None:
+    def restore(self, say: Callable[[str], None] = lambda line: None) -> None:
         """Take up the state that is there, if there is one; a run of other options is refused."""
         if (self.folder / STATE).exists():
             state = torch.load(self.folder / STATE, weights_only=True)
@@ -54,6 +54,7 @@ class Resumable:
             self._check(left["header"], lost)
             self.training.restore(state)
             self.told, self._saved = left["told"], self.training.number
+            say(f"going on from step {self.training.number} of {self.training.total}")
             if lost:
                 self._begin_again(lost)
         if self._is_main:
