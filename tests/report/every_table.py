@@ -81,6 +81,7 @@ def rows() -> dict[str, list[dict[str, Any]]]:
             for lens in ("raw", "norm")
         ],
         "gradients": [LAYER | {"class": "sep", "measure": measure} | MEASURED for measure in GRADIENTS],
+        "effective_lengths": [LAYER | {"up_to": length} | MEASURED for length in (32, 64)],
         "mixing": [LAYER | {"form": "weights"} | MEASURED],
         "contributions": [LAYER | {"part": "heads"} | MEASURED],
         "substitutes": [PLACE | {"pattern": "next", "task": "mnli", "loss_change": 0.1, "low": 0.0, "high": 0.2}],

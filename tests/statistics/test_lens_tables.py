@@ -18,6 +18,7 @@ from headscope.model.lenses import LENSES, lens_named
 from headscope.model.tokens import Batch
 from headscope.statistics import Statistic, chosen, stream
 from headscope.statistics.against_raw import AgainstRaw
+from headscope.statistics.effective_lengths import EffectiveLengths
 from headscope.statistics.gradient_classes import GradientClasses
 from headscope.statistics.mixing import Mixing
 from tiny import CLS, COMMA, SEP, STOP, batch_for, examples, tiny
@@ -107,7 +108,25 @@ def test_what_is_compared_with_raw(lens: str) -> None:
     assert any(name == "rank" for _, _, name in table) == lens.startswith("effective")
 
 
-@pytest.mark.parametrize(("lens", "make"), [("norm", Mixing), ("gradient", GradientClasses)])
+def test_correlations_with_raw_are_told_by_length() -> None:
+    statistic = EffectiveLengths()
+    found: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for site, one in through("bert", "effective", [statistic]):
+        pairs = zip(one.raw.weights.numpy(), one.weights.numpy(), strict=True)
+        tokens = len(one.ids)
+        of_heads = [float(np.corrcoef(raw.ravel(), mine.ravel())[0, 1]) for raw, mine in pairs]
+        found[site.layer, min(n for n in (16, 24, 32) if tokens <= n)].append(mean(of_heads))
+    table = {(row["layer"], row["up_to"]): row for row in statistic.tables()["effective_lengths"]}
+    assert {key: row["value"] for key, row in table.items()} == pytest.approx(
+        {key: mean(values) for key, values in found.items()}, abs=2e-4
+    )
+    assert {key: row["count"] for key, row in table.items()} == {key: len(values) for key, values in found.items()}
+    assert {up_to for _, up_to in table} >= {16, 24}
+
+
+@pytest.mark.parametrize(
+    ("lens", "make"), [("norm", Mixing), ("gradient", GradientClasses), ("effective", EffectiveLengths)]
+)
 def test_tables_do_not_depend_on_how_the_data_are_cut(lens: str, make: type[Statistic]) -> None:
     whole, single, halves = make(), make(), [make(), make()]
     through("bert", lens, [whole])

@@ -24,6 +24,7 @@ def lens_parts(study: Study) -> Iterator[Part | None]:
     yield _furthest(study)
     yield _examples(study)
     yield _separators(study)
+    yield _lengths(study)
     yield _mixing(study)
     yield _agreement(study)
     yield _relevance(study)
@@ -151,6 +152,30 @@ def _separators(study: Study) -> Part | None:
     headings = ("layer", "tokens", "attention", "gradient", "weighted", "centred")
     heading = "Is attention to separators a no-op?"
     return Part("no-op", heading, note, headings, rows, "gradients.csv", ("no-op",), frozenset({1}))
+
+
+def _lengths(study: Study) -> Part | None:
+    table = study.tables.get("effective_lengths")
+    if table is None:
+        return None
+    lengths = sorted(set(table["up_to"]))
+    cells: dict[tuple[str, int], dict[int, Any]] = {}
+    for row in table.to_dict("records"):
+        cells.setdefault((row["stack"], row["layer"]), {})[row["up_to"]] = row
+    rows = [
+        [
+            _layer(study, stack, layer),
+            *(measured(*(of[n][end] for end in ("value", "low", "high"))) if n in of else Cell("–") for n in lengths),
+        ]
+        for (stack, layer), of in cells.items()
+    ]
+    note = (
+        "Pearson's correlation of effective attention with the raw weights, a mean over the heads of a layer, in texts "
+        "of up to so many tokens. How much of the fall length alone would bring is not known from it."
+    )
+    headings = ("layer", *(f"≤ {length}" for length in lengths))
+    heading = "How effective attention leaves the raw one as texts grow"
+    return Part("lengths", heading, note, headings, rows, "effective_lengths.csv", ("effective-lengths",))
 
 
 def _mixing(study: Study) -> Part | None:

@@ -47,17 +47,28 @@ class AgainstRaw(PerSequence):
     }
 
     def measure(self, attention: Attention) -> Tensor:
-        seen, raw = attention.weights, attention.raw.weights
         totals = attention.row_totals
         assert totals is not None
-        products = torch.einsum("shqk,shqk->shq", seen, raw)
-        squares = torch.einsum("shqk,shqk->shq", seen, seen)
-        raw_squares = torch.einsum("shqk,shqk->shq", raw, raw)
+        products, squares, raw_squares = _products(attention)
         cosines = products / (squares * raw_squares).sqrt()
-        cells = seen.shape[2] * seen.shape[3]
-        mean, raw_mean = seen.sum(dim=(2, 3)) / cells, raw.sum(dim=(2, 3)) / cells
-        covariance = products.sum(dim=2) / cells - mean * raw_mean
-        spread = (squares.sum(dim=2) / cells - mean**2) * (raw_squares.sum(dim=2) / cells - raw_mean**2)
-        rank = attention.rank if attention.rank is not None else torch.full_like(mean, torch.nan)
-        columns = [totals.mean(dim=2), covariance / spread.clamp_min(0).sqrt(), cosines.nanmean(dim=2), rank]
+        rank = attention.rank if attention.rank is not None else torch.full_like(totals[..., 0], torch.nan)
+        columns = [totals.mean(dim=2), correlations(attention), cosines.nanmean(dim=2), rank]
         return torch.stack([column.double() for column in columns], dim=-1)
+
+
+def correlations(attention: Attention) -> Tensor:
+    """[sequence, head]: Pearson's, of the lens' map with the raw weights over all cells."""
+    seen, raw = attention.weights, attention.raw.weights
+    products, squares, raw_squares = (sums.sum(dim=2) for sums in _products(attention))
+    cells = seen.shape[2] * seen.shape[3]
+    mean, raw_mean = seen.sum(dim=(2, 3)) / cells, raw.sum(dim=(2, 3)) / cells
+    spread = (squares / cells - mean**2) * (raw_squares / cells - raw_mean**2)
+    return (products / cells - mean * raw_mean) / spread.clamp_min(0).sqrt()
+
+
+def _products(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    """[sequence, head, query] each: of the two maps' rows with each other, and with themselves."""
+    seen, raw = attention.weights, attention.raw.weights
+    pairs = ((seen, raw), (seen, seen), (raw, raw))
+    one, two, three = (torch.einsum("shqk,shqk->shq", *pair) for pair in pairs)
+    return one, two, three

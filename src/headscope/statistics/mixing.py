@@ -55,12 +55,11 @@ class Mixing(Statistic):
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         ratios = [
-            {**_place(site), "form": form, **_told(one)}
-            for (site, form), one in sorted(self._ratios.items(), key=_order)
+            {**place(site), "form": form, **told(one)} for (site, form), one in sorted(self._ratios.items(), key=order)
         ]
         shares = [
-            {**_place(site), "class": name, "form": form, **_told(one)}
-            for (site, form, name), one in sorted(self._shares.items(), key=_order)
+            {**place(site), "class": name, "form": form, **told(one)}
+            for (site, form, name), one in sorted(self._shares.items(), key=order)
             if one.count > 0
         ]
         return {"mixing": ratios, "contributions": shares}
@@ -70,15 +69,15 @@ def _add(sums: dict[Any, Moments], key: Any, values: Tensor) -> None:
     sums.setdefault(key, Moments(())).add(values.double().cpu().numpy())
 
 
-def _order(item: tuple[tuple[Any, ...], Moments]) -> tuple[Any, ...]:
+def order(item: tuple[tuple[Any, ...], Moments]) -> tuple[Any, ...]:
     site, *names = item[0]
     return STACKS.index(site.stack), site.layer, *names
 
 
-def _place(site: Site) -> dict[str, Any]:
+def place(site: Site) -> dict[str, Any]:
     return {"stack": site.stack, "layer": site.layer}
 
 
-def _told(moments: Moments) -> dict[str, Any]:
+def told(moments: Moments) -> dict[str, Any]:
     low, high = moments.interval()
     return {"value": float(moments.mean()), "low": float(low), "high": float(high), "count": int(moments.count)}

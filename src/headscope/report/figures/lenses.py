@@ -11,7 +11,7 @@ import numpy as np
 from headscope.report.figures._lines import Line, Lines, draw_lines
 from headscope.report.figures._palette import MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
-from headscope.report.figures._style import headed, heading_height, style
+from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, style
 from headscope.report.grids import model_name, plain, stacks_of
 from headscope.report.lens_parts import lenses_of
 
@@ -65,6 +65,15 @@ def drawings(study: Study) -> Iterator[LensFigure]:
         lambda one: "gradients" in one.tables,
         _no_op,
         "gradients",
+    )
+    yield LensFigure(
+        "effective-lengths",
+        "Effective attention and raw, by length of the text",
+        "Pearson's correlation of the two maps, a mean over the heads of a layer, in texts of up to so many tokens; "
+        "bars are 95 % intervals over texts. Up to the width of a head all of attention is effective.",
+        lambda one: "effective_lengths" in one.tables and one.tables["effective_lengths"]["up_to"].nunique() > 1,
+        _lengths,
+        "effective_lengths",
     )
     yield LensFigure(
         "mixing",
@@ -137,6 +146,39 @@ def _mixing(study: Study, title: str) -> Figure:
         lines = {str(form): Line(_points(here[here["form"] == form])) for form in dict.fromkeys(here["form"])}
         panels.append(Lines(plain(stack, 20), "share of others", lines))
     return draw_lines([panels], title, model_name(study))
+
+
+def _lengths(study: Study, title: str) -> Figure:
+    """A panel a stack, a line a layer, lengths evenly spaced."""
+    table = study.tables["effective_lengths"]
+    stacks = list(dict.fromkeys(table["stack"]))
+    subtitle = model_name(study)
+    with style():
+        wide, tall, left, gap, bottom = 3.4, 2.3, 0.7, 0.5, 0.55
+        width = left + len(stacks) * (wide + gap)
+        top = heading_height(width, subtitle) + 0.35
+        height = top + tall + bottom
+        fig = headed(width, height, title, subtitle)
+        for i, stack in enumerate(stacks):
+            ax = fig.add_axes(((left + i * (wide + gap)) / width, bottom / height, wide / width, tall / height))
+            here = table[table["stack"] == stack]
+            lengths = sorted(set(here["up_to"]))
+            layers = sorted(set(here["layer"]))
+            for j, layer in enumerate(layers):
+                one = here[here["layer"] == layer].sort_values("up_to")
+                x = [lengths.index(length) for length in one["up_to"]]
+                colour = SEQUENTIAL(0.2 + 0.8 * j / max(len(layers) - 1, 1))
+                ax.vlines(x, one["low"], one["high"], color=colour, linewidth=1.0, alpha=0.5)
+                ax.plot(x, one["value"], "o-", color=colour, markersize=3, linewidth=1.2, label=f"layer {layer}")
+            ax.set_xticks(range(len(lengths)), [str(length) for length in lengths])
+            ax.set_xlabel("tokens, up to")
+            ax.set_ylim(min(0.0, float(here["value"].min())), 1.02)
+            ax.set_title(plain(stack, 20) if len(stacks) > 1 else "", loc="left")
+            ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
+            ax.legend(frameon=False, fontsize=6.5, ncols=2 if len(layers) > 6 else 1)
+            if not i:
+                ax.set_ylabel("correlation")
+        return fig
 
 
 def _points(table: Any) -> list[tuple[int, float, float, float]]:
