@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headscope.importances.deltas import LOSS
+from headscope.importances.significance import least_significant
 from headscope.report.cells import decimals_for
+from headscope.report.facts import ENOUGH_TEXTS
 from headscope.report.finding import (
     MOST_NAMED,
     Finding,
+    ceiling_of,
     change_of,
     excludes,
     measured_in,
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from headscope.study.study import Study
+
+COARSE = 0.1  # of the loss: where only larger changes could be seen, there were too few examples
 
 
 def removals(study: Study) -> Iterator[Finding]:
@@ -47,8 +53,23 @@ def removals(study: Study) -> Iterator[Finding]:
             "(above 0: worse without it), most of all for"
         )
     strength = strength_of(named[0].value, named[0].low, named[0].high, 0.0) if len(sure) else 0.0
-    more = max(len(named) - MOST_NAMED, 0)
-    yield Finding(LOSS, sentence, tuple(named[:MOST_NAMED]), more, kind="importance", strength=strength)
+    more, after = max(len(named) - MOST_NAMED, 0), _resolution(study, rows, is_found=len(sure) > 0)
+    kept = tuple(named[:MOST_NAMED])
+    yield Finding(LOSS, sentence, kept, more, kind="importance", strength=strength, after=after)
+
+
+def _resolution(study: Study, rows: pd.DataFrame, *, is_found: bool) -> str:
+    """The smallest change that so many examples could have shown; nothing where there were enough and some is shown."""
+    count = int(rows["count"].median())
+    least = least_significant(rows["low"], rows["high"], count)
+    intact = recorded(study.record, "importance", "intact", "loss", "value")
+    share = least / intact if isinstance(intact, float) and intact > 0 else math.nan
+    is_coarse = count < ENOUGH_TEXTS or share > COARSE
+    if not math.isfinite(least) or (is_found and not is_coarse):
+        return ""
+    beyond = short_number(least, decimals_for([least])) + (f" ({share:.0%} of the loss)" if share > 0 else "")
+    told = f"so few examples ({count}) could hardly show any" if is_coarse else f"on {count} examples"
+    return f"; {told}: at the median head, a change had to be beyond {beyond} to be significant"
 
 
 def cut(study: Study) -> Iterator[Finding]:
@@ -118,11 +139,17 @@ def cheap(study: Study) -> Iterator[Finding]:
     if rows is None or not len(rows):
         return
     best = rows.nlargest(1, "correlation").to_dict("records")[0]
-    found = read_measured(best, ("correlation", "low", "high"))
+    found, ceiling = read_measured(best, ("correlation", "low", "high")), ceiling_of(best)
     sentence = (
         f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
-        f"Spearman's correlation {found.text()} on the examples of both, whose chance they share; against other "
-        f"examples no importance could hope for more than {short_number(best['ceiling'])}"
+        f"Spearman's correlation {found.text()}. Both were measured on the same {int(best['count'])} examples and share "
+        "their noise"
+    )
+    sentence += (
+        ", and the changes by removal are nothing but noise: this says nothing of which heads matter"
+        if math.isnan(ceiling)
+        else f"; the true importances, which do not, would reach {short_number(ceiling)}"
     )
     strength = strength_of(found.value, found.low, found.high, 0.0)
-    yield Finding("", sentence, (), kind="importance", is_clear=excludes(found, 0.0), strength=strength)
+    is_clear = excludes(found, 0.0) and not math.isnan(ceiling)
+    yield Finding("", sentence, (), kind="importance", is_clear=is_clear, strength=strength, topic="cheap")
