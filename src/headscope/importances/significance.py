@@ -117,7 +117,7 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def least_significant(lows: ArrayLike, highs: ArrayLike, count: int) -> float:
-    """The smallest mean change that a paired t-test would have called significant in the median head, after Holm's rule.
+    """The smallest mean change that a paired t-test would call significant in the median head, after Holm's rule.
 
     lows, highs  of each head: mean ± 1.96·s/√count; NaN where they are not known
     """

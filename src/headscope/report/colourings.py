@@ -22,8 +22,9 @@ Labels = dict[Place, tuple[str, str]]  # of a head: its label, and what stands i
 
 
 def colourings_of(study: Study) -> list[dict[str, Any]]:
-    """For the page's script: title, definition, labels with colours, and of each head by stack [label, text], with a brief one behind
-    where the text is long."""
+    """For the page's script: title, definition, labels with colours, and [label, text] of each head by stack.
+
+    Behind a long text stands a brief one."""
     return [*_roles(study), *_significance(study), *_sets(study), *_clusters(study)]
 
 
