@@ -324,7 +324,8 @@ def test_where_removal_is_noise_no_ceiling_is_told_and_no_importance_is_among_th
     (lens,) = (one for one in findings_of(study) if one.kind == "lenses")
     assert "the changes by removal are nothing but noise: this says nothing of which heads matter" in cheap.sentence
     assert lens.sentence.endswith("and the changes by removal are nothing but noise here")
-    assert not cheap.is_clear and not lens.is_clear
+    assert not cheap.is_clear
+    assert not lens.is_clear
     (part,) = (one for one in parts_of(study) if one.name == "agreement")
     assert {row[part.columns.index("ceiling")].text for row in part.rows} == {"–"}
     assert "ceiling" not in said(agreement.Correlations().draw(study))
@@ -337,7 +338,9 @@ def test_where_nothing_is_significant_that_is_the_finding() -> None:
         "No head's removal alone changes the loss of mnli significantly; the largest change is that of 1.2: 0.300"
     )
     (found,) = (str(finding) for finding in findings_of(study) if finding.statistic == "ablation-loss")
-    assert found.startswith(f"{expected} [0.290, 0.310]; on 50 examples: at the median head, a change had to be beyond")
+    assert found.startswith(f"{expected} [0.290, 0.310]; on 50 examples: to be significant, a change had ")
+    least = least_significant([-0.01] * 6, [0.01] * 6, 50)
+    assert found.endswith(f"had to be beyond {least:.4f} at the median head, beyond {least:.4f} at this one.")
 
 
 def test_what_could_have_been_significant_is_told_and_would_have_been() -> None:
@@ -359,9 +362,12 @@ def test_too_few_examples_are_called_so(count: int, loss: float, told: bool) -> 
     study.tables["significance"] = study.tables["significance"].assign(count=count)
     study.record["importance"] |= {"intact": {"loss": {"value": loss}}}
     (found,) = (finding for finding in findings_of(study) if finding.statistic == "ablation-loss")
-    assert (f"; so few examples ({count}) could hardly show any: at the median head" in found.after) == told
+    assert (f"; so few examples ({count}) could hardly show any: to be significant" in found.after) == told
     assert told or not found.after  # some head is significant, and there were enough
-    assert not told or f"({least_significant([-0.01] * 6, [0.01] * 6, count) / loss:.0%} of the loss)" in found.after
+    assert (
+        not told
+        or f"({least_significant([-0.01] * 6, [0.01] * 6, count) / loss * 100:.0f} % of the loss)" in found.after
+    )
 
 
 @pytest.mark.parametrize("gone", ["significance", "agreement", "record", "empty tables", "missing values"])

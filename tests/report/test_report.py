@@ -10,11 +10,10 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from every_table import every_table
-from studies import RECORD, made_up
+from studies import RECORD, made_up, roled
 
 from headscope.report.cards import cards_of
 from headscope.report.colourings import colourings_of
@@ -156,12 +155,6 @@ SINKS = {
 }
 
 
-def roled(head: int, role: str, value: float) -> dict[str, Any]:
-    place = {"stack": "encoder", "layer": 0, "head": head, "role": role}
-    numbers = {"value": value, "low": value - 0.01, "high": value + 0.01, "baseline": np.nan, "threshold": 0.5}
-    return place | numbers | {"is_sure": True, "rule": "over 0.5", "count": 99}
-
-
 def test_roles_are_counted_in_heads_that_add_up_with_a_minus_sign() -> None:
     study = made_up({"encoder": (1, 12)}, ["previous"])
     names = ["broad"] * 4 + ["positional -1", "positional +1", "block", "separators", "punctuation", "itself"]
@@ -169,7 +162,7 @@ def test_roles_are_counted_in_heads_that_add_up_with_a_minus_sign() -> None:
     study.tables["roles"] = pd.DataFrame([*of_heads, roled(4, "previous token", 0.7), roled(4, "confident", 0.9)])
     (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
     assert found == (
-        "10 of 12 heads have a role for sure (the whole interval is beyond the rule's threshold), by their main role "
+        "10 of 12 heads have a role for sure (the whole interval is beyond the rule's threshold), by their main role: "
         "4 broad, 1 previous token, 1 positional +1, 1 block, 1 separators and 2 with other roles; the clearest, "
         "previous token (threshold 0.500), is 0.4: 0.700 [0.690, 0.710]."
     )
@@ -223,6 +216,14 @@ def test_the_map_is_coloured_by_role_importance_cut_and_cluster() -> None:
     assert found["what matters"]["labels"][0]["text"] == "worse without it"
     assert found["main role"]["stacks"][0][7][1] == "nsubj"
     assert [cell for cell in found["cluster"]["stacks"][0] if cell] == [[0, "0"], [0, "0"]]
+
+
+def test_fewer_heads_than_are_cut_for_nothing_are_not_told_of() -> None:
+    study = every_table()
+    row = study.tables["front"].iloc[1].to_dict() | {"removed": 4, "left": 4, "change_high": 0.2}
+    study.tables["front"] = pd.DataFrame([row, row | {"removed": 3, "left": 5, "is_chosen": False}])
+    (told,) = (str(one) for one in findings_of(study) if one.sentence.startswith("4 of 8 heads are cut"))
+    assert "without 3" not in told
 
 
 def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> None:

@@ -116,16 +116,17 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted
 
 
-def least_significant(lows: ArrayLike, highs: ArrayLike, count: int) -> float:
+def least_significant(lows: ArrayLike, highs: ArrayLike, count: int, *, tests: int | None = None) -> float:
     """The smallest mean change that a paired t-test would call significant in the median head, after Holm's rule.
 
     lows, highs  of each head: mean ± 1.96·s/√count; NaN where they are not known
+    tests        how many heads were tested, where these are not all of them
     """
     errors = (np.asarray(highs, dtype=float) - np.asarray(lows, dtype=float)) / (2 * 1.96)
     errors = errors[np.isfinite(errors)]
     if not errors.size or count < 2:
         return float("nan")
-    return float(np.median(errors) * stats.t.ppf(1 - ALPHA / (2 * errors.size), count - 1))
+    return float(np.median(errors) * stats.t.ppf(1 - ALPHA / (2 * (tests or errors.size)), count - 1))
 
 
 def metrics_of(task: Task, judged: Judged, seed: int = 0) -> dict[str, dict[str, float | None]]:

@@ -111,7 +111,7 @@ def roles(study: Study) -> Iterator[Finding]:
     for role in main.values():
         counts[role.name] = counts.get(role.name, 0) + 1
     ranked = sorted(counts.items(), key=lambda item: -item[1])
-    told = [f"{count} {name}" for name, count in ranked[:MOST_ROLES]]
+    told = [f"{count} {name.replace(': ', ' ')}" for name, count in ranked[:MOST_ROLES]]
     if others := sum(count for _, count in ranked[MOST_ROLES:]):
         told.append(f"{others} with other roles")
     listed = " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
@@ -119,7 +119,7 @@ def roles(study: Study) -> Iterator[Finding]:
     row = {"stack": place[0], "layer": place[1], "head": place[2], **vars(best)}
     sentence = (
         f"{len(sure)} of {heads} heads have a role for sure (the whole interval is beyond the rule's threshold), by "
-        f"their main role {listed}; the clearest, {best.name} (threshold {short_number(best.threshold)}), is"
+        f"their main role: {listed}; the clearest, {best.name} (threshold {short_number(best.threshold)}), is"
     )
     strength = strength_of(best.value, best.low, best.high, best.threshold)
     yield Finding("", sentence, (measured_in(study, row, "value"),), kind="roles", strength=strength)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headscope.importances.deltas import LOSS
 from headscope.importances.significance import least_significant
@@ -67,9 +67,14 @@ def _resolution(study: Study, rows: pd.DataFrame, *, is_found: bool) -> str:
     is_coarse = count < ENOUGH_TEXTS or share > COARSE
     if not math.isfinite(least) or (is_found and not is_coarse):
         return ""
-    beyond = short_number(least, decimals_for([least])) + (f" ({share:.0%} of the loss)" if share > 0 else "")
     told = f"so few examples ({count}) could hardly show any" if is_coarse else f"on {count} examples"
-    return f"; {told}: at the median head, a change had to be beyond {beyond} to be significant"
+    told += f": to be significant, a change had to be beyond {short_number(least, decimals_for([least]))}"
+    told += f" ({100 * share:.0f} % of the loss)" if share > 0 else ""
+    told += " at the median head"
+    if not is_found:  # the head that is named is a noisy one, often as not
+        own = least_significant(rows["low"][:1], rows["high"][:1], int(rows["count"].iloc[0]), tests=len(rows))
+        told += f", beyond {short_number(own, decimals_for([own]))} at this one" if math.isfinite(own) else ""
+    return f"; {told}"
 
 
 def cut(study: Study) -> Iterator[Finding]:
@@ -86,7 +91,7 @@ def cut(study: Study) -> Iterator[Finding]:
     whole = int(row["removed"]) + int(row["left"])
     sentence = (
         f"{int(row['removed'])} of {whole} heads are cut: {metric} on {split} is {row['metric']:.4f}"
-        f"{_intact(study)}, {said_of_change(change)}{quicker}{_free(table)}"
+        f"{_intact(study)}, {said_of_change(change)}{quicker}{_free(table, row)}"
     )
     yield Finding("cut", sentence, (), kind="cut", strength=strength_of(change.value, change.low, change.high, 0.0))
     yield from _saved(study, metric)
@@ -94,9 +99,13 @@ def cut(study: Study) -> Iterator[Finding]:
         yield Finding("cut", plain(warning, 300), (), kind="cut", is_clear=False)
 
 
-def _free(table: pd.DataFrame) -> str:
-    """The most heads that can go with no evidence of a loss, where that is another set than the one cut."""
-    rows = [row for row in table.to_dict("records") if int(row["removed"]) and not row["is_chosen"]]
+def _free(table: pd.DataFrame, chosen: dict[Any, Any]) -> str:
+    """The most heads that can go with no evidence of a loss, where that is another set than the one cut.
+
+    A smaller set is told of only where there is evidence that the one cut changes something.
+    """
+    least = 1 if excludes(change_of(chosen), 0.0) else int(chosen["removed"]) + 1
+    rows = [row for row in table.to_dict("records") if int(row["removed"]) >= least and not row["is_chosen"]]
     rows = [row for row in rows if change_of(row).low <= 0 <= change_of(row).high]
     if not rows:
         return ""
@@ -142,8 +151,8 @@ def cheap(study: Study) -> Iterator[Finding]:
     found, ceiling = read_measured(best, ("correlation", "low", "high")), ceiling_of(best)
     sentence = (
         f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
-        f"Spearman's correlation {found.text()}. Both were measured on the same {int(best['count'])} examples and share "
-        "their noise"
+        f"Spearman's correlation {found.text()}. Both were measured on the same {int(best['count'])} examples and "
+        "share their noise"
     )
     sentence += (
         ", and the changes by removal are nothing but noise: this says nothing of which heads matter"
