@@ -15,6 +15,7 @@ from matplotlib.text import Text
 from scipy.stats import spearmanr
 from studies import RECORD
 
+from headscope.importances.significance import delta_of_losses, holm, least_significant
 from headscope.report.cells import decimals_for
 from headscope.report.figures import agreement, all_but_one, figures_of, masking
 from headscope.report.figures._palette import SERIES
@@ -308,9 +309,26 @@ def test_findings_name_the_heads_that_matter_and_the_best_cheap_importance() -> 
     ) in found
     assert (
         "Of the 4 cheap importances, gradient ranks heads most like exact removal: Spearman's correlation 0.900 "
-        "[0.800, 0.950] on the examples of both, whose chance they share; against other examples no importance could "
-        "hope for more than 0.750."
+        "[0.800, 0.950]. Both were measured on the same 50 examples and share their noise; the true importances, which "
+        "do not, would reach 0.750."
     ) in found
+
+
+@pytest.mark.parametrize("ceiling", [math.nan, 0.0])
+def test_where_removal_is_noise_no_ceiling_is_told_and_no_importance_is_among_the_five(ceiling: float) -> None:
+    study = study_of()
+    study.tables["agreement"]["ceiling"] = ceiling
+    row = {"stack": "encoder", "statistic": "entropy", "lens": "norm", "heads": 6} | dict(agreed("", 0.9))
+    study.tables["lenses"] = pd.DataFrame([row | {"ceiling": ceiling}])
+    (cheap,) = (one for one in findings_of(study) if one.topic == "cheap")
+    (lens,) = (one for one in findings_of(study) if one.kind == "lenses")
+    assert "the changes by removal are nothing but noise: this says nothing of which heads matter" in cheap.sentence
+    assert lens.sentence.endswith("and the changes by removal are nothing but noise here")
+    assert not cheap.is_clear
+    assert not lens.is_clear
+    (part,) = (one for one in parts_of(study) if one.name == "agreement")
+    assert {row[part.columns.index("ceiling")].text for row in part.rows} == {"–"}
+    assert "ceiling" not in said(agreement.Correlations().draw(study))
 
 
 def test_where_nothing_is_significant_that_is_the_finding() -> None:
@@ -319,7 +337,37 @@ def test_where_nothing_is_significant_that_is_the_finding() -> None:
     expected = (
         "No head's removal alone changes the loss of mnli significantly; the largest change is that of 1.2: 0.300"
     )
-    assert f"{expected} [0.290, 0.310]." in [str(finding) for finding in findings_of(study)]
+    (found,) = (str(finding) for finding in findings_of(study) if finding.statistic == "ablation-loss")
+    assert found.startswith(f"{expected} [0.290, 0.310]; on 50 examples: to be significant, a change had ")
+    least = least_significant([-0.01] * 6, [0.01] * 6, 50)
+    assert found.endswith(f"had to be beyond {least:.4f} at the median head, beyond {least:.4f} at this one.")
+
+
+def test_what_could_have_been_significant_is_told_and_would_have_been() -> None:
+    random = np.random.default_rng(0)
+    changes = random.normal(size=(16, 72))  # example, head
+    changes = (changes - changes.mean(axis=0)) / changes.std(axis=0, ddof=1)  # of one spread
+    found = [delta_of_losses(np.zeros(16), column) for column in changes.T]
+    least = least_significant([one.low for one in found], [one.high for one in found], 16)
+    for size, is_significant in ((0.99 * least, False), (1.01 * least, True)):
+        p = [delta_of_losses(np.zeros(16), column).p for column in changes.T[1:]]
+        p.append(delta_of_losses(np.zeros(16), changes[:, 0] + size).p)
+        assert (holm(np.array(p))[-1] < 0.05) == is_significant
+    assert math.isnan(least_significant([math.nan], [math.nan], 16))
+
+
+@pytest.mark.parametrize(("count", "loss", "told"), [(16, 10.0, True), (50, 0.1, True), (50, 10.0, False)])
+def test_too_few_examples_are_called_so(count: int, loss: float, told: bool) -> None:
+    study = study_of()
+    study.tables["significance"] = study.tables["significance"].assign(count=count)
+    study.record["importance"] |= {"intact": {"loss": {"value": loss}}}
+    (found,) = (finding for finding in findings_of(study) if finding.statistic == "ablation-loss")
+    assert (f"; so few examples ({count}) could hardly show any: to be significant" in found.after) == told
+    assert told or not found.after  # some head is significant, and there were enough
+    assert (
+        not told
+        or f"({least_significant([-0.01] * 6, [0.01] * 6, count) / loss * 100:.0f} % of the loss)" in found.after
+    )
 
 
 @pytest.mark.parametrize("gone", ["significance", "agreement", "record", "empty tables", "missing values"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pandas as pd
 import pytest
-from studies import THREE, made_up
+from studies import THREE, made_up, roled
 
 from headscope.report.write import write_report
 from headscope.study.study import Study
@@ -46,7 +49,8 @@ class Visit:
         return float(row[row["statistic"] == statistic]["value"].iloc[0])
 
     def choose(self, statistic: str) -> None:
-        self.page.select_option("#statistic", label=statistic)
+        value = self.page.get_attribute(f"#statistic option[data-name='{statistic}']", "value")
+        self.page.select_option("#statistic", value)
 
     def column(self, number: int) -> list[str]:
         return self.page.locator(f"#heads tbody td:nth-child({number})").all_text_contents()
@@ -102,12 +106,12 @@ def test_the_page_opens_from_disk_with_one_request(visit: Visit) -> None:
 def test_another_statistic_changes_grid_definition_and_table(visit: Visit) -> None:
     visit.choose("entropy")
     assert visit.page.locator("td[data-head='1.2']").text_content() == f"{visit.value('1.2', 'entropy'):.1f}"
-    assert visit.page.text_content("#table-name") == "entropy"
+    assert visit.page.text_content("#table-name") == "Entropy of attention entropy"
     assert visit.column(2) == [f"{v:.3f}" for v in sorted((visit.value(h, "entropy") for h in _all()), reverse=True)]
     visit.choose("previous")
     assert (
         visit.page.text_content("#definition")
-        == "Mass on the token before the query token, averaged over the query rows."
+        == "previous Mass on the token before the query token, averaged over the query rows."
     )
 
 
@@ -115,7 +119,8 @@ def test_pointing_at_a_head_tells_value_interval_and_count(visit: Visit) -> None
     visit.choose("cls")
     visit.page.hover("td[data-head='0.3']")
     value = visit.value("0.3", "cls")
-    expected = f"0.3 cls {value:.3f} [{0.98 * value:.3f}, {1.02 * value:.3f}] from 1500 texts"
+    told = f"{value:.3f} [{0.98 * value:.3f}, {1.02 * value:.3f}]"
+    expected = f"0.3 Attention to the classification token: {told} from 1500 texts"
     assert visit.page.text_content("#readout") == expected
 
 
@@ -195,7 +200,7 @@ def test_a_finding_leads_to_its_head(visit: Visit) -> None:
     label = link.text_content()
     link.click()
     assert visit.page.text_content("#card h3") == f"Head {label}"
-    assert visit.page.text_content("#table-name") == "entropy"
+    assert visit.page.text_content("#table-name code") == "entropy"
 
 
 def test_three_stacks_have_three_grids_and_full_addresses(wide_visit: Visit) -> None:
@@ -206,7 +211,15 @@ def test_three_stacks_have_three_grids_and_full_addresses(wide_visit: Visit) -> 
     assert shown == f"{wide_visit.value('2.1', 'cls', 'cross'):.3f}"
     wide_visit.choose("previous")
     assert wide_visit.page.locator("#grids table:visible").count() == 2
-    assert wide_visit.page.text_content("#readout") == "cross.2.1 has no value of previous"
+    assert wide_visit.page.text_content("#readout") == "cross.2.1 has no value of: Attention to the previous token"
+
+
+def test_what_colours_is_chosen_by_its_plain_name_in_groups(visit: Visit) -> None:
+    groups = visit.page.locator("#statistic optgroup")
+    assert groups.evaluate_all("all => all.map(group => group.label)") == ["attention"]
+    names = visit.page.locator("#statistic option").all_text_contents()
+    assert "Attention to the previous token" in names
+    assert not set(names) & set(visit.study.heads["statistic"])
 
 
 def test_nothing_is_wider_than_a_telephone(visit: Visit) -> None:
@@ -223,6 +236,71 @@ def test_figures_stay_large_enough_to_read_on_a_telephone(visit: Visit) -> None:
     assert found
     for drawn, seen in found:
         assert seen >= min(drawn, 640) - 1
+
+
+def _small(browser: sync_api.Browser, folder: Path, width: int) -> Iterator[Visit]:
+    """A study of small numbers and long words, in a window of this width."""
+    study = made_up({"encoder": (2, 12)}, ["gradient-fisher", "ablation-loss", "confidence-content"])
+    values = study.heads["statistic"].map({"gradient-fisher": 1e-5, "ablation-loss": 2e-3, "confidence-content": 1.0})
+    for column in ("value", "low", "high"):
+        study.heads[column] *= values
+    study.heads.loc[study.heads["statistic"] == "gradient-fisher", "low"] *= -1
+    study.tables["roles"] = pd.DataFrame([roled(head, "broad", 0.9) for head in range(12)])
+    study.tables["ranks"] = pd.DataFrame([{"importance": "gradient", "rank": float(rank)} for rank in range(20)])
+    write_report(study, folder)
+    for visit in _visit(browser, study, folder):
+        visit.page.set_viewport_size({"width": width, "height": 800})
+        yield visit
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_strips_have_room_beside_small_numbers(browser: sync_api.Browser, tmp_path: Path, width: int) -> None:
+    for visit in _small(browser, tmp_path, width):
+        strips = visit.page.eval_on_selector_all(
+            ".ranges svg", "all => all.map(one => one.getBoundingClientRect().width)"
+        )
+        assert min(strips) >= 60
+        assert visit.page.eval_on_selector("#card", "card => card.scrollWidth <= card.clientWidth")
+        shown = visit.page.text_content("#card tr[data-statistic='gradient-fisher'] td:last-child") or ""
+        assert re.fullmatch(r"\d\.\d\d \[−?\d\.\d\d, \d+\.\d\d\] ×10⁻[⁵⁶⁷⁸]", shown)
+        value = visit.value("0.0", "gradient-fisher")
+        visit.page.click("td[data-head='0.0']")
+        shown = visit.page.text_content("#card tr[data-statistic='gradient-fisher'] b") or ""
+        assert float(shown) == pytest.approx(value / 10.0 ** math.floor(math.log10(1.02 * value)), abs=0.011)
+
+
+@pytest.mark.parametrize(("width", "shown"), [(1200, "broad"), (390, "brd")])
+def test_a_word_is_on_one_line_of_its_cell(browser: sync_api.Browser, tmp_path: Path, width: int, shown: str) -> None:
+    for visit in _small(browser, tmp_path, width):
+        cell = visit.page.locator("td[data-head='0.3']")
+        assert cell.inner_text() == shown
+        assert cell.evaluate("cell => cell.getClientRects()[0].height") <= 32
+        assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth + 1")
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+        right = visit.page.eval_on_selector("#statistic", "select => select.getBoundingClientRect().right")
+        assert right <= width - 12
+
+
+def test_on_paper_a_folded_table_is_short_and_says_so(browser: sync_api.Browser, tmp_path: Path) -> None:
+    for visit in _small(browser, tmp_path, 718):
+        visit.page.emulate_media(media="print")
+        visit.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        rows = visit.page.locator(".sheets tbody tr")
+        assert [row.is_visible() for row in rows.all()] == [True] * 12 + [False] * 8
+        assert visit.page.locator(".on-paper").is_visible()
+        visit.page.emulate_media(media="screen")
+        assert rows.last.is_visible()
+        assert not visit.page.locator(".on-paper").is_visible()
+
+
+def test_the_labels_of_the_offsets_are_inside_their_picture(visit: Visit) -> None:
+    visit.page.click("td[data-head='0.2']")
+    inside = """svg => { const all = svg.getBoundingClientRect();
+        return [...svg.querySelectorAll("text")].every((text) => { const one = text.getBoundingClientRect();
+            return one.left >= all.left && one.right <= all.right; }); }"""
+    assert visit.page.eval_on_selector("#pictures svg.profile", inside)
+    labels = visit.page.locator("#pictures svg.profile text").all_text_contents()
+    assert labels[-1] == "+12"
 
 
 def _all() -> list[str]:

@@ -13,17 +13,18 @@ from typing import Any
 import pandas as pd
 import pytest
 from every_table import every_table
-from studies import RECORD, made_up
+from studies import RECORD, made_up, roled
 
 from headscope.report.cards import cards_of
 from headscope.report.colourings import colourings_of
-from headscope.report.finding import KINDS, Finding
+from headscope.report.finding import KINDS, Finding, Measured
 from headscope.report.findings import findings_of
 from headscope.report.five import MOST, five_of
 from headscope.report.page import render, render_joined
 from headscope.report.plates import plates_of
 from headscope.study.joining import join
 from headscope.study.study import Study
+from headscope.tables import Row, to_frame
 
 DOCS = Path(__file__).parents[2] / "docs"
 OF_COMPARISONS = {"layers", "smoothness", "matches", "matching", "changes", "layer_changes"}
@@ -105,6 +106,73 @@ def test_there_are_five_at_most_and_they_go_by_kinds() -> None:
     assert len(rest) == len(KINDS) - MOST
 
 
+def led(head: str, topic: str, strength: float, kind: str = "attention") -> Finding:
+    return Finding("", head, (Measured(head, 0.9, 0.8, 1.0),), kind=kind, strength=strength, topic=topic)
+
+
+def test_the_five_are_about_different_heads_and_different_things() -> None:
+    found = [
+        led("0.2", "", 0, kind="roles"),
+        led("0.2", "positions", 99),
+        led("1.8", "positions", 11),
+        led("0.2", "breadth", 500),
+        led("1.11", "special tokens", 2),
+        led("0.5", "special tokens", 60),
+        led("3.3", "twins", 0),
+    ]
+    first, rest = five_of([found])
+    assert [(one.sentence, one.topic) for one in first] == [
+        ("0.2", ""),
+        ("1.8", "positions"),  # the head of the other is named already
+        ("0.5", "special tokens"),
+        ("3.3", "twins"),  # of another topic, and hence before what is stronger
+        ("1.11", "special tokens"),
+    ]
+    assert {one.strength for one in rest} == {99, 500}
+
+
+def test_the_same_head_of_two_models_is_not_the_same_head() -> None:
+    first, _ = five_of([[led("0.2", "", 0, kind="roles")], [led("0.2", "positions", 1), led("1.8", "positions", 2)]])
+    assert [(one.chapter, one.sentence) for one in first] == [(0, "0.2"), (1, "0.2"), (1, "1.8")]
+
+
+def test_a_sink_is_among_the_five_though_a_head_of_positions_is_the_clearest() -> None:
+    rows = [Row("encoder", 0, h, name, v, v - 0.01, v + 0.01, 99) for name, of in SINKS.items() for h, v in of.items()]
+    study = Study(to_frame(rows), tables={"roles": pd.DataFrame([roled(2, "positional -1", 0.99)])})
+    first, _ = five_of([findings_of(study)])
+    assert [one.heads[0].head for one in first if one.statistic in ("cls", "next")] == ["0.1", "0.3"]
+    assert "1 head gives more than half of its attention to the classification token: 0.3: 0.709 [0.699, 0.719]." in [
+        str(one) for one in first
+    ]
+
+
+SINKS = {
+    "previous": {0: 0.1, 1: 0.1, 2: 0.98, 3: 0.0},
+    "next": {0: 0.1, 1: 0.61, 2: 0.0, 3: 0.0},
+    "cls": {0: 0.1, 1: 0.1, 2: 0.0, 3: 0.709},
+    "sep": {0: 0.1, 1: 0.2, 2: 0.0, 3: 0.0},
+    "punctuation": {0: 0.2, 1: 0.05, 2: 0.01, 3: 0.04},
+}
+
+
+def test_roles_are_counted_in_heads_that_add_up_with_a_minus_sign() -> None:
+    study = made_up({"encoder": (1, 12)}, ["previous"])
+    names = ["broad"] * 4 + ["positional -1", "positional +1", "block", "separators", "punctuation", "itself"]
+    of_heads = [roled(head, name, 0.6 + head / 100) for head, name in enumerate(names)]
+    study.tables["roles"] = pd.DataFrame([*of_heads, roled(4, "previous token", 0.7), roled(4, "confident", 0.9)])
+    (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
+    assert found == (
+        "10 of 12 heads have a role for sure (the whole interval is beyond the rule's threshold), by their main role: "
+        "4 broad, 1 previous token, 1 positional +1, 1 block, 1 separators and 2 with other roles; the clearest, "
+        "previous token (threshold 0.500), is 0.4: 0.700 [0.690, 0.710]."
+    )
+    study.tables["roles"] = study.tables["roles"][4:5]
+    assert "1 positional −1; the clearest, positional −1 " in next(
+        str(one) for one in findings_of(study) if one.kind == "roles"
+    )
+    assert cards_of(study)["heads"][0][4]["roles"][0]["role"] == "positional −1"
+
+
 def test_every_kind_of_a_full_study_is_found() -> None:
     kinds = {found.kind for found in findings_of(every_table())}
     assert kinds == set(KINDS) - {"models"}
@@ -148,6 +216,14 @@ def test_the_map_is_coloured_by_role_importance_cut_and_cluster() -> None:
     assert found["what matters"]["labels"][0]["text"] == "worse without it"
     assert found["main role"]["stacks"][0][7][1] == "nsubj"
     assert [cell for cell in found["cluster"]["stacks"][0] if cell] == [[0, "0"], [0, "0"]]
+
+
+def test_fewer_heads_than_are_cut_for_nothing_are_not_told_of() -> None:
+    study = every_table()
+    row = study.tables["front"].iloc[1].to_dict() | {"removed": 4, "left": 4, "change_high": 0.2}
+    study.tables["front"] = pd.DataFrame([row, row | {"removed": 3, "left": 5, "is_chosen": False}])
+    (told,) = (str(one) for one in findings_of(study) if one.sentence.startswith("4 of 8 heads are cut"))
+    assert "without 3" not in told
 
 
 def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> None:

@@ -60,7 +60,7 @@ def test_files_hold_what_the_study_does(watched: Watched, report: Path, tmp_path
 
 def test_each_model_has_an_explorer_of_its_own(watched: Watched, report: Path) -> None:
     page = watched.open(report)
-    page.select_option("#m1-statistic", label="entropy")
+    page.select_option("#m1-statistic", label="Entropy of attention")
     page.click("#m1-grids td[data-head='0.2']")
     assert page.text_content("#m1-card h3") == "Head 0.2"
     assert page.text_content("#card h3") != "Head 0.2"

@@ -214,3 +214,26 @@ def test_a_page_that_is_there_is_replaced_only_when_asked_for(tmp_path: Path) ->
         joined.write(page)
     assert joined.write(page, overwrite=True).read_text("utf-8") == before
     assert [file.name for file in tmp_path.iterdir()] == ["index.html"]
+
+
+def test_a_study_is_called_by_its_own_directory_and_that_of_a_cut_model_by_the_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "study", study({"entropy": [1, 2, 3]}))
+    written(tmp_path / "small" / "study", study({"cut": [0, 1, 0]}))
+    (tmp_path / "small" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    (chapter,) = join(["study", "small"]).chapters
+    assert [member.name for member in chapter.members] == ["study", "small"]
+    (chapter,) = join(["study", "small/study"]).chapters
+    assert [member.name for member in chapter.members] == ["study", "small"]
+
+
+def test_a_cut_by_named_heads_has_no_study_and_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "cut.json").write_text("{}")
+    with pytest.raises(headscope.HeadscopeError) as caught:
+        join([tmp_path / "small"])
+    assert "a cut model without a study: its heads were named (--heads SET or --plan)" in str(caught.value)
+    assert f"headscope analyze {tmp_path / 'small'} --corpus FILE --out study" in str(caught.value)
+    assert "headscope prune MODEL --heads NUMBER --task TASK --data FILE --out DIR" in str(caught.value)

@@ -17,7 +17,7 @@ from headscope.tasks.base import Judged, Task
 from headscope.tasks.metrics import BOUNDS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.05
 REPLICATES = 200  # a standard error from so many is right to a twentieth
@@ -114,6 +114,19 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     factors = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0)
     return adjusted
+
+
+def least_significant(lows: ArrayLike, highs: ArrayLike, count: int, *, tests: int | None = None) -> float:
+    """The smallest mean change that a paired t-test would call significant in the median head, after Holm's rule.
+
+    lows, highs  of each head: mean ± 1.96·s/√count; NaN where they are not known
+    tests        how many heads were tested, where these are not all of them
+    """
+    errors = (np.asarray(highs, dtype=float) - np.asarray(lows, dtype=float)) / (2 * 1.96)
+    errors = errors[np.isfinite(errors)]
+    if not errors.size or count < 2:
+        return float("nan")
+    return float(np.median(errors) * stats.t.ppf(1 - ALPHA / (2 * (tests or errors.size)), count - 1))
 
 
 def metrics_of(task: Task, judged: Judged, seed: int = 0) -> dict[str, dict[str, float | None]]:

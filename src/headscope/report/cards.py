@@ -70,12 +70,18 @@ def roles_by_head(study: Study) -> dict[Place, list[Role]]:
     found: dict[Place, list[Role]] = {}
     for row in [] if table is None else table.to_dict("records"):
         if row["role"] != UNDETERMINED:
-            role = Role(plain(row["role"], 60), *(row[name] for name in evidence))
+            role = Role(called(row["role"]), *(row[name] for name in evidence))
             found.setdefault(_place(row), []).append(role)
     return {
         place: sorted(roles, key=lambda one: (not one.is_sure, _vagueness(one.name), -one.strength))
         for place, roles in found.items()
     }
+
+
+def called(role: object) -> str:
+    """A role as it is written on the page: a minus sign before an offset."""
+    name = plain(role, 60)
+    return name.replace("-", "−") if name.startswith("positional ") else name
 
 
 def _vagueness(role: str) -> int:
@@ -219,7 +225,7 @@ def _examples(table: pd.DataFrame, kept: set[tuple[Place, str]]) -> tuple[list[l
     sentences: list[list[str]] = []
     found: dict[Place, list[Any]] = {}
     for row in table.to_dict("records"):
-        place, role = _place(row), plain(row["role"], 60)
+        place, role = _place(row), called(row["role"])
         words = words_of(row["words"])
         if (place, role) not in kept or not words:
             continue

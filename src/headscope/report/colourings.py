@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.importances.deltas import LOSS
 from headscope.report.cards import Place, roles_by_head
-from headscope.report.families import FAMILIES, family_of
+from headscope.report.families import FAMILIES, brief_of, family_of
 from headscope.report.figures._palette import SERIES
 from headscope.report.grids import plain, shape_of, stacks_of, statistics_of
 
@@ -22,7 +22,9 @@ Labels = dict[Place, tuple[str, str]]  # of a head: its label, and what stands i
 
 
 def colourings_of(study: Study) -> list[dict[str, Any]]:
-    """For the page's script: title, definition, labels with colours, and [label, text] of each head by stack."""
+    """For the page's script: title, definition, labels with colours, and [label, text] of each head by stack.
+
+    Behind a long text stands a brief one."""
     return [*_roles(study), *_significance(study), *_sets(study), *_clusters(study)]
 
 
@@ -38,7 +40,8 @@ def _packed(
         cells: list[Any] = [None] * (layers * heads)
         for (of, layer, head), (label, text) in of_head.items():
             if of == stack:
-                cells[layer * heads + head] = [numbers[label], text]
+                brief = brief_of(text)
+                cells[layer * heads + head] = [numbers[label], text, *([brief] if brief != text else [])]
         found.append(cells if any(cell is not None for cell in cells) else None)
     labels = [
         {"text": plain(name, 60), "colour": colours(name, i), "heads": sum(one == name for one, _ in of_head.values())}

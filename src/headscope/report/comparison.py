@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from headscope.report.cards import called
 from headscope.report.facts import summary
 from headscope.report.finding import Finding
 from headscope.report.grids import plain
@@ -150,7 +151,7 @@ def _roles(comparison: Comparison) -> Table:
     order = shares.sum(axis=1).sort_values(ascending=False, kind="stable").index
     rows = [
         [
-            plain(role, 60),
+            called(role),
             *(
                 f"{counts.loc[role, name]} of {size}" if size else "–"
                 for name, size in zip(comparison.names, sizes, strict=True)

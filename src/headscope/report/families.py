@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headscope.report.cards import is_relation
+from headscope.report.cards import called, is_relation
 from headscope.report.figures._palette import SERIES
 from headscope.report.grids import plain
 
@@ -39,11 +39,20 @@ SHORT = {
 }
 
 
+LONGEST_BRIEF = 4  # signs in the cells of a telephone
+BRIEF = {"broad": "brd", "block": "blk", "coref": "crf"}
+
+
+def brief_of(text: str) -> str:
+    """What stands for a text of a cell where only a few signs have room."""
+    return text if len(text) <= LONGEST_BRIEF else BRIEF.get(text, text[:LONGEST_BRIEF])
+
+
 def family_of(role: str, study: Study) -> tuple[str, str]:
     """The family of a role, and what is written in a cell."""
     if role in SHORT:
         return SHORT[role]
     if role.startswith("positional "):
-        return "position", role.removeprefix("positional ").replace("-", "−")
+        return "position", called(role).removeprefix("positional ")
     name = role.removeprefix("syntactic: ")
     return ("relation", plain(name, 8)) if is_relation(role, study) else ("confident", plain(name, 8))

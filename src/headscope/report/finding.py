@@ -53,9 +53,11 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence, then the heads it is about with their numbers, if any, then how many more there are.
+    """A sentence, then the heads it is about with their numbers, if any, then how many more there are, and the rest.
 
+    after     what is said behind the heads, with its own sign in front
     kind      one of KINDS
+    topic     what it is about within its kind: two of one topic are not both among the first where there are others
     is_clear  the interval excludes chance, or the sentence says that there is no evidence
     strength  how many half-widths of its interval lie between the value and chance; 0 where there is no chance to beat
     chapter   the number of the model on the page; None: of several
@@ -69,10 +71,22 @@ class Finding:
     is_clear: bool = True
     strength: float = 0.0
     chapter: int | None = 0
+    topic: str = ""
+    after: str = ""
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """Its kind and topic."""
+        return self.kind, self.topic
+
+    @property
+    def leads(self) -> tuple[int | None, str] | None:
+        """The head it names first, of its model; None where it names none."""
+        return (self.chapter, self.heads[0].head) if self.heads else None
 
     def __str__(self) -> str:
         named = "; ".join(f"{head.head}: {head.text()}" if head.text() else head.head for head in self.heads)
-        return f"{self.sentence} {named}".rstrip() + f"{f' and {self.more} more' if self.more else ''}."
+        return f"{self.sentence} {named}".rstrip() + f"{f' and {self.more} more' if self.more else ''}{self.after}."
 
 
 def strength_of(value: float, low: float, high: float, chance: float) -> float:
@@ -111,6 +125,12 @@ def said_of_change(change: Measured) -> str:
 def excludes(measured: Measured, chance: float) -> bool:
     """Whether the whole interval is on one side of chance."""
     return measured.low > chance or measured.high < chance
+
+
+def ceiling_of(row: Mapping[Any, Any]) -> float:
+    """What an importance can reach at most; NaN where removal itself is nothing but noise."""
+    ceiling = finite(row["ceiling"])
+    return ceiling if ceiling > 0 else math.nan  # 0: as studies had it before
 
 
 def finite(value: Any) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from headscope.report.cards import by_gain, roles_by_head
@@ -31,7 +32,7 @@ MOST_ROLES = 5
 Rule = Callable[["Study", str, str], Finding | None]
 
 
-def _majority(statistic: str, target: str) -> Rule:
+def _majority(statistic: str, target: str, topic: str) -> Rule:
     """Heads that give more than half of their attention to one place, or the nearest to it."""
 
     def rule(study: Study, stack: str, where: str) -> Finding | None:
@@ -45,36 +46,43 @@ def _majority(statistic: str, target: str) -> Rule:
             sentence = f"{many}{where} {verb} attention to {target}:"
             more, top = max(len(above) - MOST_NAMED, 0), above[0]
             strength = strength_of(top.value, top.low, top.high, 0.5)
-            return Finding(
-                statistic, sentence, tuple(above[:MOST_NAMED]), more, is_clear=excludes(top, 0.5), strength=strength
-            )
+            named, is_clear = tuple(above[:MOST_NAMED]), excludes(top, 0.5)
+            return Finding(statistic, sentence, named, more, is_clear=is_clear, strength=strength, topic=topic)
         sentence = f"No head{where} gives more than half of its attention to {target}; the most is that of"
-        return Finding(statistic, sentence, tuple(rows[:1]), is_clear=excludes(rows[0], 0.5))
+        return Finding(statistic, sentence, tuple(rows[:1]), is_clear=excludes(rows[0], 0.5), topic=topic)
 
     return rule
 
 
-def _extreme(statistic: str, words: str, *, least: bool = False) -> Rule:
-    """The head at one end of a statistic."""
+def _extreme(statistic: str, words: str, topic: str, *, least: bool = False) -> Rule:
+    """The head at one end of a statistic, and the one in the middle."""
 
     def rule(study: Study, stack: str, where: str) -> Finding | None:
         rows = _ranked(study, statistic, stack)
         if len(rows) < 2:
             return None
-        return Finding(statistic, words.format(where=where), (rows[-1] if least else rows[0],))
+        middle = short_number(median(row.value for row in rows))
+        named = (rows[-1] if least else rows[0],)
+        return Finding(
+            statistic, words.format(where=where), named, topic=topic, after=f"; the median head's is {middle}"
+        )
 
     return rule
 
 
 RULES: tuple[Rule, ...] = (
-    _majority("previous", "the previous token"),
-    _majority("next", "the next token"),
-    _extreme("cls", "The most attention to the classification token among the heads{where} is that of"),
-    _extreme("sep", "The most attention to separators among the heads{where} is that of"),
-    _extreme("punctuation", 'The most attention to "." and "," among the heads{where} is that of'),
-    _extreme("entropy", "The broadest head{where}, by entropy in nats, is head"),
-    _extreme("entropy", "The narrowest head{where}, by entropy in nats, is head", least=True),
-    _extreme("confidence-content", "The surest head{where}, special tokens left out (mean largest weight), is head"),
+    _majority("previous", "the previous token", "positions"),
+    _majority("next", "the next token", "positions"),
+    _majority("cls", "the classification token", "special tokens"),
+    _majority("sep", "separators", "special tokens"),
+    _extreme("punctuation", 'The most attention to "." and "," among the heads{where} is that of', "punctuation"),
+    _extreme("entropy", "The broadest head{where}, by entropy in nats, is head", "breadth"),
+    _extreme("entropy", "The narrowest head{where}, by entropy in nats, is head", "breadth", least=True),
+    _extreme(
+        "confidence-content",
+        "The surest head{where}, special tokens left out (mean largest weight), is head",
+        "breadth",
+    ),
 )
 
 
@@ -98,18 +106,20 @@ def roles(study: Study) -> Iterator[Finding]:
     if not sure:
         yield Finding("", f"No evidence that any of the {heads} heads has a role by the rules", (), kind="roles")
         return
+    main = {place: of[0] for place, of in sure.items()}  # one a head: the numbers add up
     counts: dict[str, int] = {}
-    for of in sure.values():
-        for name in dict.fromkeys(role.name for role in of):
-            counts[name] = counts.get(name, 0) + 1
+    for role in main.values():
+        counts[role.name] = counts.get(role.name, 0) + 1
     ranked = sorted(counts.items(), key=lambda item: -item[1])
-    told = ", ".join(f"{count} {name}" for name, count in ranked[:MOST_ROLES])
-    rest = f" and {len(ranked) - MOST_ROLES} roles more" if len(ranked) > MOST_ROLES else ""
-    place, best = max(((place, role) for place, of in sure.items() for role in of), key=lambda item: item[1].strength)
+    told = [f"{count} {name.replace(': ', ' ')}" for name, count in ranked[:MOST_ROLES]]
+    if others := sum(count for _, count in ranked[MOST_ROLES:]):
+        told.append(f"{others} with other roles")
+    listed = " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
+    place, best = max(main.items(), key=lambda item: item[1].strength)
     row = {"stack": place[0], "layer": place[1], "head": place[2], **vars(best)}
     sentence = (
-        f"{len(sure)} of {heads} heads have a role for sure (their whole interval is beyond the rule's threshold): "
-        f"{told}{rest}; the clearest, {best.name} beyond {short_number(best.threshold)}, is"
+        f"{len(sure)} of {heads} heads have a role for sure (the whole interval is beyond the rule's threshold), by "
+        f"their main role: {listed}; the clearest, {best.name} (threshold {short_number(best.threshold)}), is"
     )
     strength = strength_of(best.value, best.low, best.high, best.threshold)
     yield Finding("", sentence, (measured_in(study, row, "value"),), kind="roles", strength=strength)
@@ -179,7 +189,7 @@ def twins(study: Study) -> Iterator[Finding]:
     other = row | {"layer": row["twin_layer"], "head": row["twin_head"]}
     sentence = f"The two heads that attend most alike, {row['twin_distance']:.2g} nats apart, are"
     heads = tuple(Measured(address_of(study, one), math.nan, math.nan, math.nan) for one in (row, other))
-    yield Finding("", sentence, heads)
+    yield Finding("", sentence, heads, topic="twins")
 
 
 def _ranked(study: Study, statistic: str, stack: str) -> list[Measured]:

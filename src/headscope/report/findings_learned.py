@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headscope.report.finding import (
     Finding,
+    ceiling_of,
     change_of,
     excludes,
     finite,
@@ -44,13 +46,19 @@ def lenses(study: Study) -> Iterator[Finding]:
     beside = f", through raw attention {short_number(same['correlation'].iloc[0])}" if len(same) else ""
     named = f"{plain(best['statistic'], 40)} through {plain(best['lens'], 20)}"
     beside = beside if best["lens"] != "raw" else ""
+    ceiling = ceiling_of(best)
     sentence = (
         f"Of {len(known)} statistics and lenses, {named} ranks heads most like exact removal: Spearman's correlation "
-        f"{found.text()}{beside}; the best of so many is partly luck, and the noise of removal leaves no more than "
-        f"{short_number(finite(best['ceiling']))}"
+        f"{found.text()}{beside}; the best of so many is partly luck, and "
+    )
+    sentence += (
+        "the changes by removal are nothing but noise here"
+        if math.isnan(ceiling)
+        else f"even the true importances would reach only {short_number(ceiling)} with removal on so many examples"
     )
     strength = strength_of(found.value, found.low, found.high, 0.0)
-    yield Finding("", sentence, (), kind="lenses", is_clear=excludes(found, 0.0), strength=strength)
+    is_clear = excludes(found, 0.0) and not math.isnan(ceiling)
+    yield Finding("", sentence, (), kind="lenses", is_clear=is_clear, strength=strength)
 
 
 def gates(study: Study) -> Iterator[Finding]:

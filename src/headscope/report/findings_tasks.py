@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headscope.importances.deltas import LOSS
+from headscope.importances.significance import least_significant
 from headscope.report.cells import decimals_for
+from headscope.report.facts import ENOUGH_TEXTS
 from headscope.report.finding import (
     MOST_NAMED,
     Finding,
+    ceiling_of,
     change_of,
     excludes,
     measured_in,
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from headscope.study.study import Study
+
+COARSE = 0.1  # of the loss: where only larger changes could be seen, there were too few examples
 
 
 def removals(study: Study) -> Iterator[Finding]:
@@ -47,8 +53,28 @@ def removals(study: Study) -> Iterator[Finding]:
             "(above 0: worse without it), most of all for"
         )
     strength = strength_of(named[0].value, named[0].low, named[0].high, 0.0) if len(sure) else 0.0
-    more = max(len(named) - MOST_NAMED, 0)
-    yield Finding(LOSS, sentence, tuple(named[:MOST_NAMED]), more, kind="importance", strength=strength)
+    more, after = max(len(named) - MOST_NAMED, 0), _resolution(study, rows, is_found=len(sure) > 0)
+    kept = tuple(named[:MOST_NAMED])
+    yield Finding(LOSS, sentence, kept, more, kind="importance", strength=strength, after=after)
+
+
+def _resolution(study: Study, rows: pd.DataFrame, *, is_found: bool) -> str:
+    """The smallest change that so many examples could have shown; nothing where there were enough and some is shown."""
+    count = int(rows["count"].median())
+    least = least_significant(rows["low"], rows["high"], count)
+    intact = recorded(study.record, "importance", "intact", "loss", "value")
+    share = least / intact if isinstance(intact, float) and intact > 0 else math.nan
+    is_coarse = count < ENOUGH_TEXTS or share > COARSE
+    if not math.isfinite(least) or (is_found and not is_coarse):
+        return ""
+    told = f"so few examples ({count}) could hardly show any" if is_coarse else f"on {count} examples"
+    told += f": to be significant, a change had to be beyond {short_number(least, decimals_for([least]))}"
+    told += f" ({100 * share:.0f} % of the loss)" if share > 0 else ""
+    told += " at the median head"
+    if not is_found:  # the head that is named is a noisy one, often as not
+        own = least_significant(rows["low"][:1], rows["high"][:1], int(rows["count"].iloc[0]), tests=len(rows))
+        told += f", beyond {short_number(own, decimals_for([own]))} at this one" if math.isfinite(own) else ""
+    return f"; {told}"
 
 
 def cut(study: Study) -> Iterator[Finding]:
@@ -65,7 +91,7 @@ def cut(study: Study) -> Iterator[Finding]:
     whole = int(row["removed"]) + int(row["left"])
     sentence = (
         f"{int(row['removed'])} of {whole} heads are cut: {metric} on {split} is {row['metric']:.4f}"
-        f"{_intact(study)}, {said_of_change(change)}{quicker}{_free(table)}"
+        f"{_intact(study)}, {said_of_change(change)}{quicker}{_free(table, row)}"
     )
     yield Finding("cut", sentence, (), kind="cut", strength=strength_of(change.value, change.low, change.high, 0.0))
     yield from _saved(study, metric)
@@ -73,9 +99,13 @@ def cut(study: Study) -> Iterator[Finding]:
         yield Finding("cut", plain(warning, 300), (), kind="cut", is_clear=False)
 
 
-def _free(table: pd.DataFrame) -> str:
-    """The most heads that can go with no evidence of a loss, where that is another set than the one cut."""
-    rows = [row for row in table.to_dict("records") if int(row["removed"]) and not row["is_chosen"]]
+def _free(table: pd.DataFrame, chosen: dict[Any, Any]) -> str:
+    """The most heads that can go with no evidence of a loss, where that is another set than the one cut.
+
+    A smaller set is told of only where there is evidence that the one cut changes something.
+    """
+    least = 1 if excludes(change_of(chosen), 0.0) else int(chosen["removed"]) + 1
+    rows = [row for row in table.to_dict("records") if int(row["removed"]) >= least and not row["is_chosen"]]
     rows = [row for row in rows if change_of(row).low <= 0 <= change_of(row).high]
     if not rows:
         return ""
@@ -118,11 +148,17 @@ def cheap(study: Study) -> Iterator[Finding]:
     if rows is None or not len(rows):
         return
     best = rows.nlargest(1, "correlation").to_dict("records")[0]
-    found = read_measured(best, ("correlation", "low", "high"))
+    found, ceiling = read_measured(best, ("correlation", "low", "high")), ceiling_of(best)
     sentence = (
         f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
-        f"Spearman's correlation {found.text()} on the examples of both, whose chance they share; against other "
-        f"examples no importance could hope for more than {short_number(best['ceiling'])}"
+        f"Spearman's correlation {found.text()}. Both were measured on the same {int(best['count'])} examples and "
+        "share their noise"
+    )
+    sentence += (
+        ", and the changes by removal are nothing but noise: this says nothing of which heads matter"
+        if math.isnan(ceiling)
+        else f"; the true importances, which do not, would reach {short_number(ceiling)}"
     )
     strength = strength_of(found.value, found.low, found.high, 0.0)
-    yield Finding("", sentence, (), kind="importance", is_clear=excludes(found, 0.0), strength=strength)
+    is_clear = excludes(found, 0.0) and not math.isnan(ceiling)
+    yield Finding("", sentence, (), kind="importance", is_clear=is_clear, strength=strength, topic="cheap")

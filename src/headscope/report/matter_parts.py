@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headscope.importances.deltas import LOSS, METRIC
 from headscope.importances.significance import ALPHA
 from headscope.report.cells import NONE, Cell, Part, decimals_for, is_missing, measured, number
+from headscope.report.finding import ceiling_of
 from headscope.report.grids import plain, recorded
 from headscope.report.head_cells import count_cell, head_cell, named_cell, p_cell, place_of
 from headscope.tables import STACKS
@@ -140,7 +141,7 @@ def agreement(study: Study) -> Part | None:
         [
             Cell(plain(row["importance"], 30), plain(row["importance"], 30)),
             measured(row["correlation"], row["low"], row["high"]),
-            number(row["ceiling"]),
+            number(ceiling_of(row)),
             Cell(f"{int(row['overlap'])} of {int(row['bottom'])}", float(row["overlap"])),
             number(row["by_chance"], decimals=1),
             number(row["rank_spread"], decimals=1),
@@ -150,7 +151,8 @@ def agreement(study: Study) -> Part | None:
     note = (
         "How each cheap importance ranks heads against exact removal: Spearman's correlation over heads, with its "
         "interval over resamples of the examples. The ceiling is what the true importances would reach, given how "
-        "noisy the exact ones are; an importance of the same examples shares their noise and can lie above it. "
+        "noisy the exact ones are; an importance of the same examples shares their noise and can lie above it; "
+        "– where the changes by removal are nothing but noise. "
         "Overlap: how many of the least important heads are the same ones, and what chance would give. Rank spread: "
         "the mean width of the 95 % interval of a head's rank (0 where an importance is one number a head)."
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headscope.drafts import read_record
 from headscope.errors import HeadscopeError, reason
+from headscope.model.manifest import NAME as MANIFEST
 from headscope.study.compare import Comparison
 from headscope.study.directory import place_of
 from headscope.study.study import SCHEMA, Study
@@ -33,6 +34,11 @@ def read_given(place: str | Path) -> Study | Comparison:
         return Study(to_frame([]), {}, record, _tables(folder, PROBES))
     if not folder.is_dir():
         raise HeadscopeError("there is no such directory", where=place, expected="a study that a command wrote")
+    if not (folder / "run.json").exists() and (folder / MANIFEST).exists():
+        what = "a cut model without a study: its heads were named (--heads SET or --plan), and no task was searched for"
+        mend = f"""Analyse it (headscope analyze {place} --corpus FILE --out study) and report on that study, or let a
+            search choose, which writes one (headscope prune MODEL --heads NUMBER --task TASK --data FILE --out DIR)"""
+        raise HeadscopeError(what, where=place, mend=" ".join(mend.split()))
     return Study(folder)
 
 

@@ -117,9 +117,9 @@ def _names(given: Sequence[str | Path | Study]) -> list[str]:
     def named(one: str | Path | Study, depth: int) -> str:
         if isinstance(one, Study):
             return ""
-        parts = Path(one).resolve().parts
-        parts = parts[:-1] if parts[-1] == "study" and len(parts) > 2 else parts  # of a cut model: beside its weights
-        return "/".join(parts[-depth:])
+        place = Path(one).resolve()
+        is_beside_weights = place.name == "study" and (place.parent / "config.json").exists()
+        return "/".join((place.parent if is_beside_weights else place).parts[-depth:])
 
     names = [named(one, 1) for one in given]
     names = [named(one, 2) if names.count(name) > 1 else name for one, name in zip(given, names, strict=True)]

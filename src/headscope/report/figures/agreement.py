@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import SEQUENTIAL, draw_bar, headed, heading_height, style, whole_numbers
 from headscope.report.figures.ablation import task_of
+from headscope.report.finding import ceiling_of
 from headscope.report.grids import grid_of, model_name, plain, shape_of, stacks_with
 from headscope.report.scale import Scale
 from headscope.tasks.metrics import spearman
@@ -100,8 +102,8 @@ class Correlations:
         "Spearman's correlation over heads with exact removal, and its 95 % interval over resamples of the examples, "
         "for these heads: that of chance (random) is one draw. "
         "The broken line is the ceiling: what the true importances would reach, given how noisy the exact ones are; "
-        "an importance of the same examples shares their noise and can lie above it. At the right, how many of the "
-        "least important heads are the same ones; random is the control."
+        "an importance of the same examples shares their noise and can lie above it; where removal is but noise there "
+        "is none. At the right, how many of the least important heads are the same ones; random is the control."
     )
     is_raster: bool = False
 
@@ -122,7 +124,8 @@ class Correlations:
             ax = fig.add_axes((DOTS_LEFT / DOTS_WIDTH, BOTTOM / height, across, body / height))
             for place, row in enumerate(rows):
                 _draw_correlation(ax, row, place)
-            _draw_ceiling(ax, float(rows[0]["ceiling"]))
+            if math.isfinite(ceiling := ceiling_of(rows[0])):
+                _draw_ceiling(ax, ceiling)
             least = min([0.0, *(float(row[one]) for row in rows for one in ("correlation", "low"))])
             ax.set(xlim=(least - 0.05, 1.02), ylim=(len(rows) - 0.5, -0.5), xlabel="correlation")
             ax.axvline(0, color=MUTED, linewidth=0.8, zorder=1)

@@ -17,10 +17,12 @@ if (!data.statistics.length || !heads.length) {
 [byId("explore"), byId("table")].forEach((part) => part.querySelectorAll(".tools").forEach((tools) => { tools.hidden = false; }));
 const options = () => {
   const found = new Map();
-  const add = (group, value, text) => found.set(group, [...(found.get(group) || []), make("option", { value }, text)]);
-  data.colourings.forEach((one, i) => add("what is known of heads", `colouring:${i}`, one.title));
-  data.statistics.forEach((one, i) => add(one.group, `statistic:${i}`, one.name));
-  return found.size === 1 ? [...found.values()][0] : [...found].map(([label, some]) => make("optgroup", { label }, ...some));
+  const add = (group, value, text, name) =>
+    found.set(group, [...(found.get(group) || []), make("option", { value, "data-name": name }, text)]);
+  data.colourings.forEach((one, i) => add("what is known of heads", `colouring:${i}`, one.title, one.title));
+  GROUPS.forEach((group) => found.set(group, []));
+  data.statistics.forEach((one, i) => add(one.group, `statistic:${i}`, plainName(one), one.name));
+  return [...found].filter(([, some]) => some.length).map(([label, some]) => make("optgroup", { label }, ...some));
 };
 byId("statistic").append(...options());
 byId("statistic").addEventListener("change", (event) => choose(event.target.value));

@@ -13,13 +13,15 @@ const strip = (one, row) => {
   picture.append(shape("path", { d: `M${x(row.value)} 1v14`, stroke: "#d55e00", "stroke-width": "3" }));
   return picture;
 };
+/* A longer number would leave no room for the strip beside it: its interval stands below. */
+const LONGEST_ON_A_LINE = 24;
 const rangeLine = (one, i, head) => {
   const row = read(one, head);
   if (!row) return [];
-  const interval = row.low !== null && row.high !== null ? ` [${number(one, row.low)}, ${number(one, row.high)}]` : "";
-  const line = make("tr", { "data-statistic": one.name, title: `${one.definition || one.title} (${row.count} texts)` },
+  const [value, interval] = parted(one, row);
+  const line = make("tr", { "data-statistic": one.name, title: `${one.definition || one.title}${counted(one, row, " (", ")")}` },
     make("td", {}, one.lens ? one.name.replace(`@${one.lens}`, "") : one.name), make("td", {}, strip(one, row)),
-    make("td", {}, make("b", {}, number(one, row.value)), make("span", { class: "interval" }, interval)));
+    make("td", { class: (value + interval).length > LONGEST_ON_A_LINE ? "wraps" : "" }, make("b", {}, value), make("span", { class: "interval" }, interval)));
   if (i === state.statistic && state.colouring === null) line.className = "chosen";
   return [line];
 };
@@ -73,9 +75,9 @@ const profile = (head) => {
   const reach = Math.min((all.length - 1) / 2, MOST_OFFSETS);
   const shares = all.slice((all.length - 1) / 2 - reach, (all.length + 1) / 2 + reach);
   const most = Math.max(0.05, ...shares.map((x) => x || 0));
-  const wide = 324 / shares.length;
+  const wide = 312 / shares.length;  // the last label is wider than its bar
   const picture = shape("svg", { viewBox: "0 0 360 118", class: "profile", role: "img", "aria-label": "attention by relative position" });
-  picture.append(shape("path", { d: "M30 92H356", stroke: "var(--rule)" }), shape("text", { x: 26, y: 14, "text-anchor": "end" }, most.toFixed(2)),
+  picture.append(shape("path", { d: "M30 92H344", stroke: "var(--rule)" }), shape("text", { x: 26, y: 14, "text-anchor": "end" }, most.toFixed(2)),
     shape("text", { x: 26, y: 95, "text-anchor": "end" }, "0"));
   shares.forEach((share, i) => {
     const offset = i - reach;

@@ -53,11 +53,13 @@ const labelled = (colouring, head) => {
   const numbers = colouring.stacks[head.s];
   return numbers && numbers[head.index] !== null ? colouring.labels[numbers[head.index][0]] : null;
 };
-const inCell = (colouring, head) => colouring.stacks[head.s][head.index][1];
-const paintCell = (head, words, text, rgb) => {
+const inCell = (colouring, head) => colouring.stacks[head.s][head.index].slice(1);
+/* brief: what stands in the narrow cells of a telephone, where the text has no room */
+const paintCell = (head, words, [text, brief], rgb) => {
   head.cell.className = rgb ? "" : "none";
   const shown = rgb && data.stacks[head.s].heads <= MOST_WITH_VALUES ? text : "";
-  head.cell.textContent = shown;
+  if (shown && brief) head.cell.replaceChildren(make("span", { class: "long" }, text), make("span", { class: "brief", "aria-hidden": "true" }, brief));
+  else head.cell.textContent = shown;
   head.cell.style.background = "";
   if (rgb) dye(head.cell, rgb);
   head.cell.setAttribute("aria-label", `head ${head.label}${shown ? `: ${shown}` : ""}, ${words}`);  // what is seen is said too
@@ -66,7 +68,7 @@ const paintCell = (head, words, text, rgb) => {
 const paintColouring = (colouring) => {
   heads.forEach((head) => {
     const label = labelled(colouring, head);
-    paintCell(head, `${colouring.title}: ${label ? label.text : "none"}`, label ? inCell(colouring, head) : "", label && channels(label.colour));
+    paintCell(head, `${colouring.title}: ${label ? label.text : "none"}`, label ? inCell(colouring, head) : [""], label && channels(label.colour));
   });
   data.stacks.forEach((stack, s) => { stack.box.hidden = !colouring.stacks[s]; });
   byId("legend").replaceChildren(...colouring.labels.map((label) => {
@@ -79,7 +81,7 @@ const paintColouring = (colouring) => {
 const paintNumbers = (one) => {
   heads.forEach((head) => {
     const row = read(one, head);
-    paintCell(head, `${one.name} ${row ? whole(one, row) : "no value"}`, row ? brief(one, row.value) : "", row && colour(one, row.value));
+    paintCell(head, `${plainName(one)} ${row ? whole(one, row) : "no value"}`, [row ? brief(one, row.value) : ""], row && colour(one, row.value));
   });
   data.stacks.forEach((stack, s) => { stack.box.hidden = !one.stacks[s]; });
   const [low, high] = limits(one);
@@ -87,7 +89,7 @@ const paintNumbers = (one) => {
   const bar = make("span", { class: "legend-bar" });
   bar.style.background = `linear-gradient(to right, ${rampOf(one).map(css).join(", ")})`;
   byId("legend").replaceChildren(end(low), bar, end(high), ` ${one.unit.split(",")[0]}`);
-  byId("definition").textContent = one.definition || one.title;
+  byId("definition").replaceChildren(make("code", {}, one.name), ` ${one.definition || one.title}`);
 };
 const paintGrids = () => {
   cellAt.forEach((cell) => { if (!cell.dataset.head) cell.className = "none"; });
@@ -103,7 +105,7 @@ const tell = (head) => {
   }
   const one = chosen();
   const row = read(one, head);
-  const rest = row ? ` ${one.name} ${whole(one, row)} from ${row.count} texts` : ` has no value of ${one.name}`;
+  const rest = row ? ` ${plainName(one)}: ${whole(one, row)}${counted(one, row, " from ")}` : ` has no value of: ${plainName(one)}`;
   byId("readout").replaceChildren(make("b", {}, head.label), rest);
 };
 
@@ -165,7 +167,7 @@ const paintTable = () => {
     return line;
   });
   byId("heads").tBodies[0].replaceChildren(...lines);
-  byId("table-name").textContent = one.name;
+  byId("table-name").replaceChildren(plainName(one), " ", make("code", {}, one.name));
   byId("shown").textContent = `${Math.min(rows.length, MOST_ROWS)} of ${one.values.length} heads`
     + (rows.length > MOST_ROWS ? "; the CSV has all that match" : "");
 };

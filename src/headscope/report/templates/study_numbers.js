@@ -1,6 +1,7 @@
 /* What a chapter holds, and how its numbers are written and coloured. */
 const MOST_WITH_VALUES = 16;
 const MOST_ROWS = 400;
+const LONGEST_IN_CELL = 5;
 const MOST_OFFSETS = 20;
 /* ---- state ---- */
 const state = { statistic: 0, colouring: null, head: null, fit: false, sort: "value", descending: true };
@@ -36,11 +37,20 @@ const byId = (id) => document.getElementById(prefix + id);
 /* ---- numbers and colours ---- */
 const minus = (text) => text.replace("-", "\u2212");
 const signed = (x) => (x > 0 ? "+" : "") + minus(String(x));
-/* Changes of thousandths: three digits that count, and none in a cell, where only zeros would fit. */
-const isTiny = (one) => ["share", "nats"].includes(one.kind) && Math.max(-one.least, one.most) < 0.05;
+/* What a statistic is called in words; the lens is said by the group it stands in. */
+const plainName = (one) => (one.lens ? one.title.replace(`, lens ${one.lens}`, "") : one.title);
+/* Changes of thousandths: as many decimals for all heads as show three digits of the largest, and none in a cell, where
+   only zeros would fit; where all are below a hundredth in powers of ten. */
+const isTiny = (one) => ["share", "nats", "points", "number", "other"].includes(one.kind) && Math.max(-one.least, one.most) < 0.05
+  && one.most > one.least;
+const orderOf = (...some) => Math.floor(Math.log10(Math.max(...some.map(Math.abs))));
+const powerOf = (one, ...some) => (isTiny(one) && orderOf(one.least, one.most) < -2 && some.some((x) => x) ? orderOf(...some) : 0);
+const HIGH = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
+const timesTen = (power) => (power ? ` \u00d710${power < 0 ? "\u207b" : ""}${[...String(Math.abs(power))].map((digit) => HIGH[digit]).join("")}` : "");
+const mantissa = (one, x, power) => minus(power ? (x / 10 ** power).toFixed(2) : x.toFixed(2 - orderOf(one.least, one.most)));
 const number = (one, x) => {
   if (x === null) return "";
-  if (isTiny(one)) return minus(String(Number(x.toPrecision(3))));
+  if (isTiny(one)) return x === 0 ? "0" : mantissa(one, x, powerOf(one, x)) + timesTen(powerOf(one, x));
   if (one.kind === "offset") return signed(x);
   if (one.kind === "share" || one.kind === "nats") return minus(x.toFixed(3));
   if (one.kind === "tokens") return minus(x.toFixed(2));
@@ -51,10 +61,19 @@ const brief = (one, x) => {
   if (one.kind === "offset") return signed(x);
   if (one.kind === "share") return minus(x.toFixed(2).replace(/^0\./, "."));
   if (one.kind === "nats" || one.kind === "tokens") return minus(x.toFixed(1));
-  return minus(String(Number(x.toPrecision(2))));
+  const text = minus(String(Number(x.toPrecision(2))).replace(/^(-?)0\./, "$1."));
+  return text.length <= LONGEST_IN_CELL ? text : "";
 };
-const whole = (one, row) => number(one, row.value)
-  + (row.low !== null && row.high !== null ? ` [${number(one, row.low)}, ${number(one, row.high)}]` : "");
+/* [value, interval]: a power of ten is said once, at the end. */
+const parted = (one, row) => {
+  const hasInterval = row.low !== null && row.high !== null;
+  const power = powerOf(one, row.value, ...(hasInterval ? [row.low, row.high] : []));
+  const [value, low, high] = [row.value, row.low, row.high].map((x) => (x !== null && power ? mantissa(one, x, power) : number(one, x)));
+  return [value, (hasInterval ? ` [${low}, ${high}]` : "") + timesTen(power)];
+};
+const whole = (one, row) => parted(one, row).join("");
+const counted = (one, row, before, after = "") =>
+  (row.count ? `${before}${row.count} ${one.group === "importance" ? "examples" : "texts"}${after}` : "");
 const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 const ramps = { sequential: data.colours.sequential.map(channels), diverging: data.colours.diverging.map(channels) };
 const blend = (ramp, share) => {
