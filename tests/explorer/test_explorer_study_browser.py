@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -52,7 +53,8 @@ def page(watched: Watched) -> Page:
 
 def test_all_unimportant_heads_are_switched_off_at_once_and_back(page: Page) -> None:
     choice = page.locator("#unimportant button").first
-    expect(choice).to_have_text("Switch off 2 unimportant heads")  # those whose removal does not cost, 0.1 and 0.2
+    expect(choice).to_have_text("Switch off 2 heads that cost less than 0.01 each (of 100 examples)")
+    expect(choice).to_have_attribute("title", re.compile(r"^0\.1, 0\.2: .*Together they may cost more"))
     choice.click()
     expect(page.locator("#off")).to_contain_text("2 of 8 heads off")
     expect(page.locator("#off .list")).to_have_text("0.1, 0.2")

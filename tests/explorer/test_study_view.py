@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from asking import Asking
-from beside import EVIL, PLACES, full, model
+from beside import EVIL, PLACES, full, model, without
 from studies import made_up
 
 from headscope.errors import HeadscopeError
@@ -38,11 +38,42 @@ def test_about_says_what_there_is(asking: Asking) -> None:
     assert (told["has_roles"], told["has_clusters"], told["has_examples"]) == (True, True, True)
 
 
-def test_unimportant_are_those_not_shown_to_be_missed(asking: Asking) -> None:
-    """Neither the two that are missed (one of them said in text) nor those that nobody tested."""
+def test_unimportant_are_those_shown_to_cost_next_to_nothing(asking: Asking) -> None:
+    """Neither those that are missed, nor one of which nothing was shown (0.3), nor those that nobody tested."""
     (told,) = asking.get("/api/about").json["study"]["unimportant"]
     assert (told["heads"], told["count"]) == ("0.1-2", 2)
+    assert told["what"] == "that cost less than 0.01 each (of 100 examples)"
+    assert "Together they may cost more" in told["why"]
     assert asking.attend("the cat", None, told["heads"])["off"] == "0.1-2"
+
+
+def weighed(highs: dict[str, float], loss: float | None = None, half: float = 0.001) -> Study:
+    """A study whose tests have these upper ends."""
+    study = made_up()
+    study.tables["significance"] = pd.DataFrame([without(h, high - half, False, half) for h, high in highs.items()])
+    task = {"task": "sts </b>", "intact": {"loss": {"value": loss}}}
+    study.record = {**study.record, **({} if loss is None else {"importance": task})}
+    return study
+
+
+def test_a_weak_study_calls_no_head_unimportant() -> None:
+    """Sixteen examples show a rise of no head, and that it is small of none either: that is no reason to cut all."""
+    weak = {f"{layer}.{head}": 0.002 for layer, head in PLACES}
+    assert StudyView(weighed(weak, loss=0.0213, half=0.0018), model()).told["unimportant"] == []
+
+
+def test_the_margin_is_a_share_of_the_intact_loss() -> None:
+    (told,) = StudyView(weighed({"0.0": 0.019, "0.1": 0.021, "1.0": -0.3}, loss=-2.0), model()).told["unimportant"]
+    assert told["heads"] == "0.0,1.0"
+    assert told["what"] == "that cost less than 0.02 each (of 100 examples)"
+    assert "the loss of sts </b> rises by less than 0.02 (1 % of 2)" in told["why"]
+
+
+def test_no_layer_is_called_unimportant_as_a_whole() -> None:
+    cheap = {f"{layer}.{head}": 0.001 + 0.001 * head for layer, head in PLACES}
+    (told,) = StudyView(weighed(cheap), model()).told["unimportant"]
+    assert told["heads"] == "0.0-2,1.0-2"  # the one that may cost most stays
+    assert "one head of each layer is left on" in told["why"]
 
 
 def test_heads_have_the_numbers_of_the_table(asking: Asking) -> None:
@@ -113,6 +144,7 @@ def test_a_plan_and_gates_name_unimportant_heads_too() -> None:
     rows += [Row("encoder", layer, head, "gate-small", float(layer), math.nan, math.nan, 1) for layer, head in PLACES]
     told = StudyView(Study(to_frame(rows)), model()).told["unimportant"]
     assert [(one["heads"], one["count"]) for one in told] == [("0.2-3,1.2-3", 4), ("0.*", 4)]
+    assert (told[0]["what"], told[1]["what"]) == ("that the plan removes", "whose gates closed (small)")
     assert told[1]["why"] == "their gates closed (small)"
 
 

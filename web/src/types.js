@@ -10,7 +10,7 @@
  * @typedef {{id: string, name: string, stacks: StackShape[], lenses: {heads: string[], tokens: string[]}, example: Example}} Model
  * @typedef {Model & {kind: string, takes_pair: boolean, mask_token: string | null, max_tokens: number}} LiveModel  one that can be asked
  * @typedef {{models: LiveModel[], study: StudyShape | null}} About
- * @typedef {{why: string, heads: string, count: number}} Unimportant  heads a study would do without
+ * @typedef {{what: string, why: string, heads: string, count: number}} Unimportant  heads a study would do without
  * @typedef {{model: string, is_of_this_model: boolean, statistics: string[], importances: string[], has_roles: boolean,
  *   has_clusters: boolean, has_examples: boolean, unimportant: Unimportant[]}} StudyShape
  * @typedef {{name: string, title: string, definition: string}} Statistic

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from headscope.errors import HeadscopeError, reason
+from headscope.explorer.unimportant import cheap_heads, head_in
 from headscope.heads import Head, HeadSet
 from headscope.importances.glossary import DEFINITIONS
 from headscope.model.attention_model import AttentionModel
@@ -127,13 +128,13 @@ class StudyView:
         found: dict[Head, dict[str, list[float | None]]] = {}
         for row in self.study.heads.to_dict("records"):
             numbers = [short(row[name], 6) for name in ("value", "low", "high")]
-            found.setdefault(_head(row), {})[plain(row["statistic"])] = numbers
+            found.setdefault(head_in(row), {})[plain(row["statistic"])] = numbers
         return found
 
     def _clusters(self) -> dict[Head, int]:
         table = self.study.tables.get("clusters")
         known = [] if table is None else table.dropna(subset=["cluster"]).to_dict("records")
-        return {_head(row): int(row["cluster"]) for row in known}
+        return {head_in(row): int(row["cluster"]) for row in known}
 
     def _tests(self, head: Head) -> list[dict[str, Any]]:
         """What removing the head does to the task, and whether that is more than chance."""
@@ -146,29 +147,25 @@ class StudyView:
                 "is_significant": _is_true(row["is_significant"]),
             }
             for row in rows
-            if _head(row) == head
+            if head_in(row) == head
         ]
 
     def _unimportant(self) -> list[dict[str, Any]]:
-        """Sets of heads that the study would do without, each with the reason."""
+        """Sets of heads that the study would do without: `what` they are, in a few words, and the reason `why`."""
         heads = self.study.heads
-        sets: list[tuple[str, set[Head]]] = []
+        sets: list[tuple[str, str, set[Head]]] = []
         removed = heads[(heads["statistic"] == "cut") & (heads["value"] == 1)]
-        sets.append(("the study's plan removes them", _heads(removed)))
+        sets.append(("that the plan removes", "the study's plan removes them", _heads(removed)))
         for name in [name for name in statistics_of(self.study) if name.startswith(GATE)]:
             closed = heads[(heads["statistic"] == name) & (heads["value"] == 0)]
-            sets.append((f"their gates closed ({plain(name.removeprefix(GATE))})", _heads(closed)))
-        tests = self.study.tables.get("significance")
-        if tests is not None:
-            losses = tests[tests["statistic"] == "ablation-loss"]
-            harmful = losses[losses["value"] > 0]
-            needed = harmful[[_is_true(said) for said in harmful["is_significant"]]]
-            why = "the loss was not shown to rise without any one of them (together they may matter)"
-            sets.append((why, _heads(losses) - _heads(needed)))
+            aim = plain(name.removeprefix(GATE))
+            sets.append((f"whose gates closed ({aim})", f"their gates closed ({aim})", _heads(closed)))
+        if (cheap := cheap_heads(self.study, self._there)) is not None:
+            sets.append(cheap)
         told = []
-        for why, some in sets:
+        for what, why, some in sets:
             if chosen := HeadSet(some & self._there, among=self.model.heads):
-                told.append({"why": why, "heads": str(chosen), "count": len(chosen)})
+                told.append({"what": what, "why": why, "heads": str(chosen), "count": len(chosen)})
         return told
 
 
@@ -181,9 +178,5 @@ def _address(head: Head) -> dict[str, Any]:
     return {"stack": head.stack, "layer": head.layer, "head": head.head}
 
 
-def _head(row: dict[Any, Any]) -> Head:
-    return Head(str(row["stack"]), int(row["layer"]), int(row["head"]))
-
-
 def _heads(rows: pd.DataFrame) -> set[Head]:
-    return {_head(row) for row in rows.to_dict("records")}
+    return {head_in(row) for row in rows.to_dict("records")}
