@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from headscope.errors import HeadscopeError, reason
 from headscope.explorer.answers import answered, refused
 from headscope.explorer.line import WAITING, Line
+from headscope.explorer.model_thread import ModelThread
 from headscope.explorer.refusals import Refusal
 from headscope.explorer.requests import BODY_BYTES, AskedToAttend, body_of
 from headscope.explorer.session import Session, State, States
@@ -30,6 +30,7 @@ from headscope.report.map_bytes import packed
 
 STATIC = Path(__file__).parent / "static"
 BYTES = "application/octet-stream"
+MOST_DIGITS = 20  # of a number in an address
 
 
 class Server:
@@ -41,7 +42,7 @@ class Server:
     def __init__(self, sessions: Mapping[str, Session], states: States, study: StudyView | None = None) -> None:
         self.sessions, self.states, self.study = dict(sessions), states, study
         self.line = Line()
-        self.model_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
+        self.model_thread = ModelThread()
         self._about = {
             "models": [session.about() for session in self.sessions.values()],
             "study": None if study is None else study.told,
@@ -53,9 +54,9 @@ class Server:
             Route("/", self.page),
             Route("/api/about", self.about),
             Route("/api/attend", self.attend, methods=["POST"]),
-            Route("/api/maps/{id}/{stack}/{layer:int}", self.maps),
+            Route("/api/maps/{id}/{stack}/{layer}", self.maps),
             Route("/api/thumbnails/{id}/{stack}", self.thumbnails),
-            Route("/api/difference/{one}/{other}/{stack}/{layer:int}", self.difference),
+            Route("/api/difference/{one}/{other}/{stack}/{layer}", self.difference),
             Route("/api/translate", self.translate, methods=["POST"]),
             Route("/api/study/heads", self.study_heads),
             Route("/api/study/cards/{head}", self.study_card),
@@ -81,7 +82,7 @@ class Server:
 
     async def maps(self, request: Request) -> Response:
         state = self._state(request.path_params["id"])
-        stack, layer = request.path_params["stack"], request.path_params["layer"]
+        stack, layer = request.path_params["stack"], _number(request.path_params["layer"])
         site, maps = _layer(state, stack, layer)
         places = [(layer, head.head) for head in site.heads(len(maps))]
         return await _bytes(
@@ -91,7 +92,7 @@ class Server:
     async def difference(self, request: Request) -> Response:
         """The other's maps minus the one's, of the heads that both have."""
         given = request.path_params
-        stack, layer = given["stack"], given["layer"]
+        stack, layer = given["stack"], _number(given["layer"])
         one, other = self._state(given["one"]), self._state(given["other"])
         (site, maps), (other_site, other_maps) = _layer(one, stack, layer), _layer(other, stack, layer)
         if [side.tokens for side in one.sides[stack]] != [side.tokens for side in other.sides[stack]]:
@@ -137,7 +138,8 @@ class Server:
 
     async def study_examples(self, request: Request) -> Response:
         study = self._study()
-        return answered(study.examples(study.head(request.path_params["head"])))
+        head, session = study.head(request.path_params["head"]), self.sessions["a"]
+        return answered(await self.model_thread.run(study.examples, head, session.max_tokens))  # it uses the tokenizer
 
     def _study(self) -> StudyView:
         if self.study is None:
@@ -147,9 +149,8 @@ class Server:
     async def _run(self, asked: AskedToAttend, work: Callable[..., Any], *given: Any) -> Any:
         """What the model's thread makes of it, when it is this request's turn."""
         async with self.line.place(asked.client, asked.turn):
-            running = asyncio.get_running_loop().run_in_executor(self.model_thread, work, *given)
             try:
-                return await running
+                return await self.model_thread.run(work, *given)
             except MemoryError as cause:
                 raise Refusal(503, "there is not enough memory for this", mend="Ask for a shorter text") from cause
 
@@ -172,6 +173,13 @@ async def _bytes(request: Request, name: str, pack: Callable[[], bytes]) -> Resp
     if tag in request.headers.get("if-none-match", "").replace(" ", "").split(","):
         return Response(status_code=304, headers=headers)
     return Response(await asyncio.to_thread(pack), media_type=BYTES, headers=headers)
+
+
+def _number(text: str) -> int:
+    """The number of a layer in an address: Python refuses to read one of thousands of digits."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
+        raise Refusal(404, f'"{text[:40]}" is no layer', expected="a number such as 3")
+    return int(text)
 
 
 def _layer(state: State, stack: str, layer: int) -> tuple[Site, NDArray[np.float32]]:
