@@ -73,7 +73,9 @@ def test_an_example_of_the_corpus_opens_in_the_map(page: Page) -> None:
     example.click()
     expect(page.locator("#text")).to_have_value("the cat <b>")
     drawn(page)
-    expect(page.locator("#texts .unit").nth(2)).to_have_text("cat")
+    expect(page.locator("#texts .unit.source")).to_have_text("cat")
+    expect(page.locator("#asked")).to_contain_text("cat")
+    expect(page.locator("#card .of-role")).to_have_text(["syntactic: nsubj"])
     assert page.input_value('input[name="level"]:checked') == "words"
 
 

@@ -33,6 +33,7 @@
  * @property {((stack: string) => Promise<Maps>) | null} thumbnails  null: its maps are at hand, and are drawn themselves
  * @property {((against: Answer, stack: string, layer: number) => Promise<Maps>) | null} difference  of its maps from another
  *   answer's; null: there is no other
+ * @property {((against: Answer, stack: string) => Promise<number>) | null} largestDifference  of all maps of a stack
  * @typedef {(question: Question, purpose: string) => Promise<Answer>} Attend
  *
  * @typedef {{places: {layer: number, head: number}[], rows: number, columns: number, signed: boolean,
@@ -47,7 +48,8 @@
  *   left: Float32Array, got: Float32Array, largest: number, signed: boolean, lens: Lens}} View  the numbers on show: a row
  *   sums to `whole` with all its keys and to `left` with those that are shown, a column to `got`
  *
- * @typedef {{title: string, places: Place[]}} Group  heads that stand together, with what they have in common
+ * @typedef {{title: string, places: Place[], notes?: string[]}} Group  heads that stand together, with what they have in common,
+ *   and what is said of each, where that is the reason of their order
  * @typedef {object} Live  what a page has whose model can be asked
  * @property {(given: URLSearchParams) => Partial<import("./state.js").State>} read  its part of the address
  * @property {(given: URLSearchParams) => void} write

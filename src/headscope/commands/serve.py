@@ -19,6 +19,7 @@ from headscope.commands._options import (
     OpenSpecial,
     Revision,
     load_aloud,
+    say,
 )
 
 EXAMPLES = """
@@ -62,8 +63,8 @@ def serve(
     from headscope.explorer.serving import serve as run
 
     found, notes = studied(study)  # before anything that takes longer
-    for one in notes:
-        note(f"note: {one}")
+    for note in notes:
+        say(f"note: {note}")
     check_token(token)
     loaded = load_aloud(model, revision, device, dtype, mask=mask, open_special=open_special)
     other = None if compare is None else load_aloud(compare, None, device, dtype)

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from headscope.errors import HeadscopeError, reason
+from headscope.explorer.corpus_examples import CorpusExamples
 from headscope.explorer.unimportant import cheap_heads, head_in
 from headscope.heads import Head, HeadSet
 from headscope.importances.glossary import DEFINITIONS
@@ -38,6 +39,7 @@ class StudyView:
         try:
             self.told, self.told_heads = self._about(), self._told_heads()
             self._cards = cards_of(study)
+            self._examples = CorpusExamples(study, model)
         except (KeyError, TypeError, ValueError) as cause:
             what = f"a table of the study of {model_name(study)} cannot be read ({reason(cause)})"
             raise HeadscopeError(what, where="--study", mend="Make it again") from cause
@@ -104,15 +106,9 @@ class StudyView:
             "values": self._rows.get(head, {}),
         }
 
-    def examples(self, head: Head) -> list[dict[str, Any]]:
+    def examples(self, head: Head, max_length: int | None = None) -> list[dict[str, Any]]:
         """Sentences in which the head does, or does not do, what its roles say; places count words."""
-        names = ("role", "kind", "direction", "sentence", "query", "key", "weight", "expected")
-        told = []
-        for row in self._card(head).get("examples", []):
-            example = dict(zip(names, row, strict=True))
-            words = self._cards["sentences"][example.pop("sentence")]
-            told.append({**example, "words": words, "text": " ".join(words)})
-        return told
+        return self._examples.of(head, max_length)
 
     def _card(self, head: Head) -> dict[str, Any]:
         stacks = stacks_of(self.study)
