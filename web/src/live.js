@@ -95,7 +95,10 @@ function startChoices({ models, study }) {
     .../** @type {[string, string][]} */ (b ? [["b", shortName(b)], ["both", "Both"], ["difference", "Difference"]] : []),
     ["change", "Change"],
   ]);
-  for (const [value, text] of found) $("order").append(Object.assign(make("option", "", text), { value }));
+  const importances = make("optgroup");
+  importances.label = "importance";
+  for (const [value, text] of found) (study?.importances.includes(value) ? importances : $("order")).append(Object.assign(make("option", "", text), { value }));
+  if (importances.children.length) $("order").append(importances);
   $("order-box").hidden = found.length < 2;
   $("order").addEventListener("change", () => change({ order: $("order").value }));
 }
@@ -125,7 +128,7 @@ function drawAnswers(models) {
     const answer = shown[at], holder = make("div", "answer");
     if (!answer) return at === 0 ? [make("p", "remark", asking.isAsking ? "…" : "What the model says will stand here.")] : [];
     const isTranslated = state.translates && answer.prediction.kind === "translation";
-    drawPrediction(holder, one, answer, models.length > 1 ? shortName(one) : "", isTranslated ? translationOf(one, () => drawAnswers(models)) : null);
+    drawPrediction(holder, one, answer, models.length > 1 ? shortName(one) : "", isTranslated ? translationOf(one, () => drawAnswers(models)) : null, at === 0);
     const lost = written(models[0], [...state.off].filter((head) => !everyHead(one).includes(head)));
     if (lost) holder.append(make("p", "remark", `${shortName(one)} does not have ${lost.replaceAll(",", ", ")}: cut already.`));
     return [holder];

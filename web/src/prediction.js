@@ -16,15 +16,16 @@ const signed = (/** @type {number} */ by) => `${by < 0 ? "−" : "+"}${Math.abs(
 /**
  * @param {HTMLElement} holder @param {Model} model @param {Answer} answer @param {string} title  of this model, where there are two
  * @param {import("./translating.js").Translation | null} translated  the model's own translation, where it is wanted
+ * @param {boolean} isFirst  of two models one is enough to say what their numbers mean
  */
-export function drawPrediction(holder, model, answer, title, translated) {
+export function drawPrediction(holder, model, answer, title, translated, isFirst) {
   const said = answer.prediction, parts = [];
   if (title) parts.push(make("h3", "", title));
   if (said.kind === "classifier") parts.push(...classes(said));
   else if (said.kind === "masked") parts.push(...masks(said, model));
   else if (said.kind === "causal") parts.push(heading("Next token"), table(said.rows, true));
   else if (said.kind === "translation") parts.push(...translation(said, translated));
-  else parts.push(...similarity(said));
+  else parts.push(...similarity(said, isFirst));
   holder.replaceChildren(...parts);
 }
 
@@ -90,15 +91,11 @@ function translatedParts({ said, trouble, isStale }) {
   return [holder];
 }
 
-/** @param {{of: string, before: number, after: number | null}} said */
-function similarity({ of, before, after }) {
-  if (of === "pair") return [heading("Similarity (cosine)"), figure(before, after), make("p", "remark", "For this number each text is read alone; the maps show both read together.")];
-  if (after === null) {
-    return [
-      heading("Sentence vector"),
-      make("p", "remark", "A second text shows how similar the two are; a head switched off, how far the vector moves."),
-    ];
-  }
+/** @param {{of: string, before: number, after: number | null}} said @param {boolean} isFirst */
+function similarity({ of, before, after }, isFirst) {
+  const hint = (/** @type {string} */ text) => (isFirst ? [make("p", "remark", text)] : []);
+  if (of === "pair") return [heading("Similarity (cosine)"), figure(before, after), ...hint("For this number each text is read alone; the maps show both read together.")];
+  if (after === null) return [heading("Sentence vector"), ...hint("A second text shows how similar the two are; a head switched off, how far the vector moves.")];
   return [heading("Cosine with the vector of all heads"), figure(1, after)];
 }
 

@@ -22,7 +22,7 @@ export function orders(study) {
     ["layer", "layer"],
     .../** @type {[string, string][]} */ (study.has_roles ? [["role", "role"]] : []),
     .../** @type {[string, string][]} */ (study.has_clusters ? [["cluster", "cluster"]] : []),
-    ...study.importances.map((name) => /** @type {[string, string]} */ ([name, `importance: ${titleOf(name)}`])),
+    ...study.importances.map((name) => /** @type {[string, string]} */ ([name, titleOf(name)])),
   ];
 }
 
