@@ -79,6 +79,15 @@ def test_an_example_of_the_corpus_opens_in_the_map(page: Page) -> None:
     assert page.input_value('input[name="level"]:checked') == "words"
 
 
+def test_heads_in_the_order_of_a_number_show_it(page: Page) -> None:
+    page.select_option("#order", "ablation-loss")
+    notes = page.locator(".frame:visible .tag.note")
+    expect(notes).to_have_count(8)
+    numbers = [float(text.replace("−", "-")) for text in notes.all_inner_texts()]
+    assert numbers == sorted(numbers, reverse=True)
+    assert len(set(numbers)) > 1
+
+
 def test_a_card_leads_to_the_twin_and_shows_markup_as_text(page: Page) -> None:
     page.click(head_of("0.1"))
     expect(page.locator("#card")).to_contain_text(EVIL)

@@ -169,6 +169,28 @@ def test_two_models_stand_beside_each_other(start: Start) -> None:
     assert np.abs(first.values).max() < 1e-6
     second = asking.maps(f"/api/difference/{states[0]}/{states[1]}/encoder/1")
     np.testing.assert_allclose(second.values, maps[1] - maps[0], atol=0.02)
+    scale = asking.get(f"/api/difference/{states[0]}/{states[1]}/encoder").json["full"]
+    assert scale == pytest.approx(np.abs(second.values).max(), rel=1e-3), "of all layers, here that of the second"
+    assert asking.get(f"/api/alike/{states[0]}/{states[1]}").status == 422, "classifiers give no vectors"
+
+
+def test_vectors_of_two_encoders_are_compared(start: Start) -> None:
+    model, other = worded(BertModel), worded(BertModel, seed=3)
+    wide = worded(BertModel, hidden_size=32)
+    asking = Asking(start(model, compare=other), model)
+    states = [asking.attend("the cat sat", "a dog", model=name)["id"] for name in "ab"]
+    cosines = asking.get(f"/api/alike/{states[0]}/{states[1]}").json["cosines"]
+    for text, cosine in zip(("the cat sat", "a dog"), cosines, strict=True):
+        one, two = (
+            m.model(**m.tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)  # type: ignore[misc]
+            for m in (model, other)
+        )
+        assert cosine == pytest.approx(float((one @ two) / (one.norm() * two.norm())), abs=1e-5)
+    alone = asking.attend("the cat sat", model="b")["id"]
+    assert asking.get(f"/api/alike/{states[0]}/{alone}").status == 422, "of other texts"
+    asking = Asking(start(model, compare=wide), model)
+    states = [asking.attend("the cat sat", model=name)["id"] for name in "ab"]
+    assert asking.get(f"/api/alike/{states[0]}/{states[1]}").json == {"cosines": None}
 
 
 # From the shell

@@ -212,7 +212,6 @@ def test_punctuation_that_a_tokenizer_leaves_on_its_word() -> None:
     assert told["tokens"][:6] == ("mat", ",", "(", "it", "·'", "·s")
 
 
-
 def test_controls_and_direction_marks_become_visible_signs() -> None:
     labels = Side(HOSTILE, (False,) * len(HOSTILE), tuple(range(len(HOSTILE)))).token_labels()
     assert labels[5] == "⟨202E⟩gnp.exe⟨2066⟩"

@@ -67,7 +67,7 @@ export function captionOfAll(models, count, lens) {
 
 /** Of what is saved, without its ending. @param {string[]} models @param {string} name @param {boolean} isOfForms */
 export function fileOf(models, name, isOfForms) {
-  const parts = [...models, name, ...(state.heads.length ? [state.view] : []), state.level];
+  const parts = [...models.map((model) => model.slice(0, 40)), name, ...(state.heads.length ? [state.view] : []), state.level];
   if (state.lens !== "raw" && (!isOfForms || !state.heads.length)) parts.push(state.lens);
   if (hidden().length) parts.push(state.renormalise ? "renormalised" : "hidden");
   if (state.show === "change") parts.push(state.show);

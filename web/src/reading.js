@@ -53,7 +53,7 @@ export function showReading(next) {
     $("asked").textContent = $("remark").textContent = "";
     return;
   }
-  $("rankings").replaceChildren(...told.map(({ model }) => rankingOf(told.length > 1 ? model : "")));
+  $("rankings").replaceChildren(...told.map(({ model }, at) => rankingOf(told.length > 1 ? model : "", at)));
   spans.rows = block(view.rows, "rows", view.self ? "" : "from (query)");
   spans.columns = view.self ? spans.rows : block(view.columns, "columns", "to (key)");
   shadeTexts();
@@ -128,14 +128,15 @@ function shadeTexts() {
   $("remark").textContent = remark(view, place, weights);
 }
 
-/** @param {string} model  whose it is, where there are two */
-function rankingOf(model) {
+/** @param {string} model  whose it is, where there are two @param {number} at */
+function rankingOf(model, at) {
   const table = make("table", "ranking"), columns = make("colgroup");
   table.createCaption().textContent = model || "the largest weights";
   if (!model && table.caption) table.caption.className = "away";
   columns.append(...["text", "place", "", "number"].map((name) => make("col", name)));
   table.append(columns);
   table.createTBody();
+  if (at === 0) table.id = "ranking";
   return table;
 }
 

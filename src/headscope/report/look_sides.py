@@ -141,7 +141,7 @@ def _bare(token: str) -> str:
 
 
 def _continues(token: str) -> bool:
-    """Whether it says that it is a part of a word, as in BERT's vocabularies, which split off punctuation themselves."""
+    """Whether it says that it continues a word, as in BERT's vocabularies, which split off punctuation themselves."""
     return token.startswith("##") and len(token) > 2
 
 
