@@ -236,7 +236,7 @@ def test_two_models_and_their_difference(
     expect(page.locator(".answer")).to_have_count(2)
     page.locator('input[name="show"][value="difference"]').check(force=True)
     page.click(head_of("1.3"))
-    shows(page, "1.3", "minus")
+    shows(page, "minus", "1.3")
     expected = said(other, TEXT)[0][1, 3] - said(model, TEXT)[0][1, 3]
     np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), expected, atol=ROUNDING)
 

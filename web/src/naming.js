@@ -36,10 +36,10 @@ const hidden = () => Object.entries(HIDDEN).filter(([name]) => state[/** @type {
 
 /** What is on show, without saying of which heads: what is hidden, and how. @param {import("./types.js").Lens} lens @param {boolean} signed @param {string} scale */
 function howShown(lens, signed, scale) {
-  const hides = hidden(), what = { difference: "difference", change: "change since heads are off" }[state.show] ?? "";
+  const hides = hidden();
   return [
     ...(state.lens !== "raw" && !lens.forms ? [state.lens] : []),
-    ...(what && state.show !== "difference" ? [what] : []),
+    ...(state.show === "change" ? ["change since heads are off"] : []),
     state.level,
     hides.length ? `${hides.join(", ")} hidden${state.renormalise && !signed ? ", renormalised" : ""}` : "all tokens shown",
     `${state.heads.length && state.view === "arcs" ? "strength of lines" : "colour"}: ${state.scale === "root" ? "square root" : "linear"}, ${scale}`,

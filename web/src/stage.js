@@ -203,7 +203,7 @@ function boxIn(holder) {
 
 /** Whether an answer has this head: a cut model may not. @param {import("./types.js").Source} source @param {Place} place */
 function isIn({ answer, against }, { layer, head }) {
-  const has = (/** @type {import("./types.js").Answer | null} */ one) => !one || head === "mean" || [...one.summary.values()].some((told) => told.stack === state.stack && told.layer === layer && told.head === head);
+  const has = (/** @type {import("./types.js").Answer | null} */ one) => !one || [...one.summary.values()].some((told) => told.stack === state.stack && told.layer === layer && (head === "mean" || told.head === head));
   return has(answer) && has(against);
 }
 
