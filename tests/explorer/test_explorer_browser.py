@@ -14,12 +14,13 @@ import pytest
 from hostile import BIDI, HEADS, LAYERS, MARKUP, TEMPLATE, classifier, said
 from pages import as_written, drawn, head_of, numbers_in, saved, shares, shows
 from playwright.sync_api import Browser, Page, expect
+from transformers import BertModel
 
 import headscope
 from browsers import Watched, chromium, serious
 from headscope.explorer.serving import Explorer, serve
 from headscope.model.attention_model import AttentionModel
-from worded import translator
+from worded import translator, worded
 
 pytestmark = pytest.mark.browser
 
@@ -235,9 +236,113 @@ def test_two_models_and_their_difference(
     expect(page.locator(".answer")).to_have_count(2)
     page.locator('input[name="show"][value="difference"]').check(force=True)
     page.click(head_of("1.3"))
-    shows(page, "1.3", "minus")
+    shows(page, "minus", "1.3")
     expected = said(other, TEXT)[0][1, 3] - said(model, TEXT)[0][1, 3]
     np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), expected, atol=ROUNDING)
+
+
+def rows_in(table: Path) -> list[dict[str, str]]:
+    with table.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def texts_in(drawing: Path) -> list[str | None]:
+    return [node.text for node in ElementTree.parse(drawing).getroot().iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_what_is_saved_of_both_models_holds_both(
+    opened: Opened, model: AttentionModel, other: AttentionModel, tmp_path: Path
+) -> None:
+    page = opened(show="both", heads="1.3")
+    shows(page, "tiny", "and other", "1.3")
+    table = saved(page, "#csv", tmp_path)
+    assert re.fullmatch(r"tiny-.*-other-1\.3-map-tokens\.csv", table.name)
+    rows = rows_in(table)
+    for one, name in ((model, f"tiny {MARKUP}"), (other, "other")):
+        weights = np.array([float(row["weight"]) for row in rows if row["model"] == name]).reshape(10, 10)
+        np.testing.assert_allclose(weights, said(one, TEXT)[0][1, 3], atol=ROUNDING)
+    texts = texts_in(saved(page, "#svg", tmp_path))
+    assert {f"tiny {MARKUP}", "other"} <= set(texts)
+    assert texts.count("sat") == 4, "two maps, each with two axes"
+    one_map = opened(heads="1.3")
+    shows(one_map, "1.3")
+    assert set(rows_in(saved(one_map, "#csv", tmp_path))[0]) >= {"model"}, "a second model is there: which one is said"
+
+
+def test_arcs_of_both_models(opened: Opened, tmp_path: Path) -> None:
+    page = opened(show="both", heads="1.2,2.0", view="arcs")
+    shows(page, "other", "1.2, 2.0")
+    expect(page.locator("#arcs canvas:visible")).to_have_count(2)
+    expect(page.locator("#arcs h3")).to_have_text([f"tiny {MARKUP}", "other"])
+    expect(page.locator(".ranking caption")).to_have_text([f"tiny {MARKUP}", "other"])
+    first, second = page.locator(".ranking").all()
+    assert first.inner_text() != second.inner_text()
+    texts = texts_in(saved(page, "#svg", tmp_path))
+    assert {"1.2", "2.0", "other"} <= set(texts), "which colour is which head"
+    assert any("strength of lines" in (text or "") for text in texts)
+
+
+def test_all_heads_as_a_file(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
+    page = opened(off="0.1")
+    rows = rows_in(saved(page, "#all-csv", tmp_path))
+    weights = said(model, TEXT, off=(0, 1))[0]
+    assert [(row["layer"], row["head"]) for row in rows] == [
+        (str(layer), str(head)) for layer in range(LAYERS) for head in range(HEADS)
+    ]
+    assert [float(row["largest"]) for row in rows] == pytest.approx(weights.max(axis=(2, 3)).ravel(), abs=1e-4)
+    assert [row["off"] for row in rows].count("1") == 1
+    drawing = saved(page, "#all-svg", tmp_path)
+    images = list(ElementTree.parse(drawing).getroot().iter("{http://www.w3.org/2000/svg}image"))
+    assert len(images) == LAYERS * HEADS + LAYERS
+    assert {"mean", "off", "0", "2"} <= set(texts_in(drawing))
+    assert saved(page, "#all-png", tmp_path).read_bytes().startswith(b"\x89PNG")
+
+
+def test_differences_have_a_scale_of_their_own(opened: Opened, model: AttentionModel, other: AttentionModel) -> None:
+    """The deepest colour is the largest difference of all heads, so that small ones are seen."""
+    largest = np.abs(said(other, TEXT)[0] - said(model, TEXT)[0]).max()
+    page = opened(show="difference")
+    expect(page.locator("#legend span").last).to_have_text(f"+{largest:.2f}")
+    page = opened(show="change", off="0.1", heads="2.0")
+    changed = np.abs(said(model, TEXT, off=(0, 1))[0] - said(model, TEXT)[0])
+    shows(page, f"to\u00a0{changed.max():.2f}")
+
+
+def test_the_mean_of_a_layer_is_of_the_heads_that_are_on(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
+    page = opened(heads="1.mean", off="1.2")
+    shows(page, "1.mean of the 3 of 4 heads that are on")
+    expect(page.locator("#name")).to_have_text("layer 1, mean of the 3 of 4 heads that are on")
+    weights = said(model, TEXT, off=(1, 2))[0][1]
+    np.testing.assert_allclose(
+        numbers_in(saved(page, "#csv", tmp_path)), np.delete(weights, 2, axis=0).mean(axis=0), atol=ROUNDING
+    )
+
+
+def test_a_map_of_many_tokens_fits_and_counts_them(opened: Opened, tmp_path: Path) -> None:
+    page = opened(text="the old cat sat " * 127, heads="1.2")
+    shows(page, "1.2")
+    page.click("#in")
+    page.click("#fit")
+    page.wait_for_function(
+        """() => { const box = document.querySelector('#maps .scroller');
+            return box.scrollWidth <= box.clientWidth && box.scrollHeight <= box.clientHeight; }"""
+    )
+    labels = [text for text in texts_in(saved(page, "#svg", tmp_path)) if text and re.fullmatch(r"the \d+", text)]
+    assert len(labels) > 20, "where not every token has a label, those that have one say which it is"
+
+
+def test_on_a_phone_the_heads_begin_on_the_first_screen(browser: Browser, explorer: Explorer) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto(f"{explorer.url}#{urlencode({'text': TEXT})}")
+    drawn(page)
+    box = page.locator(".overview").first.bounding_box()
+    assert box is not None
+    assert box["y"] < 700
+    expect(page.locator("#lens")).to_be_hidden()
+    page.click("#fold")
+    expect(page.locator("#lens")).to_be_visible()
+    context.close()
 
 
 def test_arcs_of_several_heads_and_exports(opened: Opened, tmp_path: Path) -> None:
@@ -350,9 +455,42 @@ def test_an_encoder_decoder_shows_its_stacks(browser: Browser) -> None:
         expect(page.locator("#texts .flow")).to_have_count(2)
         expect(page.locator(".answer")).to_contain_text("Log-probability of the target")
         page.get_by_text("Translate freely").click()
-        expect(page.locator(".translation")).to_be_visible()
+        expect(page.locator(".translation")).to_have_count(1)
+        page.keyboard.press("w")  # drawn anew: it stays
+        expect(page.locator(".translation")).to_have_count(1)
+        with page.expect_response("**/api/translate") as answer:
+            page.keyboard.press("o")  # it follows the switches
+            expect(page.locator(".translated.stale .remark").last).to_have_text("translating again …")
+        assert answer.value.json()["off"] == "cross.1.0"
+        expect(page.locator(".translated.stale")).to_have_count(0)
+        expect(page.locator(".translated")).to_contain_text("without the heads")
+        page.reload()
+        expect(page.locator(".translated")).to_contain_text("without the heads")
+        page.get_by_text("Translate freely").click()
+        expect(page.locator(".translated")).to_have_count(0)
         seen.assert_quiet()
         context.close()
+
+
+def test_two_encoders_are_compared_by_their_vectors(browser: Browser) -> None:
+    whole, small = worded(BertModel), headscope.prune(worded(BertModel), "0.1")
+    state = {"text": "the old cat sat", "second": "a dog ran", "off": "0.1,1.0"}
+    with serve(whole, compare=small, port=0, browser=False, wait=False, say=lambda line: None) as running:
+        for width in (1024, 390):
+            context = browser.new_context(viewport={"width": width, "height": 844})
+            page = context.new_page()
+            page.goto(f"{running.url}#{urlencode(state)}")
+            drawn(page)
+            # 0.1 is off in both: whole without it is small
+            expect(page.locator(".together b")).to_have_text(["1.000", "1.000"])
+            expect(page.locator(".answer").nth(1)).to_contain_text("does not have 0.1")
+            expect(page.locator(".answer").nth(0)).to_contain_text("each text is read alone")
+            edges = page.locator(".figure > *").evaluate_all(
+                """all => { const end = document.querySelector('.prediction').getBoundingClientRect().right;
+                    return all.map(one => one.getBoundingClientRect().right - end); }"""
+            )
+            assert max(edges) <= 0, f"a number spills at {width}"
+            context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -52,7 +53,8 @@ def page(watched: Watched) -> Page:
 
 def test_all_unimportant_heads_are_switched_off_at_once_and_back(page: Page) -> None:
     choice = page.locator("#unimportant button").first
-    expect(choice).to_have_text("Switch off 2 unimportant heads")  # those whose removal does not cost, 0.1 and 0.2
+    expect(choice).to_have_text("Switch off 2 heads that cost less than 0.01 each (of 100 examples)")
+    expect(choice).to_have_attribute("title", re.compile(r"^0\.1, 0\.2: .*Together they may cost more"))
     choice.click()
     expect(page.locator("#off")).to_contain_text("2 of 8 heads off")
     expect(page.locator("#off .list")).to_have_text("0.1, 0.2")
@@ -71,8 +73,19 @@ def test_an_example_of_the_corpus_opens_in_the_map(page: Page) -> None:
     example.click()
     expect(page.locator("#text")).to_have_value("the cat <b>")
     drawn(page)
-    expect(page.locator("#texts .unit").nth(2)).to_have_text("cat")
+    expect(page.locator("#texts .unit.source")).to_have_text("cat")
+    expect(page.locator("#asked")).to_contain_text("cat")
+    expect(page.locator("#card .of-role")).to_have_text(["syntactic: nsubj"])
     assert page.input_value('input[name="level"]:checked') == "words"
+
+
+def test_heads_in_the_order_of_a_number_show_it(page: Page) -> None:
+    page.select_option("#order", "ablation-loss")
+    notes = page.locator(".frame:visible .tag.note")
+    expect(notes).to_have_count(8)
+    numbers = [float(text.replace("−", "-")) for text in notes.all_inner_texts()]
+    assert numbers == sorted(numbers, reverse=True)
+    assert len(set(numbers)) > 1
 
 
 def test_a_card_leads_to_the_twin_and_shows_markup_as_text(page: Page) -> None:

@@ -114,6 +114,8 @@ def test_an_empty_second_text_is_none(ask: Asking) -> None:
         ("GET", "/api/maps/x/encoder/0", 404),
         ("GET", "/api/maps/x/encoder/-1", 404),
         ("GET", "/api/maps/x/encoder/1e9", 404),
+        pytest.param("GET", "/api/maps/x/encoder/" + "9" * 5000, 404, id="a layer of 5000 digits"),
+        ("GET", "/api/maps/x/encoder/%D9%A3", 404),
         ("GET", "/api/thumbnails/x/encoder", 404),
         ("GET", "/api/difference/x/y/encoder/0", 404),
         ("GET", "/api/study/heads", 404),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -10,21 +11,26 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from asking import Asking
+from studies import RECORD, made_up
 from transformers import BertForSequenceClassification, BertModel
 
 import headscope
 from headscope.errors import HeadscopeError
 from headscope.explorer import serving
 from headscope.explorer.serving import Explorer
+from headscope.study.directory import write_tables
+from headscope.study.study import Study
+from headscope.tables import Row, to_frame
 from worded import saved, worded
 
 Start = Callable[..., Explorer]
@@ -69,13 +75,36 @@ def test_ports_that_are_all_taken_are_refused(monkeypatch: pytest.MonkeyPatch) -
         ({"token": "short"}, "--token: the token cannot be used. Expected eight or more letters, digits,"),
         ({"token": "with spaces;"}, "--token: the token cannot be used."),
         ({"max_length": 33}, "--max-length: 33 tokens are more than worded can read. Expected at most 32."),
-        ({"study": "nowhere"}, "not a study"),
+        ({"study": "nowhere"}, "nowhere: there is no such directory."),
     ],
 )
 def test_what_cannot_be_served_is_said(options: dict[str, object], said: str) -> None:
     with pytest.raises(HeadscopeError) as refused:
         headscope.serve(worded(BertModel), **{"browser": False, "wait": False, "port": 0, **options})  # type: ignore[arg-type]
     assert said in str(refused.value)
+
+
+def of_importance(value: float, sha256: str = "ab" * 32) -> Study:
+    rows = [Row("encoder", 0, head, "ablation-loss", value, value - 0.1, value + 0.1, 9) for head in range(2)]
+    return Study(to_frame(rows), {}, {**RECORD, "model": {**RECORD["model"], "sha256": sha256}})
+
+
+def test_several_studies_of_a_model_are_joined_as_in_a_report(start: Start, tmp_path: Path) -> None:
+    for name, study in (("what", made_up()), ("which", of_importance(0.5)), ("other", of_importance(0.7))):
+        (tmp_path / name).mkdir()
+        write_tables(study, tmp_path / name)
+    said: list[str] = []
+    explorer = start(worded(BertModel), study=[tmp_path / one for one in ("what", "which", "other")], say=said.append)
+    told = Asking(explorer, worded(BertModel)).get("/api/about").json["study"]
+    assert {"entropy", "ablation-loss", "ablation-loss (other)"} <= set(told["statistics"])
+    assert said[0].startswith("note: ablation-loss: other has other values than an earlier study")
+
+
+def test_studies_of_different_models_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(HeadscopeError, match="of different models: study 1 of tiny and study 2 of tiny"):
+        headscope.serve(
+            worded(BertModel), study=[made_up(), of_importance(0.5, "cd" * 32)], port=0, browser=False, wait=False
+        )
 
 
 def test_this_machine_alone_is_listened_to(start: Start) -> None:
@@ -88,10 +117,23 @@ def test_another_host_has_a_token(start: Start) -> None:
     explorer = start(worded(BertModel), host="0.0.0.0")
     assert explorer.token is not None
     assert len(explorer.token) >= 24
-    assert explorer.url == f"http://0.0.0.0:{explorer.port}/?token={explorer.token}"
+    assert explorer.url == f"http://127.0.0.1:{explorer.port}/?token={explorer.token}"
     asking = Asking(explorer, worded(BertModel))
     assert asking.get("/api/about").status == 401
     assert asking.get("/api/about", **{"X-Headscope-Token": explorer.token}).status == 200
+
+
+def test_addresses_for_other_machines_are_printed_and_can_be_opened(start: Start) -> None:
+    said: list[str] = []
+    explorer = start(worded(BertModel), host="0.0.0.0", say=said.append)
+    assert explorer.elsewhere[0].startswith(f"http://{socket.gethostname().lower()}:{explorer.port}/?token=")
+    assert said == [explorer.url, f"from other machines: {' or '.join(explorer.elsewhere)}"]
+    assert not any("127.0.0" in url or "0.0.0.0" in url for url in explorer.elsewhere)
+    asking = Asking(explorer, worded(BertModel))
+    for url in explorer.elsewhere:
+        host, _, path = url.removeprefix("http://").partition("/")
+        assert asking.get(f"/{path}", Host=host).status == 303, "the token is taken, and becomes a cookie"
+    assert start(worded(BertModel)).elsewhere == []
 
 
 def test_the_browser_is_opened_where_wanted(monkeypatch: pytest.MonkeyPatch, start: Start) -> None:
@@ -127,15 +169,39 @@ def test_two_models_stand_beside_each_other(start: Start) -> None:
     assert np.abs(first.values).max() < 1e-6
     second = asking.maps(f"/api/difference/{states[0]}/{states[1]}/encoder/1")
     np.testing.assert_allclose(second.values, maps[1] - maps[0], atol=0.02)
+    scale = asking.get(f"/api/difference/{states[0]}/{states[1]}/encoder").json["full"]
+    assert scale == pytest.approx(np.abs(second.values).max(), rel=1e-3), "of all layers, here that of the second"
+    assert asking.get(f"/api/alike/{states[0]}/{states[1]}").status == 422, "classifiers give no vectors"
+
+
+def test_vectors_of_two_encoders_are_compared(start: Start) -> None:
+    model, other = worded(BertModel), worded(BertModel, seed=3)
+    wide = worded(BertModel, hidden_size=32)
+    asking = Asking(start(model, compare=other), model)
+    states = [asking.attend("the cat sat", "a dog", model=name)["id"] for name in "ab"]
+    cosines = asking.get(f"/api/alike/{states[0]}/{states[1]}").json["cosines"]
+    for text, cosine in zip(("the cat sat", "a dog"), cosines, strict=True):
+        one, two = (
+            m.model(**m.tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)  # type: ignore[misc]
+            for m in (model, other)
+        )
+        assert cosine == pytest.approx(float((one @ two) / (one.norm() * two.norm())), abs=1e-5)
+    alone = asking.attend("the cat sat", model="b")["id"]
+    assert asking.get(f"/api/alike/{states[0]}/{alone}").status == 422, "of other texts"
+    asking = Asking(start(model, compare=wide), model)
+    states = [asking.attend("the cat sat", model=name)["id"] for name in "ab"]
+    assert asking.get(f"/api/alike/{states[0]}/{states[1]}").json == {"cosines": None}
 
 
 # From the shell
 
 
-def started(folder: Path, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "headscope", "serve", *words]
+SHELL = (sys.executable, "-m", "headscope", "serve")
+
+
+def started(folder: Path, *words: str, before: Sequence[str] = SHELL) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command,
+        [*before, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -170,6 +236,83 @@ def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: 
             process.kill()
     assert (process.returncode, err) == (status, "")
     assert out == ("ended\n" if sign == signal.SIGINT else "")
+
+
+BUSY = """
+import runpy, sys, time
+from headscope.explorer.session import Session
+def attend(self, text, *given):
+    print("at work", flush=True)
+    time.sleep(60)
+Session.attend = attend
+runpy.run_module("headscope", run_name="__main__")
+"""
+
+
+def test_control_c_does_not_wait_for_the_model(tmp_path: Path) -> None:
+    """Neither for the work under way, nor for those in line: they are told."""
+    saved(tmp_path / "bert", BertModel)
+    words = ["serve", "bert", "--port", "0", "--no-browser"]
+    process = started(tmp_path, *words, before=[sys.executable, "-c", BUSY])
+    answers: list[int] = []
+
+    def ask(port: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        body = json.dumps({"model": "a", "text": "the cat"})
+        connection.request("POST", "/api/attend", body, {"Content-Type": "application/json"})
+        answers.append(connection.getresponse().status)
+
+    try:
+        assert process.stdout is not None
+        found = re.search(r":(\d+)/", process.stdout.readline())
+        assert found is not None
+        process.stdout.readline()
+        asking = [threading.Thread(target=ask, args=(int(found[1]),)) for _ in range(2)]
+        for one in asking:
+            one.start()
+        assert process.stdout.readline() == "at work\n"
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        took = time.monotonic() - begun
+        for one in asking:
+            one.join()
+    finally:
+        process.kill()
+    assert (process.returncode, out, err) == (0, "ended\n", "")
+    assert answers == [503, 503]
+    assert took < 5  # 1 s for the work, 2 s for connections; the machine may be shared
+
+
+def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was() -> None:
+    model = worded(BertModel)
+    explorer = headscope.serve(model, port=0, browser=False, wait=False, say=lambda line: None)
+    begun = threading.Event()
+
+    def work() -> None:
+        with model.edited(headscope.Ablate("0.0")):
+            while True:
+                model.model(**model.tokenizer("the cat", return_tensors="pt"))  # type: ignore[misc]
+                begun.set()
+
+    outcome: list[object] = []
+
+    def wait() -> None:
+        try:
+            asyncio.run(explorer.server.model_thread.run(work))
+        except HeadscopeError as refusal:
+            outcome.append(refusal)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert begun.wait(60)
+    explorer.stop()
+    waiting.join(10)
+    assert not explorer.is_working
+    assert "being ended" in str(outcome[0])
+    whole = headscope.look(model, "the cat").lenses[0].stacks[0].weights
+    np.testing.assert_array_equal(whole, headscope.look(worded(BertModel), "the cat").lenses[0].stacks[0].weights)
+    explorer.stop()  # once more does no harm
 
 
 def test_a_wrong_study_is_one_line_before_the_model_is_loaded(tmp_path: Path) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from asking import Asking
-from beside import EVIL, PLACES, full, model
+from beside import EVIL, PLACES, full, model, of, role, without
 from studies import made_up
 
 from headscope.errors import HeadscopeError
 from headscope.explorer.serving import Explorer
 from headscope.explorer.study_view import StudyView
+from headscope.heads import Head
+from headscope.report.looking import side_of
 from headscope.study.directory import write_tables
 from headscope.study.study import Study
+from headscope.study.token_maps import one_input
 from headscope.tables import Row, to_frame
 
 
@@ -38,11 +43,42 @@ def test_about_says_what_there_is(asking: Asking) -> None:
     assert (told["has_roles"], told["has_clusters"], told["has_examples"]) == (True, True, True)
 
 
-def test_unimportant_are_those_not_shown_to_be_missed(asking: Asking) -> None:
-    """Neither the two that are missed (one of them said in text) nor those that nobody tested."""
+def test_unimportant_are_those_shown_to_cost_next_to_nothing(asking: Asking) -> None:
+    """Neither those that are missed, nor one of which nothing was shown (0.3), nor those that nobody tested."""
     (told,) = asking.get("/api/about").json["study"]["unimportant"]
     assert (told["heads"], told["count"]) == ("0.1-2", 2)
+    assert told["what"] == "that cost less than 0.01 each (of 100 examples)"
+    assert "Together they may cost more" in told["why"]
     assert asking.attend("the cat", None, told["heads"])["off"] == "0.1-2"
+
+
+def weighed(highs: dict[str, float], loss: float | None = None, half: float = 0.001) -> Study:
+    """A study whose tests have these upper ends."""
+    study = made_up()
+    study.tables["significance"] = pd.DataFrame([without(h, high - half, False, half) for h, high in highs.items()])
+    task = {"task": "sts </b>", "intact": {"loss": {"value": loss}}}
+    study.record = {**study.record, **({} if loss is None else {"importance": task})}
+    return study
+
+
+def test_a_weak_study_calls_no_head_unimportant() -> None:
+    """Sixteen examples show a rise of no head, and that it is small of none either: that is no reason to cut all."""
+    weak = {f"{layer}.{head}": 0.002 for layer, head in PLACES}
+    assert StudyView(weighed(weak, loss=0.0213, half=0.0018), model()).told["unimportant"] == []
+
+
+def test_the_margin_is_a_share_of_the_intact_loss() -> None:
+    (told,) = StudyView(weighed({"0.0": 0.019, "0.1": 0.021, "1.0": -0.3}, loss=-2.0), model()).told["unimportant"]
+    assert told["heads"] == "0.0,1.0"
+    assert told["what"] == "that cost less than 0.02 each (of 100 examples)"
+    assert "the loss of sts </b> rises by less than 0.02 (1 % of 2)" in told["why"]
+
+
+def test_no_layer_is_called_unimportant_as_a_whole() -> None:
+    cheap = {f"{layer}.{head}": 0.001 + 0.001 * head for layer, head in PLACES}
+    (told,) = StudyView(weighed(cheap), model()).told["unimportant"]
+    assert told["heads"] == "0.0-2,1.0-2"  # the one that may cost most stays
+    assert "one head of each layer is left on" in told["why"]
 
 
 def test_heads_have_the_numbers_of_the_table(asking: Asking) -> None:
@@ -83,9 +119,78 @@ def test_a_card_holds_what_the_tables_say(asking: Asking) -> None:
 
 def test_examples_hold_their_words(asking: Asking) -> None:
     (told,) = asking.get("/api/study/examples/1.3").json
-    assert (told["words"], told["text"]) == (["the", "cat", "<b>"], "the cat <b>")
-    assert (told["role"], told["query"], told["key"], told["expected"]) == ("syntactic: nsubj", 1, 2, None)
+    assert (told["words"], told["text"], told["second"]) == (["the", "cat", "<b>"], "the cat <b>", None)
+    assert (told["roles"], told["query"], told["key"], told["expected"]) == (["syntactic: nsubj"], 1, 2, None)
+    assert (told["token"], told["is_whole"]) == (2, False), "cat, behind [CLS]; the study does not keep the text"
     assert asking.get("/api/study/examples/0.0").json == []
+
+
+def with_examples(*rows: dict[str, object]) -> StudyView:
+    study = made_up()
+    study.tables["roles"] = pd.DataFrame([role("0.1", name) for name in ("positional +1", "next token", "nsubj")])
+    shared = {"direction": "", "kind": "typical", "weight": 0.9, "expected": math.nan}
+    study.tables["examples"] = pd.DataFrame([of("0.1") | shared | row for row in rows])
+    return StudyView(study, model())
+
+
+def told_of(view: StudyView) -> list[dict[str, Any]]:
+    return view.examples(Head("encoder", 0, 1))
+
+
+def listed(words: str) -> str:
+    return json.dumps(words.split())
+
+
+KEPT = json.dumps(["the old cat sat on the mat .", "a dog ran ."])
+
+
+def test_an_example_is_the_text_that_was_read_both_of_a_pair() -> None:
+    """[CLS] the old cat sat on the mat . [SEP] a dog ran . [SEP]: a dog is at 11, whatever is shown around it."""
+    shown = {"words": listed("… mat . [SEP] a dog ran …"), "query": 5, "key": 6, "text": KEPT, "starts": "[7]"}
+    (told,) = told_of(with_examples({"role": "next token", **shown}))
+    assert (told["text"], told["second"]) == ("the old cat sat on the mat .", "a dog ran .")
+    assert (told["token"], told["level"], told["is_whole"]) == (11, "tokens", True)
+    assert told["words"][told["query"]] == "dog"
+
+
+def test_words_of_a_text_are_found_by_their_letters() -> None:
+    """The second "the" of the words: the sixth token, behind [CLS] and five words, one of which is not known."""
+    words = "the Old cat sat-on the mat"
+    shown = {"words": listed(words), "query": 4, "key": 5, "text": json.dumps([words]), "starts": "[0]"}
+    (told,) = told_of(with_examples({"role": "nsubj", **shown}))
+    side = one_input(model(), words, None).layout.sides("encoder")
+    assert side is not None
+    labels = side_of(model(), side[0]).token_labels()
+    assert told["level"] == "words"
+    assert labels[told["token"]] == "the"
+    assert told["token"] > 3
+
+
+def test_pieces_are_joined_and_segments_kept_apart_where_the_text_is_not_there() -> None:
+    shown = {"words": listed("… the ca ##t sat . [SEP] a do ##g ran [SEP]"), "query": 8, "key": 3}
+    (told,) = told_of(with_examples({"role": "next token", **shown}))
+    assert (told["text"], told["second"], told["is_whole"]) == ("the cat sat .", "a dog ran", False)
+    assert told["words"] == ["…", "the", "cat", "sat", ".", "[SEP]", "a", "dog", "ran", "[SEP]"]
+    assert [told["words"][told[name]] for name in ("query", "key")] == ["dog", "cat"]
+    assert told["token"] == 7  # [CLS] the cat sat . [SEP] a dog
+
+
+def test_what_shows_two_roles_is_told_once() -> None:
+    shown = {"words": listed("the cat sat"), "query": 1, "key": 2}
+    other = {"words": listed("a dog ran"), "query": 0, "key": 1}
+    rows = [{"role": "positional +1", **shown}, {"role": "next token", **shown}, {"role": "next token", **other}]
+    told = told_of(with_examples(*rows))
+    assert [(one["text"], one["roles"]) for one in told] == [
+        ("the cat sat", ["positional +1", "next token"]),
+        ("a dog ran", ["next token"]),
+    ]
+
+
+def test_a_text_that_is_too_long_to_be_asked_is_put_together() -> None:
+    long = json.dumps(["the cat sat . " * 30])
+    shown = {"words": listed("… the cat sat …"), "query": 2, "key": 3, "text": long, "starts": "[81]"}
+    (told,) = told_of(with_examples({"role": "next token", **shown}))
+    assert (told["text"], told["token"], told["is_whole"]) == ("the cat sat", 2, False)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +218,7 @@ def test_a_plan_and_gates_name_unimportant_heads_too() -> None:
     rows += [Row("encoder", layer, head, "gate-small", float(layer), math.nan, math.nan, 1) for layer, head in PLACES]
     told = StudyView(Study(to_frame(rows)), model()).told["unimportant"]
     assert [(one["heads"], one["count"]) for one in told] == [("0.2-3,1.2-3", 4), ("0.*", 4)]
+    assert (told[0]["what"], told[1]["what"]) == ("that the plan removes", "whose gates closed (small)")
     assert told[1]["why"] == "their gates closed (small)"
 
 

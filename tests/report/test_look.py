@@ -201,6 +201,17 @@ def test_punctuation_is_what_has_no_other_sign() -> None:
     assert told["punctuation"] == [0, 0, 0, 1, 1, 0, 1]
 
 
+def test_punctuation_that_a_tokenizer_leaves_on_its_word() -> None:
+    """SentencePiece splits at blanks alone: "mat," and "(it's" are words to it, and a comma may stand for itself."""
+    tokens = ("▁mat", ",", "▁(", "it", "'", "s", "▁,", "▁", "“", "so", "▁", "...", "</s>")
+    words = (0, 0, 1, 1, 1, 1, 2, 3, 3, 3, 4, 4, None)
+    told = Side(tokens, (*[False] * 12, True), words).payload()
+    assert told["words"] == ("mat", ",", "(", "it's", ",", "“", "so", "...", "</s>")
+    assert told["word_punctuation"] == [0, 1, 1, 0, 1, 1, 0, 1, 0]
+    assert told["punctuation"] == [0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 1, 1, 0]
+    assert told["tokens"][:6] == ("mat", ",", "(", "it", "·'", "·s")
+
+
 def test_controls_and_direction_marks_become_visible_signs() -> None:
     labels = Side(HOSTILE, (False,) * len(HOSTILE), tuple(range(len(HOSTILE)))).token_labels()
     assert labels[5] == "⟨202E⟩gnp.exe⟨2066⟩"

@@ -65,6 +65,27 @@ def test_a_planted_head_has_typical_examples_and_no_counter_example() -> None:
         assert words[0] == "[CLS]"
 
 
+def test_the_text_and_the_place_in_it_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where only words around the two are shown: the explorer opens the text itself."""
+    model = planted()
+    pairs = [Example("the cat sat on the mat . the dog sat", "the dog sat ."), Example("cat , dog", "mat .")]
+    monkeypatch.setattr("headscope.study.examples._cases.MOST_WORDS", 8)
+    monkeypatch.setattr("headscope.study.examples._cases.REACH", 2)
+    found = examples_of(model, study_of((2, 0, "separators"), (0, 1, "previous token")), texts=pairs)
+    assert any(json.loads(row["words"]).count("…") == 2 for row in found.to_dict("records"))
+    for row in found.to_dict("records"):
+        texts, words, starts = (json.loads(row[name]) for name in ("text", "words", "starts"))
+        assert Example(*texts) in pairs
+        tokens = model.tokenizer.convert_ids_to_tokens(model.tokenizer(*texts)["input_ids"])
+        runs = " ".join(words).replace("… ", "…").replace(" …", "…").strip("…").split("…")
+        assert len(runs) == len(starts)
+        for run, start in zip(runs, starts, strict=True):
+            assert run.split() == tokens[start : start + len(run.split())]
+    endless = examples_of(model, study_of((0, 1, "previous token")), texts=[Example("cat " * 1500)])
+    assert len(endless)
+    assert endless["text"].isna().all()
+
+
 def test_a_head_that_does_not_do_it_has_only_counter_examples() -> None:
     found = examples_of(planted(), study_of((2, 0, "previous token")), texts=[Example(text) for text in TEXTS])
     separators = found["words"].map(lambda text: len(json.loads(text)) - 1)

@@ -49,6 +49,7 @@ export async function attend(question, purpose) {
     maps: (stack, layer) => again([answer], () => bytes(`maps/${answer.id}/${stack}/${layer}`)),
     thumbnails: (stack) => again([answer], () => bytes(`thumbnails/${answer.id}/${stack}`)),
     difference: (against, stack, layer) => again([answer, against], () => bytes(`difference/${against.id}/${answer.id}/${stack}/${layer}`)),
+    largestDifference: (against, stack) => again([answer, against], async () => (await (await ask(`/api/difference/${against.id}/${answer.id}/${stack}`)).json()).full),
   };
   return answer;
 }
@@ -67,8 +68,19 @@ async function again(answers, fetched) {
   }
 }
 
-/** @param {{model: string, text: string, off: string}} question */
-export const translate = async (question) => (await post("/api/translate", question)).json();
+/**
+ * The model's own translation. A newer question of the same model stops an older one.
+ * @param {{model: string, text: string, off: string}} question @returns {Promise<{before: string, after: string | null}>}
+ */
+export async function translate(question) {
+  const purpose = `translate-${question.model}`, stop = new AbortController();
+  underWay.get(purpose)?.abort();
+  underWay.set(purpose, stop);
+  return (await post("/api/translate", { ...question, client: `${client}-${purpose}`, turn: ++turn }, stop.signal)).json();
+}
+
+/** How alike what two models made of each text is; null: it cannot be compared. @param {Answer} one @param {Answer} other @returns {Promise<number[] | null>} */
+export const alike = (one, other) => again([one, other], async () => (await (await ask(`/api/alike/${one.id}/${other.id}`)).json()).cosines);
 
 /** @param {"heads" | `cards/${string}` | `examples/${string}`} what */
 export const study = async (what) => (await ask(`/api/study/${what}`)).json();

@@ -136,6 +136,7 @@ export class ArcsPane {
     this.shown = shown;
     this.lines = shown.length ? largestLines(shown) : [];
     this.hovered = null;
+    this.scroller.hidden = !shown.length;
     this.canvas.setAttribute("aria-label", `lines of attention, ${shown.map(({ name }) => name).join(", ")}; arrow keys move from token to token`);
     this.layout();
   }

@@ -25,6 +25,10 @@ export function startControls(model) {
   radios("stacks", "stack", model.stacks.map(({ name }) => [name, name]));
   $("stacks").hidden = model.stacks.length < 2;
   startLenses(model);
+  $("fold").addEventListener("click", () => {  // on a phone the choices would fill the first screen
+    const isFolded = $("controls").classList.toggle("folded");
+    $("fold").setAttribute("aria-expanded", String(!isFolded));
+  });
   document.addEventListener("change", (event) => {
     const input = event.target;
     if (!(input instanceof HTMLInputElement)) return;
@@ -74,7 +78,8 @@ export function drawControls(lacksTarget) {
   $("lens").value = state.lens;
   $("how").textContent = lens?.how ?? "";
   $("how").hidden = !lens?.how;
-  $("full").textContent = lens && !lens.shares ? "all maps’ largest" : "1";
+  const isDifference = state.show === "difference" || (state.show === "change" && state.off.size > 0);
+  $("full").textContent = isDifference ? "largest difference" : lens && !lens.shares ? "all maps’ largest" : "1";
   [$("to").textContent, $("by").textContent] = lens?.forms ? ["What it draws on", "What draws on it"] : ["Where it looks", "Who looks at it"];
   const isWithoutChange = state.show === "change" && !state.off.size;
   for (const name of RADIOS) {

@@ -24,6 +24,7 @@ export function attendIn({ sides, answers }) {
       maps: async (stack, layer) => unpack(await inflated(maps[stack][layer] ?? "")),
       thumbnails: null,
       difference: null,
+      largestDifference: null,
     };
   };
 }

@@ -13,10 +13,15 @@ import { samePlace, state } from "./state.js";
 /** @typedef {{cell: HTMLElement, thumb: HTMLButtonElement, canvas: HTMLCanvasElement, toggle: HTMLButtonElement | null,
  *   place: Place}} Cell */
 
+/** @typedef {{title: string, label: string, cells: string[]}} Row  heads in a row, as stack.layer.head; empty: there is none */
+
 const MOST_PIXELS = 96, SLICE_MS = 14, MOST_ABREAST = 12;
 
 export class Grid {
   /** @type {Map<string, Cell>} */ cells = new Map();
+  /** @type {Row[]} how they stand, for pictures of all of them */ rows = [];
+  /** @type {string[]} what stands above them */ columns = [];
+  /** @type {Map<string, string>} what stands below each */ tags = new Map();
   run = 0;
   built = "";
   /** its maps are of tokens over all heads: there is nothing to switch off */
@@ -40,7 +45,10 @@ export class Grid {
     this.root.append(make("span", "label corner", "layer ↓ head →"));
     for (let head = 0; head < width; head++) this.root.append(make("span", "label", String(head)));
     this.root.append(make("span", "label mean", "mean"));
+    this.columns = [...Array.from({ length: width }, (_, head) => String(head)), "mean"];
     for (const { layer, heads } of stack.layers) {
+      const every = Array.from({ length: width }, (_, head) => (heads.includes(head) ? full(stack.name, layer, head) : ""));
+      this.rows.push({ title: "", label: String(layer), cells: [...every, heads.length ? full(stack.name, layer, "mean") : ""] });
       this.root.append(make("span", "label layer", String(layer)));
       for (let head = 0; head < width; head++) {
         if (heads.includes(head)) this.add({ layer, head }, stack.name, this.root, false);
@@ -59,8 +67,10 @@ export class Grid {
     this.isOfTokens = true;
     this.root.classList.add("of-tokens");
     this.root.append(make("span", "label corner", "layer →"));
-    for (const layer of layers) this.root.append(make("span", "label", lens.layers?.[layer] ?? String(layer)));
+    this.columns = layers.map((layer) => lens.layers?.[layer] ?? String(layer));
+    for (const layer of this.columns) this.root.append(make("span", "label", layer));
     forms.forEach((form, head) => {
+      this.rows.push({ title: "", label: forms.length > 1 ? form : "", cells: layers.map((layer) => full(stack, layer, head)) });
       this.root.append(make("span", "label layer", forms.length > 1 ? form : ""));
       for (const layer of layers) this.add({ layer, head }, stack, this.root, false);
     });
@@ -70,11 +80,15 @@ export class Grid {
   /** Heads that have something in common stand together. @param {string} stack @param {Group[]} groups */
   buildGroups(stack, groups) {
     if (!this.begin(`groups ${stack} ${JSON.stringify(groups)}`, MOST_ABREAST, true)) return;
-    for (const { title, places } of groups) {
-      const bundle = make("div", "bundle"), members = make("div", "members");
+    for (const { title, places, notes } of groups) {
+      const bundle = make("div", "bundle"), members = make("div", "members"), heading = `${title} (${places.length})`;
       members.style.setProperty("--heads", String(Math.min(MOST_ABREAST, places.length)));
-      for (const place of places) this.add(place, stack, members, true);
-      bundle.append(make("span", "group", `${title} (${places.length})`), members);
+      places.forEach((place, at) => this.add(place, stack, members, true, notes?.[at]));
+      for (let at = 0; at < places.length; at += MOST_ABREAST) {
+        const some = places.slice(at, at + MOST_ABREAST).map(({ layer, head }) => full(stack, layer, head));
+        this.rows.push({ title: at ? "" : heading, label: "", cells: some });
+      }
+      bundle.append(make("span", "group", heading), members);
       this.root.append(bundle);
     }
     this.grabTab(this.cells.values().next().value);
@@ -86,6 +100,9 @@ export class Grid {
     this.built = name;
     this.isOfTokens = false;
     this.cells.clear();
+    this.tags.clear();
+    this.rows = [];
+    this.columns = [];
     this.root.replaceChildren();
     this.root.classList.toggle("flowing", isFlow);
     this.root.classList.remove("of-tokens");
@@ -93,8 +110,8 @@ export class Grid {
     return true;
   }
 
-  /** @param {Place} place @param {string} stack @param {HTMLElement} holder @param {boolean} isTagged */
-  add(place, stack, holder, isTagged) {
+  /** @param {Place} place @param {string} stack @param {HTMLElement} holder @param {boolean} isTagged @param {string} [note] */
+  add(place, stack, holder, isTagged, note = "") {
     const name = this.told.name(place), cell = make("div", "cell"), canvas = make("canvas"), head = full(stack, place.layer, place.head);
     const thumb = button("thumb", "", () => {});
     thumb.addEventListener("click", (event) => this.told.open(place, event.shiftKey || event.ctrlKey || event.metaKey));
@@ -110,7 +127,11 @@ export class Grid {
       toggle.tabIndex = -1;
       cell.append(toggle);
     }
-    if (isTagged) cell.append(make("span", "tag", name));
+    if (isTagged) {
+      this.tags.set(head, note ? `${name}: ${note}` : name);
+      cell.append(make("span", "tag", name));
+      if (note) cell.append(make("span", "tag note", note));
+    }
     thumb.setAttribute("aria-label", place.head === "mean" ? `mean of layer ${place.layer}` : name);
     holder.append(cell);
     this.cells.set(head, { cell, thumb, canvas, toggle, place });
@@ -140,34 +161,54 @@ export class Grid {
 
   /** @param {Source} source @returns {Promise<boolean>} whether it was drawn to its end */
   async draw(source) {
-    const run = ++this.run, { stack } = state, sides = source.answer.sides[stack];
+    const run = ++this.run;
+    return this.paintAll(source, theme(), ({ canvas }) => canvas, () => run === this.run);
+  }
+
+  /** The pictures of all heads for a sheet, on white. @param {Source} source @returns {Promise<Map<string, HTMLCanvasElement>>} */
+  async pictures(source) {
+    const found = new Map([...this.cells.keys()].map((head) => [head, make("canvas")]));
+    const heads = new Map([...this.cells].map(([head, cell]) => [cell, head]));
+    await this.paintAll(source, "light", (cell) => /** @type {HTMLCanvasElement} */ (found.get(heads.get(cell) ?? "")), () => true);
+    return found;
+  }
+
+  /**
+   * @param {Source} source @param {"light" | "dark"} ink @param {(cell: Cell) => HTMLCanvasElement} canvasOf
+   * @param {() => boolean} isWanted  still
+   */
+  async paintAll(source, ink, canvasOf, isWanted) {
+    const { stack } = state, sides = source.answer.sides[stack];
     if (!sides) return false;
+    const lens = await lensOf(source, stack);
     const isPlain = state.level === "tokens" && !state.special && !state.punctuation && !state.itself && !source.against;
     const small = source.against || !source.answer.thumbnails ? null : await source.answer.thumbnails(stack);
-    if (run !== this.run) return false;
+    if (!isWanted()) return false;
     const isWhole = small !== null && small.rows === sides.query.tokens.length && small.columns === sides.key.tokens.length;
     const axes = axesOf(sides, stack !== "cross", state);
     if (small && (isPlain || isWhole)) {
       const shown = isWhole ? axes : { rows: blockAxis(small.rows), columns: blockAxis(small.columns), self: false };
-      return this.paintAll(run, [...this.cells.values()], async () => small, shown, lensOf(source));
+      return this.paintCells([...this.cells.values()], async () => small, shown, lens, ink, canvasOf, isWanted);
     }
     const byLayer = [...this.cells.values()].sort((one, two) => one.place.layer - two.place.layer);
-    return this.paintAll(run, byLayer, (layer) => layerOf(source, stack, layer), axes, lensOf(source));
+    return this.paintCells(byLayer, (layer) => layerOf(source, stack, layer), axes, lens, ink, canvasOf, isWanted);
   }
 
-  /** @param {number} run @param {Cell[]} cells @param {(layer: number) => Promise<import("./types.js").Maps>} mapsOf @param {import("./types.js").Axes} axes @param {import("./types.js").Lens} lens */
-  async paintAll(run, cells, mapsOf, axes, lens) {
+  /**
+   * @param {Cell[]} cells @param {(layer: number) => Promise<import("./types.js").Maps>} mapsOf @param {import("./types.js").Axes} axes
+   * @param {import("./types.js").Lens} lens @param {"light" | "dark"} ink @param {(cell: Cell) => HTMLCanvasElement} canvasOf @param {() => boolean} isWanted
+   */
+  async paintCells(cells, mapsOf, axes, lens, ink, canvasOf, isWanted) {
     let rested = performance.now();
-    const ink = theme();
-    for (const { canvas, place } of cells) {
-      const maps = await mapsOf(place.layer);
-      if (run !== this.run) return false;
+    for (const cell of cells) {
+      const { place } = cell, canvas = canvasOf(cell), maps = await mapsOf(place.layer);
+      if (!isWanted()) return false;
       const view = viewOf(maps, indices(maps, place), axes, state, lens);
       paint(canvas, pixels(view, MOST_PIXELS, ink));
       canvas.className = canvas.width > 60 ? "fine" : canvas.width > 22 ? "middle" : "";
       if (performance.now() - rested > SLICE_MS) {
         await pause();
-        if (run !== this.run) return false;
+        if (!isWanted()) return false;
         rested = performance.now();
       }
     }

@@ -1,6 +1,5 @@
 // What a page has whose models can be asked: texts, switches, what the models say, a study.
 
-import * as api from "./api.js";
 import { answers, asking } from "./asking.js";
 import { radios } from "./controls.js";
 import { $, make } from "./dom.js";
@@ -10,6 +9,8 @@ import { SHOWS, change, state } from "./state.js";
 import { drawCard, groups, orders, rolesOf } from "./study.js";
 import { drawSwitches, redo, startSwitches, toggle, undo } from "./switches.js";
 import { drawTexts, startTexts } from "./texts.js";
+import { together } from "./together.js";
+import { stopTranslating, translationOf } from "./translating.js";
 
 /** @typedef {import("./types.js").About} About */
 /** @typedef {import("./types.js").LiveModel} LiveModel */
@@ -60,7 +61,7 @@ function read({ models }, given) {
   const [{ example }] = models, show = given.get("show") ?? "", possible = models.length > 1 ? SHOWS : ["a", "change"];
   return {
     text: given.get("text") ?? example.text, second: given.has("text") ? given.get("second") : example.second, off: parsed(models[0], given.get("off") ?? ""),
-    show: possible.includes(show) ? show : "a", order: given.get("order") ?? "layer",
+    show: possible.includes(show) ? show : "a", order: given.get("order") ?? "layer", translates: given.get("translate") === "1",
   };
 }
 
@@ -71,6 +72,7 @@ function write(model, given) {
   if (state.off.size) given.set("off", written(model, state.off));
   if (state.show !== "a") given.set("show", state.show);
   if (state.order !== "layer") given.set("order", state.order);
+  if (state.translates) given.set("translate", "1");
 }
 
 /** @param {LiveModel} model @param {string | null} head  the one that has the focus */
@@ -93,7 +95,10 @@ function startChoices({ models, study }) {
     .../** @type {[string, string][]} */ (b ? [["b", shortName(b)], ["both", "Both"], ["difference", "Difference"]] : []),
     ["change", "Change"],
   ]);
-  for (const [value, text] of found) $("order").append(Object.assign(make("option", "", text), { value }));
+  const importances = make("optgroup");
+  importances.label = "importance";
+  for (const [value, text] of found) (study?.importances.includes(value) ? importances : $("order")).append(Object.assign(make("option", "", text), { value }));
+  if (importances.children.length) $("order").append(importances);
   $("order-box").hidden = found.length < 2;
   $("order").addEventListener("change", () => change({ order: $("order").value }));
 }
@@ -122,8 +127,11 @@ function drawAnswers(models) {
   $("answers").replaceChildren(...models.flatMap((one, at) => {
     const answer = shown[at], holder = make("div", "answer");
     if (!answer) return at === 0 ? [make("p", "remark", asking.isAsking ? "…" : "What the model says will stand here.")] : [];
-    const translate = () => api.translate({ model: one.id, text: state.text, off: written(one, state.off) });
-    drawPrediction(holder, one, answer, models.length > 1 ? shortName(one) : "", translate);
+    const isTranslated = state.translates && answer.prediction.kind === "translation";
+    drawPrediction(holder, one, answer, models.length > 1 ? shortName(one) : "", isTranslated ? translationOf(one, () => drawAnswers(models)) : null, at === 0);
+    const lost = written(models[0], [...state.off].filter((head) => !everyHead(one).includes(head)));
+    if (lost) holder.append(make("p", "remark", `${shortName(one)} does not have ${lost.replaceAll(",", ", ")}: cut already.`));
     return [holder];
-  }));
+  }), ...together(models, answers.a, answers.b, () => drawAnswers(models)));
+  if (!state.translates) stopTranslating();
 }

@@ -51,12 +51,13 @@ export function widest(labels, font, most = LONGEST) {
 
 /** @param {View} view @param {number} size  pixels a cell @returns {Geometry} */
 export function geometry(view, size) {
-  const font = clamp(size - 0.5, 9.5, 13), slanted = size >= 17, wide = widest(view.columns.labels, font);
+  const font = clamp(size - 0.5, 9.5, 13), slanted = size >= 17, wide = widest(view.columns.labels, font), isSampled = size < PITCH;
+  const numbered = (/** @type {import("./types.js").Axis} */ { units }) => (isSampled ? Math.ceil(widest([` ${units.at(-1) ?? 0}`], font)) : 0);
   return {
     size, font, slanted,
     step: Math.max(1, Math.ceil(PITCH / size)),
-    left: Math.ceil(widest(view.rows.labels, font)) + TITLE + 8,
-    top: Math.ceil(slanted ? wide * 0.72 + font : wide) + TITLE + 8,
+    left: Math.ceil(widest(view.rows.labels, font)) + numbered(view.rows) + TITLE + 8,
+    top: Math.ceil(slanted ? wide * 0.72 + font : wide + numbered(view.columns)) + TITLE + 8,
     right: Math.max(BARS + GAP, Math.ceil(slanted ? wide * 0.72 + 4 : 2), TITLE_LENGTH - view.K * size),
     bottom: Math.max(BARS + GAP + 2, TITLE_LENGTH - view.Q * size),
     width: view.K * size,
@@ -76,7 +77,7 @@ export function marks(view, geo, { x, y, width, height }, lit) {
   const label = (axis, at, lies) => {
     /** @type {Mark["kind"]} */
     const kind = lies === lit?.[axis] ? "lit" : view[axis].special[lies] ? "special" : "label";
-    const text = shorten(view[axis].labels[lies], font);
+    const name = shorten(view[axis].labels[lies], font), text = geo.step > 1 ? `${name} ${view[axis].units[lies]}` : name;
     if (axis === "rows") found.push({ kind, text, size: font, x: left - 7, y: top + at, anchor: "end", middle: true });
     else if (slanted) found.push({ kind, text, size: font, x: left + at, y: top - 7, anchor: "start", turn: -45 });
     else found.push({ kind, text, size: font, x: left + at, y: top - 6, anchor: "start", turn: -90, middle: true });
@@ -96,7 +97,7 @@ export function marks(view, geo, { x, y, width, height }, lit) {
 
 /** Sums of rows (right) and columns (below) as bars. @param {View} view @param {Geometry} geo @param {Part} part */
 export function bars(view, geo, part) {
-  const { size, left, top } = geo, found = [], thick = size >= 9 ? size - 1 : size + 0.5;
+  const { size, left, top } = geo, found = [], thick = size >= 9 ? size - 1 : Math.max(1, size + 0.5);
   let most = 0;
   for (const sum of view.got) most = Math.max(most, Math.abs(sum));
   const whole = view.lens.shares ? 1 : Math.max(...view.left) || 1;
@@ -162,8 +163,8 @@ function drawLit(context, geo, ink, part, { rows, columns }) {
   context.lineWidth = 1.25;
   if (size < 6) {  // two edges would hide what they frame
     context.globalAlpha = 0.3;
-    if (rows !== null) context.fillRect(left, y, wide, size);
-    if (columns !== null) context.fillRect(x, top, size, tall);
+    if (rows !== null) context.fillRect(left, y, wide, Math.max(1, size));
+    if (columns !== null) context.fillRect(x, top, Math.max(1, size), tall);
   } else {
     if (rows !== null) context.strokeRect(left + 0.5, y, wide - 1, size);
     if (columns !== null) context.strokeRect(x, top + 0.5, size, tall - 1);

@@ -7,13 +7,16 @@ import { INK, PITCH, drawMap, geometry } from "./map.js";
 /** @typedef {import("./types.js").View} View */
 /** @typedef {{row: number, column: number}} Cell */
 
-const LARGEST_CELL = 44;
+const LARGEST_CELL = 44, SMALLEST_CELL = 0.1;
 
 export class MapPane {
   /** @type {View | null} */ view = null;
   /** @type {import("./map.js").Geometry | null} */ geo = null;
   /** @type {HTMLCanvasElement | null} */ heat = null;
+  /** @type {number} pixels a side that the heat was made for */ fine = 0;
   /** @type {number | null} */ zoom = null;
+  /** all of it, however small its cells become */
+  isFitted = false;
   isAsked = false;
 
   /**
@@ -54,9 +57,9 @@ export class MapPane {
     for (let tries = 0; tries < 3; tries++) {  // the labels' room depends on the cell, and the cell on it
       const trial = geometry(view, size);
       size = Math.min((room - trial.left - trial.right) / view.K, (tall - trial.top - trial.bottom) / view.Q);
-      size = clamp(size, Math.max(view.Q, view.K) <= 64 ? PITCH : 1, LARGEST_CELL);
+      size = clamp(size, !this.isFitted && Math.max(view.Q, view.K) <= 64 ? PITCH : SMALLEST_CELL, LARGEST_CELL);
     }
-    if (this.zoom) size = clamp(size * this.zoom, 1, 60);
+    if (this.zoom) size = clamp(size * this.zoom, SMALLEST_CELL, 60);
     const grain = devicePixelRatio || 1;
     if (size >= 4) size = Math.floor(size * grain) / grain;
     const geo = (this.geo = geometry(view, size));
@@ -81,11 +84,13 @@ export class MapPane {
       this.isAsked = false;
       const context = this.canvas.getContext("2d"), { view, geo } = this;
       if (!view || !geo || !context) return;
-      if (!this.heat) {
+      const grain = devicePixelRatio || 1, fine = geo.size * grain >= 1 ? 4096 : Math.ceil(Math.max(view.Q, view.K) * geo.size * grain);
+      if (!this.heat || this.fine !== fine) {  // cells that share a pixel: it shows the largest of them
         this.heat = make("canvas");
-        paint(this.heat, pixels(view, 4096));
+        this.fine = fine;
+        paint(this.heat, pixels(view, fine));
       }
-      const grain = devicePixelRatio || 1, paper = getComputedStyle(document.documentElement).getPropertyValue("--paper");
+      const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper");
       context.setTransform(grain, 0, 0, grain, 0, 0);
       context.clearRect(0, 0, this.canvas.width, this.canvas.height);
       drawMap(context, view, geo, this.heat, { ...INK[theme()], paper }, this.part(), this.told.lit());
@@ -146,6 +151,7 @@ export class MapPane {
   zoomBy(by) {
     if (!this.geo) return;
     const before = this.geo.size, seen = this.part(), middle = [seen.x + seen.width / 2, seen.y + seen.height / 2];
+    this.isFitted ||= by === null;
     this.zoom = by === null ? null : clamp((this.zoom ?? 1) * by, 0.5, 40);
     this.layout();
     const [x, y] = middle.map((at) => (at * /** @type {any} */ (this.geo).size) / before), now = this.part();

@@ -15,9 +15,19 @@ export function layerOf(source, stack, layer) {
   return keep(name, () => (against && answer.difference ? answer.difference(against, stack, layer) : answer.maps(stack, layer)));
 }
 
-/** How the maps of a source are to be read; what two of them differ by has the wider scale of both. @param {Source} source @returns {import("./types.js").Lens} */
-export const lensOf = ({ answer, against }) =>
-  against ? { ...answer.lens, signed: true, full: Math.max(answer.lens.full, against.lens.full) } : answer.lens;
+/** @type {Map<string, Promise<number>>} */
+const scales = new Map();
+
+/** How the maps of a source are to be read; the scale of what two differ by ends at the largest difference of all maps of the stack.
+ * @param {Source} source @param {string} stack @returns {Promise<import("./types.js").Lens>} */
+export async function lensOf({ answer, against }, stack) {
+  if (!against || !answer.largestDifference) return answer.lens;
+  const name = `${against.id} ${answer.id} ${stack}`, asked = scales.get(name) ?? answer.largestDifference(against, stack);
+  scales.clear();  // one is on show at a time
+  scales.set(name, asked);
+  asked.catch(() => scales.delete(name));
+  return { ...answer.lens, signed: true, full: await asked };
+}
 
 /** @param {string} name @param {() => Promise<Maps>} fetched */
 function keep(name, fetched) {

@@ -3,11 +3,11 @@
 import { answers } from "./asking.js";
 import { fullOf } from "./colour.js";
 import { digits } from "./dom.js";
-import { address, isOfTokens, shortName } from "./heads.js";
+import { address, full, isOfTokens, shortName } from "./heads.js";
 import { state } from "./state.js";
 
 /** @typedef {import("./types.js").Model} Model */
-/** @typedef {{name: string, view: import("./types.js").View}} Shown */
+/** @typedef {{name: string, model: string, at: number, view: import("./types.js").View}} Shown  `at`: which of the panes it is in */
 
 /** A head by its address, a token map by its layer and, where there are several, its form. @param {Model} model @param {import("./types.js").Place} place */
 export function nameOf(model, { layer, head }) {
@@ -17,28 +17,59 @@ export function nameOf(model, { layer, head }) {
   return `${lens.name}: ${stack}${lens.layers?.[layer] ?? `layer ${layer}`}${form}`;
 }
 
+/** Whose maps the pane `at` shows: a model's, or what one has more than the other. @param {Model[]} models @param {number} at */
+export function modelOf(models, at) {
+  if (state.show === "difference") return models.map(shortName).reverse().join(" minus ");
+  return shortName(models[state.show === "both" ? at : state.show === "b" ? 1 : 0] ?? models[0]);
+}
+
+/** Of the mean of a layer: which heads it is of, where some are off. @param {Model} model @param {import("./types.js").Place} place */
+export function meanOf(model, { layer, head }) {
+  if (head !== "mean") return "";
+  const heads = model.stacks.find(({ name }) => name === state.stack)?.layers.find((one) => one.layer === layer)?.heads ?? [];
+  const on = heads.filter((one) => !state.off.has(full(state.stack, layer, one)));
+  return on.length < heads.length && on.length ? `of the ${on.length} of ${heads.length} heads that are on` : "";
+}
+
 const HIDDEN = { special: "special tokens", punctuation: "punctuation", itself: "itself" };
 const hidden = () => Object.entries(HIDDEN).filter(([name]) => state[/** @type {"special"} */ (name)]).map(([, text]) => text);
 
+/** What is on show, without saying of which heads: what is hidden, and how. @param {import("./types.js").Lens} lens @param {boolean} signed @param {string} scale */
+function howShown(lens, signed, scale) {
+  const hides = hidden();
+  return [
+    ...(state.lens !== "raw" && !lens.forms ? [state.lens] : []),
+    ...(state.show === "change" ? ["change since heads are off"] : []),
+    state.level,
+    hides.length ? `${hides.join(", ")} hidden${state.renormalise && !signed ? ", renormalised" : ""}` : "all tokens shown",
+    `${state.heads.length && state.view === "arcs" ? "strength of lines" : "colour"}: ${state.scale === "root" ? "square root" : "linear"}, ${scale}`,
+  ];
+}
+
 /** @param {Model[]} models @param {Shown[]} shown */
 export function caption(models, shown) {
-  const { name, view } = shown[0], hides = hidden(), most = fullOf(view), top = most === 1 ? "1" : digits(most, !view.lens.shares);
-  const what = { difference: models.map(shortName).reverse().join(" minus "), change: "change since heads are off" }[state.show] ?? "";
+  const { view } = shown[0], most = fullOf(view), top = most === 1 ? "1" : digits(most, !view.lens.shares || view.signed);
+  const names = [...new Set(shown.map((one) => one.name))], mean = meanOf(models[0], state.heads[0]);
   return [
-    shown.length > 1 && state.view === "arcs" ? shown.map((one) => one.name).join(", ") : name,
-    ...(state.lens !== "raw" && !view.lens.forms ? [state.lens] : []),
-    ...(what ? [what] : []),
-    state.level,
-    hides.length ? `${hides.join(", ")} hidden${state.renormalise && !view.signed ? ", renormalised" : ""}` : "all tokens shown",
-    `colour: ${state.scale === "root" ? "square root" : "linear"}, ${view.signed ? `−${top}` : "0"}\u00a0to\u00a0${top}`,
+    ...(models.length > 1 ? [[...new Set(shown.map((one) => one.model))].join(" and ")] : []),
+    (state.view === "arcs" ? names.join(", ") : names[0]) + (mean ? ` ${mean}` : ""),
+    ...howShown(view.lens, view.signed, `${view.signed ? `−${top}` : "0"}\u00a0to\u00a0${top}`),
   ].join(" · ");
 }
 
-/** Of what is saved, without its ending. @param {Shown} shown */
-export function fileOf({ name, view }) {
-  const parts = [name, state.view, state.level];
-  if (state.lens !== "raw" && !view.lens.forms) parts.push(state.lens);
+/** Of the sheet of all heads. @param {Model[]} models @param {number} count  of panes @param {import("./types.js").Lens} lens */
+export function captionOfAll(models, count, lens) {
+  const top = lens.full === 1 ? "1" : digits(lens.full, !lens.shares || lens.signed), names = Array.from({ length: count }, (_, at) => modelOf(models, at));
+  const scale = state.range === "head" ? "to each map’s largest" : `${lens.signed ? `−${top}` : "0"}\u00a0to\u00a0${top}`;
+  const text = `“${[...state.text].slice(0, 60).join("")}${[...state.text].length > 60 ? "…" : ""}”`;
+  return [names.join(" and "), `${lens.forms ? "all maps" : "all heads"}${models[0].stacks.length > 1 ? ` of the ${state.stack}` : ""}`, text, ...howShown(lens, lens.signed, scale)].join(" · ");
+}
+
+/** Of what is saved, without its ending. @param {string[]} models @param {string} name @param {boolean} isOfForms */
+export function fileOf(models, name, isOfForms) {
+  const parts = [...models.map((model) => model.slice(0, 40)), name, ...(state.heads.length ? [state.view] : []), state.level];
+  if (state.lens !== "raw" && (!isOfForms || !state.heads.length)) parts.push(state.lens);
   if (hidden().length) parts.push(state.renormalise ? "renormalised" : "hidden");
-  if (state.show === "difference" || state.show === "change") parts.push(state.show);
-  return parts.join("-").replace(/[^\w.]+/g, "-");
+  if (state.show === "change") parts.push(state.show);
+  return parts.join("-").replace(/[^\w.]+/g, "-").replace(/^-+|-+$/g, "");
 }

@@ -4,7 +4,7 @@ import { answers, ask, asking } from "./asking.js";
 import { onTheme, theme } from "./colour.js";
 import { drawControls, startControls } from "./controls.js";
 import { $ } from "./dom.js";
-import { saveCsv, savePng, saveSvg } from "./export.js";
+import { saveAll, saveOpen } from "./export.js";
 import { full } from "./heads.js";
 import { startKeys } from "./keys.js";
 import { Refused } from "./refused.js";
@@ -71,7 +71,7 @@ export function startPage(models, attend, live) {
   for (const event of ["popstate", "hashchange"]) addEventListener(event, read);
   addEventListener("resize", () => stage.layout());
   startControls(model);
-  startButtons(stage);
+  startButtons(stage, failed);
   startTheme(() => stage.render());
   startKeys([...(live?.keys(stage.grids) ?? []), ...keysOf(stage)]);
   read();
@@ -87,16 +87,16 @@ function settled(live) {
   return heads.length < state.heads.length ? { heads } : null;
 }
 
-/** @param {Stage} stage */
-function startButtons(stage) {
-  const save = (/** @type {(shown: import("./export.js").Shown) => void} */ how) => () => {
-    const shown = stage.picture();
-    if (shown) how(shown);
-  };
+/** @param {Stage} stage @param {(reason: unknown) => void} failed */
+function startButtons(stage, failed) {
+  for (const as of /** @type {const} */ (["png", "svg", "csv"])) {
+    $(as).addEventListener("click", () => saveOpen(stage, as));
+    $(`all-${as}`).addEventListener("click", () => saveAll(stage, as).catch(failed));
+  }
   const zoom = (/** @type {number | null} */ by) => () => { for (const { pane } of stage.panes) pane.zoomBy(by); };
   const acts = {
     close: () => change({ heads: [], token: null }), previous: () => stage.step(-1), next: () => stage.step(1),
-    png: save(savePng), svg: save(saveSvg), csv: save(saveCsv), in: zoom(1.6), out: zoom(1 / 1.6), fit: zoom(null),
+    in: zoom(1.6), out: zoom(1 / 1.6), fit: zoom(null),
   };
   for (const [id, act] of Object.entries(acts)) $(id).addEventListener("click", act);
 }

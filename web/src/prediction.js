@@ -1,6 +1,7 @@
 // What the model says, and how the heads that are off change it.
 
 import { button, make } from "./dom.js";
+import { change, state } from "./state.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 /** @typedef {import("./types.js").LiveModel} Model */
@@ -14,16 +15,17 @@ const signed = (/** @type {number} */ by) => `${by < 0 ? "−" : "+"}${Math.abs(
 
 /**
  * @param {HTMLElement} holder @param {Model} model @param {Answer} answer @param {string} title  of this model, where there are two
- * @param {() => Promise<{before: string, after: string | null}>} translate
+ * @param {import("./translating.js").Translation | null} translated  the model's own translation, where it is wanted
+ * @param {boolean} isFirst  of two models one is enough to say what their numbers mean
  */
-export function drawPrediction(holder, model, answer, title, translate) {
+export function drawPrediction(holder, model, answer, title, translated, isFirst) {
   const said = answer.prediction, parts = [];
   if (title) parts.push(make("h3", "", title));
   if (said.kind === "classifier") parts.push(...classes(said));
   else if (said.kind === "masked") parts.push(...masks(said, model));
   else if (said.kind === "causal") parts.push(heading("Next token"), table(said.rows, true));
-  else if (said.kind === "translation") parts.push(...translation(said, translate));
-  else parts.push(...similarity(said));
+  else if (said.kind === "translation") parts.push(...translation(said, translated));
+  else parts.push(...similarity(said, isFirst));
   holder.replaceChildren(...parts);
 }
 
@@ -52,44 +54,48 @@ function masks({ masks: found }, model) {
   return found.flatMap(({ token, rows }) => [heading(found.length > 1 ? `Mask at token ${token}` : "In place of the mask"), table(rows.slice(0, MOST_ROWS), true)]);
 }
 
-/** @param {{before: number | null, after: number | null, rows: Row[]}} said @param {() => Promise<{before: string, after: string | null}>} translate */
-function translation(said, translate) {
-  const parts = [], result = make("div", "translated");
+/** @param {{before: number | null, after: number | null, rows: Row[]}} said @param {import("./translating.js").Translation | null} translated */
+function translation(said, translated) {
+  const parts = [];
   if (said.before === null) parts.push(make("p", "remark", "Give a target below the source to see how likely it is, and the decoder’s attention."));
   else {
     parts.push(heading("Log-probability of the target"), figure(said.before, said.after));
     const moved = said.rows.filter((row) => row.after !== null && Math.abs(row.after - row.before) >= 0.1)
       .sort((one, two) => Math.abs((two.after ?? 0) - two.before) - Math.abs((one.after ?? 0) - one.before)).slice(0, 4);
-    if (moved.length) parts.push(heading("Tokens that changed most"), table(moved, false));
-  }
-  const ask = button("small", "Translate freely", async () => {
-    ask.disabled = true;
-    result.replaceChildren(make("p", "remark", "translating …"));
-    try {
-      const { before, after } = await translate();
-      const shown = after === null || after === before ? [[before, after === before ? "the same without the heads" : ""]] : [[before, "all heads"], [after, "without the heads that are off"]];
-      result.replaceChildren(...shown.map(([text, which]) => {
-        const line = make("p", "translation"), words = make("bdi", "", text);
-        line.append(words, ...(which ? [make("span", "remark", which)] : []));
-        return line;
-      }));
-    } catch (reason) {
-      result.replaceChildren(alarm(/** @type {Error} */ (reason).message));
+    if (moved.length) {
+      parts.push(heading("Tokens that changed most"), table(moved, false));
+      parts.push(make("p", "remark", "Log-probability in nats: the longer its bar, the less likely a token is now; the line is what it was."));
     }
-    ask.disabled = false;
-  });
-  return [...parts, ask, result];
+  }
+  const wish = button("small", "Translate freely", () => change({ translates: !state.translates }));
+  wish.setAttribute("aria-pressed", String(translated !== null));
+  wish.title = translated ? "The translation follows the switches; press to stop that" : "The model’s own translation, by beam search; it then follows the switches";
+  return [...parts, wish, ...(translated ? translatedParts(translated) : [])];
 }
 
-/** @param {{of: string, before: number, after: number | null}} said */
-function similarity({ of, before, after }) {
-  if (of === "pair") return [heading("Similarity (cosine)"), figure(before, after)];
-  if (after === null) {
-    return [
-      heading("Sentence vector"),
-      make("p", "remark", "A second text shows how similar the two are; a head switched off, how far the vector moves."),
-    ];
+/** @param {import("./translating.js").Translation} translated */
+function translatedParts({ said, trouble, isStale }) {
+  const holder = make("div", "translated");
+  holder.classList.toggle("stale", isStale);
+  if (trouble && !isStale) holder.append(alarm(trouble));
+  else if (said) {
+    const { before, after } = said, isSame = after === before;
+    const shown = after === null || isSame ? [[before, isSame ? "the same without the heads" : ""]] : [[before, "all heads"], [after, "without the heads that are off"]];
+    holder.append(...shown.map(([text, which]) => {
+      const line = make("p", "translation");
+      line.append(make("bdi", "", text), ...(which ? [make("span", "remark", which)] : []));
+      return line;
+    }));
   }
+  if (isStale) holder.append(make("p", "remark", said ? "translating again …" : "translating …"));
+  return [holder];
+}
+
+/** @param {{of: string, before: number, after: number | null}} said @param {boolean} isFirst */
+function similarity({ of, before, after }, isFirst) {
+  const hint = (/** @type {string} */ text) => (isFirst ? [make("p", "remark", text)] : []);
+  if (of === "pair") return [heading("Similarity (cosine)"), figure(before, after), ...hint("For this number each text is read alone; the maps show both read together.")];
+  if (after === null) return [heading("Sentence vector"), ...hint("A second text shows how similar the two are; a head switched off, how far the vector moves.")];
   return [heading("Cosine with the vector of all heads"), figure(1, after)];
 }
 

@@ -8,8 +8,12 @@ import { change, state } from "./state.js";
 
 const RANKED = 8;
 
+/** @typedef {{model: string, view: View}} Told  a view, and whose it is */
+
 /** @type {View | null} */
 let view = null;
+/** @type {Told[]} where two models are beside each other, the view of each; the first is the one that the text shows */
+let told = [];
 /** @type {{rows: HTMLElement[], columns: HTMLElement[]}} */
 let spans = { rows: [], columns: [] };
 /** @type {number | null} a place on the source axis, while the pointer is over the text */
@@ -19,7 +23,6 @@ let cell = null;
 
 const isTo = () => state.direction === "to";
 const source = () => /** @type {View} */ (view)[isTo() ? "rows" : "columns"];
-const target = () => /** @type {View} */ (view)[isTo() ? "columns" : "rows"];
 
 /** The unit whose weights are shown: under the pointer, else the chosen one, else the first that is a word. */
 function sourcePlace() {
@@ -39,16 +42,18 @@ export function lit() {
   return isTo() ? { rows: place, columns: null } : { rows: null, columns: place };
 }
 
-/** @param {View | null} next */
+/** @param {Told[]} next */
 export function showReading(next) {
-  view = next;
+  told = next;
+  view = next[0]?.view ?? null;
   hovered = cell = null;
   $("texts").replaceChildren();
   if (!view) {
-    $("ranking").tBodies[0].replaceChildren();
+    $("rankings").replaceChildren();
     $("asked").textContent = $("remark").textContent = "";
     return;
   }
+  $("rankings").replaceChildren(...told.map(({ model }, at) => rankingOf(told.length > 1 ? model : "", at)));
   spans.rows = block(view.rows, "rows", view.self ? "" : "from (query)");
   spans.columns = view.self ? spans.rows : block(view.columns, "columns", "to (key)");
   shadeTexts();
@@ -95,11 +100,11 @@ function shadeTexts() {
     if (span.style.background) span.style.background = span.style.color = "";
     span.classList.remove("source");
   }
-  const body = $("ranking").tBodies[0], asked = $("asked");
+  const bodies = [...$("rankings").querySelectorAll("tbody")], asked = $("asked");
   asked.replaceChildren();
   if (place === null) {
     asked.textContent = "All tokens here are hidden: show them to see where they attend.";
-    body.replaceChildren();
+    for (const body of bodies) body.replaceChildren();
     $("remark").textContent = "";
     return;
   }
@@ -113,16 +118,38 @@ function shadeTexts() {
   sources[place].classList.add("source");
   if (cell) reveal(sources[place]);
   const name = make("b", "", isolated(source().labels[place]));
+  if (told.length > 1) asked.append(make("span", "remark", `${told[0].model}: `));
   if (view.lens.forms || !view.lens.shares) asked.append(name, isTo() ? " draws on" : " is drawn on by");
   else if (view.signed) asked.append(name, isTo() ? " attends more, or less, to" : " is attended to more, or less, by");
   else if (isTo()) asked.append(name, " attends to");
   else asked.append("Who attends to ", name, "?");
-  rank(body, weights);
+  rank(bodies[0], view, weights);
+  told.slice(1).forEach((other, at) => rankOther(bodies[at + 1], other.view, source().first[place]));
   $("remark").textContent = remark(view, place, weights);
 }
 
-/** @param {HTMLTableSectionElement} body @param {Float32Array} weights */
-function rank(body, weights) {
+/** @param {string} model  whose it is, where there are two @param {number} at */
+function rankingOf(model, at) {
+  const table = make("table", "ranking"), columns = make("colgroup");
+  table.createCaption().textContent = model || "the largest weights";
+  if (!model && table.caption) table.caption.className = "away";
+  columns.append(...["text", "place", "", "number"].map((name) => make("col", name)));
+  table.append(columns);
+  table.createTBody();
+  if (at === 0) table.id = "ranking";
+  return table;
+}
+
+/** The same token's weights in another model, where that reads the same tokens. @param {HTMLTableSectionElement} body @param {View} other @param {number} token */
+function rankOther(body, other, token) {
+  const axis = other[isTo() ? "rows" : "columns"], place = axis.of[token] ?? -1, isSame = axis.labels[place] === source().labels[source().of[token]];
+  if (place >= 0 && isSame) rank(body, other, weightsFrom(other, place));
+  else body.replaceChildren();
+}
+
+/** @param {HTMLTableSectionElement} body @param {View} shown @param {Float32Array} weights */
+function rank(body, shown, weights) {
+  const target = shown[isTo() ? "columns" : "rows"];
   const size = (/** @type {number} */ at) => Math.abs(weights[at]);
   const order = Array.from(weights.keys()).sort((a, b) => size(b) - size(a)).slice(0, RANKED).filter((at) => weights[at] !== 0);
   while (body.rows.length > order.length) body.deleteRow(-1);
@@ -135,11 +162,11 @@ function rank(body, weights) {
   }
   order.forEach((at, place) => {
     const [label, position, bar, number] = body.rows[place].cells, ink = /** @type {HTMLElement} */ (bar.firstChild);
-    label.textContent = target().labels[at];
-    position.textContent = String(target().units[at]);
+    label.textContent = target.labels[at];
+    position.textContent = String(target.units[at]);
     ink.style.width = `${(100 * size(at)) / size(order[0])}%`;
     ink.classList.toggle("less", weights[at] < 0);
-    number.textContent = digits(weights[at], !view?.lens.shares);
+    number.textContent = digits(weights[at], !shown.lens.shares);
   });
 }
 

@@ -1,16 +1,16 @@
 // What is on show: the grids, and the head that is open.
 
 import { ArcsPane } from "./arcs.js";
-import { answers, sources } from "./asking.js";
+import { sources } from "./asking.js";
 import { axesOf, viewOf } from "./axes.js";
 import { HEAD_COLOURS, drawLegend, fullOf, theme } from "./colour.js";
 import { $, button, digits, isolated, make } from "./dom.js";
 import { indices } from "./grid.js";
 import { Grids } from "./grids.js";
-import { isOfTokens, shortName } from "./heads.js";
+import { isOfTokens } from "./heads.js";
 import { MapPane } from "./map_pane.js";
 import { layerOf, lensOf } from "./maps.js";
-import { caption, fileOf, nameOf } from "./naming.js";
+import { caption, meanOf, modelOf, nameOf } from "./naming.js";
 import { lit, showCell, showReading, startReading, tokenOf } from "./reading.js";
 import { change, samePlace, state } from "./state.js";
 
@@ -28,18 +28,20 @@ export class Stage {
     this.failed = failed;
     this.grids = new Grids(models, live, { open: (place, isAdded) => this.open(place, isAdded), failed });
     this.panes = [0, 1].map((at) => {
-      const figure = make("div", "figure-box"), title = make("h3");
-      figure.append(title);
-      $("maps").append(figure);
+      const { figure, title } = boxIn($("maps"));
       const pane = new MapPane(figure, {
         cell: (cell, x, y) => this.showCell(at, cell, x, y), choose: (cell) => change({ token: tokenOf(cell) }), lit,
       });
       return { figure, title, pane };
     });
-    this.arcs = new ArcsPane($("arcs"), {
-      choose: ({ axis, at }) => change({ direction: axis === "rows" ? "to" : "by", token: this.shown[0].view[axis].first[at] }),
-      chosen: () => this.chosenEnd(),
-      hover: () => {},
+    this.arcs = [0, 1].map((at) => {
+      const { figure, title } = boxIn($("arcs"));
+      const pane = new ArcsPane(figure, {
+        choose: (end) => change({ direction: end.axis === "rows" ? "to" : "by", token: this.inPane(at)[0].view[end.axis].first[end.at] }),
+        chosen: () => this.chosenEnd(at),
+        hover: () => {},
+      });
+      return { figure, title, pane };
     });
     startReading(() => { for (const { pane } of this.panes) pane.redraw(); });
   }
@@ -55,6 +57,11 @@ export class Stage {
   /** The maps on show; none while a lens of another kind is waited for. */
   sources() {
     return sources().filter(({ answer }) => (answer.lens.forms !== null) === this.isOfTokens);
+  }
+
+  /** What one of the panes shows. @param {number} at */
+  inPane(at) {
+    return this.shown.filter((one) => one.at === at);
   }
 
   /** @param {Place} place @param {boolean} isAdded */
@@ -74,64 +81,72 @@ export class Stage {
     const found = this.sources(), isOpen = state.heads.length > 0;
     $("main").dataset.view = isOpen ? "head" : "overview";
     $("head").hidden = !isOpen;
+    $("over").hidden = isOpen || !found.length;
     this.grids.render(found);
-    if (isOpen) this.renderHead(found).catch(this.failed);
+    const run = ++this.headRun;
+    if (isOpen) this.renderHead(found, run).catch(this.failed);
     else {
-      this.headRun += 1;
       this.shown = [];
       $("tip").hidden = true;
       delete document.documentElement.dataset.head;
-      const lens = found[0] && lensOf(found[0]);
-      drawLegend($("legend"), Boolean(lens?.signed), state.range === "head" ? null : lens?.full ?? 1);
+      this.renderLegend(found[0], run).catch(this.failed);
     }
   }
 
-  /** @param {import("./types.js").Source[]} found */
-  async renderHead(found) {
-    const run = ++this.headRun, { stack, heads } = state, isArcs = state.view === "arcs";
+  /** Of the grid. @param {import("./types.js").Source | undefined} source @param {number} run */
+  async renderLegend(source, run) {
+    const lens = source && source.answer.sides[state.stack] ? await lensOf(source, state.stack) : null;
+    if (run === this.headRun) drawLegend($("legend"), Boolean(lens?.signed), state.range === "head" ? null : lens?.full ?? 1);
+  }
+
+  /** @param {import("./types.js").Source[]} found @param {number} run */
+  async renderHead(found, run) {
+    const { stack, heads } = state, isArcs = state.view === "arcs";
     this.renderBar();
     this.live?.drawOpen(this.model, heads[0], this.isOfTokens);
     const isThere = found.length > 0 && Boolean(found[0].answer.sides[stack]);
     $("head").classList.toggle("waiting", !isThere);
     if (!isThere) {
       this.shown = [];
-      showReading(null);
+      showReading([]);
       return drawLegend($("legend"), false, 1);
     }
-    const wanted = isArcs ? found.slice(0, 1).flatMap((source) => heads.map((place) => ({ source, place }))) : found.map((source) => ({ source, place: heads[0] }));
-    const views = await Promise.all(wanted.map(async ({ source, place }) => {
-      const maps = await layerOf(source, stack, place.layer), axes = axesOf(source.answer.sides[stack], stack !== "cross", state);
-      return { name: nameOf(this.model, place), view: viewOf(maps, indices(maps, place), axes, state, lensOf(source)) };
+    const wanted = found.flatMap((source, at) => (isArcs ? heads : heads.slice(0, 1)).filter((place) => isIn(source, place)).map((place) => ({ source, place, at })));
+    const views = await Promise.all(wanted.map(async ({ source, place, at }) => {
+      const [maps, lens] = await Promise.all([layerOf(source, stack, place.layer), lensOf(source, stack)]);
+      const axes = axesOf(source.answer.sides[stack], stack !== "cross", state);
+      return { name: nameOf(this.model, place), model: modelOf(this.models, at), at, view: viewOf(maps, indices(maps, place), axes, state, lens) };
     }));
     if (run !== this.headRun) return;
     this.shown = views;
-    this.showViews(isArcs);
-    showReading(views[0].view);
+    this.showViews(isArcs, found.length);
+    showReading(found.map((_, at) => this.inPane(at)[0]).filter((one) => one !== undefined));
+    if (!views.length) return;
     $("caption").textContent = caption(this.models, views);
     drawLegend($("legend"), views[0].view.signed, fullOf(views[0].view));
     document.documentElement.dataset.head = `${found.map(({ answer }) => answer.id).join(" ")} ${caption(this.models, views)}`;  // and here: the open head is
   }
 
-  /** @param {boolean} isArcs */
-  showViews(isArcs) {
-    const names = this.models.map(shortName);
+  /** @param {boolean} isArcs @param {number} count  of panes */
+  showViews(isArcs, count) {
     $("tip").hidden = true;
     $("maps").hidden = $("zoom").hidden = isArcs;
     $("arcs").hidden = !isArcs;
-    $("maps").dataset.count = String(this.shown.length);
-    this.panes.forEach(({ figure, title, pane }, at) => {
-      const shown = this.shown[at];
-      figure.hidden = isArcs || !shown;
-      title.textContent = state.show === "both" ? names[at] : "";
+    $("maps").dataset.count = $("arcs").dataset.count = String(count);
+    [this.panes, this.arcs].forEach((panes, kind) => panes.forEach(({ figure, title, pane }, at) => {
+      const shown = this.inPane(at);
+      figure.hidden = isArcs !== (kind === 1) || at >= count;
+      title.textContent = state.show !== "both" ? "" : `${modelOf(this.models, at)}${shown.length ? "" : ": this head was cut"}`;
       title.hidden = !title.textContent;
-      if (!figure.hidden) pane.show(shown.view, shown.name);
-    });
-    if (isArcs) this.arcs.show(this.shown);
+      if (figure.hidden) return;
+      if (pane instanceof ArcsPane) pane.show(shown);
+      else pane.show(shown[0]?.view ?? null, shown[0]?.name ?? "");
+    }));
   }
 
   renderBar() {
     const { heads, view } = state, [place] = heads, name = (/** @type {Place} */ one) => nameOf(this.model, one);
-    $("name").textContent = place.head === "mean" ? `${this.model.stacks.length > 1 ? `${state.stack} ` : ""}layer ${place.layer}, mean` : name(place);
+    $("name").textContent = place.head === "mean" ? `${this.model.stacks.length > 1 ? `${state.stack} ` : ""}layer ${place.layer}, mean ${meanOf(this.model, place)}`.trim() : name(place);
     $("close").textContent = this.isOfTokens ? "← All maps" : "← All heads";
     $("chips").hidden = view !== "arcs";
     const colours = HEAD_COLOURS[theme()];
@@ -146,23 +161,23 @@ export class Stage {
     }), make("span", "remark", heads.length > 1 ? "" : "Shift-click more heads in the grid to see them together."));
   }
 
-  /** The chosen token, as an end of lines. @returns {import("./arcs.js").End | null} */
-  chosenEnd() {
-    const axis = state.direction === "to" ? "rows" : "columns", view = this.shown[0]?.view;
+  /** The chosen token, as an end of lines. @param {number} pane @returns {import("./arcs.js").End | null} */
+  chosenEnd(pane) {
+    const axis = state.direction === "to" ? "rows" : "columns", view = this.inPane(pane)[0]?.view;
     const at = state.token === null || !view ? -1 : view[axis].of[state.token] ?? -1;
     return at >= 0 ? { axis, at } : null;
   }
 
   /** @param {number} which  pane @param {Cell | null} cell @param {number} x @param {number} y */
   showCell(which, cell, x, y) {
-    const shown = this.shown[which], tip = $("tip"), other = this.shown[1 - which];
+    const [shown] = this.inPane(which), tip = $("tip"), [other] = this.inPane(1 - which);
     tip.hidden = cell === null || !shown;
     if (cell && shown) {
       const { view } = shown, at = cell.row * view.K + cell.column, told = (/** @type {number} */ weight) => digits(weight, !view.lens.shares);
       const [pair, value, sums] = tip.children;
       pair.textContent = `${isolated(view.rows.labels[cell.row])} → ${isolated(view.columns.labels[cell.column])}`;
       value.textContent = told(view.weights[at]);
-      const beside = other && state.show === "both" && other.view.weights.length === view.weights.length ? `other model ${told(other.view.weights[at])} · ` : "";
+      const beside = other && state.show === "both" && other.view.weights.length === view.weights.length ? `${other.model} ${told(other.view.weights[at])} · ` : "";
       sums.textContent = `${beside}row ${told(view.left[cell.row])} · column ${told(view.got[cell.column])}`;
       const box = tip.getBoundingClientRect();
       tip.style.left = `${Math.max(4, x + 16 + box.width > innerWidth ? x - box.width - 12 : x + 16)}px`;
@@ -173,15 +188,22 @@ export class Stage {
   }
 
   layout() {
-    for (const { pane } of this.panes) pane.layout();
-    this.arcs.layout();
+    for (const { pane } of [...this.panes, ...this.arcs]) pane.layout();
     this.grids.render(this.sources());
   }
-
-  /** For exports: the view with its name and caption. @returns {import("./export.js").Shown | null} */
-  picture() {
-    if (!this.shown.length || !answers.a) return null;
-    const [{ name }] = this.shown, line = `${shortName(this.model)} · ${caption(this.models, this.shown)}`;
-    return { name, file: fileOf(this.shown[0]), line, views: this.shown, lit: state.view === "arcs" ? this.chosenEnd() : null };
-  }
 }
+
+/** @param {HTMLElement} holder */
+function boxIn(holder) {
+  const figure = make("div", "figure-box"), title = make("h3");
+  figure.append(title);
+  holder.append(figure);
+  return { figure, title };
+}
+
+/** Whether an answer has this head: a cut model may not. @param {import("./types.js").Source} source @param {Place} place */
+function isIn({ answer, against }, { layer, head }) {
+  const has = (/** @type {import("./types.js").Answer | null} */ one) => !one || [...one.summary.values()].some((told) => told.stack === state.stack && told.layer === layer && (head === "mean" || told.head === head));
+  return has(answer) && has(against);
+}
+

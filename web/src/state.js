@@ -28,6 +28,7 @@ export const SWITCHES = ["special", "punctuation", "itself", "renormalise"];
  * @property {string} range
  * @property {string} direction
  * @property {string} view
+ * @property {boolean} translates  the model's own translation is wanted
  * @property {string} order  layer, role, cluster, or an importance of the study
  * @property {boolean} special  special tokens are hidden
  * @property {boolean} punctuation  punctuation is hidden
@@ -38,7 +39,7 @@ export const SWITCHES = ["special", "punctuation", "itself", "renormalise"];
 /** @type {State} */
 export const state = {
   text: "", second: null, lens: "raw", off: new Set(), stack: "", heads: [], token: null,
-  show: "a", level: "tokens", scale: "root", range: "one", direction: "to", view: "map", order: "layer",
+  show: "a", level: "tokens", scale: "root", range: "one", direction: "to", view: "map", translates: false, order: "layer",
   special: false, punctuation: false, itself: false, renormalise: false,
 };
 

@@ -10,7 +10,6 @@ import { change, state } from "./state.js";
 /** @typedef {import("./types.js").Place} Place */
 /** @typedef {import("./types.js").Interval} Interval */
 
-const MOST_EXAMPLES = 8;
 /** @type {Map<string, StudyHead>} */
 const heads = new Map();
 /** @type {Map<string, import("./types.js").Statistic>} */
@@ -23,7 +22,7 @@ export function orders(study) {
     ["layer", "layer"],
     .../** @type {[string, string][]} */ (study.has_roles ? [["role", "role"]] : []),
     .../** @type {[string, string][]} */ (study.has_clusters ? [["cluster", "cluster"]] : []),
-    ...study.importances.map((name) => /** @type {[string, string]} */ ([name, `importance: ${titleOf(name)}`])),
+    ...study.importances.map((name) => /** @type {[string, string]} */ ([name, titleOf(name)])),
   ];
 }
 
@@ -48,8 +47,8 @@ export function groups(stack, there) {
   const value = (/** @type {StudyHead} */ one) => one.values[state.order]?.[0] ?? null, known = here.filter((one) => value(one) !== null);
   if (!known.length) return null;
   known.sort((one, two) => (value(two) ?? 0) - (value(one) ?? 0));
-  const rest = here.filter((one) => value(one) === null);
-  return [{ title: `most important first: ${titleOf(state.order)}`, places: places(known) }, ...(rest.length ? [{ title: "not measured", places: places(rest) }] : [])];
+  const rest = here.filter((one) => value(one) === null), notes = known.map((one) => number(value(one)));
+  return [{ title: `most important first: ${titleOf(state.order)}`, places: places(known), notes }, ...(rest.length ? [{ title: "not measured", places: places(rest) }] : [])];
 }
 
 /** @param {StudyHead[]} some @param {(one: StudyHead) => string} nameOf @param {(name: string) => number} rank @param {(some: StudyHead[]) => Place[]} places */
@@ -76,7 +75,7 @@ export async function drawCard(model, study, place) {
     const [card, examples] = await Promise.all([api.study(`cards/${name}`), study.has_examples ? api.study(`examples/${name}`) : []]);
     if (now !== run) return;
     holder.dataset.head = name;
-    holder.replaceChildren(make("h3", "", "From the study"), ...cardParts(model, card), ...exampleParts(examples));
+    holder.replaceChildren(make("h3", "", "From the study"), ...cardParts(model, card), ...exampleParts(examples, place));
   } catch (reason) {
     if (now === run) holder.replaceChildren(make("p", "alarm", /** @type {Error} */ (reason).message));
   }
@@ -111,19 +110,37 @@ function cardParts(model, card) {
   return [list];
 }
 
-/** @param {any[]} examples */
-function exampleParts(examples) {
+/** @typedef {{roles: string[], kind: string, words: string[], query: number, key: number, text: string, second: string | null,
+ *   token: number | null, level: string, is_whole: boolean}} Example */
+
+/** By role, each with its typical and its counter examples. @param {Example[]} examples @param {Place} place */
+function exampleParts(examples, place) {
   if (!examples.length) return [];
-  const list = make("ul", "examples");
-  for (const { role, kind, words, text, query, key } of examples.slice(0, MOST_EXAMPLES)) {
-    const open = button("example", "", () => change({ text, second: null, token: null, level: "words", direction: "to" }));
-    words.forEach((/** @type {string} */ word, /** @type {number} */ at) => {
-      open.append(make(at === query ? "b" : at === key ? "mark" : "span", "", word), " ");
-    });
-    open.title = `${role}, ${kind}: open it in the map`;
-    const item = make("li");
-    item.append(make("span", "kind", kind), open);
-    list.append(item);
+  /** @type {Map<string, Example[]>} */
+  const byRole = new Map();
+  for (const one of examples) {
+    const name = one.roles.join(", ");
+    byRole.set(name, [...(byRole.get(name) ?? []), one]);
   }
-  return [make("h3", "", "Examples: bold looks at marked"), list];
+  return [
+    make("h3", "", "Examples: bold looks at marked"),
+    ...[...byRole].flatMap(([name, some]) => {
+      const list = make("ul", "examples");
+      list.append(...some.map((one) => exampleItem(one, place)));
+      return [make("p", "of-role", name), list];
+    }),
+  ];
+}
+
+/** @param {Example} example @param {Place} place */
+function exampleItem({ kind, words, query, key, text, second, token, level, is_whole }, place) {
+  const open = button("example", "", () => {
+    change({ text, second, token, level, direction: "to", lens: "raw", heads: [place] });
+    $("main").scrollIntoView({ block: "start" });
+  });
+  words.forEach((word, at) => open.append(make(at === query ? "b" : at === key ? "mark" : "span", "", word), " "));
+  open.title = is_whole ? "Open the text that the study read" : "Open what is shown of the text: the study does not keep all of it";
+  const item = make("li");
+  item.append(make("span", "kind", kind), open);
+  return item;
 }

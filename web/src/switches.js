@@ -65,10 +65,10 @@ export function startSwitches(model, unimportant) {
   $("undo").addEventListener("click", undo);
   $("redo").addEventListener("click", redo);
   $("all-on").addEventListener("click", () => switchTo(new Set()));
-  for (const { why, heads, count } of unimportant) {
-    const choice = button("small", `Switch off ${count} unimportant heads`, () => switchTo(new Set([...state.off, ...parsed(model, heads)])));
-    choice.title = `${count} heads: ${why}`;
-    $("unimportant").append(choice, make("span", "remark", why));
+  for (const { what, why, heads, count } of unimportant) {
+    const choice = button("small", `Switch off ${count} ${count === 1 ? "head" : "heads"} ${what}`, () => switchTo(new Set([...state.off, ...parsed(model, heads)])));
+    choice.title = `${written(model, parsed(model, heads)).replaceAll(",", ", ")}: ${why}.`;
+    $("unimportant").append(choice);
   }
   $("unimportant").hidden = !unimportant.length;
   $("copy").addEventListener("click", async () => {

@@ -10,7 +10,7 @@
  * @typedef {{id: string, name: string, stacks: StackShape[], lenses: {heads: string[], tokens: string[]}, example: Example}} Model
  * @typedef {Model & {kind: string, takes_pair: boolean, mask_token: string | null, max_tokens: number}} LiveModel  one that can be asked
  * @typedef {{models: LiveModel[], study: StudyShape | null}} About
- * @typedef {{why: string, heads: string, count: number}} Unimportant  heads a study would do without
+ * @typedef {{what: string, why: string, heads: string, count: number}} Unimportant  heads a study would do without
  * @typedef {{model: string, is_of_this_model: boolean, statistics: string[], importances: string[], has_roles: boolean,
  *   has_clusters: boolean, has_examples: boolean, unimportant: Unimportant[]}} StudyShape
  * @typedef {{name: string, title: string, definition: string}} Statistic
@@ -33,6 +33,7 @@
  * @property {((stack: string) => Promise<Maps>) | null} thumbnails  null: its maps are at hand, and are drawn themselves
  * @property {((against: Answer, stack: string, layer: number) => Promise<Maps>) | null} difference  of its maps from another
  *   answer's; null: there is no other
+ * @property {((against: Answer, stack: string) => Promise<number>) | null} largestDifference  of all maps of a stack
  * @typedef {(question: Question, purpose: string) => Promise<Answer>} Attend
  *
  * @typedef {{places: {layer: number, head: number}[], rows: number, columns: number, signed: boolean,
@@ -47,7 +48,8 @@
  *   left: Float32Array, got: Float32Array, largest: number, signed: boolean, lens: Lens}} View  the numbers on show: a row
  *   sums to `whole` with all its keys and to `left` with those that are shown, a column to `got`
  *
- * @typedef {{title: string, places: Place[]}} Group  heads that stand together, with what they have in common
+ * @typedef {{title: string, places: Place[], notes?: string[]}} Group  heads that stand together, with what they have in common,
+ *   and what is said of each, where that is the reason of their order
  * @typedef {object} Live  what a page has whose model can be asked
  * @property {(given: URLSearchParams) => Partial<import("./state.js").State>} read  its part of the address
  * @property {(given: URLSearchParams) => void} write

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, Dtype, MaskName, MaxLength, Model, OpenSpecial, Revision, load_aloud
+from headscope.commands._options import (
+    Device,
+    Dtype,
+    MaskName,
+    MaxLength,
+    Model,
+    OpenSpecial,
+    Revision,
+    load_aloud,
+    say,
+)
 
 EXAMPLES = """
 [bold]Examples[/bold]
 
 headscope serve minilm
 
-headscope serve minilm --study study --compare small
+headscope serve minilm --study study --study which --compare small
 
 In Python: headscope.serve(model)
 """
@@ -25,7 +37,8 @@ In Python: headscope.serve(model)
 def serve(
     model: Model,
     study: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="What a study of it found, beside it", show_default=False)
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="What a study of it found, beside it; several are joined", show_default=False),
     ] = None,
     compare: Annotated[
         str | None, typer.Option(metavar="MODEL2", help="A second model beside it", show_default=False)
@@ -46,17 +59,16 @@ def serve(
     dtype: Dtype = "float32",
 ) -> None:
     """Explore a model in the browser: every head on any text, and what the model says without some of them."""
-    from headscope.study.study import Study
-
-    found = None if study is None else Study(study)  # before anything that takes longer
-
-    from headscope.explorer.serving import check_token
+    from headscope.explorer.serving import check_token, studied
     from headscope.explorer.serving import serve as run
 
+    found, notes = studied(study)  # before anything that takes longer
+    for note in notes:
+        say(f"note: {note}")
     check_token(token)
     loaded = load_aloud(model, revision, device, dtype, mask=mask, open_special=open_special)
     other = None if compare is None else load_aloud(compare, None, device, dtype)
-    run(
+    explorer = run(
         loaded,
         study=found,
         compare=other,
@@ -65,5 +77,7 @@ def serve(
         token=token,
         browser=not no_browser,
         max_length=max_length,
-        say=typer.echo,
     )
+    if explorer.is_working:  # what could not be stopped soon would be waited for, or torn down in the middle
+        sys.stdout.flush()
+        os._exit(0)

@@ -8,7 +8,6 @@ be the Origin. Elsewhere than on this machine a token is needed.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headscope.explorer.addresses import is_address, is_everywhere, is_loopback
 from headscope.explorer.answers import refused
 from headscope.explorer.refusals import Refusal
 
@@ -43,16 +43,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 TOKEN_HEADER = "x-headscope-token"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this name is this machine, seen from itself."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True)
@@ -102,10 +92,10 @@ class Guard:
     def _is_ours(self, name: str) -> bool:
         if is_loopback(name) or name == self.host.lower():
             return True
-        if not _is_everywhere(self.host):
+        if not is_everywhere(self.host):
             return False
         # Any address of this machine will do, but no foreign name that was made to point to it.
-        return _is_address(name) or name in (socket.gethostname().lower(), socket.getfqdn().lower())
+        return is_address(name) or name in (socket.gethostname().lower(), socket.getfqdn().lower())
 
     def _check_origin(self, headers: Headers) -> None:
         for origin in headers.getlist("origin"):
@@ -164,15 +154,3 @@ def _can_be_split(url: str) -> bool:
         return urlsplit(url).port is not False  # the port is only looked at when it is asked for
     except ValueError:
         return False
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_everywhere(host: str) -> bool:
-    return _is_address(host) and ipaddress.ip_address(host).is_unspecified

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,8 @@ from starlette.staticfiles import StaticFiles
 from headscope.errors import HeadscopeError, reason
 from headscope.explorer.answers import answered, refused
 from headscope.explorer.line import WAITING, Line
+from headscope.explorer.model_thread import ModelThread
+from headscope.explorer.predictions import Alike
 from headscope.explorer.refusals import Refusal
 from headscope.explorer.requests import BODY_BYTES, AskedToAttend, body_of
 from headscope.explorer.session import Session, State, States
@@ -30,6 +31,7 @@ from headscope.report.map_bytes import packed
 
 STATIC = Path(__file__).parent / "static"
 BYTES = "application/octet-stream"
+MOST_DIGITS = 20  # of a number in an address
 
 
 class Server:
@@ -41,7 +43,7 @@ class Server:
     def __init__(self, sessions: Mapping[str, Session], states: States, study: StudyView | None = None) -> None:
         self.sessions, self.states, self.study = dict(sessions), states, study
         self.line = Line()
-        self.model_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
+        self.model_thread = ModelThread()
         self._about = {
             "models": [session.about() for session in self.sessions.values()],
             "study": None if study is None else study.told,
@@ -53,9 +55,11 @@ class Server:
             Route("/", self.page),
             Route("/api/about", self.about),
             Route("/api/attend", self.attend, methods=["POST"]),
-            Route("/api/maps/{id}/{stack}/{layer:int}", self.maps),
+            Route("/api/maps/{id}/{stack}/{layer}", self.maps),
             Route("/api/thumbnails/{id}/{stack}", self.thumbnails),
-            Route("/api/difference/{one}/{other}/{stack}/{layer:int}", self.difference),
+            Route("/api/difference/{one}/{other}/{stack}/{layer}", self.difference),
+            Route("/api/difference/{one}/{other}/{stack}", self.difference_scale),
+            Route("/api/alike/{one}/{other}", self.alike),
             Route("/api/translate", self.translate, methods=["POST"]),
             Route("/api/study/heads", self.study_heads),
             Route("/api/study/cards/{head}", self.study_card),
@@ -81,7 +85,7 @@ class Server:
 
     async def maps(self, request: Request) -> Response:
         state = self._state(request.path_params["id"])
-        stack, layer = request.path_params["stack"], request.path_params["layer"]
+        stack, layer = request.path_params["stack"], _number(request.path_params["layer"])
         site, maps = _layer(state, stack, layer)
         places = [(layer, head.head) for head in site.heads(len(maps))]
         return await _bytes(
@@ -91,23 +95,46 @@ class Server:
     async def difference(self, request: Request) -> Response:
         """The other's maps minus the one's, of the heads that both have."""
         given = request.path_params
-        stack, layer = given["stack"], given["layer"]
-        one, other = self._state(given["one"]), self._state(given["other"])
-        (site, maps), (other_site, other_maps) = _layer(one, stack, layer), _layer(other, stack, layer)
-        if [side.tokens for side in one.sides[stack]] != [side.tokens for side in other.sides[stack]]:
-            raise Refusal(422, "the two states are of different tokens", expected="the same text, tokenized alike")
-        numbers = [head.head for head in site.heads(len(maps))]
-        both = [head.head for head in other_site.heads(len(other_maps)) if head.head in numbers]
-        if not both:
-            raise Refusal(
-                422, f"the two have no head of {stack} layer {layer} in common", expected="heads that both have"
-            )
+        stack, layer = given["stack"], _number(given["layer"])
+        one, other = self._two_states(given["one"], given["other"], stack)
+        numbers, _ = _in_common(one, other, stack, layer)
 
         def pack() -> bytes:
-            before, after = maps[[site.place(n) for n in both]], other_maps[[other_site.place(n) for n in both]]
-            return packed([(layer, number) for number in both], after - before, signed=True)
+            return packed([(layer, number) for number in numbers], _apart(one, other, stack, layer), signed=True)
 
         return await _bytes(request, f"{one.id}-{other.id}-{stack}-{layer}", pack)
+
+    async def difference_scale(self, request: Request) -> Response:
+        """What the deepest colour of all differences of a stack stands for."""
+        given = request.path_params
+        one, other = self._two_states(given["one"], given["other"], given["stack"])
+        layers = [site.layer for site in one.weights if site.stack == given["stack"]]
+
+        def largest() -> float:
+            sizes = [float(np.abs(_apart(one, other, given["stack"], layer)).max(initial=0)) for layer in layers]
+            return float(f"{max(sizes, default=0):.5g}") or 1.0
+
+        return answered({"full": await asyncio.to_thread(largest)})
+
+    async def alike(self, request: Request) -> Response:
+        """The cosine of what two models made of each text; null where their vectors have different lengths."""
+        one, other = (self._state(request.path_params[name]) for name in ("one", "other"))
+        if (one.kind, other.kind) != (Alike.kind, Alike.kind):
+            raise Refusal(422, "these models do not give vectors", expected="two sentence encoders")
+        if (one.reading.text, one.reading.second) != (other.reading.text, other.reading.second):
+            raise Refusal(422, "the two states are of different texts", expected="the same text")
+        same = one.answer.shape == other.answer.shape
+        return answered({"cosines": (one.answer * other.answer).sum(dim=-1).tolist() if same else None})
+
+    def _two_states(self, name: str, other_name: str, stack: str) -> tuple[State, State]:
+        """Two states whose maps of this stack can be compared."""
+        one, other = self._state(name), self._state(other_name)
+        for state in (one, other):
+            if stack not in state.sides:
+                raise Refusal(404, f'there is no stack "{stack[:40]}" in this state', expected=_extent(state))
+        if [side.tokens for side in one.sides[stack]] != [side.tokens for side in other.sides[stack]]:
+            raise Refusal(422, "the two states are of different tokens", expected="the same text, tokenized alike")
+        return one, other
 
     async def thumbnails(self, request: Request) -> Response:
         state = self._state(request.path_params["id"])
@@ -137,7 +164,8 @@ class Server:
 
     async def study_examples(self, request: Request) -> Response:
         study = self._study()
-        return answered(study.examples(study.head(request.path_params["head"])))
+        head, session = study.head(request.path_params["head"]), self.sessions["a"]
+        return answered(await self.model_thread.run(study.examples, head, session.max_tokens))  # it uses the tokenizer
 
     def _study(self) -> StudyView:
         if self.study is None:
@@ -147,9 +175,8 @@ class Server:
     async def _run(self, asked: AskedToAttend, work: Callable[..., Any], *given: Any) -> Any:
         """What the model's thread makes of it, when it is this request's turn."""
         async with self.line.place(asked.client, asked.turn):
-            running = asyncio.get_running_loop().run_in_executor(self.model_thread, work, *given)
             try:
-                return await running
+                return await self.model_thread.run(work, *given)
             except MemoryError as cause:
                 raise Refusal(503, "there is not enough memory for this", mend="Ask for a shorter text") from cause
 
@@ -174,12 +201,40 @@ async def _bytes(request: Request, name: str, pack: Callable[[], bytes]) -> Resp
     return Response(await asyncio.to_thread(pack), media_type=BYTES, headers=headers)
 
 
+def _number(text: str) -> int:
+    """The number of a layer in an address: Python refuses to read one of thousands of digits."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
+        raise Refusal(404, f'"{text[:40]}" is no layer', expected="a number such as 3")
+    return int(text)
+
+
 def _layer(state: State, stack: str, layer: int) -> tuple[Site, NDArray[np.float32]]:
     found = next(((site, maps) for site, maps in state.weights.items() if site == Site(stack, layer)), None)
     if found is None:
         what = f'there are no maps of "{stack[:40]}" layer {layer} in this state'
         raise Refusal(404, what, expected=_extent(state))
     return found
+
+
+def _in_common(one: State, other: State, stack: str, layer: int) -> tuple[list[int], tuple[Site, Site]]:
+    """The heads of a layer that both have, and where they are."""
+    (site, maps), (other_site, other_maps) = _layer(one, stack, layer), _layer(other, stack, layer)
+    numbers = {head.head for head in site.heads(len(maps))}
+    both = [head.head for head in other_site.heads(len(other_maps)) if head.head in numbers]
+    if not both:
+        raise Refusal(422, f"the two have no head of {stack} layer {layer} in common", expected="heads that both have")
+    return both, (site, other_site)
+
+
+def _apart(one: State, other: State, stack: str, layer: int) -> NDArray[np.float32]:
+    """[head, query, key]: the other's minus the one's, of the heads that both have; none where they have none."""
+    try:
+        both, (site, other_site) = _in_common(one, other, stack, layer)
+    except Refusal:
+        return np.zeros((0, 1, 1), np.float32)
+    before, after = one.weights[site], other.weights[other_site]
+    difference: NDArray[np.float32] = after[[other_site.place(n) for n in both]] - before[[site.place(n) for n in both]]
+    return difference
 
 
 def _extent(state: State) -> str:

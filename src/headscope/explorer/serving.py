@@ -8,34 +8,50 @@ import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
 import uvicorn
 
 from headscope.errors import HeadscopeError, reason
-from headscope.explorer.guard import Guard, is_loopback
+from headscope.explorer.addresses import addresses_of, in_address, is_everywhere, is_loopback
+from headscope.explorer.guard import Guard
 from headscope.explorer.server import Server
 from headscope.explorer.session import Session, States
 from headscope.explorer.study_view import StudyView
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
+from headscope.report.grids import model_name
+from headscope.study.joining import join
 from headscope.study.study import Study
 
 HOST = "127.0.0.1"
 PORT = 8760
 TRIED_PORTS = 20
+Given = Study | str | Path
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
 
 
+def say_at_once(line: str) -> None:
+    """Also where output goes to a file: whoever waits for the address finds it there."""
+    print(line, flush=True)
+
+
 class Explorer:
-    """A server that runs in a thread of its own. `url` is where; `stop` ends it, and so does leaving a `with`."""
+    """A server that runs in a thread of its own. `stop` ends it, and so does leaving a `with`.
+
+    url        where it is, for this machine
+    elsewhere  the same for other machines, where it listens on all addresses of this one
+    """
 
     def __init__(self, server: Server, listening: socket.socket, host: str, token: str | None) -> None:
         port = listening.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{port}/" + ("" if token is None else f"?token={token}")
+        end = "" if token is None else f"?token={token}"
+        names = [host, *addresses_of(host)]
+        if is_everywhere(host):
+            names[0] = "[::1]" if ":" in host else "127.0.0.1"
+        self.url, *self.elsewhere = (f"http://{in_address(name)}:{port}/{end}" for name in names)
         self.server, self.host, self.port, self.token = server, host, port, token
         config = uvicorn.Config(
             Guard(server.app(), host, token, port),
@@ -45,7 +61,7 @@ class Explorer:
             log_level="error",
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=3,
+            timeout_graceful_shutdown=2,
         )
         self._uvicorn = uvicorn.Server(config)
         self._thread = threading.Thread(
@@ -59,9 +75,15 @@ class Explorer:
             self._thread.join(0.5)
 
     def stop(self) -> None:
+        """End it: pages that wait for the model are told so, and work under way is not waited for."""
+        self.server.model_thread.end()
         self._uvicorn.should_exit = True
         self._thread.join()
-        self.server.model_thread.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the model is at work, also after `stop` where that work could not be stopped soon."""
+        return self.server.model_thread.is_alive
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +98,7 @@ class Explorer:
 def serve(
     model: AttentionModel | str | Path,
     *,
-    study: Study | str | Path | None = None,
+    study: Given | Sequence[Given] | None = None,
     compare: AttentionModel | str | Path | None = None,
     host: str = HOST,
     port: int = PORT,
@@ -84,11 +106,11 @@ def serve(
     browser: bool = True,
     wait: bool = True,
     max_length: int | None = None,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = say_at_once,
 ) -> Explorer:
     """Show a model in the browser: its heads on any text, and what it says without some of them.
 
-    study    what headscope analyze, importance or prune found out about it
+    study    what headscope analyze, importance or prune found out about it; several are joined as by headscope.join
     compare  a second model beside it
     host     where to listen; elsewhere than on this machine a token is needed, and made if none is given
     port     taken: the next one that is free
@@ -97,21 +119,25 @@ def serve(
     check_token(token)
     if token is None and not is_loopback(host):
         token = secrets.token_urlsafe(24)
-    study = Study(study) if isinstance(study, str | Path) else study
+    found, notes = studied(study)
     listening, taken = _listen(host, port)
     try:
         states = States()
         named = {"a": model} if compare is None else {"a": model, "b": compare}
         models = {name: one if isinstance(one, AttentionModel) else load(one) for name, one in named.items()}
         sessions = {name: Session(name, one, states, max_length=max_length) for name, one in models.items()}
-        view = None if study is None else StudyView(study, models["a"])
+        view = None if found is None else StudyView(found, models["a"])
         explorer = Explorer(Server(sessions, states, view), listening, host, token)
     except BaseException:
         listening.close()
         raise
+    for note in notes:
+        say(f"note: {note}")
     if taken:
         say(f"port {port} is taken: this is {explorer.port}")
     say(explorer.url)
+    if explorer.elsewhere:
+        say(f"from other machines: {' or '.join(explorer.elsewhere)}")
     if browser:
         webbrowser.open(explorer.url)
     if wait:
@@ -126,6 +152,24 @@ def _until_interrupted(explorer: Explorer, say: Callable[[str], None]) -> None:
         explorer.wait()
     except KeyboardInterrupt:
         say("ended")
+
+
+def studied(given: Given | Sequence[Given] | None) -> tuple[Study | None, list[str]]:
+    """The studies of a model as one, and how they were joined; studies of several models are refused."""
+    if given is None or isinstance(given, Study):
+        return given, []
+    studies = [given] if isinstance(given, str | Path) else list(given)
+    if not studies:
+        return None, []
+    chapters = join(studies).chapters
+    if len(chapters) != 1:
+        named = " and ".join(f"{chapter.members[0].name} of {model_name(chapter.study)}" for chapter in chapters)
+        raise HeadscopeError(
+            f"the studies are of different models: {named}" if chapters else "this is a comparison",
+            where="--study",
+            expected="studies of one model",
+        )
+    return chapters[0].study, list(chapters[0].notes)
 
 
 def check_token(token: str | None) -> None:

@@ -66,6 +66,7 @@ class State:
     entropy  of each site, [head]: nats, the mean over the rows of attention itself
     answer   the numbers that the prediction is told from
     lens     what the weights are where they are not attention itself
+    kind     of the prediction: what the answer is
     """
 
     id: str
@@ -75,6 +76,7 @@ class State:
     entropy: dict[Site, NDArray[np.float32]]
     answer: Tensor
     lens: Lens | None = None
+    kind: str = ""
 
     @property
     def shares(self) -> bool:
@@ -259,7 +261,7 @@ class Session:
             )
         order = {site: i for i, site in enumerate(model.sites)}
         weights = dict(sorted(weights.items(), key=lambda item: order[item[0]]))
-        return State(name, reading, self._sides(reading, weights), weights, entropy, answer, lens)
+        return State(name, reading, self._sides(reading, weights), weights, entropy, answer, lens, self.prediction.kind)
 
     def _lens(self, reading: Reading, asked: Asked, length: int) -> Lens:
         if asked.lens in TRIED_ONE_BY_ONE and length > MOST_TRIED:

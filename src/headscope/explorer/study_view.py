@@ -12,6 +12,8 @@ from typing import Any
 import pandas as pd
 
 from headscope.errors import HeadscopeError, reason
+from headscope.explorer.corpus_examples import CorpusExamples
+from headscope.explorer.unimportant import cheap_heads, head_in
 from headscope.heads import Head, HeadSet
 from headscope.importances.glossary import DEFINITIONS
 from headscope.model.attention_model import AttentionModel
@@ -37,6 +39,7 @@ class StudyView:
         try:
             self.told, self.told_heads = self._about(), self._told_heads()
             self._cards = cards_of(study)
+            self._examples = CorpusExamples(study, model)
         except (KeyError, TypeError, ValueError) as cause:
             what = f"a table of the study of {model_name(study)} cannot be read ({reason(cause)})"
             raise HeadscopeError(what, where="--study", mend="Make it again") from cause
@@ -103,15 +106,9 @@ class StudyView:
             "values": self._rows.get(head, {}),
         }
 
-    def examples(self, head: Head) -> list[dict[str, Any]]:
+    def examples(self, head: Head, max_length: int | None = None) -> list[dict[str, Any]]:
         """Sentences in which the head does, or does not do, what its roles say; places count words."""
-        names = ("role", "kind", "direction", "sentence", "query", "key", "weight", "expected")
-        told = []
-        for row in self._card(head).get("examples", []):
-            example = dict(zip(names, row, strict=True))
-            words = self._cards["sentences"][example.pop("sentence")]
-            told.append({**example, "words": words, "text": " ".join(words)})
-        return told
+        return self._examples.of(head, max_length)
 
     def _card(self, head: Head) -> dict[str, Any]:
         stacks = stacks_of(self.study)
@@ -127,13 +124,13 @@ class StudyView:
         found: dict[Head, dict[str, list[float | None]]] = {}
         for row in self.study.heads.to_dict("records"):
             numbers = [short(row[name], 6) for name in ("value", "low", "high")]
-            found.setdefault(_head(row), {})[plain(row["statistic"])] = numbers
+            found.setdefault(head_in(row), {})[plain(row["statistic"])] = numbers
         return found
 
     def _clusters(self) -> dict[Head, int]:
         table = self.study.tables.get("clusters")
         known = [] if table is None else table.dropna(subset=["cluster"]).to_dict("records")
-        return {_head(row): int(row["cluster"]) for row in known}
+        return {head_in(row): int(row["cluster"]) for row in known}
 
     def _tests(self, head: Head) -> list[dict[str, Any]]:
         """What removing the head does to the task, and whether that is more than chance."""
@@ -146,29 +143,25 @@ class StudyView:
                 "is_significant": _is_true(row["is_significant"]),
             }
             for row in rows
-            if _head(row) == head
+            if head_in(row) == head
         ]
 
     def _unimportant(self) -> list[dict[str, Any]]:
-        """Sets of heads that the study would do without, each with the reason."""
+        """Sets of heads that the study would do without: `what` they are, in a few words, and the reason `why`."""
         heads = self.study.heads
-        sets: list[tuple[str, set[Head]]] = []
+        sets: list[tuple[str, str, set[Head]]] = []
         removed = heads[(heads["statistic"] == "cut") & (heads["value"] == 1)]
-        sets.append(("the study's plan removes them", _heads(removed)))
+        sets.append(("that the plan removes", "the study's plan removes them", _heads(removed)))
         for name in [name for name in statistics_of(self.study) if name.startswith(GATE)]:
             closed = heads[(heads["statistic"] == name) & (heads["value"] == 0)]
-            sets.append((f"their gates closed ({plain(name.removeprefix(GATE))})", _heads(closed)))
-        tests = self.study.tables.get("significance")
-        if tests is not None:
-            losses = tests[tests["statistic"] == "ablation-loss"]
-            harmful = losses[losses["value"] > 0]
-            needed = harmful[[_is_true(said) for said in harmful["is_significant"]]]
-            why = "the loss was not shown to rise without any one of them (together they may matter)"
-            sets.append((why, _heads(losses) - _heads(needed)))
+            aim = plain(name.removeprefix(GATE))
+            sets.append((f"whose gates closed ({aim})", f"their gates closed ({aim})", _heads(closed)))
+        if (cheap := cheap_heads(self.study, self._there)) is not None:
+            sets.append(cheap)
         told = []
-        for why, some in sets:
+        for what, why, some in sets:
             if chosen := HeadSet(some & self._there, among=self.model.heads):
-                told.append({"why": why, "heads": str(chosen), "count": len(chosen)})
+                told.append({"what": what, "why": why, "heads": str(chosen), "count": len(chosen)})
         return told
 
 
@@ -181,9 +174,5 @@ def _address(head: Head) -> dict[str, Any]:
     return {"stack": head.stack, "layer": head.layer, "head": head.head}
 
 
-def _head(row: dict[Any, Any]) -> Head:
-    return Head(str(row["stack"]), int(row["layer"]), int(row["head"]))
-
-
 def _heads(rows: pd.DataFrame) -> set[Head]:
-    return {_head(row) for row in rows.to_dict("records")}
+    return {head_in(row) for row in rows.to_dict("records")}

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 
 _WORD_START = ("▁", "Ġ")
@@ -38,11 +38,43 @@ class Side:
     def units(self) -> tuple[int, ...]:
         """For each token the number of its unit at word level, counted from 0 in reading order.
 
-        A unit is a word; a token without a word is a unit of its own.
+        A unit is a word; a token without a word is a unit of its own, and so is punctuation before or behind a word
+        that has tokens of its own ("▁mat" "," are one word to a tokenizer that splits at blanks).
         """
         numbers: dict[tuple[str, int], int] = {}
-        places = (("token", at) if word is None else ("word", word) for at, word in enumerate(self.words))
+        apart = self._apart
+        places = (
+            ("token", apart.get(at, at)) if word is None or at in apart else ("word", word)
+            for at, word in enumerate(self.words)
+        )
         return tuple(numbers.setdefault(place, len(numbers)) for place in places)
+
+    @cached_property
+    def _apart(self) -> dict[int, int]:
+        """Tokens of punctuation at either end of a word that has letters too, and what they are a unit with.
+
+        A mark of a word's start that is a token of its own goes with the sign behind it.
+        """
+        of_word: dict[int, list[int]] = {}
+        for at, word in enumerate(self.words):
+            if word is not None:
+                of_word.setdefault(word, []).append(at)
+        found: dict[int, int] = {}
+        for tokens in of_word.values():
+            core = [at for at in tokens if not self._signs[at] and _bare(self.tokens[at])]
+            ends = [at for at in tokens if core and self._signs[at] and not core[0] < at < core[-1]]
+            found |= {at: at for at in ends}
+            found |= {at - 1: at for at in ends if at - 1 in tokens[:1] and not _bare(self.tokens[at - 1])}
+        return found
+
+    @cached_property
+    def _signs(self) -> tuple[bool, ...]:
+        """For each token whether it is nothing but punctuation, its marks of a word's start taken off."""
+        in_bytes = _is_byte_level(self.tokens)
+        return tuple(
+            not (special or _continues(token)) and _is_punctuation(_bare(_readable(token, in_bytes)))
+            for token, special in zip(self.tokens, self.special, strict=True)
+        )
 
     def unit_special(self) -> tuple[bool, ...]:
         """For each unit whether it is a special token."""
@@ -51,7 +83,7 @@ class Side:
     def token_labels(self) -> tuple[str, ...]:
         """Each token in readable form; a piece that continues a word without saying so gets a leading "·"."""
         in_bytes = _is_byte_level(self.tokens)
-        continues = (False, *(one == two is not None for one, two in pairwise(self.words)))
+        continues = (False, *(one == two for one, two in pairwise(self.units())))
         labels = []
         for token, special, inside in zip(self.tokens, self.special, continues, strict=True):
             text = token if special else _readable(token, in_bytes)
@@ -74,7 +106,7 @@ class Side:
     def unit_punctuation(self) -> tuple[bool, ...]:
         """For each unit whether it is nothing but punctuation."""
         return tuple(
-            not special and all(unicodedata.category(character).startswith("P") for character in word)
+            not special and _is_punctuation(word)
             for word, special in zip(self.word_labels(), self.unit_special(), strict=True)
         )
 
@@ -85,7 +117,7 @@ class Side:
             "tokens": self.token_labels(),
             "printed": tuple(inert(token) for token in self.tokens),
             "special": [int(special) for special in self.special],
-            "punctuation": [int(signs[unit]) for unit in units],
+            "punctuation": [int(sign or signs[unit]) for sign, unit in zip(self._signs, units, strict=True)],
             "unit": units,
             "words": self.word_labels(),
             "word_special": [int(special) for special in self.unit_special()],
@@ -101,6 +133,20 @@ def told_sides(query: Side, key: Side) -> dict[str, object]:
 
 
 # Tokens as people read them
+
+
+def _bare(token: str) -> str:
+    """A token without its marks of a word's start."""
+    return token.lstrip("▁Ġ ")
+
+
+def _continues(token: str) -> bool:
+    """Whether it says that it continues a word, as in BERT's vocabularies, which split off punctuation themselves."""
+    return token.startswith("##") and len(token) > 2
+
+
+def _is_punctuation(text: str) -> bool:
+    return bool(text) and all(unicodedata.category(character).startswith("P") for character in text)
 
 
 @cache

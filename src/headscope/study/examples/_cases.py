@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headscope.data.examples import Example
 from headscope.heads import Head
 from headscope.study.examples._question import Question, Role
 
@@ -30,11 +31,14 @@ COLUMNS = (
     "weight",
     "expected",
     "arcs",
+    "text",
+    "starts",
 )
 EACH = 3
 MOST_WORDS = 30  # that are shown of a text
 REACH = 8  # words shown around the two in question, where a text is longer than that
 FEW_PLACES = 3  # where the rule wants the maximum; with more of them no one can be called the right one
+LONGEST_TEXT = 4000  # characters of a text that is kept whole
 BETWEEN = "‖"  # stands between two texts of a cross attention
 
 
@@ -50,6 +54,7 @@ class Case:
     expected: int | None = field(compare=False)
     arcs: list[tuple[int, int, float]] = field(compare=False)
     labels: tuple[list[str], list[str]] = field(compare=False)
+    example: Example = field(compare=False)
     is_mirrored: bool = field(compare=False, default=False)  # the word expected is then one that looks
 
     def mirrored(self) -> Case:
@@ -72,8 +77,9 @@ class Found:
         weights: NDArray[np.float32],
         labels: tuple[list[str], list[str]],
         number: int,
+        example: Example,
     ) -> None:
-        """weights [query, key] of one example."""
+        """weights [query, key] of one example, which is the one of this number."""
         right, allowed = question.right, question.allowed
         if question.by_column:
             weights, right, allowed = weights.T, right.T, allowed.T
@@ -91,7 +97,8 @@ class Found:
             is_one_place = not holds[best] and right[best].sum() <= FEW_PLACES
             wanted = int(np.where(right[best], weights[best], -1.0).argmax()) if is_one_place else None
             arcs = [(i, int(tops[i]), float(largest[i])) for i in range(len(tops)) if largest[i] > 0]
-            case = Case(float(ranks[best]), -number, best, int(tops[best]), float(largest[best]), wanted, arcs, labels)
+            place, weight = (best, int(tops[best])), float(largest[best])
+            case = Case(float(ranks[best]), -number, *place, weight, wanted, arcs, labels, example)
             self._keep(head, role, kind, case.mirrored() if question.by_column else case)
 
     def _keep(self, head: Head, role: Role, kind: str, case: Case) -> None:
@@ -146,7 +153,15 @@ def _shown(case: Case) -> dict[str, Any]:
         "weight": case.weight,
         "expected": np.nan if expected is None else new[expected],
         "arcs": json.dumps([arc for arc in arcs if None not in arc]),
+        "text": _whole(case.example),
+        "starts": json.dumps([n for n, before in zip(kept, [-1, *kept], strict=False) if n >= 0 > before]),
     }
+
+
+def _whole(example: Example) -> str | None:
+    """The text, or both of a pair, as a JSON list; None where that is long."""
+    texts = [one if isinstance(one, str) else " ".join(one) for one in (example.first, example.second) if one]
+    return json.dumps(texts, ensure_ascii=False) if sum(map(len, texts)) <= LONGEST_TEXT else None
 
 
 def stretch(count: int, places: list[int]) -> list[int]:

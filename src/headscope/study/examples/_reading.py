@@ -62,7 +62,8 @@ def read_words(
                 queries, keys = question.right.shape
                 for head in heads[role]:
                     cells = weights[row, site.place(head), :queries, :keys]
-                    found.look(Head(site.stack, site.layer, head), role, question, cells, labels, number)
+                    place = Head(site.stack, site.layer, head)
+                    found.look(place, role, question, cells, labels, number, texts[number].example)
 
     _read(model, [text.example for text in texts], look, "skip", max_length, batch_size)
 
@@ -96,7 +97,8 @@ def read_tokens(
                 if question is not None:
                     for head in heads:
                         place = Head(site.stack, site.layer, head)
-                        found.look(place, role, question, weights[row, site.place(head)], labels, number)
+                        cells = weights[row, site.place(head)]
+                        found.look(place, role, question, cells, labels, number, examples[number])
 
     _read(model, examples, look, "truncate", max_length, batch_size)
 

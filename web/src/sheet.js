@@ -1,0 +1,140 @@
+// Drawings side by side on one sheet, with what they are above and how to read them below: as SVG or as PNG, always on white.
+
+import { hex, legendTexts } from "./colour.js";
+import { download, make, svgTag } from "./dom.js";
+import { FONT, INK, ruler, write } from "./map.js";
+
+/**
+ * @typedef {{width: number, height: number, paint: (context: CanvasRenderingContext2D) => void, shapes: () => Element[]}} Drawing
+ * @typedef {{title: string, drawing: Drawing}} Panel
+ * @typedef {{colour: string, text: string}} Key  what a colour of lines stands for
+ * @typedef {object} Sheet
+ * @property {string} file  its name, without the ending
+ * @property {string} line  what all of it is
+ * @property {Panel[]} panels
+ * @property {Key[]} keys
+ * @property {{signed: boolean, full: number | null} | null} scale  of colours; null: there is none
+ */
+/** @typedef {import("./map.js").Mark} Mark */
+
+const GAP = 28, TITLE = 26, LINE = 26, SCALE = 32, KEY = 20, EDGE = 12, STEPS = 64;
+
+/** @param {string} text @param {number} [size] */
+function widthOf(text, size = 12) {
+  ruler.font = `${size}px ${FONT}`;
+  return ruler.measureText(text).width;
+}
+
+/** Where everything stands. @param {Sheet} sheet */
+function plan({ line, panels, keys, scale }) {
+  const titled = panels.some(({ title }) => title), top = titled ? TITLE : 0;
+  let x = 0;
+  const placed = panels.map(({ title, drawing }) => {
+    const here = { title, drawing, x, y: top };
+    x += Math.max(drawing.width, widthOf(title, 14) + 2 * EDGE) + GAP;
+    return here;
+  });
+  const width = Math.ceil(Math.max(x - GAP, widthOf(line) + 2 * EDGE, 260)) + 10;
+  /** @type {(Key & {x: number, y: number})[]} */
+  const dots = [];
+  let y = top + Math.max(...panels.map(({ drawing }) => drawing.height)) + 6, at = EDGE;
+  for (const key of keys) {
+    const wide = widthOf(key.text) + 30;
+    if (at + wide > width && at > EDGE) [at, y] = [EDGE, y + KEY];
+    dots.push({ ...key, x: at, y });
+    at += wide;
+  }
+  if (keys.length) y += KEY + 4;
+  const bar = y + 14, height = Math.ceil((scale ? y + SCALE : y) + LINE);
+  return { placed, dots, bar, width, height };
+}
+
+/** @param {Sheet} sheet @param {ReturnType<typeof plan>} where @returns {Mark[]} */
+function marks({ line, scale }, { placed, dots, bar, height }) {
+  const texts = scale ? legendTexts(scale.signed, scale.full) : [];
+  const ends = /** @type {const} */ ([[EDGE, texts[0], "start"], [EDGE + 80, texts[2], "middle"], [EDGE + 160, texts[4], "end"]]);
+  return [
+    ...placed.filter(({ title }) => title).map(({ title, x }) => ({ kind: /** @type {const} */ ("lit"), size: 14, x: x + EDGE, y: 18, text: title, anchor: /** @type {const} */ ("start") })),
+    ...dots.map(({ text, x, y }) => ({ kind: /** @type {const} */ ("label"), x: x + 16, y: y + 10, text, anchor: /** @type {const} */ ("start") })),
+    ...(scale ? ends.map(([x, text, anchor]) => ({ kind: /** @type {const} */ ("title"), size: 10, x, y: bar - 5, text: text ?? "", anchor })) : []),
+    { kind: "title", x: EDGE, y: height - 10, text: line, anchor: "start" },
+  ];
+}
+
+/** The colour scale in steps. @param {Sheet} sheet */
+function steps({ scale }) {
+  const from = scale?.signed ? 0 : 255;
+  return scale ? Array.from({ length: STEPS }, (_, at) => ({ x: EDGE + at * 2.5, fill: hex(from + Math.round((at / (STEPS - 1)) * (510 - from))) })) : [];
+}
+
+/** @param {Sheet} sheet */
+export function savePng(sheet) {
+  const where = plan(sheet), { width, height } = where, canvas = make("canvas"), grain = Math.min(2, 8000 / Math.max(width, height));
+  canvas.width = width * grain;
+  canvas.height = height * grain;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.scale(grain, grain);
+  context.fillStyle = INK.light.paper;
+  context.fillRect(0, 0, width, height);
+  for (const { drawing, x, y } of where.placed) {
+    context.save();
+    context.translate(x, y);
+    drawing.paint(context);
+    context.restore();
+  }
+  for (const { colour, x, y } of where.dots) {
+    context.fillStyle = colour;
+    context.fillRect(x, y, 10, 10);
+  }
+  for (const { x, fill } of steps(sheet)) {
+    context.fillStyle = fill;
+    context.fillRect(x, where.bar, 3, 8);
+  }
+  for (const mark of marks(sheet, where)) write(context, mark, INK.light);
+  canvas.toBlob((blob) => { if (blob) download(blob, `${sheet.file}.png`); }, "image/png");
+}
+
+/** @param {Sheet} sheet */
+export function saveSvg(sheet) {
+  const where = plan(sheet), { width, height } = where, svg = svgTag("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": FONT });
+  svg.append(svgTag("title", {}, sheet.line), svgTag("rect", { width, height, fill: INK.light.paper }));
+  for (const { drawing, x, y } of where.placed) {
+    const group = svgTag("g", { transform: `translate(${x} ${y})` });
+    group.append(...drawing.shapes());
+    svg.append(group);
+  }
+  for (const { colour, x, y } of where.dots) svg.append(svgTag("rect", { x, y, width: 10, height: 10, fill: colour }));
+  for (const { x, fill } of steps(sheet)) svg.append(svgTag("rect", { x, y: where.bar, width: 3, height: 8, fill }));
+  svg.append(...written(marks(sheet, where)));
+  download(new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" }), `${sheet.file}.svg`);
+}
+
+/** @param {Mark[]} found */
+export const written = (found) => found.map((mark) => svgTag("text", {
+  fill: INK.light[mark.kind], "font-size": mark.size ?? 12, "text-anchor": mark.anchor, ...(mark.kind === "lit" ? { "font-weight": 650 } : {}),
+  transform: `translate(${mark.x} ${mark.y})${mark.turn ? ` rotate(${mark.turn})` : ""}`,
+  ...(mark.middle ? { "dominant-baseline": "central" } : {}),
+}, mark.text));
+
+/** One field of a table; text that a spreadsheet would take for a formula is marked as text by an apostrophe. @param {string | number} value */
+function field(value) {
+  const text = String(value), safe = typeof value === "string" && text.length > 1 && /^[=+\-@]/.test(text) ? `'${text}` : text;
+  return /[",\n\r]/.test(safe) || safe !== safe.trim() ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+/** @param {string} file @param {Iterable<(string | number)[]>} rows  the first names the columns */
+export function saveTable(file, rows) {
+  /** @type {Map<string | number, string>} */
+  const known = new Map();  // the same few words stand in thousands of rows
+  const lines = [];
+  for (const row of rows) {
+    lines.push(row.map((value) => {
+      const there = typeof value === "string" ? known.get(value) : String(value);
+      if (there !== undefined) return there;
+      const made = field(value);
+      known.set(value, made);
+      return made;
+    }).join(","));
+  }
+  download(new Blob([`${lines.join("\n")}\n`], { type: "text/csv;charset=utf-8" }), `${file}.csv`);
+}

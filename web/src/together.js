@@ -1,0 +1,37 @@
+// What two sentence encoders make of the same text: how alike their vectors are.
+
+import * as api from "./api.js";
+import { make } from "./dom.js";
+import { shortName } from "./heads.js";
+
+/** @typedef {import("./types.js").Answer} Answer */
+
+/** @type {{of: string, cosines: number[] | null | undefined}}  undefined: asked for */
+let known = { of: "", cosines: undefined };
+
+/** @param {import("./types.js").LiveModel[]} models @param {Answer | null} a @param {Answer | null} b @param {() => void} arrived @returns {HTMLElement[]} */
+export function together(models, a, b, arrived) {
+  if (!a || !b || a.prediction.kind !== "encoder" || b.prediction.kind !== "encoder") return [];
+  if (a.question.text !== b.question.text || a.question.second !== b.question.second) return [];  // one is still waited for
+  const of = `${JSON.stringify(a.question)} ${JSON.stringify(b.question)}`;
+  if (known.of !== of) {
+    known = { of, cosines: undefined };
+    api.alike(a, b).then((cosines) => {
+      if (known.of !== of) return;
+      known.cosines = cosines;
+      arrived();
+    }, () => { if (known.of === of) known.of = ""; });
+  }
+  const holder = make("div", "answer together"), numbers = known.cosines, names = models.map(shortName).join(" and ");
+  holder.append(make("h3", "", "Both"), make("p", "said", `Cosine of the vectors of ${names}`));
+  if (numbers === undefined) holder.append(make("p", "remark", "…"));
+  else if (numbers === null) holder.append(make("p", "remark", "Their vectors have different lengths and cannot be compared."));
+  else {
+    for (const [at, number] of numbers.entries()) {
+      const line = make("p", "figure");
+      line.append(make("b", "", number.toFixed(3).replace("-", "−")), ...(numbers.length > 1 ? [make("span", "remark", at ? "second text" : "first text")] : []));
+      holder.append(line);
+    }
+  }
+  return [holder];
+}
