@@ -15,7 +15,7 @@ import headscope
 from headscope.commands import app
 from headscope.data.vocabulary import learned_tokenizer
 from headscope.errors import HeadscopeError
-from headscope.model.scratch import Sizes, Source, new_model
+from headscope.model.scratch import Sizes, Source, new_model, resized
 from headscope.study.finetune import finetune
 from headscope.study.scratch import Scratch
 from headscope.tasks import task_named
@@ -95,6 +95,15 @@ def test_every_family_is_made_in_another_size(family: str) -> None:
     with torch.no_grad():
         ids = torch.randint(4, len(tokens), (1, 24))
         assert model(input_ids=ids).logits.shape == (1, 24, len(tokens))
+
+
+@pytest.mark.parametrize("layers", [2, 7])
+def test_kinds_of_layers_follow_their_number_and_are_saved(layers: int, tmp_path: Path) -> None:
+    given = {"model_type": "modernbert", "num_hidden_layers": 4, "num_attention_heads": 2, "hidden_size": 8}
+    config = AutoConfig.for_model(**given, global_attn_every_n_layers=2)
+    made = resized(config, Sizes(layers=layers))
+    made.save_pretrained(tmp_path)
+    assert AutoConfig.from_pretrained(tmp_path).layer_types == [config.layer_types[i % 4] for i in range(layers)]
 
 
 def test_a_family_that_counts_another_token_as_padding_is_refused() -> None:

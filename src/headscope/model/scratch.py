@@ -42,6 +42,7 @@ NAMES = {
     "intermediate": ("intermediate_size", "hidden_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "n_inner"),
 }
 WIDTHS = ("head_dim", "d_kv")  # of one head
+KINDS = "layer_types"  # one for each layer: which attend to a window and which to all
 MARKS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
 
 
@@ -127,6 +128,9 @@ def resized(config: PreTrainedConfig, sizes: Sizes) -> PreTrainedConfig:
     for one in WIDTHS:
         if wanted and own.get(one) is not None:
             setattr(made, one, hidden // heads)
+    if "layers" in wanted and own.get(KINDS):
+        kinds = own[KINDS]
+        setattr(made, KINDS, [kinds[i % len(kinds)] for i in range(wanted["layers"])])
     return made
 
 
