@@ -424,7 +424,7 @@ def test_the_command_says_it_in_one_line(
         ("one",): "STUDY: one study cannot be compared. Expected two studies or more. "
         "Make another one with headscope analyze.",
         ("one", "empty"): "empty/run.json: not a study (No such file or directory). Expected a directory written by "
-        "headscope analyze.",
+        "headscope analyze, or by another command that makes a study.",
     }.items():
         monkeypatch.setattr(sys, "argv", ["headscope", "compare", *words, "--out", "out"])
         with pytest.raises(SystemExit) as stop:

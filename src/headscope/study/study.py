@@ -90,7 +90,7 @@ def _read(
         raise HeadscopeError(
             f"not a study ({reason(cause)})",
             where=Path(getattr(cause, "filename", None) or folder),
-            expected="a directory that headscope analyze, importance or another command wrote a study into",
+            expected="a directory written by headscope analyze, or by another command that makes a study",
         ) from cause
     schema = record.get("schema") if isinstance(record, dict) else None
     if schema != SCHEMA:
