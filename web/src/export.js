@@ -18,7 +18,7 @@ export function saveOpen(stage, as) {
   const { models, shown } = stage;
   if (!shown.length) return;
   const [{ name, view }] = shown, isArcs = state.view === "arcs", panes = [...new Set(shown.map(({ at }) => at))];
-  const file = fileOf([...new Set(shown.map(({ model }) => model))], name, Boolean(view.lens.forms));
+  const file = fileOf(stage.live ? [...new Set(shown.map(({ model }) => model))] : [], name, Boolean(view.lens.forms));
   if (as === "csv") return saveTable(file, cells(stage));
   const names = [...new Set(shown.map((one) => one.name))];
   HOW[as]({
@@ -52,7 +52,7 @@ export async function saveAll(stage, as) {
   const { models, grids } = stage, found = stage.sources();
   if (!found.length || !found[0].answer.sides[state.stack]) return;
   const lens = await lensOf(found[0], state.stack), names = found.map((_, at) => modelOf(models, at));
-  const file = fileOf(names, models[0].stacks.length > 1 ? `all-${state.stack}` : "all", Boolean(lens.forms));
+  const file = fileOf(stage.live ? names : [], models[0].stacks.length > 1 ? `all-${state.stack}` : "all", Boolean(lens.forms));
   if (as === "csv") return saveTable(file, heads(stage));
   const pictures = await Promise.all(found.map((source, at) => grids.frames[at].grid.pictures(source)));
   HOW[as]({

@@ -65,7 +65,7 @@ export function captionOfAll(models, count, lens) {
   return [names.join(" and "), `${lens.forms ? "all maps" : "all heads"}${models[0].stacks.length > 1 ? ` of the ${state.stack}` : ""}`, text, ...howShown(lens, lens.signed, scale)].join(" · ");
 }
 
-/** Of what is saved, without its ending. @param {string[]} models @param {string} name @param {boolean} isOfForms */
+/** Of what is saved, without its ending. @param {string[]} models  none: a saved page is of one, and says so itself @param {string} name @param {boolean} isOfForms */
 export function fileOf(models, name, isOfForms) {
   const parts = [...models.map((model) => model.slice(0, 40)), name, ...(state.heads.length ? [state.view] : []), state.level];
   if (state.lens !== "raw" && (!isOfForms || !state.heads.length)) parts.push(state.lens);
