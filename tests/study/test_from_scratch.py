@@ -97,6 +97,28 @@ def test_every_family_is_made_in_another_size(family: str) -> None:
         assert model(input_ids=ids).logits.shape == (1, 24, len(tokens))
 
 
+def test_a_model_that_knows_no_segments_is_given_none_and_can_be_masked() -> None:
+    tokens = learned_tokenizer(["the cat sat on the mat"], 300)
+    made = {
+        family: new_model(
+            Source(family, AutoConfig.for_model(family)),
+            tokenizer=tokens,
+            model_class="AutoModelForMaskedLM",
+            sizes=Sizes(2, 4, 32),
+            max_length=24,
+        )
+        for family in ("modernbert", "bert")
+    }
+    batches = {family: next(headscope.encode(model, [("the cat", "sat")])) for family, model in made.items()}
+    assert {family: "token_type_ids" in batch.inputs for family, batch in batches.items()} == {
+        "modernbert": False,
+        "bert": True,
+    }
+    for family, model in made.items():
+        with torch.no_grad(), model.edited(headscope.Masked("star")):
+            assert model(batches[family]).logits.isfinite().all()
+
+
 @pytest.mark.parametrize("layers", [2, 7])
 def test_kinds_of_layers_follow_their_number_and_are_saved(layers: int, tmp_path: Path) -> None:
     given = {"model_type": "modernbert", "num_hidden_layers": 4, "num_attention_heads": 2, "hidden_size": 8}

@@ -62,7 +62,7 @@ def collate(model: AttentionModel, sequences: list[Sequence]) -> Batch:
     assert tokens.ids is not None
     inputs: dict[str, Tensor] = {"input_ids": tokens.ids, "attention_mask": tokens.real.long()}
     types = [side.token_types for side in sources if side.token_types is not None]
-    if len(types) == len(sources):
+    if len(types) == len(sources) and model.takes_segments:
         inputs["token_type_ids"] = _padded(types, 0)
     indices = tuple(sequence.index for sequence in sequences)
     if not model.is_encoder_decoder:

@@ -6,6 +6,7 @@ import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +143,11 @@ class AttentionModel:
         from headscope.model.saving import save
 
         return save(self, out, form=form, overwrite=overwrite)
+
+    @cached_property
+    def takes_segments(self) -> bool:
+        """Whether the model can be told which of two texts a token is of, as `token_type_ids`."""
+        return "token_type_ids" in inspect.signature(self.model.forward).parameters
 
     @contextmanager
     def watched(self, *observers: Observer, lens: str | Lens = "raw") -> Iterator[None]:
