@@ -284,34 +284,6 @@ def test_control_c_does_not_wait_for_the_model(tmp_path: Path) -> None:
     assert took < 5  # 1 s for the work, 2 s for connections; the machine may be shared
 
 
-LEFT_BEHIND = """
-import atexit, runpy, threading, time
-threading.Thread(target=time.sleep, args=(60,)).start()
-atexit.register(print, "cleaned")
-runpy.run_module("headscope", run_name="__main__")
-"""
-
-
-@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
-def test_nothing_that_is_left_keeps_it_from_ending(sign: signal.Signals, status: int, tmp_path: Path) -> None:
-    """Tearing Python down waits for threads, and takes seconds with torch; what must run at the end still does."""
-    saved(tmp_path / "bert", BertModel)
-    words = ["serve", "bert", "--port", "0", "--no-browser"]
-    process = started(tmp_path, *words, before=[sys.executable, "-c", LEFT_BEHIND])
-    try:
-        assert process.stdout is not None
-        assert [process.stdout.readline()[:7] for _ in range(2)] == ["http://", "Ctrl-C "]
-        begun = time.monotonic()
-        process.send_signal(sign)
-        out, err = process.communicate(timeout=60)
-        took = time.monotonic() - begun
-    finally:
-        process.kill()
-    assert (process.returncode, err) == (status, "")
-    assert out.splitlines() == [*(["ended"] if sign == signal.SIGINT else []), "cleaned"]
-    assert took < 5
-
-
 def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was() -> None:
     model = worded(BertModel)
     explorer = headscope.serve(model, port=0, browser=False, wait=False, say=lambda line: None)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -69,26 +68,16 @@ def serve(
     check_token(token)
     loaded = load_aloud(model, revision, device, dtype, mask=mask, open_special=open_special)
     other = None if compare is None else load_aloud(compare, None, device, dtype)
-    status = 0
-    try:
-        run(
-            loaded,
-            study=found,
-            compare=other,
-            host=host,
-            port=port,
-            token=token,
-            browser=not no_browser,
-            max_length=max_length,
-        )
-    except SystemExit as asked:  # SIGTERM
-        status = asked.code if isinstance(asked.code, int) else 1
-    _leave(status)
-
-
-def _leave(status: int) -> NoReturn:
-    """End now: Python would wait for threads that are left, and take seconds to tear torch down."""
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    explorer = run(
+        loaded,
+        study=found,
+        compare=other,
+        host=host,
+        port=port,
+        token=token,
+        browser=not no_browser,
+        max_length=max_length,
+    )
+    if explorer.is_working:  # what could not be stopped soon would be waited for, or torn down in the middle
+        sys.stdout.flush()
+        os._exit(0)
