@@ -58,7 +58,7 @@ const inCell = (colouring, head) => colouring.stacks[head.s][head.index].slice(1
 const paintCell = (head, words, [text, brief], rgb) => {
   head.cell.className = rgb ? "" : "none";
   const shown = rgb && data.stacks[head.s].heads <= MOST_WITH_VALUES ? text : "";
-  if (shown && brief) head.cell.replaceChildren(make("span", { class: "long" }, text), make("span", { class: "brief", "aria-hidden": "true" }, brief));
+  if (shown && brief) head.cell.replaceChildren(make("span", { class: "long" }, text), make("span", { class: "brief", "data-brief": brief }));
   else head.cell.textContent = shown;
   head.cell.style.background = "";
   if (rgb) dye(head.cell, rgb);
