@@ -104,6 +104,7 @@ def test_look_has_every_lens_with_the_numbers_of_its_own() -> None:
     np.testing.assert_allclose(by_name["raw"].sum(axis=-1), 1, atol=1e-5)
     assert len(look.page()) < 500_000
     assert look._repr_html_().startswith("<iframe")
+    assert model.look(TEXT, lens=LENSES).page() == look.page()
 
 
 def test_a_head_s_gradients_add_up_to_what_its_output_adds() -> None:

@@ -19,7 +19,7 @@ headscope look minilm "The cat sat on the mat." --lens raw,norm,gradient,rollout
 
 headscope look opus-mt-en-fr "The cat sat on the mat." "Le chat s'assit sur le tapis." --out cat.html
 
-In Python: headscope.look(model, text).save("cat.html")
+In Python: model.look(text).save("cat.html")
 """
 
 

@@ -144,6 +144,12 @@ class AttentionModel:
 
         return save(self, out, form=form, overwrite=overwrite)
 
+    def look(self, first: str, second: str | None = None, **options: Any) -> Any:
+        """What every head attends to in one text or pair, as a view that draws itself in a notebook: headscope.look."""
+        import headscope  # by its public door: drawing is a room below this one
+
+        return headscope.look(self, first, second, **options)
+
     @cached_property
     def takes_segments(self) -> bool:
         """Whether the model can be told which of two texts a token is of, as `token_type_ids`."""
