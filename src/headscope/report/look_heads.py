@@ -19,7 +19,11 @@ Found = tuple[dict[Site, NDArray[np.float64]], str, bool]  # maps [head, query, 
 
 def raw(given: Input) -> Found:
     """Attention as it is."""
-    return given.weights, "", True
+    how = (
+        "Attention: the weights by which a token takes from others; a row sums to 1. "
+        "Where a head reads, not whether it matters."
+    )
+    return given.weights, how, True
 
 
 def norm(given: Input) -> Found:

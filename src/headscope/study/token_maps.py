@@ -24,8 +24,8 @@ from headscope.model.tokens import Batch
 
 RELEVANCE = (
     "Relevance: how much of what the model says ({what}{only}) came by a token as it enters the layer; into layer 0, "
-    "by its embeddings. Below 0 it speaks against it. By voita's rules a row of layer 0, of source and target "
-    "together, sums to what is said but for the biases' part."
+    "by its embeddings. Below 0 it speaks against it. By voita's rules a row of layer 0{across} "
+    "sums to what is said but for the biases' part."
 )
 VALUE_ZEROING = (
     "Value zeroing (Mohebbi 2023): how far a token's state at the layer's output turns (1 − cosine) when another "
@@ -138,7 +138,8 @@ def _relevance(given: Input) -> TokenMap:
             maps[stack][:, form, list(one.targets)] = one.maps[stack]
     places = found[0].targets
     only = "" if len(places) > 1 else f"; token {places[0]} has the one row that is filled"
-    how = RELEVANCE.format(what=found[0].what, only=only)
+    across = ", of source and target together," if "cross" in maps else ""
+    how = RELEVANCE.format(what=found[0].what, only=only, across=across)
     return TokenMap("relevance", maps, how, given.tokens(maps), RULES, shares=False)
 
 
