@@ -13,6 +13,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
+	@echo 'ready: source $(VENV)/bin/activate, then headscope --help'
 
 demo: setup
 	$(BIN)/headscope demo --out demo

@@ -83,7 +83,10 @@ def test_an_unknown_frequency_list_is_refused_before_a_model_is_loaded(here: Pat
 def test_without_any_data_the_command_says_what_it_wants(run: Run) -> None:
     said = run("analyze", "bert", "--out", "study")
     assert said.status == 2
-    assert said.error == "corpus: no text was given. Expected a corpus, texts, a treebank or coreference."
+    assert said.error == (
+        "corpus: no text was given. Expected a corpus (wikipedia-pairs is bundled, with pairs), texts, a treebank or "
+        "coreference."
+    )
 
 
 def test_a_twin_without_relations_to_be_asked_is_refused(run: Run) -> None:

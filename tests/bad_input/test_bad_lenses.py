@@ -9,6 +9,7 @@ from said import Run
 
 from headscope.errors import choices
 from headscope.report.looking import LENSES
+from headscope.study.token_maps import TOKEN_LENSES
 
 LOOK: list[tuple[tuple[str, ...], str]] = [
     (("--lens", "raw,rolout"), f'--lens: "rolout" is no lens. Expected {choices("rolout", LENSES)}'),
@@ -57,4 +58,15 @@ def test_flow_says_how_long_a_text_may_be(run: Run, monkeypatch: pytest.MonkeyPa
 def test_knock_out_refuses_before_a_model_is_loaded(run: Run, options: tuple[str, ...], message: str) -> None:
     said = run("knock-out", "no/such-model", "--corpus", "good.txt", "--out", "study", *options)
     assert (said.status, said.error) == (2, message)
+    assert not Path("study").exists()
+
+
+@pytest.mark.parametrize("name", TOKEN_LENSES)
+def test_a_map_of_tokens_is_no_lens_of_analyze_which_says_where_to_see_it(run: Run, name: str) -> None:
+    said = run("analyze", "bert", "--corpus", "good.txt", "--lens", f"raw,{name}", "--out", "study")
+    assert said.status == 2
+    assert said.error.startswith(
+        f'--lens: "{name}" is a map of tokens over all heads, no lens on a head. Expected some of'
+    )
+    assert f"headscope look --lens {name}" in said.error
     assert not Path("study").exists()

@@ -61,7 +61,7 @@ def test_heads_that_are_off_change_the_maps_of_others(lens: str, ask_kind: AskKi
 def test_an_unknown_lens_is_refused_with_the_choices(ask: Asking) -> None:
     answer = ask.post("/api/attend", {"model": "a", "text": "the cat", "lens": "rollin"})
     assert answer.status == 422
-    assert '"rollin" is not a lens' in answer.error
+    assert '"rollin" is no lens' in answer.error
     assert "rollout" in answer.error
 
 

@@ -72,7 +72,7 @@ def test_what_is_malformed_is_400(body: bytes, said: str, ask: Asking) -> None:
     ("change", "status", "said"),
     [
         ({"model": "b"}, 404, 'there is no model "b". Expected a.'),
-        ({"lens": "rose"}, 422, 'lens: "rose" is not a lens. Expected effective, effective-simplex, flow, gradient,'),
+        ({"lens": "rose"}, 422, 'lens: "rose" is no lens. Expected effective, effective-simplex, flow, gradient,'),
         ({"off": "9.1"}, 422, 'heads "9.1": "9.1" is not in this model. Expected '),
         ({"off": "0.9"}, 422, 'heads "0.9": "0.9" is not in this model. Expected '),
         ({"off": "0.3-1"}, 422, 'heads "0.3-1": "0.3-1" is not in this model.'),

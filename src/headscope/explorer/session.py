@@ -222,7 +222,7 @@ class Session:
     def asked(self, text: str, second: str | None, off: str, lens: str) -> Asked:
         """What is asked, checked and in the one way it is written."""
         if lens not in LENSES:
-            raise HeadscopeError(f'"{lens}" is not a lens', where="lens", expected=choices(lens, LENSES))
+            raise HeadscopeError(f'"{lens}" is no lens', where="lens", expected=choices(lens, LENSES))
         return Asked(self.name, text, second or None, str(self._heads(off)), lens)
 
     def _heads(self, named: str) -> HeadSet:

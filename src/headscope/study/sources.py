@@ -60,7 +60,7 @@ class Corpus:
                 where=self.name,
                 expected="lines that are not blank and not comments (# …)"
                 if self.files
-                else "a corpus, texts, a treebank or coreference",
+                else "a corpus (wikipedia-pairs is bundled, with pairs), texts, a treebank or coreference",
             )
 
     def __iter__(self) -> Iterator[Example]:
