@@ -234,8 +234,23 @@ def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: 
             assert time.monotonic() - begun < 30
         finally:
             process.kill()
-    assert (process.returncode, err) == (status, "")
+    assert (process.returncode, err) == (status, "loading bert …\n")
     assert out == ("ended\n" if sign == signal.SIGINT else "")
+
+
+def test_what_is_loaded_is_said_at_once(tmp_path: Path) -> None:
+    saved(tmp_path / "bert", BertModel)
+    (tmp_path / "study").mkdir()
+    write_tables(made_up({"encoder": (2, 2)}), tmp_path / "study")
+    process = started(tmp_path, "bert", "--study", "study", "--compare", "bert", "--port", "0", "--no-browser")
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("http://")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert [line for line in err.splitlines() if "…" in line] == ["loading bert …", "reading study …", "loading bert …"]
 
 
 BUSY = """
@@ -279,7 +294,7 @@ def test_control_c_does_not_wait_for_the_model(tmp_path: Path) -> None:
             one.join()
     finally:
         process.kill()
-    assert (process.returncode, out, err) == (0, "ended\n", "")
+    assert (process.returncode, out, err) == (0, "ended\n", "loading bert …\n")
     assert answers == [503, 503]
     assert took < 5  # 1 s for the work, 2 s for connections; the machine may be shared
 
@@ -320,5 +335,5 @@ def test_a_wrong_study_is_one_line_before_the_model_is_loaded(tmp_path: Path) ->
     out, err = process.communicate(timeout=300)
     assert process.returncode == 2
     assert out == ""
-    assert len(err.splitlines()) == 1
-    assert err.startswith("headscope: nowhere")
+    assert err.splitlines()[:-1] == ["loading no-such-model …", "reading nowhere …"]
+    assert err.splitlines()[-1].startswith("headscope: nowhere")

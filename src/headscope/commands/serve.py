@@ -59,14 +59,19 @@ def serve(
     dtype: Dtype = "float32",
 ) -> None:
     """Explore a model in the browser: every head on any text, and what the model says without some of them."""
+    say(f"loading {model} …")  # at once: to import what it needs takes seconds
     from headscope.explorer.serving import check_token, studied
     from headscope.explorer.serving import serve as run
 
+    check_token(token)
+    if study:
+        say(f"reading {' and '.join(map(str, study))} …")
     found, notes = studied(study)  # before anything that takes longer
     for note in notes:
         say(f"note: {note}")
-    check_token(token)
     loaded = load_aloud(model, revision, device, dtype, mask=mask, open_special=open_special)
+    if compare is not None:
+        say(f"loading {compare} …")
     other = None if compare is None else load_aloud(compare, None, device, dtype)
     explorer = run(
         loaded,

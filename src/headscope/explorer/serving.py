@@ -6,6 +6,7 @@ import errno
 import re
 import secrets
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
@@ -124,7 +125,7 @@ def serve(
     try:
         states = States()
         named = {"a": model} if compare is None else {"a": model, "b": compare}
-        models = {name: one if isinstance(one, AttentionModel) else load(one) for name, one in named.items()}
+        models = {name: one if isinstance(one, AttentionModel) else _loaded(one) for name, one in named.items()}
         sessions = {name: Session(name, one, states, max_length=max_length) for name, one in models.items()}
         view = None if found is None else StudyView(found, models["a"])
         explorer = Explorer(Server(sessions, states, view), listening, host, token)
@@ -144,6 +145,11 @@ def serve(
         with explorer:
             _until_interrupted(explorer, say)
     return explorer
+
+
+def _loaded(model: str | Path) -> AttentionModel:
+    print(f"loading {model} …", file=sys.stderr, flush=True)
+    return load(model)
 
 
 def _until_interrupted(explorer: Explorer, say: Callable[[str], None]) -> None:
