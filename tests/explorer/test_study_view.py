@@ -112,6 +112,7 @@ def test_a_card_holds_what_the_tables_say(asking: Asking) -> None:
     assert card["twin"] == {"layer": 1, "head": 2, "distance": 0.25}
     assert card["cluster"] == 1
     assert [(one["value"], one["is_significant"]) for one in card["tests"]] == [(0.2, True)]
+    assert [one["text"] for one in card["importance"]] == ["0.200 [0.100, 0.300]"], "as the report has it"
     assert card["substitute"]["pattern"]
     assert set(card["values"]) == set(asking.get("/api/about").json["study"]["statistics"])
     assert asking.get("/api/study/cards/encoder.1.3").json == card
@@ -127,7 +128,9 @@ def test_examples_hold_their_words(asking: Asking) -> None:
 
 def with_examples(*rows: dict[str, object]) -> StudyView:
     study = made_up()
-    study.tables["roles"] = pd.DataFrame([role("0.1", name) for name in ("positional +1", "next token", "nsubj")])
+    study.tables["roles"] = pd.DataFrame(
+        [role("0.1", name) for name in ("positional +1", "positional -1", "next token", "nsubj")]
+    )
     shared = {"direction": "", "kind": "typical", "weight": 0.9, "expected": math.nan}
     study.tables["examples"] = pd.DataFrame([of("0.1") | shared | row for row in rows])
     return StudyView(study, model())
@@ -166,13 +169,28 @@ def test_words_of_a_text_are_found_by_their_letters() -> None:
     assert told["token"] > 3
 
 
-def test_pieces_are_joined_and_segments_kept_apart_where_the_text_is_not_there() -> None:
+def test_a_text_put_together_has_its_words_whole_and_its_segments_apart() -> None:
     shown = {"words": listed("… the ca ##t sat . [SEP] a do ##g ran [SEP]"), "query": 8, "key": 3}
     (told,) = told_of(with_examples({"role": "next token", **shown}))
     assert (told["text"], told["second"], told["is_whole"]) == ("the cat sat .", "a dog ran", False)
-    assert told["words"] == ["…", "the", "cat", "sat", ".", "[SEP]", "a", "dog", "ran", "[SEP]"]
-    assert [told["words"][told[name]] for name in ("query", "key")] == ["dog", "cat"]
+    assert told["words"][told["query"]] == "do", "pieces are shown as pieces"
     assert told["token"] == 7  # [CLS] the cat sat . [SEP] a dog
+
+
+def test_two_pieces_of_one_word_stay_two() -> None:
+    """As on the report's cards: where both were one word there would be nothing to mark."""
+    shown = {"words": listed("the ca ##t sat"), "query": 2, "key": 1, "expected": 3.0, "weight": 0.83}
+    for kept in ({}, {"text": json.dumps(["the cat sat"]), "starts": "[0]"}):
+        (told,) = told_of(with_examples({"role": "next token", **shown, **kept}))
+        assert told["words"] == ["the", "ca", "##t", "sat"]
+        assert (told["query"], told["key"], told["expected"], told["weight"]) == (2, 1, 3, 0.83)
+
+
+def test_an_offset_to_the_left_has_its_examples() -> None:
+    """Its name has a minus sign on the page, and a hyphen in the table."""
+    shown = {"words": listed("the cat sat"), "query": 1, "key": 0}
+    (told,) = told_of(with_examples({"role": "positional -1", **shown}))
+    assert told["roles"] == ["positional −1"]
 
 
 def test_what_shows_two_roles_is_told_once() -> None:

@@ -11,7 +11,6 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from headscope.errors import HeadscopeError
@@ -19,7 +18,7 @@ from headscope.explorer.unimportant import head_in
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Tokens
-from headscope.report.cards import roles_by_head, short, words_of
+from headscope.report.cards import called, roles_by_head, short, words_of
 from headscope.report.grids import plain
 from headscope.report.look_sides import inert
 from headscope.report.looking import side_of
@@ -68,11 +67,11 @@ class CorpusExamples:
         order = [role.name for role in self._roles.get((head.stack, head.layer, head.head), [])]
         rank = {name: place for place, name in enumerate(order)}
         found: dict[object, dict[str, Any]] = {}
-        rows = [row for row in self._rows.get(head, []) if plain(row["role"], 60) in rank and words_of(row["words"])]
-        for row in sorted(rows, key=lambda row: rank[plain(row["role"], 60)]):
+        rows = [row for row in self._rows.get(head, []) if called(row["role"]) in rank and words_of(row["words"])]
+        for row in sorted(rows, key=lambda row: rank[called(row["role"])]):
             name = (row["kind"], row["words"], row["query"], row["key"])
             told = found.get(name) or self._told(head, row, max_length)
-            if (role := plain(row["role"], 60)) not in told["roles"]:
+            if (role := called(row["role"])) not in told["roles"]:
                 told["roles"].append(role)
             found[name] = told
         return list(found.values())
@@ -82,7 +81,6 @@ class CorpusExamples:
         shown = Shown(words_of(row["words"]), int(row["query"]), int(row["key"]), expected)
         opened = self._kept(head, row, shown, max_length) or self._put_together(head, shown, max_length)
         direction = plain(row["direction"], 20) if isinstance(row["direction"], str) else ""
-        shown = opened.pop("shown")
         return {
             "roles": [],
             "kind": plain(row["kind"], 20),
@@ -108,15 +106,11 @@ class CorpusExamples:
         if all(
             n is None or (n < len(tokens) and tokens[n] == word) for n, word in zip(numbers, shown.words, strict=True)
         ):
-            units = [(0, one) for one in side_of(self.model, query).units()]
-            units += [] if key is query else [(1, 0), *((2, one) for one in side_of(self.model, key).units())]
-            of = [None if n is None else units[n] for n in numbers]
-            continues = [False, *(one == two is not None for one, two in pairwise(of))]
-            return {**opened, "token": numbers[shown.query], "level": "tokens", "shown": shown.joined(continues)}
+            return {**opened, "token": numbers[shown.query], "level": "tokens"}
         number = numbers[shown.query]
         said = texts[1] if head.stack in ("cross", "decoder") and len(texts) > 1 else texts[0]
         token = None if number is None else self._token_of(query, said.split(), number)
-        return {**opened, "token": token, "level": "words", "shown": shown}
+        return {**opened, "token": token, "level": "words"}
 
     def _put_together(self, head: Head, shown: Shown, max_length: int | None) -> dict[str, Any]:
         """With a text of the words that are shown: pieces joined, special tokens and what was left out not in it."""
@@ -142,7 +136,7 @@ class CorpusExamples:
             number = places.index(whole.query)
             token = self._token_of(sides[0], words, number) if number < len(words) else None
         second = texts[1] if len(texts) > 1 else None
-        return {"text": texts[0], "second": second, "is_whole": False, "token": token, "level": "words", "shown": whole}
+        return {"text": texts[0], "second": second, "is_whole": False, "token": token, "level": "words"}
 
     def _sides(self, stack: str, texts: list[str], max_length: int | None) -> tuple[Tokens, Tokens] | None:
         try:

@@ -103,6 +103,7 @@ class StudyView:
             "substitute": None if substitute is None else {"pattern": substitute[0], "distance": substitute[1]},
             "cluster": self._clusters().get(head),
             "tests": self._tests(head),
+            "importance": card.get("importance", []),
             "values": self._rows.get(head, {}),
         }
 
