@@ -1,8 +1,9 @@
 // Attention as lines from the tokens on the left to those on the right, for one or several heads.
 
 import { HEAD_COLOURS, fullOf, theme } from "./colour.js";
-import { clamp, make, roomBelow } from "./dom.js";
+import { clamp, make, roomBelow, roomWhole } from "./dom.js";
 import { FONT, INK, shorten, widest, write } from "./map.js";
+import { isResting } from "./pointer.js";
 import { state } from "./state.js";
 
 /** @typedef {import("./types.js").View} View */
@@ -124,7 +125,7 @@ export class ArcsPane {
     this.canvas.tabIndex = 0;
     this.scroller.append(this.canvas, this.spacer);
     holder.append(this.scroller);
-    this.canvas.addEventListener("pointermove", (event) => this.hover(this.endAt(event)));
+    this.canvas.addEventListener("pointermove", (event) => { if (!isResting()) this.hover(this.endAt(event)); });
     for (const event of ["pointerleave", "blur"]) this.canvas.addEventListener(event, () => this.hover(null));
     this.canvas.addEventListener("click", (event) => { const end = this.endAt(event); if (end) told.choose(end); });
     this.canvas.addEventListener("keydown", (event) => this.move(event));
@@ -145,7 +146,7 @@ export class ArcsPane {
     const { scroller, canvas } = this;
     if (!this.shown.length || !this.shown[0].view.Q || !this.shown[0].view.K || !scroller.parentElement) return;
     const geo = (this.geo = arcGeometry(this.shown, scroller.parentElement.clientWidth - 14));
-    const height = Math.min(geo.height, roomBelow(scroller)), grain = devicePixelRatio || 1, spills = geo.height > height + 1;
+    const height = Math.min(geo.height, Math.max(roomBelow(scroller), roomWhole())), grain = devicePixelRatio || 1, spills = geo.height > height + 1;
     scroller.style.height = `${height}px`;
     scroller.style.overflow = spills ? "auto" : "hidden";
     this.spacer.style.height = `${spills ? geo.height - height : 0}px`;

@@ -1,13 +1,15 @@
 // One large map on the screen: it scrolls, zooms, and says what is under the pointer or the arrow keys.
 
 import { paint, pixels, theme } from "./colour.js";
-import { clamp, make, roomBelow } from "./dom.js";
+import { clamp, make, roomBelow, roomWhole } from "./dom.js";
 import { INK, PITCH, drawMap, geometry } from "./map.js";
+import { isResting } from "./pointer.js";
 
 /** @typedef {import("./types.js").View} View */
 /** @typedef {{row: number, column: number}} Cell */
 
 const LARGEST_CELL = 44, SMALLEST_CELL = 0.1;
+const WORTH_SCROLLING = 24;  // cells up to this size may be larger than what the window shows before one scrolls
 
 export class MapPane {
   /** @type {View | null} */ view = null;
@@ -33,7 +35,7 @@ export class MapPane {
     this.canvas.setAttribute("role", "img");
     this.scroller.append(this.canvas, this.spacer);
     holder.append(this.scroller);
-    this.canvas.addEventListener("pointermove", (event) => told.cell(this.cellAt(event), event.clientX, event.clientY));
+    this.canvas.addEventListener("pointermove", (event) => { if (!isResting()) told.cell(this.cellAt(event), event.clientX, event.clientY); });
     for (const event of ["pointerleave", "blur"]) this.canvas.addEventListener(event, () => told.cell(null, 0, 0));
     this.canvas.addEventListener("click", (event) => { const cell = this.cellAt(event); if (cell) told.choose(cell); });
     this.canvas.addEventListener("keydown", (event) => this.move(event));
@@ -52,11 +54,11 @@ export class MapPane {
   layout() {
     const { view, scroller, canvas } = this;
     if (!view || !scroller.parentElement) return;
-    const room = scroller.parentElement.clientWidth, tall = roomBelow(scroller);
+    const room = scroller.parentElement.clientWidth, below = roomBelow(scroller), tall = Math.max(below, roomWhole());
     let size = LARGEST_CELL;
     for (let tries = 0; tries < 3; tries++) {  // the labels' room depends on the cell, and the cell on it
-      const trial = geometry(view, size);
-      size = Math.min((room - trial.left - trial.right) / view.K, (tall - trial.top - trial.bottom) / view.Q);
+      const trial = geometry(view, size), cellIn = (/** @type {number} */ height) => (height - trial.top - trial.bottom) / view.Q;
+      size = Math.min((room - trial.left - trial.right) / view.K, Math.max(cellIn(below), Math.min(WORTH_SCROLLING, cellIn(tall))));
       size = clamp(size, !this.isFitted && Math.max(view.Q, view.K) <= 64 ? PITCH : SMALLEST_CELL, LARGEST_CELL);
     }
     if (this.zoom) size = clamp(size * this.zoom, SMALLEST_CELL, 60);

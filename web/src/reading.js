@@ -2,6 +2,7 @@
 
 import { css, inkOn, shade } from "./colour.js";
 import { $, clamp, digits, isolated, make } from "./dom.js";
+import { hold, isResting } from "./pointer.js";
 import { change, state } from "./state.js";
 
 /** @typedef {import("./types.js").View} View */
@@ -44,6 +45,7 @@ export function lit() {
 
 /** @param {Told[]} next */
 export function showReading(next) {
+  hold();
   told = next;
   view = next[0]?.view ?? null;
   hovered = cell = null;
@@ -206,11 +208,12 @@ export function startReading(redraw) {
     return span instanceof HTMLElement && isSource ? Number(span.dataset.place) : null;
   };
   const hover = (/** @type {number | null} */ place) => {
+    if (place === hovered) return;
     hovered = place;
     shadeTexts();
     redraw();
   };
-  $("texts").addEventListener("pointerover", (/** @type {Event} */ event) => hover(placeOf(event)));
+  for (const name of ["pointerover", "pointermove"]) $("texts").addEventListener(name, (/** @type {Event} */ event) => { if (!isResting()) hover(placeOf(event)); });
   $("texts").addEventListener("pointerleave", () => hover(null));
   $("texts").addEventListener("click", (/** @type {Event} */ event) => {
     const place = placeOf(event);
