@@ -48,6 +48,18 @@ export function digits(weight, isSmall = false) {
   return sign + (size >= 0.095 ? size.toFixed(2) : size.toFixed(size >= 0.0095 ? 3 : 4));
 }
 
+/** With so many digits after the point, and never less than nothing. @param {number} value @param {number} places */
+export function fixed(value, places) {
+  const text = Math.abs(value).toFixed(places);
+  return value < 0 && Number(text) !== 0 ? `−${text}` : text;
+}
+
+/** How many digits after the point show a change; null: six do not. @param {number} by @param {number} least @param {number} [most] */
+export function placesFor(by, least, most = 6) {
+  for (let places = least; places <= most; places++) if (Number(by.toFixed(places)) !== 0) return places;
+  return null;
+}
+
 /** @param {Blob} blob @param {string} name */
 export function download(blob, name) {
   const link = make("a"), url = URL.createObjectURL(blob);
@@ -62,5 +74,14 @@ export function download(blob, name) {
 /** Lets the browser answer its user between two pieces of work. */
 export const pause = () => new Promise((resolve) => { setTimeout(resolve, 0); });
 
-/** The height that a drawing may have so that it and its caption end with the window. @param {HTMLElement} node */
-export const roomBelow = (node) => Math.max(420, innerHeight - Math.min(node.getBoundingClientRect().top + scrollY, 420) - 62);
+const CAPTION = 62, LEAST_TALL = 420;
+/** The height that a drawing may have so that it and its caption end with the window, before one scrolls. @param {HTMLElement} node */
+export const roomBelow = (node) => Math.max(LEAST_TALL, innerHeight - Math.min(node.getBoundingClientRect().top + scrollY, LEAST_TALL) - CAPTION);
+/** The same once it has been scrolled below the choices, where it stays. */
+export const roomWhole = () => Math.max(LEAST_TALL, innerHeight - controlsHeight() - CAPTION - 24);
+
+/** Of the choices, where they stay on top of the window. */
+export function controlsHeight() {
+  const controls = $("controls");
+  return getComputedStyle(controls).position === "sticky" ? controls.offsetHeight : 0;
+}

@@ -1,6 +1,6 @@
 // What the model says, and how the heads that are off change it.
 
-import { button, make } from "./dom.js";
+import { button, fixed, make, placesFor } from "./dom.js";
 import { change, state } from "./state.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
@@ -9,9 +9,11 @@ import { change, state } from "./state.js";
 
 const MOST_ROWS = 6;
 const percent = (/** @type {number} */ share) => (share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`);
-const points = (/** @type {number} */ by) => `${by < 0 ? "−" : "+"}${(100 * Math.abs(by)).toFixed(1)}`;
-const plain = (/** @type {number} */ value) => value.toFixed(3).replace("-", "−");
-const signed = (/** @type {number} */ by) => `${by < 0 ? "−" : "+"}${Math.abs(by).toFixed(3)}`;
+/** A change with as many digits as it needs; where six do not show it there is none. @param {number} by @param {number} [least] @param {number} [most] */
+function moved(by, least = 3, most = 6) {
+  const places = placesFor(by, least, most);
+  return places === null ? "no change" : `${by < 0 ? "−" : "+"}${Math.abs(by).toFixed(places)}`;
+}
 
 /**
  * @param {HTMLElement} holder @param {Model} model @param {Answer} answer @param {string} title  of this model, where there are two
@@ -102,8 +104,11 @@ function similarity({ of, before, after }, isFirst) {
 /** One number, large, and what it was. @param {number} before @param {number | null} after */
 function figure(before, after) {
   const line = make("p", "figure");
-  line.append(make("b", "", plain(after ?? before)));
-  if (after !== null) line.append(make("span", "delta", signed(after - before)), make("span", "remark", `was ${plain(before)}`));
+  const places = after === null ? 3 : placesFor(after - before, 3) ?? 3;
+  line.append(make("b", "", fixed(after ?? before, places)));
+  if (after === null) return line;
+  line.append(make("span", "delta", moved(after - before)));
+  if (placesFor(after - before, 3) !== null) line.append(make("span", "remark", `was ${fixed(before, places)}`));
   return line;
 }
 
@@ -129,11 +134,11 @@ function table(rows, isShare) {
       track.append(was);
     }
     bar.append(track);
-    value.textContent = isShare ? percent(now) : plain(now);
+    value.textContent = isShare ? percent(now) : fixed(now, 3);
     if (has) {
       const delta = row.insertCell(), by = after === null ? 0 : after - before;
       delta.className = "delta";
-      delta.textContent = Math.abs(by) < 0.0005 ? "±0" : isShare ? points(by) : signed(by);
+      delta.textContent = isShare ? moved(100 * by, 1, 4) : moved(by);
     }
   }
   return found;

@@ -58,6 +58,7 @@ export function drawSwitches(model, total) {
   $("redo").disabled = !future.length;
   $("all-on").disabled = !count;
   $("copy").disabled = !count;
+  if (said !== situation()) $("copied").hidden = true;
 }
 
 /** @param {Model} model @param {import("./types.js").Unimportant[]} unimportant */
@@ -84,11 +85,16 @@ export function startSwitches(model, unimportant) {
 
 /** @type {number | undefined} */
 let later;
+/** What was said belongs to these heads, this text and this model. */
+let said = "";
+const situation = () => JSON.stringify([[...state.off], state.text, state.second, state.show]);
+
 /** @param {string} what @param {string} text */
 function say(what, text) {
-  const said = $("copied");
-  said.replaceChildren(make("span", "", what), make("code", "", text));
-  said.hidden = false;
+  const line = $("copied");
+  line.replaceChildren(make("span", "", what), make("code", "", text));
+  line.hidden = false;
+  said = situation();
   clearTimeout(later);
-  later = setTimeout(() => { said.hidden = true; }, 12000);
+  later = setTimeout(() => { line.hidden = true; }, 12000);
 }

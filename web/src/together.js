@@ -1,7 +1,7 @@
 // What two sentence encoders make of the same text: how alike their vectors are.
 
 import * as api from "./api.js";
-import { make } from "./dom.js";
+import { fixed, make } from "./dom.js";
 import { shortName } from "./heads.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
@@ -29,7 +29,7 @@ export function together(models, a, b, arrived) {
   else {
     for (const [at, number] of numbers.entries()) {
       const line = make("p", "figure");
-      line.append(make("b", "", number.toFixed(3).replace("-", "−")), ...(numbers.length > 1 ? [make("span", "remark", at ? "second text" : "first text")] : []));
+      line.append(make("b", "", fixed(number, 3)), ...(numbers.length > 1 ? [make("span", "remark", at ? "second text" : "first text")] : []));
       holder.append(line);
     }
   }
