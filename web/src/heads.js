@@ -68,6 +68,9 @@ export function parsed(model, text) {
   return found;
 }
 
+/** What of a written set names no head of this model. @param {Model} model @param {string} text */
+export const unknownIn = (model, text) => text.split(",").map((one) => one.trim()).filter((one) => one && !parsed(model, one).size);
+
 /** For a shell: as it is, or in single quotes. @param {string} text */
 export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
@@ -84,5 +87,5 @@ export function common(one, two, stack) {
   };
 }
 
-/** A model that was loaded from a folder goes by the folder's own name. @param {Model} model */
+/** A model that was loaded from a folder goes by the folder's own name. @param {{name: string}} model */
 export const shortName = ({ name }) => (/^[.~/]/.test(name) ? name.split("/").filter(Boolean).pop() ?? name : name);

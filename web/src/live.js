@@ -1,6 +1,6 @@
 // What a page has whose models can be asked: texts, switches, what the models say, a study.
 
-import { answers, asking } from "./asking.js";
+import { answers, asking, isPending } from "./asking.js";
 import { radios } from "./controls.js";
 import { $, make } from "./dom.js";
 import { everyHead, full, isOfTokens, parsed, shortName, written } from "./heads.js";
@@ -15,6 +15,8 @@ import { stopTranslating, translationOf } from "./translating.js";
 /** @typedef {import("./types.js").About} About */
 /** @typedef {import("./types.js").LiveModel} LiveModel */
 /** @typedef {import("./types.js").Place} Place */
+
+const MOST_ROLES = 2;  // beside a head's name
 
 const isEmpty = () => !state.text.trim();
 
@@ -43,8 +45,10 @@ export function startLive(about) {
       $("power").setAttribute("aria-checked", String(!isOff));
       $("power").setAttribute("aria-label", `${$("name").textContent} on`);
       $("power").lastElementChild.textContent = isOff ? "off" : "on";
-      $("role").textContent = isTokens ? "" : rolesOf(head).slice(0, 2).join(", ");
-      drawCard(shown, isTokens ? null : study, place);
+      const roles = isTokens ? [] : rolesOf(head), more = roles.length - MOST_ROLES;
+      $("role").textContent = roles.slice(0, MOST_ROLES).join(", ") + (more > 0 ? ` +${more}` : "");
+      $("role").title = more > 0 ? roles.join(", ") : "";
+      drawCard(shown, isTokens ? null : study, place, models.length > 1);
     },
     keys: (grids) => [
       { key: "/", shown: "/", what: "type another text (Esc leaves the box)", act: () => $("text").focus() },
@@ -118,7 +122,7 @@ function drawStatus(model) {
   $("empty").hidden = !isEmpty();
   $("missing").hidden = isEmpty() || !sides || Boolean(sides[state.stack]);
   if (isEmpty() || (!sides && !asking.isAsking)) $("status").textContent = "";
-  else $("status").textContent = sides ? `${count} tokens of at most ${model.max_tokens} · ${Math.round(asking.took)} ms` : `asking ${shortName(model)} …`;
+  else $("status").textContent = isPending() || !sides ? `asking ${shortName(model)} …` : `${count} tokens of at most ${model.max_tokens} · ${Math.round(asking.took)} ms`;
 }
 
 /** What each model says. @param {LiveModel[]} models */

@@ -1,8 +1,8 @@
 // The study beside the live model: orders of the grid, the card of a head, examples from the corpus.
 
 import * as api from "./api.js";
-import { $, button, make } from "./dom.js";
-import { address, full } from "./heads.js";
+import { $, button, fixed, make } from "./dom.js";
+import { address, full, shortName } from "./heads.js";
 import { change, state } from "./state.js";
 
 /** @typedef {import("./types.js").StudyShape} StudyShape */
@@ -64,54 +64,76 @@ function grouped(some, nameOf, rank, places) {
 export const rolesOf = (head) => heads.get(head)?.roles ?? [];
 
 let run = 0;
-/** The card of a head with its examples. @param {import("./types.js").Model} model @param {StudyShape | null} study @param {Place | undefined} place */
-export async function drawCard(model, study, place) {
+/**
+ * The card of a head with its examples.
+ * @param {import("./types.js").Model} model @param {StudyShape | null} study @param {Place | undefined} place @param {boolean} isOfTwo  there is another model, of which it is not
+ */
+export async function drawCard(model, study, place, isOfTwo) {
   const now = ++run, holder = $("card");
   holder.hidden = !study || !place || place.head === "mean";
   if (!study || !place || place.head === "mean") return;
   const name = full(state.stack, place.layer, place.head);
   if (holder.dataset.head === name) return;
+  holder.classList.add("behind");
+  const whose = isOfTwo ? `From the study of ${shortName({ name: study.model })}` : "From the study";
   try {
     const [card, examples] = await Promise.all([api.study(`cards/${name}`), study.has_examples ? api.study(`examples/${name}`) : []]);
     if (now !== run) return;
     holder.dataset.head = name;
-    holder.replaceChildren(make("h3", "", "From the study"), ...cardParts(model, card), ...exampleParts(examples, place));
+    holder.classList.remove("behind");
+    holder.replaceChildren(make("h3", "", whose), ...cardParts(model, card), ...exampleParts(examples, place));
   } catch (reason) {
-    if (now === run) holder.replaceChildren(make("p", "alarm", /** @type {Error} */ (reason).message));
+    if (now !== run) return;
+    holder.classList.remove("behind");
+    holder.replaceChildren(make("p", "alarm", /** @type {Error} */ (reason).message));
   }
 }
 
 const number = (/** @type {number | null} */ value) => (value === null ? "–" : String(Number(value.toPrecision(3))).replace("-", "−"));
-const interval = (/** @type {Interval} */ [value, low, high]) => (low === null || high === null ? number(value) : `${number(value)} [${number(low)}, ${number(high)}]`);
+/** As the report has it. */
+const share = (/** @type {number | null} */ value) => (value === null ? "–" : fixed(value, 3));
+const interval = (/** @type {Interval} */ [value, low, high]) => (low === null || high === null ? share(value) : `${share(value)} [${share(low)}, ${share(high)}]`);
+const nats = (/** @type {number} */ value) => `${fixed(value, value < 0.01 ? 4 : 2)} nats`;
 
 /** @param {import("./types.js").Model} model @param {any} card */
 function cardParts(model, card) {
   const list = make("dl", "facts");
-  const fact = (/** @type {string} */ name, /** @type {(string | Node)[]} */ ...what) => {
-    const said = make("dd");
-    said.append(...what);
-    list.append(make("dt", "", name), said);
+  /** @param {string} name @param {(string | Node)[][]} lines  what is said of it, each a line */
+  const facts = (name, lines) => {
+    if (lines.length) list.append(make("dt", "", name));
+    for (const line of lines) {
+      const said = make("dd");
+      said.append(...line);
+      list.append(said);
+    }
   };
-  for (const { role, value, low, high, baseline, sure, rule } of card.roles.slice(0, 4)) {
+  const roles = card.roles.map((/** @type {any} */ { role, value, low, high, baseline, sure, rule }) => {
     const line = make("span", sure ? "" : "unsure", `${role}: ${interval([value, low, high])}`);
-    line.title = `${rule}${baseline === null ? "" : `; baseline ${number(baseline)}`}${sure ? "" : "; the interval reaches below the threshold"}`;
-    fact("role", line);
-  }
-  if (!card.roles.length) fact("role", "undetermined");
-  for (const { relation, direction, accuracy, low, high } of card.relations) fact("relation", `${relation} (${direction}): ${interval([accuracy, low, high])}`);
-  for (const { statistic, value, low, high, is_significant } of card.tests) {
-    fact("without it", `${titleOf(statistic)} ${interval([value, low, high])}${is_significant ? "" : ", not significant"}`);
+    line.title = `${rule}${baseline === null ? "" : `; baseline ${share(baseline)}`}${sure ? "" : "; the interval reaches below the threshold"}`;
+    return [line];
+  });
+  facts(roles.length > 1 ? "Roles" : "Role", roles.length ? roles : [["undetermined"]]);
+  facts("Relations", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation}, ${direction}: ${interval([accuracy, low, high])}, best offset ${share(baseline)}`]));
+  for (const { what, text, after } of card.importance) facts(capital(what), [[`${text}${after}`]]);
+  if (card.cluster !== null) {
+    const others = [...heads.values()].filter((one) => one.stack === state.stack && one.cluster === card.cluster).length - 1;
+    facts("Cluster", [[`${card.cluster}, with ${others || "no"} other ${others === 1 ? "head" : "heads"}`]]);
   }
   if (card.twin) {
     const { layer, head, distance } = card.twin, open = () => change({ heads: [{ layer, head }] });
-    fact("twin", button("link", address(model, state.stack, layer, head), open), ` at ${number(distance)} nats`);
+    facts("Most like it", [[button("link", address(model, state.stack, layer, head), open), `, ${nats(distance)} apart`]]);
   }
-  if (card.substitute) fact("nearest fixed pattern", `${card.substitute.pattern}, at ${number(card.substitute.distance)}`);
+  if (card.substitute) facts("Nearest fixed pattern", [[`${card.substitute.pattern}, ${nats(card.substitute.distance)} away`]]);
   return [list];
 }
 
-/** @typedef {{roles: string[], kind: string, words: string[], query: number, key: number, text: string, second: string | null,
- *   token: number | null, level: string, is_whole: boolean}} Example */
+const capital = (/** @type {string} */ text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** @typedef {{roles: string[], kind: string, words: string[], query: number, key: number, expected: number | null, weight: number | null, text: string,
+ *   second: string | null, token: number | null, level: string, is_whole: boolean}} Example */
+
+/** @type {Record<string, string>} */
+const KINDS = { typical: "where it does", counter: "where it looks elsewhere" };
 
 /** By role, each with its typical and its counter examples. @param {Example[]} examples @param {Place} place */
 function exampleParts(examples, place) {
@@ -122,25 +144,31 @@ function exampleParts(examples, place) {
     const name = one.roles.join(", ");
     byRole.set(name, [...(byRole.get(name) ?? []), one]);
   }
+  const legend = make("p", "remark");
+  legend.append(make("b", "query", "looks"), " at ", make("mark", "", "largest weight"), ...(examples.some(({ expected }) => expected !== null) ? [", ", make("span", "expected", "where the rule wants it")] : []));
   return [
-    make("h3", "", "Examples: bold looks at marked"),
-    ...[...byRole].flatMap(([name, some]) => {
+    make("h3", "", "Examples"), legend,
+    ...[...byRole].flatMap(([name, some]) => [make("p", "of-role", name), ...[...new Set(some.map(({ kind }) => kind))].flatMap((kind) => {
       const list = make("ul", "examples");
-      list.append(...some.map((one) => exampleItem(one, place)));
-      return [make("p", "of-role", name), list];
-    }),
+      list.append(...some.filter((one) => one.kind === kind).map((one) => exampleItem(one, place)));
+      return [make("p", "kind", KINDS[kind] ?? kind), list];
+    })]),
   ];
 }
 
 /** @param {Example} example @param {Place} place */
-function exampleItem({ kind, words, query, key, text, second, token, level, is_whole }, place) {
+function exampleItem({ words, query, key, expected, weight, text, second, token, level, is_whole }, place) {
   const open = button("example", "", () => {
     change({ text, second, token, level, direction: "to", lens: "raw", heads: [place] });
     $("main").scrollIntoView({ block: "start" });
   });
-  words.forEach((word, at) => open.append(make(at === query ? "b" : at === key ? "mark" : "span", "", word), " "));
+  words.forEach((word, at) => {
+    const named = [at === query && "query", at === expected && "expected"].filter(Boolean).join(" ");
+    open.append(make(at === key ? "mark" : at === query ? "b" : "span", named, word), " ");
+  });
+  if (weight !== null) open.append(make("small", "weight", fixed(weight, 2)));
   open.title = is_whole ? "Open the text that the study read" : "Open what is shown of the text: the study does not keep all of it";
   const item = make("li");
-  item.append(make("span", "kind", kind), open);
+  item.append(open);
   return item;
 }
