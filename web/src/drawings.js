@@ -3,6 +3,7 @@
 import { LESS_LINE, MOST_LINES, arcGeometry, arcMarks, bend, drawArcs, largestLines, linesOf, strength } from "./arcs.js";
 import { HEAD_COLOURS, hex, paint, pixels, shade } from "./colour.js";
 import { clamp, make, svgTag } from "./dom.js";
+import { CUT } from "./grid.js";
 import { INK, bars, drawMap, geometry, marks, shorten, write } from "./map.js";
 import { written } from "./sheet.js";
 
@@ -74,19 +75,20 @@ export function arcsDrawing(shown, lit) {
   };
 }
 
-const CELL = 72, APART = 6, SIDE = 46, HEADER = 22, GROUP = 26, TAG = 14;
+const CELL = 72, APART = 6, SIDE = 46, CORNER = 18, HEADER = 22, GROUP = 26, TAG = 14;
 
 /**
  * All heads as the grid has them.
- * @param {import("./grid.js").Grid} grid @param {Map<string, HTMLCanvasElement>} pictures @param {Set<string>} off @returns {Drawing}
+ * @param {import("./grid.js").Grid} grid @param {Map<string, {canvas: HTMLCanvasElement, isSame: boolean}>} pictures @param {Set<string>} off @returns {Drawing}
  */
-export function gridDrawing({ rows, columns, tags }, pictures, off) {
+export function gridDrawing({ rows, columns, corner, tags }, pictures, off) {
   const tagged = tags.size > 0, wide = Math.max(...rows.map(({ cells }) => cells.length), 1), left = rows.some(({ label }) => label) ? SIDE : 12;
   /** @type {Mark[]} */
-  const texts = columns.map((text, at) => ({ kind: "title", x: left + at * (CELL + APART) + CELL / 2, y: 15, text: shorten(text, 12, CELL), anchor: "middle" }));
+  const texts = columns.map((text, at) => ({ kind: "title", x: left + at * (CELL + APART) + CELL / 2, y: CORNER + 15, text: shorten(text, 12, CELL), anchor: "middle" }));
   /** @type {{head: string, x: number, y: number}[]} */
   const cells = [];
-  let y = columns.length ? HEADER : 4;
+  if (corner) texts.push({ kind: "title", x: 12, y: 13, text: corner, anchor: "start" });
+  let y = columns.length ? CORNER + HEADER : 4;
   for (const row of rows) {
     if (row.title) {
       texts.push({ kind: "label", x: left, y: y + 17, text: row.title, anchor: "start" });
@@ -97,8 +99,9 @@ export function gridDrawing({ rows, columns, tags }, pictures, off) {
       const x = left + at * (CELL + APART);
       if (!head) return;
       cells.push({ head, x, y });
+      const said = head === CUT ? CUT : off.has(head) ? "off" : pictures.get(head)?.isSame ? "=" : "";
+      if (said) texts.push({ kind: head === CUT ? "title" : "label", x: x + CELL / 2, y: y + CELL / 2, text: said, anchor: "middle", middle: true });
       if (tagged) texts.push({ kind: "title", size: 10, x: x + CELL / 2, y: y + CELL + 11, text: shorten(tags.get(head) ?? "", 10, CELL), anchor: "middle" });
-      if (off.has(head)) texts.push({ kind: "label", x: x + CELL / 2, y: y + CELL / 2, text: "off", anchor: "middle", middle: true });
     });
     y += CELL + APART + (tagged ? TAG : 0);
   }
@@ -107,7 +110,7 @@ export function gridDrawing({ rows, columns, tags }, pictures, off) {
     paint: (context) => {
       context.imageSmoothingEnabled = false;
       for (const { head, x, y: top } of cells) {
-        const canvas = pictures.get(head);
+        const canvas = pictures.get(head)?.canvas;
         context.globalAlpha = off.has(head) ? 0.18 : 1;
         if (canvas) context.drawImage(canvas, x, top, CELL, CELL);
         context.globalAlpha = 1;
@@ -118,7 +121,7 @@ export function gridDrawing({ rows, columns, tags }, pictures, off) {
     },
     shapes: () => [
       ...cells.flatMap(({ head, x, y: top }) => {
-        const canvas = pictures.get(head), frame = svgTag("rect", { x, y: top, width: CELL, height: CELL, fill: "none", stroke: "#d5dade" });
+        const canvas = pictures.get(head)?.canvas, frame = svgTag("rect", { x, y: top, width: CELL, height: CELL, fill: "none", stroke: "#d5dade" });
         return canvas ? [picture(canvas, x, top, CELL, CELL, off.has(head) ? 0.18 : 1), frame] : [frame];
       }),
       ...written(texts.filter(({ text }) => text)),

@@ -27,14 +27,14 @@ function widthOf(text, size = 12) {
 
 /** Where everything stands. @param {Sheet} sheet */
 function plan({ line, panels, keys, scale }) {
-  const titled = panels.some(({ title }) => title), top = titled ? TITLE : 0;
-  let x = 0;
+  const titled = panels.some(({ title }) => title), top = EDGE + (titled ? TITLE : 0);
+  let x = EDGE;
   const placed = panels.map(({ title, drawing }) => {
     const here = { title, drawing, x, y: top };
     x += Math.max(drawing.width, widthOf(title, 14) + 2 * EDGE) + GAP;
     return here;
   });
-  const width = Math.ceil(Math.max(x - GAP, widthOf(line) + 2 * EDGE, 260)) + 10;
+  const width = Math.ceil(Math.max(x - GAP + EDGE, widthOf(line) + 2 * EDGE, 260)) + 10;
   /** @type {(Key & {x: number, y: number})[]} */
   const dots = [];
   let y = top + Math.max(...panels.map(({ drawing }) => drawing.height)) + 6, at = EDGE;
@@ -54,7 +54,7 @@ function marks({ line, scale }, { placed, dots, bar, height }) {
   const texts = scale ? legendTexts(scale.signed, scale.full) : [];
   const ends = /** @type {const} */ ([[EDGE, texts[0], "start"], [EDGE + 80, texts[2], "middle"], [EDGE + 160, texts[4], "end"]]);
   return [
-    ...placed.filter(({ title }) => title).map(({ title, x }) => ({ kind: /** @type {const} */ ("lit"), size: 14, x: x + EDGE, y: 18, text: title, anchor: /** @type {const} */ ("start") })),
+    ...placed.filter(({ title }) => title).map(({ title, x }) => ({ kind: /** @type {const} */ ("lit"), size: 14, x: x + EDGE, y: EDGE + 18, text: title, anchor: /** @type {const} */ ("start") })),
     ...dots.map(({ text, x, y }) => ({ kind: /** @type {const} */ ("label"), x: x + 16, y: y + 10, text, anchor: /** @type {const} */ ("start") })),
     ...(scale ? ends.map(([x, text, anchor]) => ({ kind: /** @type {const} */ ("title"), size: 10, x, y: bar - 5, text: text ?? "", anchor })) : []),
     { kind: "title", x: EDGE, y: height - 10, text: line, anchor: "start" },
