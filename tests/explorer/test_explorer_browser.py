@@ -339,9 +339,9 @@ def test_on_a_phone_the_heads_begin_on_the_first_screen(browser: Browser, explor
     box = page.locator(".overview").first.bounding_box()
     assert box is not None
     assert box["y"] < 844 - 100, "its first rows are seen, also below a name of two lines"
-    expect(page.locator("#lens")).to_be_hidden()
+    expect(page.locator("#order")).to_be_hidden()
     page.click("#fold")
-    expect(page.locator("#lens")).to_be_visible()
+    expect(page.locator("#order")).to_be_visible()
     context.close()
 
 

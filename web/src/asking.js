@@ -10,8 +10,12 @@ import { state } from "./state.js";
 
 /** @type {Record<Purpose, Answer | null>}  base: model a with all heads on */
 export const answers = { a: null, b: null, base: null };
-/** What went wrong, and how long the last answer took. @type {{trouble: string | null, isAsking: boolean, took: number}} */
-export const asking = { trouble: null, isAsking: false, took: 0 };
+/** What went wrong, whether something was typed that is not asked yet, and how long the last answer took.
+ * @type {{trouble: string | null, isAsking: boolean, isTyped: boolean, took: number}} */
+export const asking = { trouble: null, isAsking: false, isTyped: false, took: 0 };
+
+/** What is on show is not what was asked for last. */
+export const isPending = () => asking.isAsking || asking.isTyped;
 /** @type {Record<Purpose, string>}  the question each answer belongs to, or will */
 const asked = { a: "", b: "", base: "" };
 

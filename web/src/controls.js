@@ -72,12 +72,16 @@ function through(model, lens) {
 /** @param {string} selector @returns {HTMLInputElement[]} */
 const inputs = (selector) => [...document.querySelectorAll(`input${selector}`)].map((one) => /** @type {HTMLInputElement} */ (one));
 
+/** How the maps that are drawn are to be read; it changes when they do. @param {import("./types.js").Lens | null} lens */
+export function explain(lens) {
+  $("how").textContent = lens?.how ?? "";
+  $("how").hidden = !lens?.how;
+}
+
 /** @param {boolean} lacksTarget  a stack may have no maps because there is no target yet */
 export function drawControls(lacksTarget) {
   const lens = answers.a?.lens, sides = answers.a?.sides[state.stack];
   $("lens").value = state.lens;
-  $("how").textContent = lens?.how ?? "";
-  $("how").hidden = !lens?.how;
   const isDifference = state.show === "difference" || (state.show === "change" && state.off.size > 0);
   $("full").textContent = isDifference ? "largest difference" : lens && !lens.shares ? "all maps’ largest" : "1";
   [$("to").textContent, $("by").textContent] = lens?.forms ? ["What it draws on", "What draws on it"] : ["Where it looks", "Who looks at it"];

@@ -10,17 +10,24 @@ import { samePlace, state } from "./state.js";
 /** @typedef {import("./types.js").Place} Place */
 /** @typedef {import("./types.js").Source} Source */
 /** @typedef {import("./types.js").Group} Group */
-/** @typedef {{cell: HTMLElement, thumb: HTMLButtonElement, canvas: HTMLCanvasElement, toggle: HTMLButtonElement | null,
+/** @typedef {{cell: HTMLElement, thumb: HTMLButtonElement, canvas: HTMLCanvasElement, same: HTMLElement, toggle: HTMLButtonElement | null,
  *   place: Place}} Cell */
+/** @typedef {{image: ImageData, isSame: boolean}} Picture  `isSame`: a difference that is none */
 
-/** @typedef {{title: string, label: string, cells: string[]}} Row  heads in a row, as stack.layer.head; empty: there is none */
+/** @typedef {{title: string, label: string, cells: string[]}} Row  heads in a row, as stack.layer.head; empty: there is none; CUT: there was one */
 
 const MOST_PIXELS = 96, SLICE_MS = 14, MOST_ABREAST = 12;
+const NOTHING = 0.00005;  // of the most there can be: what is written as < 0.0001
+/** In a row of cells: a head that was cut out of the model. */
+export const CUT = "cut";
+const BOTH_WAYS = "layer ↓ head →";
 
 export class Grid {
   /** @type {Map<string, Cell>} */ cells = new Map();
   /** @type {Row[]} how they stand, for pictures of all of them */ rows = [];
   /** @type {string[]} what stands above them */ columns = [];
+  /** what its rows and columns are */
+  corner = "";
   /** @type {Map<string, string>} what stands below each */ tags = new Map();
   run = 0;
   built = "";
@@ -42,12 +49,13 @@ export class Grid {
   buildLayers(stack) {
     const width = 1 + Math.max(...stack.layers.flatMap(({ heads }) => heads), 0);
     if (!this.begin(`layers ${stack.name} ${JSON.stringify(stack.layers)}`, width + 1, false)) return;
-    this.root.append(make("span", "label corner", "layer ↓ head →"));
+    this.root.append(make("span", "label corner", BOTH_WAYS));
     for (let head = 0; head < width; head++) this.root.append(make("span", "label", String(head)));
     this.root.append(make("span", "label mean", "mean"));
     this.columns = [...Array.from({ length: width }, (_, head) => String(head)), "mean"];
+    this.corner = BOTH_WAYS;
     for (const { layer, heads } of stack.layers) {
-      const every = Array.from({ length: width }, (_, head) => (heads.includes(head) ? full(stack.name, layer, head) : ""));
+      const every = Array.from({ length: width }, (_, head) => (heads.includes(head) ? full(stack.name, layer, head) : CUT));
       this.rows.push({ title: "", label: String(layer), cells: [...every, heads.length ? full(stack.name, layer, "mean") : ""] });
       this.root.append(make("span", "label layer", String(layer)));
       for (let head = 0; head < width; head++) {
@@ -66,7 +74,8 @@ export class Grid {
     if (!this.begin(`forms ${stack} ${lens.name} ${layers}`, layers.length, false)) return;
     this.isOfTokens = true;
     this.root.classList.add("of-tokens");
-    this.root.append(make("span", "label corner", "layer →"));
+    this.corner = "layer →";
+    this.root.append(make("span", "label corner", this.corner));
     this.columns = layers.map((layer) => lens.layers?.[layer] ?? String(layer));
     for (const layer of this.columns) this.root.append(make("span", "label", layer));
     forms.forEach((form, head) => {
@@ -103,6 +112,7 @@ export class Grid {
     this.tags.clear();
     this.rows = [];
     this.columns = [];
+    this.corner = "";
     this.root.replaceChildren();
     this.root.classList.toggle("flowing", isFlow);
     this.root.classList.remove("of-tokens");
@@ -116,7 +126,10 @@ export class Grid {
     const thumb = button("thumb", "", () => {});
     thumb.addEventListener("click", (event) => this.told.open(place, event.shiftKey || event.ctrlKey || event.metaKey));
     thumb.tabIndex = -1;
-    thumb.append(canvas);
+    const same = make("span", "same", "=");
+    same.title = "no difference";
+    same.hidden = true;
+    thumb.append(canvas, same);
     cell.append(thumb);
     const act = this.told.toggle;
     let toggle = null;
@@ -134,13 +147,13 @@ export class Grid {
     }
     thumb.setAttribute("aria-label", place.head === "mean" ? `mean of layer ${place.layer}` : name);
     holder.append(cell);
-    this.cells.set(head, { cell, thumb, canvas, toggle, place });
+    this.cells.set(head, { cell, thumb, canvas, same, toggle, place });
   }
 
   /** What is off, chosen, and changed. @param {import("./types.js").Answer | undefined} answer */
   mark(answer) {
     for (const [head, { cell, thumb, toggle, place }] of this.cells) {
-      const isOff = !this.isOfTokens && state.off.has(head), told = answer?.summary.get(head), moved = isOff ? 0 : told?.change ?? 0;
+      const isOff = !this.isOfTokens && state.off.has(head), told = answer?.summary.get(head), moved = isOff || state.show === "difference" ? 0 : told?.change ?? 0;
       const chosen = state.heads.findIndex((one) => samePlace(one, place));
       cell.classList.toggle("off", isOff);
       cell.classList.toggle("moved", moved >= 0.005);
@@ -159,60 +172,75 @@ export class Grid {
     }
   }
 
-  /** @param {Source} source @returns {Promise<boolean>} whether it was drawn to its end */
+  /** All pictures, ready to be shown at once. @param {Source} source @returns {Promise<(() => void) | null>} null: another drawing was begun since */
   async draw(source) {
-    const run = ++this.run;
-    return this.paintAll(source, theme(), ({ canvas }) => canvas, () => run === this.run);
+    const run = ++this.run, found = await this.picturesOf(source, theme(), () => run === this.run);
+    return found && (() => { for (const [head, one] of found) this.show(head, one); });
   }
 
-  /** The pictures of all heads for a sheet, on white. @param {Source} source @returns {Promise<Map<string, HTMLCanvasElement>>} */
+  /** @param {string} head @param {Picture} picture */
+  show(head, { image, isSame }) {
+    const cell = this.cells.get(head);
+    if (!cell) return;
+    paint(cell.canvas, image);
+    cell.canvas.className = image.width > 60 ? "fine" : image.width > 22 ? "middle" : "";
+    cell.same.hidden = !isSame;
+    if (isSame) cell.thumb.setAttribute("aria-description", "no difference");
+    else cell.thumb.removeAttribute("aria-description");
+  }
+
+  /** The pictures of all heads for a sheet, on white. @param {Source} source @returns {Promise<Map<string, {canvas: HTMLCanvasElement, isSame: boolean}>>} */
   async pictures(source) {
-    const found = new Map([...this.cells.keys()].map((head) => [head, make("canvas")]));
-    const heads = new Map([...this.cells].map(([head, cell]) => [cell, head]));
-    await this.paintAll(source, "light", (cell) => /** @type {HTMLCanvasElement} */ (found.get(heads.get(cell) ?? "")), () => true);
-    return found;
+    const found = await this.picturesOf(source, "light", () => true);
+    return new Map([...found ?? []].map(([head, { image, isSame }]) => {
+      const canvas = make("canvas");
+      paint(canvas, image);
+      return [head, { canvas, isSame }];
+    }));
   }
 
   /**
-   * @param {Source} source @param {"light" | "dark"} ink @param {(cell: Cell) => HTMLCanvasElement} canvasOf
-   * @param {() => boolean} isWanted  still
+   * @param {Source} source @param {"light" | "dark"} ink @param {() => boolean} isWanted  still
+   * @returns {Promise<Map<string, Picture> | null>}
    */
-  async paintAll(source, ink, canvasOf, isWanted) {
+  async picturesOf(source, ink, isWanted) {
     const { stack } = state, sides = source.answer.sides[stack];
-    if (!sides) return false;
+    if (!sides) return null;
     const lens = await lensOf(source, stack);
     const isPlain = state.level === "tokens" && !state.special && !state.punctuation && !state.itself && !source.against;
     const small = source.against || !source.answer.thumbnails ? null : await source.answer.thumbnails(stack);
-    if (!isWanted()) return false;
+    if (!isWanted()) return null;
+    const least = source.against ? NOTHING * source.answer.lens.full : -1;
     const isWhole = small !== null && small.rows === sides.query.tokens.length && small.columns === sides.key.tokens.length;
     const axes = axesOf(sides, stack !== "cross", state);
     if (small && (isPlain || isWhole)) {
       const shown = isWhole ? axes : { rows: blockAxis(small.rows), columns: blockAxis(small.columns), self: false };
-      return this.paintCells([...this.cells.values()], async () => small, shown, lens, ink, canvasOf, isWanted);
+      return this.paintCells(async () => small, shown, lens, ink, least, isWanted);
     }
-    const byLayer = [...this.cells.values()].sort((one, two) => one.place.layer - two.place.layer);
-    return this.paintCells(byLayer, (layer) => layerOf(source, stack, layer), axes, lens, ink, canvasOf, isWanted);
+    return this.paintCells((layer) => layerOf(source, stack, layer), axes, lens, ink, least, isWanted);
   }
 
   /**
-   * @param {Cell[]} cells @param {(layer: number) => Promise<import("./types.js").Maps>} mapsOf @param {import("./types.js").Axes} axes
-   * @param {import("./types.js").Lens} lens @param {"light" | "dark"} ink @param {(cell: Cell) => HTMLCanvasElement} canvasOf @param {() => boolean} isWanted
+   * @param {(layer: number) => Promise<import("./types.js").Maps>} mapsOf @param {import("./types.js").Axes} axes
+   * @param {import("./types.js").Lens} lens @param {"light" | "dark"} ink @param {number} least  what is below it is no difference @param {() => boolean} isWanted
+   * @returns {Promise<Map<string, Picture> | null>}
    */
-  async paintCells(cells, mapsOf, axes, lens, ink, canvasOf, isWanted) {
+  async paintCells(mapsOf, axes, lens, ink, least, isWanted) {
+    /** @type {Map<string, Picture>} */
+    const found = new Map();
     let rested = performance.now();
-    for (const cell of cells) {
-      const { place } = cell, canvas = canvasOf(cell), maps = await mapsOf(place.layer);
-      if (!isWanted()) return false;
+    for (const [head, { place }] of [...this.cells].sort(([, one], [, two]) => one.place.layer - two.place.layer)) {
+      const maps = await mapsOf(place.layer);
+      if (!isWanted()) return null;
       const view = viewOf(maps, indices(maps, place), axes, state, lens);
-      paint(canvas, pixels(view, MOST_PIXELS, ink));
-      canvas.className = canvas.width > 60 ? "fine" : canvas.width > 22 ? "middle" : "";
+      found.set(head, { image: pixels(view, MOST_PIXELS, ink), isSame: view.largest < least });
       if (performance.now() - rested > SLICE_MS) {
         await pause();
-        if (!isWanted()) return false;
+        if (!isWanted()) return null;
         rested = performance.now();
       }
     }
-    return true;
+    return found;
   }
 
   /** To the nearest thumbnail in the direction of an arrow. @param {KeyboardEvent} event */

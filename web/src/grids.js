@@ -2,10 +2,11 @@
 
 import { asking } from "./asking.js";
 import { theme } from "./colour.js";
+import { explain } from "./controls.js";
 import { $, make } from "./dom.js";
 import { Grid } from "./grid.js";
 import { common, full, isOfTokens, shortName } from "./heads.js";
-import { nameOf } from "./naming.js";
+import { modelOf, nameOf } from "./naming.js";
 import { samePlace, state } from "./state.js";
 
 /** @typedef {import("./types.js").Model} Model */
@@ -41,7 +42,7 @@ export class Grids {
     for (const { frame, title, grid, at } of this.frames) {
       const source = found[at], model = this.models[state.show === "b" ? 1 : state.show === "both" ? at : 0] ?? this.models[0];
       frame.hidden = at > 0 && !source;
-      title.textContent = state.show === "both" ? shortName(model) : "";
+      title.textContent = state.show === "both" ? shortName(model) : state.show === "difference" ? modelOf(this.models, at) : source?.against ? "now minus all heads on" : "";
       title.hidden = !title.textContent;
       const stack = common(model, state.show === "difference" ? this.models[1] : undefined, state.stack);
       if (frame.hidden || !stack) continue;
@@ -60,10 +61,18 @@ export class Grids {
       found.map(({ answer, against }) => [answer.id, against?.id]), state.stack, state.level, state.special, state.punctuation, state.itself,
       state.renormalise, state.scale, state.range, this.frames[0].grid.built, theme(),
     ]);
-    if (now === this.drawn || !$("grids").checkVisibility()) return;
+    if (!$("grids").checkVisibility()) return;
+    if (now === this.drawn) {
+      if (!state.heads.length && !$("grids").classList.contains("behind")) explain(found[0].answer.lens);
+      return;
+    }
     this.drawn = now;
-    Promise.all(found.map((source, at) => this.frames[at].grid.draw(source))).then((whole) => {
-      if (!whole.every(Boolean) || now !== this.drawn) return;
+    $("grids").classList.add("behind");
+    Promise.all(found.map((source, at) => this.frames[at].grid.draw(source))).then((ready) => {
+      if (!ready.every(Boolean) || now !== this.drawn) return;
+      for (const show of ready) show?.();
+      $("grids").classList.remove("behind");
+      if (!state.heads.length) explain(found[0].answer.lens);
       performance.mark("overview");
       document.documentElement.dataset.drawn = found[0].answer.id;  // says to whoever waits: all thumbnails are there
     }, (reason) => {

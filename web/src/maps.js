@@ -26,7 +26,7 @@ export async function lensOf({ answer, against }, stack) {
   scales.clear();  // one is on show at a time
   scales.set(name, asked);
   asked.catch(() => scales.delete(name));
-  return { ...answer.lens, signed: true, full: await asked };
+  return { ...answer.lens, signed: true, full: (await asked) || 1 };
 }
 
 /** @param {string} name @param {() => Promise<Maps>} fetched */

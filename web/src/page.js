@@ -1,16 +1,17 @@
 // The page: the view with its choices, keys and address, over answers from wherever they come.
 
-import { answers, ask, asking } from "./asking.js";
+import { answers, ask, asking, isPending } from "./asking.js";
 import { onTheme, theme } from "./colour.js";
 import { drawControls, startControls } from "./controls.js";
-import { $ } from "./dom.js";
+import { $, controlsHeight } from "./dom.js";
 import { saveAll, saveOpen } from "./export.js";
-import { full } from "./heads.js";
+import { full, shortName } from "./heads.js";
 import { startKeys } from "./keys.js";
+import { hold } from "./pointer.js";
 import { Refused } from "./refused.js";
 import { Stage } from "./stage.js";
 import { change, listen, samePlace, state } from "./state.js";
-import { readView, writeHash, writeView } from "./url.js";
+import { readView, unknownParts, writeHash, writeView } from "./url.js";
 
 /** @typedef {import("./types.js").Live} Live */
 
@@ -40,36 +41,46 @@ export function startPage(models, attend, live) {
       return;
     }
     const isEmpty = live?.isEmpty() ?? false;
-    $("error").hidden = asking.trouble === null || isEmpty;
-    $("error").textContent = asking.trouble ?? "";
-    document.body.classList.toggle("asking", asking.isAsking && !isEmpty);
+    document.body.classList.toggle("asking", isPending() && !isEmpty);
     document.body.classList.toggle("stale", asking.trouble !== null);
     drawControls(live?.lacksTarget() ?? false);
     live?.draw();
     if (answers.a && !asking.isAsking) document.documentElement.dataset.answer = answers.a.id;
     stage.render();
+    $("error").hidden = asking.trouble === null || isEmpty || !$("refused").hidden;
+    $("error").textContent = asking.trouble ?? "";
+  }
+
+  /** @param {boolean} isNewPage */
+  function write(isNewPage) {
+    const given = new URLSearchParams();
+    live?.write(given);
+    writeView(given, model);
+    writeHash(given, isNewPage);
   }
 
   listen((changed) => {
+    hold();
     if (!isReading) {
-      const isNewPage = !isSettling && changed.has("heads") && !(heads.length === state.heads.length && heads.every((one, at) => samePlace(one, state.heads[at])));
-      const given = new URLSearchParams();
-      live?.write(given);
-      writeView(given, model);
-      writeHash(given, isNewPage);
+      if (!isSettling && changed.size) $("ignored").hidden = true;
+      write(!isSettling && changed.has("heads") && !(heads.length === state.heads.length && heads.every((one, at) => samePlace(one, state.heads[at]))));
     }
     heads = state.heads;
     if (ASKED_AGAIN.some((name) => changed.has(name))) ask(models, live?.isEmpty() ? null : attend, render);
     else render();
   });
   const read = () => {
-    const given = new URLSearchParams(location.hash.slice(1));
+    const given = new URLSearchParams(location.hash.slice(1)), unknown = unknownParts(given, model, live !== null);
     isReading = true;
     change({ ...readView(given, model), text: model.example.text, second: model.example.second, ...live?.read(given) });
     isReading = false;
+    $("ignored").hidden = !unknown.length;
+    $("ignored").textContent = unknown.length ? `Not in ${shortName(model)}, and left out of the address: ${unknown.join("; ")}.` : "";
+    if (unknown.length) write(false);
   };
   for (const event of ["popstate", "hashchange"]) addEventListener(event, read);
   addEventListener("resize", () => stage.layout());
+  new ResizeObserver(() => document.documentElement.style.setProperty("--controls", `${controlsHeight()}px`)).observe($("controls"));
   startControls(model);
   startButtons(stage, failed);
   startTheme(() => stage.render());

@@ -1,9 +1,10 @@
 // What is on show: the grids, and the head that is open.
 
 import { ArcsPane } from "./arcs.js";
-import { sources } from "./asking.js";
+import { asking, isPending, sources } from "./asking.js";
 import { axesOf, viewOf } from "./axes.js";
 import { HEAD_COLOURS, drawLegend, fullOf, theme } from "./colour.js";
+import { explain } from "./controls.js";
 import { $, button, digits, isolated, make } from "./dom.js";
 import { indices } from "./grid.js";
 import { Grids } from "./grids.js";
@@ -20,6 +21,7 @@ import { change, samePlace, state } from "./state.js";
 export class Stage {
   /** @type {import("./naming.js").Shown[]} what the panes show, for exports */ shown = [];
   headRun = 0;
+  drawnHead = "";
 
   /** @param {import("./types.js").Model[]} models @param {import("./types.js").Live | null} live @param {(reason: unknown) => void} failed */
   constructor(models, live, failed) {
@@ -81,7 +83,11 @@ export class Stage {
     const found = this.sources(), isOpen = state.heads.length > 0;
     $("main").dataset.view = isOpen ? "head" : "overview";
     $("head").hidden = !isOpen;
-    $("over").hidden = isOpen || !found.length;
+    const isThere = found.length > 0 && Boolean(found[0].answer.sides[state.stack]);
+    $("over").classList.toggle("unseen", isOpen || !isThere);
+    $("refused").hidden = isThere || asking.trouble === null || asking.isAsking;
+    $("refused").textContent = asking.trouble ?? "";
+    if (!isThere && !isPending()) explain(null);
     this.grids.render(found);
     const run = ++this.headRun;
     if (isOpen) this.renderHead(found, run).catch(this.failed);
@@ -104,14 +110,17 @@ export class Stage {
     const { stack, heads } = state, isArcs = state.view === "arcs";
     this.renderBar();
     this.live?.drawOpen(this.model, heads[0], this.isOfTokens);
-    const isThere = found.length > 0 && Boolean(found[0].answer.sides[stack]);
-    $("head").classList.toggle("waiting", !isThere);
+    const isThere = found.length > 0 && Boolean(found[0].answer.sides[stack]), isNothing = !isThere && !isPending();
+    $("head").classList.toggle("waiting", !isThere && !isNothing);
+    $("head").classList.toggle("nothing", isNothing);
     if (!isThere) {
       this.shown = [];
       showReading([]);
       return drawLegend($("legend"), false, 1);
     }
     const wanted = found.flatMap((source, at) => (isArcs ? heads : heads.slice(0, 1)).filter((place) => isIn(source, place)).map((place) => ({ source, place, at })));
+    const now = JSON.stringify([wanted.map(({ source, place }) => [source.against?.id, source.answer.id, place]), stack]);
+    $("head").classList.toggle("behind", this.drawnHead !== now);
     const views = await Promise.all(wanted.map(async ({ source, place, at }) => {
       const [maps, lens] = await Promise.all([layerOf(source, stack, place.layer), lensOf(source, stack)]);
       const axes = axesOf(source.answer.sides[stack], stack !== "cross", state);
@@ -119,6 +128,9 @@ export class Stage {
     }));
     if (run !== this.headRun) return;
     this.shown = views;
+    this.drawnHead = now;
+    $("head").classList.remove("behind");
+    explain(found[0].answer.lens);
     this.showViews(isArcs, found.length);
     showReading(found.map((_, at) => this.inPane(at)[0]).filter((one) => one !== undefined));
     if (!views.length) return;

@@ -1,5 +1,6 @@
 // The boxes one types into. What is typed is asked as soon as the typing rests.
 
+import { asking } from "./asking.js";
 import { $ } from "./dom.js";
 import { change, state } from "./state.js";
 
@@ -21,6 +22,10 @@ export function startTexts(model) {
   $("text").placeholder = "Type or paste a text";
   $("second").placeholder = isTranslation(model) ? "A translation, to see the decoder read it" : "A second text, read together with the first";
   const typed = () => {
+    if (!asking.isTyped) {
+      asking.isTyped = true;
+      change({});
+    }
     clearTimeout(later);
     later = setTimeout(commit, REST_MS);
   };
@@ -31,10 +36,12 @@ export function startTexts(model) {
     });
   }
   $("add-second").addEventListener("click", () => {
+    commit();
     change({ second: "" });
     $("second").focus();
   });
   $("drop-second").addEventListener("click", () => {
+    commit();
     change({ second: null });
     $("text").focus();
   });
@@ -45,16 +52,19 @@ export function startTexts(model) {
   addEventListener("resize", () => { grow($("text")); grow($("second")); });
 }
 
+/** Ask what was typed. */
 function commit() {
   clearTimeout(later);
+  asking.isTyped = false;
   const second = state.second === null ? null : $("second").value;
   if ($("text").value !== state.text || second !== state.second) change({ text: $("text").value, second, token: null });
+  else change({});
 }
 
 /** @param {Model} model */
 export function drawTexts(model) {
   for (const [id, value] of [["text", state.text], ["second", state.second ?? ""]]) {
-    if ($(id).value !== value) $(id).value = value;
+    if ($(id).value !== value && !asking.isTyped) $(id).value = value;
     grow($(id));
   }
   $("second-box").hidden = state.second === null;

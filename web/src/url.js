@@ -1,7 +1,7 @@
 // The view in the address of the page: whoever gets the address sees the same.
 
 import { CHOICES, SWITCHES, state } from "./state.js";
-import { address, isOfTokens } from "./heads.js";
+import { address, isOfTokens, unknownIn } from "./heads.js";
 
 /** @typedef {import("./types.js").Model} Model */
 
@@ -33,6 +33,21 @@ export function readView(given, model) {
   found.heads = places.filter((one) => one.stack === found.stack).map((one) => one.place);
   found.token = /^\d+$/.test(given.get("token") ?? "") ? Number(given.get("token")) : null;
   return /** @type {Partial<import("./state.js").State>} */ (found);
+}
+
+/** What an address names that is not here, in words. @param {URLSearchParams} given @param {Model} model @param {boolean} isLive  heads can be switched off */
+export function unknownParts(given, model, isLive) {
+  const lens = given.get("lens"), known = [...model.lenses.heads, ...model.lenses.tokens], through = lens && known.includes(lens) ? lens : model.example.lens;
+  const stack = given.get("stack"), places = (given.get("heads") ?? "").split(",").filter(Boolean);
+  const first = places.map((one) => placeIn(model, one, through)).find((one) => one !== null)?.stack;
+  /** @type {[string, string[]][]} */
+  const found = [
+    ["stack", stack !== null && !model.stacks.some(({ name }) => name === stack) ? [stack] : []],
+    ["heads", places.filter((one) => { const place = placeIn(model, one, through); return !place || place.stack !== first; })],
+    ["lens", lens !== null && !known.includes(lens) ? [lens] : []],
+    ["off", isLive ? unknownIn(model, given.get("off") ?? "") : []],
+  ];
+  return found.filter(([, some]) => some.length).map(([name, some]) => `${name} ${some.join(", ")}`);
 }
 
 /** @param {URLSearchParams} given @param {Model} model */
