@@ -91,7 +91,7 @@ def test_heads_in_the_order_of_a_number_show_it(page: Page) -> None:
 def test_a_card_leads_to_the_twin_and_shows_markup_as_text(page: Page) -> None:
     page.click(head_of("0.1"))
     expect(page.locator("#card")).to_contain_text(EVIL)
-    expect(page.locator("#card")).to_contain_text("at 0.25 nats")
+    expect(page.locator("#card")).to_contain_text("0.25 nats apart")
     page.locator("#card button.link").click()
     shows(page, "1.2")
 
