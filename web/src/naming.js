@@ -38,7 +38,7 @@ const hidden = () => Object.entries(HIDDEN).filter(([name]) => state[/** @type {
 function howShown(lens, signed, scale) {
   const hides = hidden();
   return [
-    ...(state.lens !== "raw" && !lens.forms ? [state.lens] : []),
+    ...(lens.name !== "raw" && !lens.forms ? [lens.name] : []),
     ...(state.show === "change" ? ["change since heads are off"] : []),
     state.level,
     hides.length ? `${hides.join(", ")} hidden${state.renormalise && !signed ? ", renormalised" : ""}` : "all tokens shown",
