@@ -423,7 +423,7 @@ def test_the_study_stands_beside_it(opened: Opened) -> None:
     expect(page.locator(".overview .group").first).to_be_visible()
     assert page.locator(".frame:visible .thumb").count() == LAYERS * HEADS
     page.click(head_of("0.2"))
-    expect(page.locator("#card")).to_contain_text("role")
+    expect(page.locator("#card")).to_contain_text("Role")
 
 
 def test_errors_are_told_and_got_over(opened: Opened, watched: Watched) -> None:
