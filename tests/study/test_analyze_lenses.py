@@ -109,16 +109,22 @@ def gradients(attention: float, gradient: float, centred: float) -> pd.DataFrame
     return pd.DataFrame(rows)
 
 
-@pytest.mark.parametrize(
-    ("gradient", "holds", "said"), [(0.1, True, "claim holds;"), (0.9, False, "claim does not hold;")]
-)
+@pytest.mark.parametrize(("gradient", "holds", "said"), [(0.1, True, "a no-op only in part"), (0.9, False, "no no-op")])
 def test_the_verdict_follows_the_gradient_where_attention_is(gradient: float, holds: bool, said: str) -> None:
     (verdict,) = verdicts(gradients(0.4, gradient, 0.8))
     assert verdict.holds is holds
     assert verdict.layers == (1, 2)
-    assert said in verdict.sentence
-    assert "40 %" in verdict.sentence
-    assert "0.80 times" in verdict.sentence
+    lead, meaning, numbers = verdict.sentence.split(". ")
+    assert lead == f"Separators draw much attention, and attention to them is {said} (40 % of attention in layers 1, 2)"
+    assert meaning.endswith("changes the loss 80 % as much as for other tokens")
+    assert ("but moving that weight elsewhere still changes" in meaning) is holds
+    assert "0.80 times" in numbers
+
+
+def test_where_both_gradients_are_small_attention_is_a_no_op() -> None:
+    (verdict,) = verdicts(gradients(0.4, 0.1, 0.2))
+    assert "attention to them is a no-op (40 %" in verdict.sentence
+    assert "and moving that weight elsewhere changes the loss 20 % as much" in verdict.sentence
 
 
 def test_a_gradient_is_small_only_where_its_whole_interval_is() -> None:
@@ -130,7 +136,20 @@ def test_a_gradient_is_small_only_where_its_whole_interval_is() -> None:
 def test_where_nobody_attends_to_separators_the_question_does_not_arise() -> None:
     (verdict,) = verdicts(gradients(0.03, 0.1, 0.1))
     assert verdict.holds is None
-    assert "3 %" in verdict.sentence
+    assert verdict.sentence.startswith("Separators draw at most 3 % of attention here: no sink")
+
+
+def test_the_answer_names_the_sink_where_it_is_another_than_separators() -> None:
+    other = gradients(0.4, 0.1, 0.8).assign(**{"class": "cls"})
+    (verdict,) = verdicts(pd.concat([gradients(0.03, 0.1, 0.1), other]))
+    assert (verdict.kind, verdict.holds, verdict.layers) == ("cls", True, (1, 2))
+    lead = "Separators draw at most 3 % of attention here; the sink is the classification token, and attention to it is"
+    assert verdict.sentence.startswith(lead)
+
+
+def test_stacks_are_named_where_there_are_several() -> None:
+    tables = [gradients(share, 0.1, 0.8).assign(stack=stack) for stack, share in (("encoder", 0.4), ("cross", 0.03))]
+    assert [one.sentence.partition(":")[0] for one in verdicts(pd.concat(tables))] == ["Encoder", "Cross"]
 
 
 # Do the lenses agree?

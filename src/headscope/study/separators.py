@@ -1,4 +1,4 @@
-"""Is attention to a class of tokens a no-op? One sentence, with the numbers it rests on (Clark et al. 2019)."""
+"""Is attention to separators, or to another sink, a no-op? The answer, then its numbers (Clark et al. 2019)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ SMALL = 0.5  # a gradient is small below so much of that on other tokens, at the
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the no-op claim holds for a class of tokens in one stack; None where it is not attended to."""
+    """Whether the no-op claim holds for one sink of a stack; None where the stack has none.
+
+    kind      the class of tokens; empty where there is no sink
+    sentence  the answer, what the gradients mean together, and the numbers, in this order
+    """
 
     stack: str
     kind: str
@@ -24,45 +28,93 @@ class Verdict:
     sentence: str
 
 
+ByLayer = dict[int, dict[str, Any]]
+
+
 def verdicts(table: pd.DataFrame) -> list[Verdict]:
-    """One for separators and one for the classification token of each stack that has them, from gradients.csv."""
+    """One for each sink of each stack, or one that says that a stack has none, from gradients.csv."""
     found = []
-    for stack in dict.fromkeys(table["stack"]):
-        for kind in NAMES:
-            here = table[(table["stack"] == stack) & (table["class"] == kind)]
-            if len(here):
-                found.append(_verdict(stack, kind, here))
+    stacks = list(dict.fromkeys(table["stack"]))
+    for stack in stacks:
+        known = {kind: _by_layer(table, stack, kind) for kind in NAMES}
+        known = {kind: by_layer for kind, by_layer in known.items() if by_layer}
+        where = f"{str(stack).capitalize()}: " if len(stacks) > 1 else ""
+        found += [
+            Verdict(one.stack, one.kind, one.holds, one.layers, where + one.sentence) for one in _of(stack, known)
+        ]
     return found
 
 
-def _verdict(stack: str, kind: str, table: pd.DataFrame) -> Verdict:
-    by_layer: dict[int, dict[str, Any]] = {}
-    for row in table.to_dict("records"):
-        by_layer.setdefault(int(row["layer"]), {})[row["measure"]] = row
-    name = NAMES[kind]
-    sinks = tuple(layer for layer, rows in sorted(by_layer.items()) if _is_sink(rows))
-    if not sinks:
-        layer, rows = max(by_layer.items(), key=lambda item: item[1]["attention"]["value"])
-        most = rows["attention"]["value"]
-        told = f"no layer sends more than {most * 100:.0f} % of its attention to {name} (layer {layer})"
-        return Verdict(stack, kind, None, (), f"{stack.capitalize()}: the question does not arise, as {told}.")
+def _of(stack: str, known: dict[str, ByLayer]) -> list[Verdict]:
+    sinks = {kind: _sinks(by_layer) for kind, by_layer in known.items()}
+    others = [
+        f"{NAMES[kind]} draw{_s(kind)} at most {_most(known[kind])} of attention here"
+        for kind in known
+        if not sinks[kind]
+    ]
+    if not any(sinks.values()):
+        told = _begun(" and ".join(others))
+        return [Verdict(stack, "", None, (), f"{told}: no sink, so the question does not arise.")] if known else []
+    aside = f"{_begun(' and '.join(others))}; " if others else ""
+    return [_verdict(stack, kind, known[kind], layers, aside) for kind, layers in sinks.items() if layers]
+
+
+def _verdict(stack: str, kind: str, by_layer: ByLayer, sinks: tuple[int, ...], aside: str) -> Verdict:
+    """aside: what is said before it of tokens that are no sink."""
     small = [layer for layer in sinks if _at(by_layer, layer, "gradient-ratio", "high") < SMALL]
     centred = [layer for layer in sinks if _at(by_layer, layer, "centred-ratio", "high") < SMALL]
     holds = len(small) == len(sinks)
-    shares = [_at(by_layer, layer, "attention") for layer in sinks]
-    raw = [_at(by_layer, layer, "gradient-ratio") for layer in sinks]
-    moved = [_at(by_layer, layer, "centred-ratio") for layer in sinks]
-    carried = [_at(by_layer, layer, "weighted-ratio") for layer in sinks]
+    shares, raw, moved, carried = (
+        [_at(by_layer, layer, measure) for layer in sinks]
+        for measure in ("attention", "gradient-ratio", "centred-ratio", "weighted-ratio")
+    )
     ends = [_at(by_layer, layer, "gradient-ratio", "high") for layer in sinks]
-    said = "holds" if holds else f"holds in {len(small)} of these {len(sinks)} layers" if small else "does not hold"
+    lead = (
+        f"the sink {'are' if kind == 'sep' else 'is'} {NAMES[kind]}"
+        if aside
+        else f"{NAMES[kind]} draw{_s(kind)} much attention"
+    )
+    answer = _answer("them" if kind == "sep" else "it", len(small), len(centred), len(sinks))
     sentence = (
-        f"{stack.capitalize()}: where {name} draw{'s' if kind == 'cls' else ''} attention "
-        f"({_listed(sinks)}: {_range(shares, '%')} of it) the gradient by a weight there is {_range(raw)} times that "
-        f"on other tokens (upper ends of the intervals: {_range(ends)}; small: below {SMALL}), so the no-op claim "
-        f"{said}; centred, which counts where the weight goes instead, it is {_range(moved)} times, small in "
+        f"{_begun(aside + lead)}, and {answer} "
+        f"({_share(shares)} of attention in {_listed(sinks)}). {_meaning(small, sinks, moved)} "
+        f"By a weight there the raw gradient is {_range(raw)} times that on other tokens (upper ends of the intervals: "
+        f"{_range(ends)}; small: below {SMALL}); less its row's mean it is {_range(moved)} times, small in "
         f"{len(centred)} of {len(sinks)}; times the weight, what an edge there carries, {_range(carried)} times."
     )
     return Verdict(stack, kind, holds, sinks, sentence)
+
+
+def _answer(tokens: str, small: int, centred: int, sinks: int) -> str:
+    """The verdict in a few words: by the raw gradient, and by the one that counts where weight goes instead."""
+    if not small:
+        return f"attention to {tokens} is no no-op"
+    if small < sinks:
+        return f"attention to {tokens} is a no-op in {small} of {sinks} layers at most"
+    return f"attention to {tokens} is a no-op{'' if centred == sinks else ' only in part'}"
+
+
+def _meaning(small: list[int], sinks: tuple[int, ...], moved: list[float]) -> str:
+    """What raw and centred gradients mean together."""
+    if len(small) == len(sinks):
+        begun, link = "The raw gradient is small", "but" if max(moved) >= SMALL else "and"
+    else:
+        begun = f"The raw gradient is small in {_listed(tuple(small))}" if small else "The raw gradient is not small"
+        link = "and"
+    how = "still changes" if link == "but" else "changes"
+    return f"{begun}, {link} moving that weight elsewhere {how} the loss {_share(moved)} as much as for other tokens."
+
+
+def _by_layer(table: pd.DataFrame, stack: str, kind: str) -> ByLayer:
+    found: ByLayer = {}
+    for row in table[(table["stack"] == stack) & (table["class"] == kind)].to_dict("records"):
+        found.setdefault(int(row["layer"]), {})[row["measure"]] = row
+    return dict(sorted(found.items()))
+
+
+def _sinks(by_layer: ByLayer) -> tuple[int, ...]:
+    """The layers whose attention goes there."""
+    return tuple(layer for layer, rows in by_layer.items() if _is_sink(rows))
 
 
 def _is_sink(rows: dict[str, Any]) -> bool:
@@ -70,16 +122,37 @@ def _is_sink(rows: dict[str, Any]) -> bool:
     return bool(most >= SINK and most >= SINK_OVER_UNIFORM * rows["uniform"]["value"])
 
 
-def _at(by_layer: dict[int, dict[str, Any]], layer: int, measure: str, end: str = "value") -> float:
+def _at(by_layer: ByLayer, layer: int, measure: str, end: str = "value") -> float:
     row = by_layer[layer].get(measure)
     return float("nan") if row is None else float(row[end])
 
 
+def _most(by_layer: ByLayer) -> str:
+    return _share([max(rows["attention"]["value"] for rows in by_layer.values())])
+
+
+def _s(kind: str) -> str:
+    return "s" if kind == "cls" else ""
+
+
+def _begun(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _listed(layers: tuple[int, ...]) -> str:
+    """`layer 3`, `layers 0, 2`, `layers 1 to 5`."""
+    if len(layers) > 2 and layers == tuple(range(layers[0], layers[-1] + 1)):
+        return f"layers {layers[0]} to {layers[-1]}"
     return f"layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, layers))}"
 
 
-def _range(values: list[float], unit: str = "") -> str:
-    """`0.12 to 0.40`, `31 % to 46 %`, or one number where they are the same as written."""
-    texts = [f"{value:.0%}".replace("%", " %") if unit else f"{value:.2f}" for value in (min(values), max(values))]
-    return texts[0] if texts[0] == texts[1] else f"{texts[0]} to {texts[1]}"
+def _range(values: list[float]) -> str:
+    """`0.12 to 0.40`, or one number where they are the same as written."""
+    low, high = (f"{value:.2f}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _share(values: list[float]) -> str:
+    """`31 to 46 %`, or one number."""
+    low, high = (f"{100 * value:.0f}" for value in (min(values), max(values)))
+    return f"{low} %" if low == high else f"{low} to {high} %"
