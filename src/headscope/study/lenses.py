@@ -67,9 +67,9 @@ class Looking:
         return {name: rows for one in asked for name, rows in one.tables().items() if rows}
 
     def describe(self) -> dict[str, Any]:
-        """What a reader must know: the loss that was derived, and how many sequences were too short."""
+        """What a reader must know: the loss that was derived, how many sequences were too short, how wide heads are."""
         known: dict[str, Any] = {} if self.loss is None else {"loss": self.loss.name, "loss_means": self.loss.sentence}
         for lens in self.through:
             if isinstance(lens, EffectiveLens):
-                known[lens.name] = dict(lens.counted)
+                known[lens.name] = {**lens.counted, "width": dict(lens.widths)}
         return known

@@ -45,6 +45,7 @@ class EffectiveLens(Lens):
             site: root for site, blocks in projections(model, self.name).items() if (root := _root(blocks)) is not None
         }
         self.counted = {"short": 0, "sequences": 0}  # sequences at a site that were too short, of all
+        self.widths: dict[str, int] = {}  # of the heads of each stack
 
     def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
         values = attention.values
@@ -52,6 +53,7 @@ class EffectiveLens(Lens):
         if attention.site in self.roots:
             values = values.double() @ self.roots[attention.site].to(values.device)
         self.counted["sequences"] += len(values)
+        self.widths[attention.site.stack] = values.shape[-1]
         if _most_keys(attention) <= values.shape[-1] + self.with_ones:
             self.counted["short"] += len(values)
             seen = attention.through(self.name, attention.weights)
