@@ -78,7 +78,14 @@ def test_a_study_through_lenses_has_examples_and_shows_them() -> None:
     assert study.record["lenses"]["effective"]["sequences"] == 2 * len(TEXTS)  # the second pass is not counted
     (part,) = (one for one in lens_parts(study) if one is not None and one.name == "lens-examples")
     assert len(part.rows) == len(table)
-    assert all(row[2].text.count("«") == 1 for row in part.rows)
+    for row, example in zip(part.rows, table.to_dict("records"), strict=True):
+        marks = {mark: i for i, (_, of) in enumerate(row[2].marked) for mark in of.split()}
+        assert marks["query"] == example["query"]
+        assert {"key": example["raw_key"], "through": example["lens_key"]}.items() >= (
+            marks.items() - {("query", marks["query"])}
+        )
+        assert ("through" in marks) is not row[4].text.startswith("spread evenly")
+    assert set(table["keys"]) <= {len(text.split()) + 2 for text in TEXTS}
     assert np.isfinite([row[5].key for row in part.rows]).all()
 
 

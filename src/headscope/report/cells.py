@@ -12,11 +12,17 @@ DECIMALS = 3
 
 
 class Cell(NamedTuple):
-    """What stands in a table; `key` is what it is sorted by, `head` the head that it opens."""
+    """What stands in a table.
+
+    key     what it is sorted by
+    head    the head that it opens
+    marked  instead of the text: words, each with how it is marked (`query`, `key`, `through`; empty: it is not)
+    """
 
     text: str
     key: float | str | None = None
     head: str = ""
+    marked: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,7 @@ class Part:
     file: str
     figures: tuple[str, ...] = ()
     words: frozenset[int] = field(default_factory=frozenset)  # columns of text; the others hold numbers
+    marks: tuple[tuple[str, str], ...] = ()  # how words are marked in its cells: words, each marked so
 
 
 def measured(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:

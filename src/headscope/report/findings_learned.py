@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headscope.report.finding import (
     Finding,
-    ceiling_of,
     change_of,
     excludes,
     finite,
@@ -18,6 +16,7 @@ from headscope.report.finding import (
     strength_of,
 )
 from headscope.report.grids import plain, recorded
+from headscope.report.lens_conclusion import conclusion_of
 from headscope.study.separators import verdicts
 
 if TYPE_CHECKING:
@@ -25,40 +24,17 @@ if TYPE_CHECKING:
 
 
 def separators(study: Study) -> Iterator[Finding]:
-    """Whether attention to separators and the classification token is a no-op, where it goes there at all."""
+    """Whether attention to separators, or to another sink, is a no-op."""
     table = study.tables.get("gradients")
     for verdict in [] if table is None else verdicts(table):
-        sentence = plain(verdict.sentence, 600).rstrip(".")
+        sentence = plain(verdict.sentence, 900).rstrip(".")
         yield Finding("", sentence, (), kind="separators", is_clear=verdict.holds is not None)
 
 
 def lenses(study: Study) -> Iterator[Finding]:
-    """The statistic and lens that rank heads most like exact removal, beside the same one of raw attention."""
-    table = study.tables.get("lenses")
-    known = None if table is None else table[table["correlation"].notna()]
-    if known is None or not len(known):
-        return
-    best = max(known.to_dict("records"), key=lambda row: abs(float(row["correlation"])))
-    found = read_measured(best, ("correlation", "low", "high"))
-    same = known[
-        (known["statistic"] == best["statistic"]) & (known["stack"] == best["stack"]) & (known["lens"] == "raw")
-    ]
-    beside = f", through raw attention {short_number(same['correlation'].iloc[0])}" if len(same) else ""
-    named = f"{plain(best['statistic'], 40)} through {plain(best['lens'], 20)}"
-    beside = beside if best["lens"] != "raw" else ""
-    ceiling = ceiling_of(best)
-    sentence = (
-        f"Of {len(known)} statistics and lenses, {named} ranks heads most like exact removal: Spearman's correlation "
-        f"{found.text()}{beside}; the best of so many is partly luck, and "
-    )
-    sentence += (
-        "the changes by removal are nothing but noise here"
-        if math.isnan(ceiling)
-        else f"even the true importances would reach only {short_number(ceiling)} with removal on so many examples"
-    )
-    strength = strength_of(found.value, found.low, found.high, 0.0)
-    is_clear = excludes(found, 0.0) and not math.isnan(ceiling)
-    yield Finding("", sentence, (), kind="lenses", is_clear=is_clear, strength=strength)
+    """Whether a statistic through a lens ranks heads like exact removal, or that none can be told from 0."""
+    if (told := conclusion_of(study)) is not None:
+        yield Finding("", told.sentence, (), kind="lenses", is_clear=told.is_clear, strength=told.strength)
 
 
 def gates(study: Study) -> Iterator[Finding]:

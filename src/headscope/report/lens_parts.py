@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.cells import Cell, Part, measured, number
+from headscope.report.cards import words_of
+from headscope.report.cells import DECIMALS, Cell, Part, measured, number
+from headscope.report.finding import ceiling_of
 from headscope.report.grids import plain, recorded, stacks_of
+from headscope.report.lens_conclusion import conclusion_of
 from headscope.report.scale import bare_name
+from headscope.statistics.effective_lengths import UP_TO
 from headscope.study.separators import NAMES, verdicts
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from headscope.study.study import Study
 
 MASSES = ("special", "cls", "sep", "punctuation", "confidence", "raw-correlation", "row-total", "rank")
+ONLY_IF_VARIES = ("row-total", "rank")  # they say something of a lens, not of a layer, where they are the same in all
+FORMS = {  # of mixing.csv, in Kobayashi's order and words
+    "weights": "weights",
+    "norm": "norm",
+    "weights-residual": "weights + residual",
+    "norm-residual": "norm + residual",
+    "norm-layernorm": "norm + residual and LayerNorm",
+}
+FEWEST_LENGTHS = 4  # bins, below which there is no curve to see
+PEAK = 3  # times an even share of the row, below which its largest share is no peak
 
 
 def lens_parts(study: Study) -> Iterator[Part | None]:
@@ -37,31 +53,53 @@ def lenses_of(study: Study) -> list[str]:
     return ["raw", *others] if others else []
 
 
+def forms_of(table: pd.DataFrame) -> dict[str, str]:
+    """The forms of mixing.csv that a table has, with their words, in Kobayashi's order."""
+    there = [str(form) for form in dict.fromkeys(table["form"])]
+    return {form: FORMS.get(form, form) for form in sorted(there, key=lambda one: _place_among(one, tuple(FORMS)))}
+
+
+def _place_among(name: str, names: tuple[str, ...]) -> int:
+    return names.index(name) if name in names else len(names)
+
+
 def _side_by_side(study: Study) -> Part | None:
-    """A row a layer: the mean over its heads of what each lens says."""
+    """A block a statistic, in it a row a layer: the mean over its heads of what each lens says."""
     lenses = lenses_of(study)
     if not lenses:
         return None
-    columns = [
-        (statistic, lens, statistic if lens == "raw" else f"{statistic}@{lens}")
-        for statistic in MASSES
-        for lens in lenses
-    ]
-    known = set(study.heads["statistic"])
-    columns = [one for one in columns if one[2] in known]
     means = study.heads.groupby(["stack", "layer", "statistic"])["value"].mean().to_dict()
     layers = list(dict.fromkeys(study.heads[["stack", "layer"]].itertuples(index=False, name=None)))
     layers.sort(key=lambda one: (stacks_of(study).index(one[0]), one[1]))
-    rows = [[_layer(study, *place), *(number(means.get((*place, name))) for _, _, name in columns)] for place in layers]
+    rows = []
+    for statistic in MASSES:
+        names = [statistic if lens == "raw" else f"{statistic}@{lens}" for lens in lenses]
+        of_layers = [[means.get((*place, name), math.nan) for name in names] for place in layers]
+        if statistic in ONLY_IF_VARIES:
+            of_layers = _varying(of_layers)
+        known = [value for values in of_layers for value in values if not math.isnan(value)]
+        decimals = 0 if all(value == round(value) for value in known) else DECIMALS
+        rows += [
+            [Cell(statistic, statistic), _layer(study, *place), *(number(value, decimals=decimals) for value in values)]
+            for place, values in zip(layers, of_layers, strict=True)
+            if not all(map(math.isnan, values))
+        ]
     note = (
-        "The mean over a layer's heads. Effective attention is what of it can change a head's output; norm weighs it "
-        "by the length of the values it moves; gradient by what the loss would lose with it. Through effective "
-        "attention shares may be below 0 and do not sum to 1. The table of heads shows every statistic through every "
-        "lens: choose one such as entropy@norm. "
+        "The mean over a layer's heads, one block for each statistic. Effective attention is what of it can change a "
+        "head's output; norm weighs it by the length of the values it moves; gradient by what the loss would lose with "
+        "it. Through effective attention shares may be below 0 and do not sum to 1. What rows sum to (row-total) and "
+        "the rank of the values stand here only where they vary from layer to layer; heads.csv has all. The table of "
+        "heads shows every statistic through every lens: choose one such as entropy@norm. "
     )
     note += _told(study)
-    headings = ("layer", *(f"{statistic} {lens}" for statistic, lens, _ in columns))
-    return Part("lenses", "Other lenses", note, headings, rows, "heads.csv", ("lens-",))
+    columns = ("statistic", "layer", *lenses)
+    return Part("lenses", "Other lenses", note, columns, rows, "heads.csv", ("lens-",), frozenset({0}))
+
+
+def _varying(of_layers: list[list[float]]) -> list[list[float]]:
+    """[layer][lens]; a lens that says the same of all layers, as written, is left out (NaN)."""
+    varies = [len({f"{value:.{DECIMALS}f}" for value in column}) > 1 for column in zip(*of_layers, strict=True)]
+    return [[value if is_kept else math.nan for value, is_kept in zip(row, varies, strict=True)] for row in of_layers]
 
 
 def _told(study: Study) -> str:
@@ -108,23 +146,41 @@ def _examples(study: Study) -> Part | None:
         return None
     rows = []
     for row in table.to_dict("records"):
-        words = json.loads(row["words"])
-        text = " ".join(f"«{word}»" if i == row["query"] else word for i, word in enumerate(words))
-        through = f"{words[row['lens_key']]} {row['lens_weight']:.2f}, raw {row['lens_key_raw']:.2f}"
-        raw = f"{words[row['raw_key']]} {row['raw_weight']:.2f}, through it {row['raw_key_through']:.2f}"
-        lens = Cell(plain(row["lens"], 30), row["lens"])
-        told = [Cell(plain(one, 400)) for one in (text, raw, through)]
-        rows.append([_head(study, row), lens, *told, number(row["apart"])])
+        words = words_of(row["words"])
+        raw_peaks, peaks = (_has_peak(row, weight) for weight in ("raw_weight", "lens_weight"))
+        marks = {"query": row["query"], "key": row["raw_key"] if raw_peaks else -1}
+        marks |= {"through": row["lens_key"] if peaks else -1}
+        marked = tuple((word, " ".join(m for m, at in marks.items() if at == i)) for i, word in enumerate(words))
+        raw = f"{words[row['raw_key']]} {_size(row['raw_weight'])}, through it {_size(row['raw_key_through'])}"
+        through = f"{words[row['lens_key']]} {_size(row['lens_weight'])}, raw {_size(row['lens_key_raw'])}"
+        told = (raw if raw_peaks else _spread(row["raw_weight"]), through if peaks else _spread(row["lens_weight"]))
+        lens, text = Cell(plain(row["lens"], 30), row["lens"]), Cell(" ".join(words), marked=marked)
+        rows.append([_head(study, row), lens, text, *(Cell(plain(one, 400)) for one in told), number(row["apart"])])
     note = (
         "Of the heads above, in three texts the row where lens and weights are furthest apart, if there is one among "
-        "those where they point to different tokens: the token «that looks», "
-        "the token with its largest weight, and the one that is largest through the lens; numbers are shares of a row. "
-        "Apart: half the sum of the differences, from 0 to 1. The clearest cases, not usual ones."
+        "those where they point to different tokens. Numbers are shares of a row; it is spread evenly where no token "
+        f"has {PEAK} times an even share. Apart: half the sum of the differences, from 0 to 1. "
+        "The clearest cases, not usual ones."
     )
     columns = ("head", "lens", "text", "raw", "through the lens", "apart")
     heading = "Where lenses disagree: examples"
     words_in = frozenset({1, 2, 3, 4})
-    return Part("lens-examples", heading, note, columns, rows, "lens_examples.csv", (), words_in)
+    marks_told = (("the token that looks", "query"), ("largest weight", "key"), ("largest through the lens", "through"))
+    return Part("lens-examples", heading, note, columns, rows, "lens_examples.csv", (), words_in, marks_told)
+
+
+def _has_peak(row: dict[Any, Any], weight: str) -> bool:
+    """Whether the row's largest share stands out; it is taken to where the study does not say how many keys it had."""
+    keys = row.get("keys", math.nan)
+    return bool(math.isnan(keys) or abs(row[weight]) >= PEAK / keys)
+
+
+def _spread(largest: float) -> str:
+    return f"spread evenly (at most {_size(abs(largest))})"
+
+
+def _size(share: float) -> str:
+    return f"{share:.2f}".replace("-", "−")
 
 
 def _separators(study: Study) -> Part | None:
@@ -150,8 +206,31 @@ def _separators(study: Study) -> Part | None:
         "and of the gradient less its row's mean."
     )
     headings = ("layer", "tokens", "attention", "gradient", "weighted", "centred")
-    heading = "Is attention to separators a no-op?"
+    heading = "Is attention to separators, or to another sink, a no-op?"
     return Part("no-op", heading, note, headings, rows, "gradients.csv", ("no-op",), frozenset({1}))
+
+
+def lengths_covered(study: Study) -> str:
+    """Which lengths the texts have, and how to see others, where they fill too few bins for a curve; else nothing."""
+    table = study.tables.get("effective_lengths")
+    bins = [] if table is None else sorted({int(length) for length in table["up_to"]})
+    if not bins or len(bins) >= FEWEST_LENGTHS:
+        return ""
+    shortest = max((length for length in UP_TO if length < bins[0]), default=0) + 1
+    return (
+        f"These texts have only {shortest} to {bins[-1]} tokens; to see the curve over other lengths, run "
+        "examples/effective_by_length.py."
+    )
+
+
+def width_of_heads(study: Study, stack: str) -> int | None:
+    """As the record has it; in an older study it is the largest rank of the values."""
+    known = recorded(study.record, "lenses", "effective", "width", stack)
+    if isinstance(known, int):
+        return known
+    heads = study.heads
+    ranks = heads[(heads["stack"] == stack) & (heads["statistic"] == "rank@effective")]["value"].dropna()
+    return round(float(ranks.max())) if len(ranks) else None
 
 
 def _lengths(study: Study) -> Part | None:
@@ -173,6 +252,8 @@ def _lengths(study: Study) -> Part | None:
         "Pearson's correlation of effective attention with the raw weights, a mean over the heads of a layer, in texts "
         "of up to so many tokens. How much of the fall length alone would bring is not known from it."
     )
+    if len(lengths) == 1:  # there is no figure whose caption says it
+        note += f" {lengths_covered(study)}"
     headings = ("layer", *(f"≤ {length}" for length in lengths))
     heading = "How effective attention leaves the raw one as texts grow"
     return Part("lengths", heading, note, headings, rows, "effective_lengths.csv", ("effective-lengths",))
@@ -182,7 +263,7 @@ def _mixing(study: Study) -> Part | None:
     table = study.tables.get("mixing")
     if table is None:
         return None
-    forms = [str(form) for form in dict.fromkeys(table["form"])]
+    forms = forms_of(table)
     cells: dict[tuple[str, int], dict[str, Any]] = {}
     for row in table.to_dict("records"):
         cells.setdefault((row["stack"], row["layer"]), {})[row["form"]] = row
@@ -197,31 +278,45 @@ def _mixing(study: Study) -> Part | None:
         "The share of other tokens in what a layer adds up for a token: by weights alone, by the length of what the "
         "heads move, with the residual, and behind the LayerNorm where one follows."
     )
-    return Part("mixing", "How much each layer mixes tokens", note, ("layer", *forms), rows, "mixing.csv", ("mixing",))
+    columns = ("layer", *forms.values())
+    return Part("mixing", "How much each layer mixes tokens", note, columns, rows, "mixing.csv", ("mixing",))
 
 
 def _agreement(study: Study) -> Part | None:
+    """A row a statistic and lens, the strongest correlation first; the conclusion stands before the table."""
     table = study.tables.get("lenses")
-    if table is None:
+    conclusion = conclusion_of(study)
+    if table is None or conclusion is None:
         return None
+    is_many = table["stack"].nunique() > 1
+    has_ceilings = table["ceiling"].nunique(dropna=False) > 1
+    order = table["correlation"].abs().sort_values(ascending=False, kind="stable").index
     rows = [
         [
-            Cell(plain(row["stack"], 20), row["stack"]),
+            *([Cell(plain(row["stack"], 20), row["stack"])] if is_many else []),
             Cell(plain(row["statistic"], 30), row["statistic"]),
             Cell(plain(row["lens"], 30), row["lens"]),
             measured(row["correlation"], row["low"], row["high"]),
-            number(row["ceiling"]),
+            *([number(ceiling_of(row))] if has_ceilings else []),
         ]
-        for row in table.to_dict("records")
+        for row in table.loc[order].to_dict("records")
     ]
     note = (
-        "Spearman's correlation over heads of each statistic, through each lens, with the exact change of loss when a "
-        "head is removed; intervals over resampled heads. The ceiling is what the true importances would reach among "
-        "the heads of that stack, by split halves of the examples; –: the exact changes are all noise."
+        f"{conclusion.sentence}. Spearman's correlation over heads of each statistic, through each lens, with the "
+        "exact change of loss when a head is removed; intervals over heads, which are resampled. The ceiling is what "
+        "the true importances would reach among the heads of that stack, by split halves of the examples"
     )
-    columns = ("stack", "statistic", "lens", "correlation", "ceiling")
+    note += "; –: the exact changes are all noise." if has_ceilings else "."
+    if "agreement" in study.tables:
+        note += (
+            " The table of cheap importances resamples examples instead, for these very heads; other heads of such a "
+            "model are asked here, so that the same correlation has another interval."
+        )
+    columns = ("statistic", "lens", "correlation [interval over heads]")
+    columns = (*(("stack",) if is_many else ()), *columns, *(("ceiling",) if has_ceilings else ()))
     heading = "Do lenses agree with exact removal?"
-    return Part("lens-agreement", heading, note, columns, rows, "lenses.csv", ("agree-lens",), frozenset({0, 1, 2}))
+    words = frozenset(range(3 if is_many else 2))
+    return Part("lens-agreement", heading, note, columns, rows, "lenses.csv", ("agree-lens",), words)
 
 
 def _relevance(study: Study) -> Part | None:

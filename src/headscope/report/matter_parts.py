@@ -150,13 +150,13 @@ def agreement(study: Study) -> Part | None:
     ]
     note = (
         "How each cheap importance ranks heads against exact removal: Spearman's correlation over heads, with its "
-        "interval over resamples of the examples. The ceiling is what the true importances would reach, given how "
+        "interval over examples, which are resampled. The ceiling is what the true importances would reach, given how "
         "noisy the exact ones are; an importance of the same examples shares their noise and can lie above it; "
         "– where the changes by removal are nothing but noise. "
         "Overlap: how many of the least important heads are the same ones, and what chance would give. Rank spread: "
         "the mean width of the 95 % interval of a head's rank (0 where an importance is one number a head)."
     )
-    columns = ("importance", "correlation", "ceiling", "overlap", "by chance", "rank spread")
+    columns = ("importance", "correlation [interval over examples]", "ceiling", "overlap", "by chance", "rank spread")
     figures = ("agreement",)
     return Part(
         "agreement", f"{MATTER}: cheap importances", note, columns, rows, "agreement.csv", figures, frozenset({0})

@@ -89,11 +89,13 @@ class Apart(Statistic):
     def _keep(
         self, head: Head, attention: Attention, sequence: int, query: int, raw: np.ndarray[Any, Any], seen: Any
     ) -> None:
+        place = attention.site.place(head.head)
         queries, keys = labels_of(self.model, attention, sequence)
         shift = 0 if queries is keys else len(queries) + 1
         words = queries if queries is keys else [*queries, BETWEEN, *keys]
         raw_key, lens_key = int(raw.argmax()), int(np.abs(seen).argmax())
         shown = stretch(len(words), [query, raw_key + shift, lens_key + shift])
+        keys_seen = int(attention.raw.allowed.expand_as(attention.weights)[sequence, place, query].sum())
         row = {
             "stack": head.stack,
             "layer": head.layer,
@@ -107,6 +109,7 @@ class Apart(Statistic):
             "lens_key": shown.index(lens_key + shift),
             "lens_weight": float(seen[lens_key]),
             "lens_key_raw": float(raw[lens_key]),
+            "keys": keys_seen,
             "apart": float(np.abs(raw - seen).sum() / 2),
         }
         self.found[head] = _clearest([*self.found[head], row])

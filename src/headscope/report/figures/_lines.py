@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from headscope.report.figures._palette import MUTED, RULE, SERIES
 from headscope.report.figures._style import headed, heading_height, style, whole_numbers
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 LEFT, RIGHT, BOTTOM, WIDTH, HEIGHT, GAP_X, GAP_Y, LEGEND = 0.62, 0.15, 0.52, 2.05, 1.75, 0.62, 0.62, 0.3
 TICKS = [factor * 10.0**power for power in range(-6, 6) for factor in (1, 2, 5)]
+MOST_TICKS, FEWEST_TICKS = 8, 4
 LETTER = 0.085  # how wide a letter of the legend is
 
 
@@ -30,12 +32,17 @@ class Line:
 
 @dataclass(frozen=True)
 class Lines:
-    """One panel: its lines by label. is_ratio: on a logarithmic axis, with a rule at 1."""
+    """One panel: its lines by label.
+
+    is_ratio   on a logarithmic axis, with a rule at 1
+    threshold  of a ratio: drawn as a broken line with its number, and always in sight
+    """
 
     heading: str
     unit: str
     lines: Mapping[str, Line]
     is_ratio: bool = False
+    threshold: float | None = None
 
 
 def draw_lines(rows: Sequence[Sequence[Lines]], title: str, subtitle: str) -> Figure:
@@ -58,7 +65,7 @@ def draw_lines(rows: Sequence[Sequence[Lines]], title: str, subtitle: str) -> Fi
                 if r == len(rows) - 1:
                     ax.set_xlabel("layer")
                 if c and panel.unit == row[c - 1].unit:
-                    ax.set_ylabel("")
+                    ax.set_ylabel("log scale" if panel.is_ratio else "")
         above = (height - top + LEGEND + 0.28) / height
         fig.legend(
             list(handles.values()),
@@ -82,17 +89,37 @@ def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, Artis
         floor = 1e-6 if panel.is_ratio else -np.inf
         ax.fill_between(across, np.maximum(low, floor), high, color=colours[label], alpha=0.18, linewidth=0)
     if panel.is_ratio:
-        ax.set_yscale("log")
-        bottom, above = ax.get_ylim()
-        ticks = [tick for tick in TICKS if bottom <= tick <= above]
-        ax.set_yticks(ticks or [1.0], [f"{tick:g}" for tick in ticks or [1.0]])
-        ax.set_yticks([], minor=True)
-        ax.axhline(1.0, color=MUTED, linewidth=0.8, zorder=1)
+        _make_logarithmic(ax, panel.threshold)
     ax.set_title(panel.heading, fontweight="bold")
-    ax.set_ylabel(panel.unit)
+    ax.set_ylabel(f"{panel.unit} (log scale)" if panel.is_ratio else panel.unit)
     ax.set_xlim(min(layers) - 0.5, max(layers) + 0.5)
     whole_numbers(ax.xaxis, 8)
     ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
     ax.set_axisbelow(True)
     ax.tick_params(colors=RULE, labelcolor=MUTED)
     return handles
+
+
+def _make_logarithmic(ax: Axes, threshold: float | None) -> None:
+    """Ticks at 1, 2 and 5 times powers of ten, at least four of them, with small ones between; rules at 1 and there."""
+    ax.set_yscale("log")
+    ax.axhline(1.0, color=MUTED, linewidth=0.8, zorder=1)
+    bottom, above = ax.get_ylim()
+    bottom, above = min(bottom, 0.9, (threshold or 1.0) / 1.3), max(above, 1.3)
+    while len(_ticks(bottom, above)) < FEWEST_TICKS:
+        bottom, above = bottom / 1.3, above * 1.1
+    ax.set_ylim(bottom, above)
+    ticks = _ticks(bottom, above)
+    if len(ticks) > MOST_TICKS:
+        ticks = [tick for tick in ticks if f"{tick:e}".startswith("1")]
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.yaxis.set_minor_locator(LogLocator(subs=range(2, 10)))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    if threshold is not None:
+        ax.axhline(threshold, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
+        beside = ax.get_yaxis_transform()
+        ax.text(0.99, threshold, f"small: below {threshold:g}", transform=beside, ha="right", va="bottom", fontsize=6.5)
+
+
+def _ticks(bottom: float, above: float) -> list[float]:
+    return [tick for tick in TICKS if bottom <= tick <= above]

@@ -99,8 +99,8 @@ class Correlations:
     name: str = "agreement"
     title: str = "How well cheap importances rank heads"
     caption: str = (
-        "Spearman's correlation over heads with exact removal, and its 95 % interval over resamples of the examples, "
-        "for these heads: that of chance (random) is one draw. "
+        "Spearman's correlation over heads with exact removal, and its 95 % interval over examples, which are "
+        "resampled, for these heads: that of chance (random) is one draw. "
         "The broken line is the ceiling: what the true importances would reach, given how noisy the exact ones are; "
         "an importance of the same examples shares their noise and can lie above it; where removal is but noise there "
         "is none. At the right, how many of the least important heads are the same ones; random is the control."

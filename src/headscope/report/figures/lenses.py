@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,9 +13,12 @@ from headscope.report.figures._palette import MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, style
 from headscope.report.grids import model_name, plain, stacks_of
-from headscope.report.lens_parts import lenses_of
+from headscope.report.lens_parts import forms_of, lengths_covered, lenses_of, width_of_heads
+from headscope.study.separators import SMALL
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from headscope.study.study import Study
@@ -24,6 +27,7 @@ ORDER = 60
 MASSES = {"cls": "classification token", "sep": "separators", "punctuation": '"." and ","'}
 CLASSES = {"sep": "separators", "cls": "classification token", "punctuation": '"." and ","'}
 RATIOS = {"gradient-ratio": "|∂loss/∂A|", "weighted-ratio": "|A·∂loss/∂A|", "centred-ratio": "centred |∂loss/∂A|"}
+JUDGED = ("gradient-ratio", "centred-ratio")  # that are called small or not
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,11 @@ def drawings(study: Study) -> Iterator[LensFigure]:
     )
     yield LensFigure(
         "no-op-gradients",
-        "Is attention to separators a no-op?",
+        "Is attention to separators, or to another sink, a no-op?",
         "Left: the attention that each kind of token gets. Then the mean gradient by a weight on such a token over "
         "that by a weight on other tokens (1: the same): as it is, times the weight, and less its row's mean, which "
-        "counts where weight goes instead. Bands are 95 % intervals over texts.",
+        f"counts where weight goes instead; below the broken line ({SMALL}) a gradient is called small. Log scale. "
+        "Bands are 95 % intervals over texts.",
         lambda one: "gradients" in one.tables,
         _no_op,
         "gradients",
@@ -70,7 +75,8 @@ def drawings(study: Study) -> Iterator[LensFigure]:
         "effective-lengths",
         "Effective attention and raw, by length of the text",
         "Pearson's correlation of the two maps, a mean over the heads of a layer, in texts of up to so many tokens; "
-        "bars are 95 % intervals over texts. Up to the width of a head all of attention is effective.",
+        "bars are 95 % intervals over texts. Up to the width of a head all of attention is effective. "
+        + lengths_covered(study),
         lambda one: "effective_lengths" in one.tables and one.tables["effective_lengths"]["up_to"].nunique() > 1,
         _lengths,
         "effective_lengths",
@@ -86,9 +92,10 @@ def drawings(study: Study) -> Iterator[LensFigure]:
     yield LensFigure(
         "agree-lenses",
         "Statistics through each lens against exact removal",
-        "Spearman's correlation over heads with the exact change of loss when a head is removed; bars are intervals "
-        "over resampled heads. Broken lines are the ceilings, up and down: what the true importances would reach in "
-        "that stack, given how noisy the exact changes are; where there is none, they are all noise.",
+        "Spearman's correlation over heads with the exact change of loss when a head is removed; bars are 95 % "
+        "intervals over heads, which are resampled. Broken lines are the ceilings, up and down: what the true "
+        "importances would reach in that stack, given how noisy the exact changes are; where there is none, they are "
+        "all noise.",
         lambda one: "lenses" in one.tables,
         _agreement,
         "lenses",
@@ -133,7 +140,9 @@ def _no_op(study: Study, title: str) -> Figure:
             lines = {name: line for name, line in lines.items() if line.points}
             if lines:
                 unit = "share" if measure == "attention" else "over others"
-                panels.append(Lines(_headed(study, stack, heading), unit, lines, is_ratio=measure != "attention"))
+                threshold = SMALL if measure in JUDGED else None
+                named = _headed(study, stack, heading)
+                panels.append(Lines(named, unit, lines, is_ratio=measure != "attention", threshold=threshold))
         rows += [panels] if panels else []
     return draw_lines(rows, title, model_name(study))
 
@@ -143,42 +152,68 @@ def _mixing(study: Study, title: str) -> Figure:
     panels = []
     for stack in dict.fromkeys(table["stack"]):
         here = table[table["stack"] == stack]
-        lines = {str(form): Line(_points(here[here["form"] == form])) for form in dict.fromkeys(here["form"])}
+        lines = {words: Line(_points(here[here["form"] == form])) for form, words in forms_of(here).items()}
         panels.append(Lines(plain(stack, 20), "share of others", lines))
     return draw_lines([panels], title, model_name(study))
 
 
 def _lengths(study: Study, title: str) -> Figure:
-    """A panel a stack, a line a layer, lengths evenly spaced."""
+    """A panel a stack, a line a layer; a line across at the heads' width, from which on the two can differ."""
     table = study.tables["effective_lengths"]
     stacks = list(dict.fromkeys(table["stack"]))
     subtitle = model_name(study)
     with style():
-        wide, tall, left, gap, bottom = 3.4, 2.3, 0.7, 0.5, 0.55
+        wide, tall, left, gap, bottom = 4.2, 2.3, 0.7, 0.5, 0.55
         width = left + len(stacks) * (wide + gap)
-        top = heading_height(width, subtitle) + 0.35
+        top = heading_height(width, subtitle) + 0.45
         height = top + tall + bottom
         fig = headed(width, height, title, subtitle)
         for i, stack in enumerate(stacks):
             ax = fig.add_axes(((left + i * (wide + gap)) / width, bottom / height, wide / width, tall / height))
-            here = table[table["stack"] == stack]
-            lengths = sorted(set(here["up_to"]))
-            layers = sorted(set(here["layer"]))
-            for j, layer in enumerate(layers):
-                one = here[here["layer"] == layer].sort_values("up_to")
-                x = [lengths.index(length) for length in one["up_to"]]
-                colour = SEQUENTIAL(0.2 + 0.8 * j / max(len(layers) - 1, 1))
-                ax.vlines(x, one["low"], one["high"], color=colour, linewidth=1.0, alpha=0.5)
-                ax.plot(x, one["value"], "o-", color=colour, markersize=3, linewidth=1.2, label=f"layer {layer}")
-            ax.set_xticks(range(len(lengths)), [str(length) for length in lengths])
-            ax.set_xlabel("tokens, up to")
-            ax.set_ylim(min(0.0, float(here["value"].min())), 1.02)
-            ax.set_title(plain(stack, 20) if len(stacks) > 1 else "", loc="left")
-            ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-            ax.legend(frameon=False, fontsize=6.5, ncols=2 if len(layers) > 6 else 1)
+            _draw_lengths(ax, table[table["stack"] == stack], width_of_heads(study, stack))
+            if len(stacks) > 1:
+                ax.set_title(plain(stack, 20), loc="left", fontweight="bold", pad=14)
             if not i:
                 ax.set_ylabel("correlation")
         return fig
+
+
+def _draw_lengths(ax: Axes, table: pd.DataFrame, width: int | None) -> None:
+    """Lengths on a logarithmic axis."""
+    lengths = sorted({int(length) for length in table["up_to"]})
+    layers = sorted(set(table["layer"]))
+    ax.set_xscale("log")
+    for j, layer in enumerate(layers):
+        one = table[table["layer"] == layer].sort_values("up_to")
+        colour = SEQUENTIAL(0.2 + 0.8 * j / max(len(layers) - 1, 1))
+        ax.vlines(one["up_to"], one["low"], one["high"], color=colour, linewidth=1.0, alpha=0.5)
+        ax.plot(one["up_to"], one["value"], "o-", color=colour, markersize=3, linewidth=1.2, label=f"layer {layer}")
+    ends = [*lengths, width] if width else lengths
+    ax.set_xlim(min(ends) / 1.15, max(ends) * 1.15)
+    ax.set_xticks(_apart(lengths, max(ends) / min(ends)), minor=False)
+    ax.xaxis.set_major_formatter("{x:.0f}")
+    ax.set_xticks([], minor=True)
+    ax.set_xlabel("tokens, up to (log scale)")
+    ax.set_ylim(min(0.0, float(table["value"].min())), 1.02)
+    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
+    ax.legend(frameon=False, fontsize=6.5, ncols=2 if len(layers) > 6 else 1)
+    if width:
+        ax.axvline(width, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
+        above = ax.get_xaxis_transform()
+        ax.text(width, 1.02, f"heads are {width} wide", transform=above, ha=_side(width, ends), va="bottom", fontsize=7)
+
+
+def _apart(lengths: list[int], span: float) -> list[int]:
+    """Those of the lengths whose labels do not touch, the longest kept."""
+    kept = lengths[-1:]
+    for length in reversed(lengths[:-1]):
+        if kept[0] / length > span ** (1 / 14):
+            kept = [length, *kept]
+    return kept
+
+
+def _side(width: int, ends: list[int]) -> Literal["left", "right", "center"]:
+    return "left" if width == min(ends) else "right" if width == max(ends) else "center"
 
 
 def _points(table: Any) -> list[tuple[int, float, float, float]]:
