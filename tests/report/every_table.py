@@ -82,7 +82,7 @@ def rows() -> dict[str, list[dict[str, Any]]]:
         ],
         "gradients": [LAYER | {"class": "sep", "measure": measure} | MEASURED for measure in GRADIENTS],
         "effective_lengths": [LAYER | {"up_to": length} | MEASURED for length in (32, 64)],
-        "mixing": [LAYER | {"form": "weights"} | MEASURED],
+        "mixing": [LAYER | {"form": "weight"} | MEASURED],
         "contributions": [LAYER | {"part": "heads"} | MEASURED],
         "substitutes": [PLACE | {"pattern": "next", "task": "mnli", "loss_change": 0.1, "low": 0.0, "high": 0.2}],
         "pattern_agreement": [{"rule": "vertical", "network": "vertical", "maps": 8}],

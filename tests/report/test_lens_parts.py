@@ -103,14 +103,14 @@ def test_where_no_interval_leaves_0_that_is_said_first_with_the_ceiling() -> Non
         "No statistic through any lens can be told from 0 (2 rows); with 32 examples even the true importances would "
     )
     told += "reach only 0.29; take more examples"
-    assert part_of(study, "lens-agreement").note.startswith(f"{told}. ")
+    assert part_of(study, "lens-agreement").lead == f"{told}."
     (finding,) = (one for one in findings_of(study) if one.kind == "lenses")
     assert finding.sentence == told
     assert finding.is_clear
 
 
 def test_more_examples_are_not_asked_for_where_there_are_enough() -> None:
-    note = part_of(lenses((0.1, -0.1, 0.3), ceilings=(0.95,)), "lens-agreement").note
+    note = part_of(lenses((0.1, -0.1, 0.3), ceilings=(0.95,)), "lens-agreement").lead
     assert "with 32 examples the true importances would reach 0.95." in note
     assert "more examples" not in note
 
@@ -178,19 +178,21 @@ def test_a_logarithmic_axis_looks_like_one_and_has_the_threshold(value: float) -
 def test_the_section_asks_of_any_sink_and_keeps_its_anchor() -> None:
     part = part_of(gradients(0.1), "no-op")
     assert part.heading == "Is attention to separators, or to another sink, a no-op?"
-    assert part.note.startswith("Separators draw much attention, and attention to them is a no-op")
-    assert 'id="part-no-op"' in render(gradients(0.1))
+    assert part.lead.startswith("Separators draw much attention, and attention to them is a no-op")
+    page = render(gradients(0.1))
+    assert 'id="part-no-op"' in page
+    assert page.index('<p class="lead">Separators draw') < page.index('id="figure-no-op-gradients"')
 
 
 # Mixing
 
 
 def test_mixing_has_kobayashi_s_order_and_words() -> None:
-    forms = ("norm", "norm-layernorm", "norm-residual", "weights", "weights-residual")
+    forms = ("norm", "norm-layernorm", "norm-residual", "weight", "weight-residual")
     study = study_of(
         {"mixing": [PLACE | {"form": form} | MEASURED | {"value": i / 10} for i, form in enumerate(forms)]}
     )
-    words = ["weights", "norm", "weights + residual", "norm + residual", "norm + residual and LayerNorm"]
+    words = ["weights", "norm", "weights + residual", "norm + residual", "and LayerNorm"]
     part = part_of(study, "mixing")
     assert list(part.columns) == ["layer", *words]
     assert [cell.key for cell in part.rows[0][1:]] == [0.3, 0.0, 0.4, 0.2, 0.1]

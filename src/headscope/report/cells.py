@@ -38,6 +38,7 @@ class Part:
     figures: tuple[str, ...] = ()
     words: frozenset[int] = field(default_factory=frozenset)  # columns of text; the others hold numbers
     marks: tuple[tuple[str, str], ...] = ()  # how words are marked in its cells: words, each marked so
+    lead: str = ""  # the section's answer, before its figures
 
 
 def measured(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:

@@ -27,7 +27,7 @@ def separators(study: Study) -> Iterator[Finding]:
     """Whether attention to separators, or to another sink, is a no-op."""
     table = study.tables.get("gradients")
     for verdict in [] if table is None else verdicts(table):
-        sentence = plain(verdict.sentence, 900).rstrip(".")
+        sentence = plain(f"{verdict.sentence} {verdict.numbers}".strip(), 900).rstrip(".")
         yield Finding("", sentence, (), kind="separators", is_clear=verdict.holds is not None)
 
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 MASSES = ("special", "cls", "sep", "punctuation", "confidence", "raw-correlation", "row-total", "rank")
 ONLY_IF_VARIES = ("row-total", "rank")  # they say something of a lens, not of a layer, where they are the same in all
 FORMS = {  # of mixing.csv, in Kobayashi's order and words
-    "weights": "weights",
+    "weight": "weights",
     "norm": "norm",
-    "weights-residual": "weights + residual",
+    "weight-residual": "weights + residual",
     "norm-residual": "norm + residual",
-    "norm-layernorm": "norm + residual and LayerNorm",
+    "norm-layernorm": "and LayerNorm",
 }
 FEWEST_LENGTHS = 4  # bins, below which there is no curve to see
 PEAK = 3  # times an even share of the row, below which its largest share is no peak
@@ -200,14 +200,16 @@ def _separators(study: Study) -> Part | None:
         ]
         for (stack, layer, kind), of in sorted(cells.items(), key=lambda item: (item[0][0], item[0][2], item[0][1]))
     ]
-    note = " ".join(verdict.sentence for verdict in verdicts(table))
+    told = verdicts(table)
+    lead = " ".join(verdict.sentence for verdict in told)
+    note = " ".join(verdict.numbers for verdict in told if verdict.numbers)
     note += (
         " The columns: attention to the tokens, and over that on other tokens the mean of |∂loss/∂A|, of |A·∂loss/∂A| "
         "and of the gradient less its row's mean."
     )
     headings = ("layer", "tokens", "attention", "gradient", "weighted", "centred")
     heading = "Is attention to separators, or to another sink, a no-op?"
-    return Part("no-op", heading, note, headings, rows, "gradients.csv", ("no-op",), frozenset({1}))
+    return Part("no-op", heading, note.strip(), headings, rows, "gradients.csv", ("no-op",), frozenset({1}), lead=lead)
 
 
 def lengths_covered(study: Study) -> str:
@@ -302,9 +304,9 @@ def _agreement(study: Study) -> Part | None:
         for row in table.loc[order].to_dict("records")
     ]
     note = (
-        f"{conclusion.sentence}. Spearman's correlation over heads of each statistic, through each lens, with the "
-        "exact change of loss when a head is removed; intervals over heads, which are resampled. The ceiling is what "
-        "the true importances would reach among the heads of that stack, by split halves of the examples"
+        "Spearman's correlation over heads of each statistic, through each lens, with the exact change of loss when a "
+        "head is removed; intervals over heads, which are resampled. The ceiling is what the true importances would "
+        "reach among the heads of that stack, by split halves of the examples"
     )
     note += "; –: the exact changes are all noise." if has_ceilings else "."
     if "agreement" in study.tables:
@@ -316,7 +318,8 @@ def _agreement(study: Study) -> Part | None:
     columns = (*(("stack",) if is_many else ()), *columns, *(("ceiling",) if has_ceilings else ()))
     heading = "Do lenses agree with exact removal?"
     words = frozenset(range(3 if is_many else 2))
-    return Part("lens-agreement", heading, note, columns, rows, "lenses.csv", ("agree-lens",), words)
+    lead = f"{conclusion.sentence}."
+    return Part("lens-agreement", heading, note, columns, rows, "lenses.csv", ("agree-lens",), words, lead=lead)
 
 
 def _relevance(study: Study) -> Part | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ class Verdict:
     """Whether the no-op claim holds for one sink of a stack; None where the stack has none.
 
     kind      the class of tokens; empty where there is no sink
-    sentence  the answer, what the gradients mean together, and the numbers, in this order
+    sentence  the answer, then what the gradients mean together
+    numbers   what it rests on, in a sentence; empty where there is no sink
     """
 
     stack: str
@@ -26,6 +27,7 @@ class Verdict:
     holds: bool | None
     layers: tuple[int, ...]
     sentence: str
+    numbers: str = ""
 
 
 ByLayer = dict[int, dict[str, Any]]
@@ -39,9 +41,7 @@ def verdicts(table: pd.DataFrame) -> list[Verdict]:
         known = {kind: _by_layer(table, stack, kind) for kind in NAMES}
         known = {kind: by_layer for kind, by_layer in known.items() if by_layer}
         where = f"{str(stack).capitalize()}: " if len(stacks) > 1 else ""
-        found += [
-            Verdict(one.stack, one.kind, one.holds, one.layers, where + one.sentence) for one in _of(stack, known)
-        ]
+        found += [replace(one, sentence=where + one.sentence) for one in _of(stack, known)]
     return found
 
 
@@ -77,12 +77,14 @@ def _verdict(stack: str, kind: str, by_layer: ByLayer, sinks: tuple[int, ...], a
     answer = _answer("them" if kind == "sep" else "it", len(small), len(centred), len(sinks))
     sentence = (
         f"{_begun(aside + lead)}, and {answer} "
-        f"({_share(shares)} of attention in {_listed(sinks)}). {_meaning(small, sinks, moved)} "
-        f"By a weight there the raw gradient is {_range(raw)} times that on other tokens (upper ends of the intervals: "
-        f"{_range(ends)}; small: below {SMALL}); less its row's mean it is {_range(moved)} times, small in "
+        f"({_share(shares)} of attention in {_listed(sinks)}). {_meaning(small, sinks, moved)}"
+    )
+    numbers = (
+        f"By a weight on {NAMES[kind]} the raw gradient is {_range(raw)} times that on other tokens (upper ends of the "
+        f"intervals: {_range(ends)}; small: below {SMALL}); less its row's mean it is {_range(moved)} times, small in "
         f"{len(centred)} of {len(sinks)}; times the weight, what an edge there carries, {_range(carried)} times."
     )
-    return Verdict(stack, kind, holds, sinks, sentence)
+    return Verdict(stack, kind, holds, sinks, sentence, numbers)
 
 
 def _answer(tokens: str, small: int, centred: int, sinks: int) -> str:

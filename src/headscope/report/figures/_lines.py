@@ -118,7 +118,7 @@ def _make_logarithmic(ax: Axes, threshold: float | None) -> None:
     if threshold is not None:
         ax.axhline(threshold, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
         beside = ax.get_yaxis_transform()
-        ax.text(0.99, threshold, f"small: below {threshold:g}", transform=beside, ha="right", va="bottom", fontsize=6.5)
+        ax.text(0.01, threshold, f"small: below {threshold:g}", transform=beside, ha="left", va="bottom", fontsize=6.5)
 
 
 def _ticks(bottom: float, above: float) -> list[float]:
