@@ -7,9 +7,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from transformers import BertModel
 
+from headscope.study.analyze import analyze
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
+from worded import worded
 
 TREE = "# text = Il voit du blé\n" + "".join(
     "\t".join([*row, "_", "_"]) + "\n"
@@ -110,3 +113,31 @@ def test_correlations_of_heads_are_with_removal_within_layers_and_with_confidenc
     assert found.loc["relevance, voita", "confidence"] == pytest.approx(-across)
     assert found.loc["relevance, attnlrp", ["change of loss", "low", "high"]].tolist() == pytest.approx([1, 1, 1])
     assert found.loc["relevance, voita", "low"] < across < found.loc["relevance, voita", "high"]
+
+
+def test_effective_attention_by_length_is_the_raw_one_up_to_the_width_of_heads(tmp_path: Path) -> None:
+    example = script("effective_by_length")
+    model = worded(BertModel, num_attention_heads=2)  # eight numbers a head
+    words = [
+        " ".join(("the", "old", "cat", "saw", "a", "dog", ".")[(i * k) % 7] for i in range(9)) for k in range(1, 9)
+    ]
+    windows = example.windows_of(words, 16, 3)
+    assert [len(window.split()) for window in windows] == [16] * 3
+    assert windows[1].split()[:2] == words[1].split()[7:], "one behind the other"
+    table = example.by_length(model, windows, (6, 8, 16))
+    assert table.loc[[6, 8], "correlation"].tolist() == pytest.approx([1, 1])
+    assert table.loc[16, "low"] < table.loc[16, "correlation"] < table.loc[16, "high"] < 1.2
+    assert table.loc[16, "correlation"] < 0.999
+    assert table.loc[8, "first token, raw"] == pytest.approx(table.loc[8, "first token, effective"])
+    study = analyze(model, texts=windows, max_length=16, lens="effective,effective-simplex")
+    heads = study.heads.groupby("statistic")["value"].mean()
+    assert table.loc[16, "correlation"] == pytest.approx(heads["raw-correlation@effective"])
+    assert table.loc[16, "first token, effective"] == pytest.approx(heads["cls@effective"])
+    assert example.width_of(study) == {"encoder": 8}
+    example.draw(table, {"encoder": 8}, tmp_path / "lengths.svg")
+    assert "heads are 8 wide" in (tmp_path / "lengths.svg").read_text("utf-8").replace("<!-- ", "")
+
+
+def test_a_corpus_that_is_too_short_for_its_windows_is_refused() -> None:
+    with pytest.raises(SystemExit, match="too short for 2 windows of 3 words"):
+        script("effective_by_length").windows_of(["a b", "c d e"], 3, 2)
