@@ -47,9 +47,9 @@ def _some(study: Study, rows: list[dict[Any, Any]], telling: list[dict[Any, Any]
     ceiling = ceiling_of(best)
     sentence = (
         f"{len(telling)} of {len(rows)} statistics through lenses can be told from 0 (about "
-        f"{BY_LUCK * len(rows):.0f} would be by luck); {plain(best['statistic'], 40)} through "
-        f"{plain(best['lens'], 20)} ranks heads most like exact removal: Spearman's correlation "
-        f"{found.text()}{beside}; the best of so many is partly luck, and {_reach(study, [best])}"
+        f"{BY_LUCK * len(rows):.0f} would be by luck); the strongest is {plain(best['statistic'], 40)} through "
+        f"{plain(best['lens'], 20)}: Spearman's correlation {found.text()} with exact removal{beside}; the best of so "
+        f"many is partly luck, and {_reach(study, [best])}"
     )
     is_clear = not math.isnan(ceiling)
     return Conclusion(sentence, is_clear, strength_of(found.value, found.low, found.high, 0.0))
