@@ -15,7 +15,7 @@ from studies import SMALL, STATISTICS, THREE, made_up
 from headscope.report.figures import figures_of, makers
 from headscope.report.figures._palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
 from headscope.report.grids import grid_of, plain, stacks_of
-from headscope.report.plates import inline_svg, plates_of, svg_of
+from headscope.report.plates import inline_svg, plates_of, svg_of, telling
 from headscope.report.scale import Scale, scale_of
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
@@ -45,6 +45,16 @@ def test_every_figure_that_applies_draws_and_says_how_to_read_it(kind: str) -> N
         ElementTree.fromstring(svg)
     names = [drawing.name for drawing in drawings]
     assert len(set(names)) == len(names)
+
+
+def test_who_draws_may_be_told_how_far_it_is() -> None:
+    study, told = STUDIES["small"], list[tuple[int, int]]()
+    with telling(lambda done, total: told.append((done, total))):
+        plates = plates_of(study)
+    assert told == [(number, len(plates)) for number in range(1, len(plates) + 1)]
+    assert len(plates) > 3
+    plates_of(study)
+    assert len(told) == len(plates)
 
 
 def test_every_figure_file_is_found_by_being_there() -> None:

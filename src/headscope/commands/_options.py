@@ -139,6 +139,16 @@ def progress(what: str) -> Iterator[Update]:
         yield update
 
 
+@contextmanager
+def drawing_figures() -> Iterator[None]:
+    """Says that figures are drawn in here, and how far it is where that takes long."""
+    from headscope.report.plates import telling
+
+    say("drawing figures")
+    with progress("drawing figures") as update, telling(update):
+        yield
+
+
 def _named(what: str, part: str) -> str:
     return f"{what}, {part}" if part else what
 

@@ -19,6 +19,7 @@ from headscope.commands._options import (
     Overwrite,
     Pairs,
     Revision,
+    drawing_figures,
     load_aloud,
     progress,
     say,
@@ -171,8 +172,8 @@ def analyze(
                 progress=update,
             )
         study.record["command"] = typed()
-        say("drawing figures")
-        fill(study, folder)
+        with drawing_figures():
+            fill(study, folder)
     data = study.record["data"]
     skipped = sum(data["skipped"].values())
     say(f"{data['used']} of {data['read']} texts used, {data['truncated']} truncated, {skipped} skipped")

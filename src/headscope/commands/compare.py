@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Fields, MaxLength, Overwrite, Pairs, progress, say, separated, typed
+from headscope.commands._options import (
+    Fields,
+    MaxLength,
+    Overwrite,
+    Pairs,
+    drawing_figures,
+    progress,
+    say,
+    separated,
+    typed,
+)
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -72,8 +82,8 @@ def compare(
                 progress=update,
             )
         comparison.record["command"] = typed()
-        say("drawing figures")
-        fill_comparison(comparison, folder)
+        with drawing_figures():
+            fill_comparison(comparison, folder)
     for note in comparison.notes:
         say(f"note: {note}")
     typer.echo(out / "index.html")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import progress, say, typed
+from headscope.commands._options import drawing_figures, progress, say, typed
 
 SENTENCE = (
     "The committee that reviewed the engineers' proposals thanked them, and the chairwoman said she would answer soon."
@@ -51,8 +51,8 @@ def demo(
         study = study.joined(which)
         study.record["command"] = typed()
         study.record["pages"] = [{"title": "One sentence, all heads", "href": "look.html"}]
-        say("drawing figures")
-        fill(study, folder)
+        with drawing_figures():
+            fill(study, folder)
         look(model, SENTENCE).save(folder / "look.html")
     say(f"{out / 'look.html'} shows one sentence; to type others, and to switch heads off:")
     say(f"headscope serve minilm --study {out}")

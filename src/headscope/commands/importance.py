@@ -17,6 +17,7 @@ from headscope.commands._options import (
     OpenSpecial,
     Overwrite,
     Revision,
+    drawing_figures,
     load_aloud,
     progress,
     say,
@@ -149,8 +150,8 @@ def importance(
             )
         study.record["command"] = typed()
         study = study if there is None else there.joined(study)
-        say("drawing figures")
-        fill(study, folder)
+        with drawing_figures():
+            fill(study, folder)
         (folder / NAME).unlink(missing_ok=True)  # last: a run that is killed while it draws need not be swept again
     told = study.record["importance"]
     intact = told["intact"][told["metric"]]["value"]

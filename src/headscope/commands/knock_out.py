@@ -19,9 +19,9 @@ from headscope.commands._options import (
     Overwrite,
     Pairs,
     Revision,
+    drawing_figures,
     load_aloud,
     progress,
-    say,
     separated,
     typed,
 )
@@ -105,6 +105,6 @@ def knock_out(
             )
         study.record["command"] = typed()
         study = study if there is None else there.joined(study)
-        say("drawing figures")
-        fill(study, folder)
+        with drawing_figures():
+            fill(study, folder)
     typer.echo(out / "index.html")

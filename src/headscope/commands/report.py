@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import say, typed
+from headscope.commands._options import drawing_figures, typed
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -36,5 +36,6 @@ def report(
 
     check_page(out, overwrite=overwrite)
     joined = join(studies, command=typed())
-    say("drawing figures")
-    typer.echo(write_joined(joined, out, overwrite=overwrite))
+    with drawing_figures():
+        page = write_joined(joined, out, overwrite=overwrite)
+    typer.echo(page)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,9 +147,7 @@ class AttentionModel:
 
     def look(self, first: str, second: str | None = None, **options: Any) -> Any:
         """What every head attends to in one text or pair, as a view that draws itself in a notebook: headscope.look."""
-        import headscope  # by its public door: drawing is a room below this one
-
-        return headscope.look(self, first, second, **options)
+        return import_module("headscope").look(self, first, second, **options)  # a room below, by the public door
 
     @cached_property
     def takes_segments(self) -> bool:

@@ -7,6 +7,9 @@ import io
 import re
 import warnings
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 DPI = 150
+_TELL: ContextVar[Callable[[int, int], None]] = ContextVar("tell", default=lambda done, total: None)
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}href"
 ALLOWED = {
@@ -77,14 +81,32 @@ class Plate:
         return png_uri(_in_few_colours(self.png))
 
 
+@contextmanager
+def telling(tell: Callable[[int, int], None]) -> Iterator[None]:
+    """While this is open, `tell` hears how many of a study's figures are drawn, and of how many."""
+    token = _TELL.set(tell)
+    try:
+        yield
+    finally:
+        _TELL.reset(token)
+
+
 def plates_of(study: Study) -> list[Plate]:
     """Every figure that applies to a study, drawn once."""
-    return [drawn(drawing, study) for drawing in figures_of(study)]
+    return _all_drawn(figures_of(study), study)
 
 
 def plates_for(study: Study, beginnings: tuple[str, ...]) -> list[Plate]:
     """Those whose names begin so."""
-    return [drawn(drawing, study) for drawing in figures_of(study) if drawing.name.startswith(beginnings)]
+    return _all_drawn([drawing for drawing in figures_of(study) if drawing.name.startswith(beginnings)], study)
+
+
+def _all_drawn(drawings: list[Drawing], study: Study) -> list[Plate]:
+    plates = []
+    for number, drawing in enumerate(drawings, start=1):
+        plates.append(drawn(drawing, study))
+        _TELL.get()(number, len(drawings))
+    return plates
 
 
 def drawn(drawing: Drawing, study: Study) -> Plate:
