@@ -309,9 +309,18 @@ def test_findings_name_the_heads_that_matter_and_the_best_cheap_importance() -> 
     ) in found
     assert (
         "Of the 4 cheap importances, gradient ranks heads most like exact removal: Spearman's correlation 0.900 "
-        "[0.800, 0.950]. Both were measured on the same 50 examples and share their noise; the true importances, which "
-        "do not, would reach 0.750."
+        "[0.800, 0.950]. Both were measured on the same 50 examples and share their noise, and the true importances, "
+        "which do not, would reach only 0.750: what is above that is shared noise; take more examples."
     ) in found
+
+
+@pytest.mark.parametrize(("ceiling", "is_clear"), [(0.95, True), (0.75, False)])
+def test_a_correlation_above_the_ceiling_is_not_among_the_five(ceiling: float, is_clear: bool) -> None:
+    study = study_of()
+    study.tables["agreement"]["ceiling"] = ceiling
+    (cheap,) = (one for one in findings_of(study) if one.topic == "cheap")
+    assert cheap.is_clear == is_clear
+    assert ("shared noise" in cheap.sentence) != is_clear
 
 
 @pytest.mark.parametrize("ceiling", [math.nan, 0.0])

@@ -154,11 +154,16 @@ def cheap(study: Study) -> Iterator[Finding]:
         f"Spearman's correlation {found.text()}. Both were measured on the same {int(best['count'])} examples and "
         "share their noise"
     )
-    sentence += (
-        ", and the changes by removal are nothing but noise: this says nothing of which heads matter"
-        if math.isnan(ceiling)
-        else f"; the true importances, which do not, would reach {short_number(ceiling)}"
-    )
+    is_noise = math.isnan(ceiling) or found.value > ceiling
+    if math.isnan(ceiling):
+        sentence += ", and the changes by removal are nothing but noise: this says nothing of which heads matter"
+    elif is_noise:
+        sentence += (
+            f", and the true importances, which do not, would reach only {short_number(ceiling)}: what is above that "
+            "is shared noise; take more examples"
+        )
+    else:
+        sentence += f"; the true importances, which do not, would reach {short_number(ceiling)}"
     strength = strength_of(found.value, found.low, found.high, 0.0)
-    is_clear = excludes(found, 0.0) and not math.isnan(ceiling)
+    is_clear = excludes(found, 0.0) and not is_noise
     yield Finding("", sentence, (), kind="importance", is_clear=is_clear, strength=strength, topic="cheap")

@@ -103,7 +103,8 @@ class Correlations:
         "resampled, for these heads: that of chance (random) is one draw. "
         "The broken line is the ceiling: what the true importances would reach, given how noisy the exact ones are; "
         "an importance of the same examples shares their noise and can lie above it; where removal is but noise there "
-        "is none. At the right, how many of the least important heads are the same ones; random is the control."
+        "is none. At the right, how many of the least important heads are the same ones; random, where it was "
+        "asked for, is the control."
     )
     is_raster: bool = False
 
