@@ -50,8 +50,19 @@ def test_a_classifier_is_held_to_its_own_class() -> None:
     model = tiny("bert", head=Classifier, num_labels=3)
     batch = batch_for(model, examples("bert"))
     losses = loss_of(model, pairs=False).of(model, batch)
-    expected = -model(batch).logits.log_softmax(dim=-1).amax(dim=-1)
+    expected = -model(batch).logits.double().log_softmax(dim=-1).amax(dim=-1)
     torch.testing.assert_close(losses, expected)
+
+
+def test_a_classifier_that_is_nearly_certain_still_has_a_gradient() -> None:
+    """In float32 1 - p would be 0 from a margin of 17 on, and with it every derivative."""
+    model = tiny("bert", head=Classifier, num_labels=3)
+    with torch.no_grad():
+        model.model.classifier.bias.copy_(torch.tensor([25.0, 0.0, 0.0]))
+    losses = loss_of(model, pairs=False).of(model, batch_for(model, examples("bert")))
+    losses.sum().backward()
+    assert 0 < float(losses.detach().max()) < 1e-9
+    assert float(model.model.classifier.weight.grad.abs().max()) > 0
 
 
 def test_without_a_head_two_texts_are_compared_with_their_lengths_held_fixed() -> None:
@@ -171,6 +182,14 @@ def test_a_lens_that_ranks_heads_as_removal_does_has_correlation_1() -> None:
     assert {row["lens"]: row["correlation"] for row in rows} == pytest.approx({"raw": -1.0, "norm": 1.0})
     assert all(row["low"] <= row["correlation"] <= row["high"] + 1e-9 for row in rows)
     assert lens_agreement(study_with(exact, exact, None)) == []
+
+
+def test_ties_in_heads_csv_are_ties_in_the_ranks() -> None:
+    exact = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+    tied = [1 / 3, 1 / 3 + 6e-17, 1 / 3 - 6e-17, 1 / 3, 0.4, 0.5]
+    (noisy, _) = lens_agreement(study_with(tied, exact, exact))
+    (plain, _) = lens_agreement(study_with([1 / 3] * 4 + [0.4, 0.5], exact, exact))
+    assert (noisy["lens"], noisy["correlation"]) == ("raw", plain["correlation"])
 
 
 def test_every_stack_is_held_against_its_own_ceiling_and_relevance_takes_part() -> None:

@@ -34,7 +34,8 @@ class AgainstRaw(PerSequence):
         "raw-cosine": Definition(
             "correlation",
             "Cosine with the weights",
-            "The cosine of a row of the lens' map with the same row of raw weights, averaged over all query rows.",
+            "The cosine of a row of the lens' map with the same row of raw weights, averaged over the query rows "
+            "in which the map is not all 0.",
             ANY,
         ),
         "rank": Definition(

@@ -102,10 +102,14 @@ def _modes() -> set[str]:
 
 
 def _values(study: Study, end: str = "value") -> pd.DataFrame:
-    """A row a head, a column a statistic. end: of its interval, low or high."""
-    values: pd.DataFrame = study.heads.pivot(index=KEYS, columns="statistic", values=end)
+    """A row a head, a column a statistic, as heads.csv has them, so that rounding breaks no ties. end: low or high."""
+    values: pd.DataFrame = study.heads.pivot(index=KEYS, columns="statistic", values=end).map(_as_written)
     order = [name for name in dict.fromkeys(study.heads["statistic"]) if name in values]
     return values[order]
+
+
+def _as_written(value: float) -> float:
+    return float(f"{value:.10g}")
 
 
 def _correlated(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], seed: int) -> dict[str, float]:

@@ -16,6 +16,10 @@ from headscope.tasks.masked import Masked
 from headscope.tasks.per_token import IGNORED
 
 LENS = "lens gradient"
+STANDS_IN = (
+    "stands in, as this model has no head: minus the dot product of the mean states of the two texts' tokens (special "
+    "ones left out), each divided by its length, which is held fixed"
+)
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,7 @@ def loss_of(model: AttentionModel, *, pairs: bool, seed: int = 0) -> Loss:
         return Loss("next-token", "of each token given those before it", _next_tokens)
     if model.model.base_model is model.model and not model.is_encoder_decoder and model.family.takes_text:
         _check_pairs(model, pairs, "two texts whose vectors are compared, as there is no head")
-        return Loss("dot-product", "stands in, as this model has no head: minus the dot product of the mean states of "
-                    "the two texts, their lengths held fixed", _apart)  # fmt: skip
+        return Loss("dot-product", STANDS_IN, _apart)
     raise HeadscopeError(
         f"{kind} has no loss that could be derived without labels",
         where=f"{model.name}, {LENS}",
@@ -88,7 +91,7 @@ class _Hidden:
 
 
 def _own_class(model: AttentionModel, batch: Batch) -> Tensor:
-    logits = model(batch).logits.float()
+    logits = model(batch).logits.double()  # a sure model: in float32 what is left of 1 - p would be rounding
     return nn.functional.cross_entropy(logits, logits.detach().argmax(dim=-1), reduction="none")
 
 
