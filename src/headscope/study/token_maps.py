@@ -32,8 +32,8 @@ VALUE_ZEROING = (
     "token's values are zero in this layer; a row sums to 1, unless nothing turns it."
 )
 KNOCK_OUT = (
-    "Knock-out: how far a token's last state turns (1 − cosine) when no token sees another one in this layer. What "
-    "went there is given to others, or gone. The first puts a sink's large weight elsewhere: where the two differ "
+    "Knock-out: how far a token's last state turns (1 − cosine) when none, itself neither, sees another one in this "
+    "layer. What went there is given to others, or gone. The first puts a sink's large weight elsewhere: where the two differ "
     "much, it shows what the weight does at its new place, not what the token gave."
 )
 
