@@ -33,8 +33,8 @@ VALUE_ZEROING = (
 )
 KNOCK_OUT = (
     "Knock-out: how far a token's last state turns (1 − cosine) when none, itself neither, sees another one in this "
-    "layer. What went there is given to others, or gone. The first puts a sink's large weight elsewhere: where the two differ "
-    "much, it shows what the weight does at its new place, not what the token gave."
+    "layer. What went there is given to others, or gone. The first puts a sink's large weight elsewhere: where the "
+    "two differ much, it shows what the weight does at its new place, not what the token gave."
 )
 
 
