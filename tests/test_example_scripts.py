@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from transformers import BertModel
+from transformers import BertForMaskedLM, BertModel
 
 from headscope.study.analyze import analyze
 from headscope.study.study import Study
@@ -141,3 +141,17 @@ def test_effective_attention_by_length_is_the_raw_one_up_to_the_width_of_heads(t
 def test_a_corpus_that_is_too_short_for_its_windows_is_refused() -> None:
     with pytest.raises(SystemExit, match="too short for 2 windows of 3 words"):
         script("effective_by_length").windows_of(["a b", "c d e"], 3, 2)
+
+
+def test_models_are_compared_example_by_example(tmp_path: Path) -> None:
+    paired = script("paired_models")
+    data = tmp_path / "texts.txt"
+    data.write_text("the cat sat on the mat\nthe cat saw the mat\nthe mat\n", "utf-8")
+    saved = worded(BertForMaskedLM).save(tmp_path / "small", form="small")
+    plain, again, masked = (
+        paired.losses_of(f"{saved}{mask}", "masked", str(data), "dev", None, None) for mask in ("", "", "=no-diagonal")
+    )
+    assert paired.difference(plain, again) == (0.0, 0.0, 0.0)
+    mean, low, high = paired.difference(plain, masked)
+    assert mean == pytest.approx(float(masked.mean() - plain.mean()))
+    assert low < mean < high
