@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 FLAGS = [
     "--no-sandbox",
@@ -22,6 +22,7 @@ FLAGS = [
 ]
 AXE = Path(__file__).parents[1] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 INSIDE = ("file:", "data:", "blob:", "about:")
+PATIENCE = 20_000  # ms: how long what is expected may take on a busy machine; how fast it is, benchmarks ask
 
 
 @contextmanager
@@ -30,6 +31,7 @@ def chromium() -> Iterator[Browser]:
     there = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if there is None:
         pytest.skip("no chromium on this machine")
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=there, args=FLAGS)
         yield running
