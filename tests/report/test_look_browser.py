@@ -326,6 +326,21 @@ def test_a_layer_s_mean_and_the_sums_under_the_pointer(
     assert float(column) == pytest.approx(mean[:, 1].sum(), abs=0.02)
 
 
+def test_a_row_that_is_stretched_to_1_says_what_from(watched: Watched, file: Path, look: Look, tmp_path: Path) -> None:
+    page = opened(watched.open(file, "#heads=encoder.1.2&hide=special,renormalise"), "encoder.1.2", "renormalised")
+    shown = numbers_in(saved(page, "#csv", tmp_path))
+    np.testing.assert_allclose(shown.sum(axis=1), 1, atol=0.02)
+    page.locator("#maps canvas").first.focus()
+    page.keyboard.press("ArrowDown")
+    sums = re.fullmatch(r"row 1, stretched from (\d\.\d+) · column (\d\.\d+)", page.inner_text("#tip small"))
+    assert sums is not None
+    stack = look.stacks[0]
+    kept = [at for at, is_special in enumerate(stack.key.special) if not is_special]
+    first = next(at for at, is_special in enumerate(stack.query.special) if not is_special)
+    assert float(sums[1]) == pytest.approx(stack.weights[1, 2][first, kept].sum(), abs=0.02)
+    assert float(sums[2]) == pytest.approx(shown[:, 0].sum(), abs=0.02)
+
+
 def test_arcs_of_several_heads(watched: Watched, file: Path, look: Look, tmp_path: Path) -> None:
     page = opened(watched.open(file, "#heads=encoder.1.2&view=arcs"), "encoder.1.2")
     page.get_by_label("encoder.0.3", exact=True).click(modifiers=["Shift"])

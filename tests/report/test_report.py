@@ -246,6 +246,17 @@ def two_models(word: str = "nsubj") -> list[Study]:
     return [every_table(word), other, third]
 
 
+def test_what_another_study_of_the_model_says_of_its_own_task_is_found_too() -> None:
+    one, other = every_table(), every_table()
+    other.record = other.record | {"importance": other.record["importance"] | {"task": "stsb"}}
+    other.tables["significance"] = other.tables["significance"].assign(value=0.7)
+    told = [" ".join(re.findall(r"loss of (\w+) significantly", str(finding))) for finding in findings_of(other)]
+    assert "stsb" in told
+    page = render_joined(join([one, other]))
+    assert "loss of stsb significantly" in page
+    assert page.count("loss of stsb significantly") == 1
+
+
 def test_two_models_and_a_study_more_of_one_are_one_page() -> None:
     page = render_joined(join(two_models()))
     ids = re.findall(r'\sid="([^"]+)"', page)

@@ -4,7 +4,7 @@ import { HEAD_COLOURS, fullOf } from "./colour.js";
 import { arcsDrawing, gridDrawing, mapDrawing } from "./drawings.js";
 import { full, shortName } from "./heads.js";
 import { lensOf } from "./maps.js";
-import { caption, captionOfAll, fileOf, modelOf } from "./naming.js";
+import { caption, captionOfAll, fileOf, fileOfTable, modelOf } from "./naming.js";
 import { savePng, saveSvg, saveTable } from "./sheet.js";
 import { state } from "./state.js";
 
@@ -52,8 +52,8 @@ export async function saveAll(stage, as) {
   const { models, grids } = stage, found = stage.sources();
   if (!found.length || !found[0].answer.sides[state.stack]) return;
   const lens = await lensOf(found[0], state.stack), names = found.map((_, at) => modelOf(models, at));
-  const file = fileOf(stage.live ? names : [], models[0].stacks.length > 1 ? `all-${state.stack}` : "all", Boolean(lens.forms));
-  if (as === "csv") return saveTable(file, heads(stage));
+  const whose = stage.live ? names : [], all = models[0].stacks.length > 1 ? `all-${state.stack}` : "all", file = fileOf(whose, all, Boolean(lens.forms));
+  if (as === "csv") return saveTable(fileOfTable(whose, all), heads(stage));
   const pictures = await Promise.all(found.map((source, at) => grids.frames[at].grid.pictures(source)));
   HOW[as]({
     file, line: captionOfAll(models, found.length, lens), keys: [],

@@ -41,7 +41,7 @@ function howShown(lens, signed, scale) {
     ...(lens.name !== "raw" && !lens.forms ? [lens.name] : []),
     ...(state.show === "change" ? ["change since heads are off"] : []),
     state.level,
-    hides.length ? `${hides.join(", ")} hidden${state.renormalise && !signed ? ", renormalised" : ""}` : "all tokens shown",
+    hides.length ? `${hides.join(", ")} hidden${isRenormalised(signed) ? ", renormalised" : ""}` : "all tokens shown",
     `${state.heads.length && state.view === "arcs" ? "strength of lines" : "colour"}: ${state.scale === "root" ? "square root" : "linear"}, ${scale}`,
   ];
 }
@@ -65,11 +65,20 @@ export function captionOfAll(models, count, lens) {
   return [names.join(" and "), `${lens.forms ? "all maps" : "all heads"}${models[0].stacks.length > 1 ? ` of the ${state.stack}` : ""}`, text, ...howShown(lens, lens.signed, scale)].join(" · ");
 }
 
+/** Whether rows are stretched to 1 after something was hidden. @param {boolean} signed */
+export const isRenormalised = (signed) => hidden().length > 0 && state.renormalise && !signed;
+
+/** Of a table of all heads, which is the same whatever is hidden, without its ending. @param {string[]} models @param {string} name */
+export const fileOfTable = (models, name) => fileSafe([...models.map((model) => model.slice(0, 40)), name, ...(state.lens === "raw" ? [] : [state.lens])]);
+
+/** @param {string[]} parts */
+const fileSafe = (parts) => parts.join("-").replace(/[^\w.]+/g, "-").replace(/^-+|-+$/g, "");
+
 /** Of what is saved, without its ending. @param {string[]} models  none: a saved page is of one, and says so itself @param {string} name @param {boolean} isOfForms */
 export function fileOf(models, name, isOfForms) {
   const parts = [...models.map((model) => model.slice(0, 40)), name, ...(state.heads.length ? [state.view] : []), state.level];
   if (state.lens !== "raw" && (!isOfForms || !state.heads.length)) parts.push(state.lens);
   if (hidden().length) parts.push(state.renormalise ? "renormalised" : "hidden");
   if (state.show === "change") parts.push(state.show);
-  return parts.join("-").replace(/[^\w.]+/g, "-").replace(/^-+|-+$/g, "");
+  return fileSafe(parts);
 }

@@ -198,7 +198,7 @@ function remark({ signed, lens, whole, left, got, K }, place, weights) {
   return `${sum}${percent(gone)} of ${what}; the rest, ${percent(1 - gone)}, is stretched to 1${gone > 0.9 ? ", and its rounding with it." : "."}`;
 }
 
-const percent = (/** @type {number} */ share) => (share > 0 && share < 0.005 ? "less than 1 %" : `${Math.round(100 * share)} %`);
+const percent = (/** @type {number} */ share) => (share > 0 && share < 0.005 ? "less than 1 %" : share < 1 && share > 0.995 ? "more than 99 %" : `${Math.round(100 * share)} %`);
 
 /** @param {() => void} redraw  called when another token is looked at */
 export function startReading(redraw) {

@@ -11,7 +11,7 @@ import { Grids } from "./grids.js";
 import { isOfTokens } from "./heads.js";
 import { MapPane } from "./map_pane.js";
 import { layerOf, lensOf } from "./maps.js";
-import { caption, meanOf, modelOf, nameOf } from "./naming.js";
+import { caption, isRenormalised, meanOf, modelOf, nameOf } from "./naming.js";
 import { lit, showCell, showReading, startReading, tokenOf } from "./reading.js";
 import { change, samePlace, state } from "./state.js";
 
@@ -190,7 +190,8 @@ export class Stage {
       pair.textContent = `${isolated(view.rows.labels[cell.row])} → ${isolated(view.columns.labels[cell.column])}`;
       value.textContent = told(view.weights[at]);
       const beside = other && state.show === "both" && other.view.weights.length === view.weights.length ? `${other.model} ${told(other.view.weights[at])} · ` : "";
-      sums.textContent = `${beside}row ${told(view.left[cell.row])} · column ${told(view.got[cell.column])}`;
+      const isStretched = isRenormalised(view.signed) && view.left[cell.row] > 0;
+      sums.textContent = `${beside}row ${isStretched ? `1, stretched from ${told(view.left[cell.row])}` : told(view.left[cell.row])} · column ${told(view.got[cell.column])}`;
       const box = tip.getBoundingClientRect();
       tip.style.left = `${Math.max(4, x + 16 + box.width > innerWidth ? x - box.width - 12 : x + 16)}px`;
       tip.style.top = `${y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18}px`;

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from headscope.study.joining import Chapter, Joined, Member
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from headscope.report.finding import Finding
     from headscope.report.plates import Plate
     from headscope.study.study import Study
 
@@ -66,7 +67,7 @@ def render_joined(joined: Joined, figures: Sequence[Drawn] | None = None, most: 
         comparison.comparison_view(one, comparison.plates_of(one), f"c{i}-") for i, one in enumerate(joined.comparisons)
     ]
     of_models = [finding for one in joined.comparisons for finding in comparison.findings_of(one)]
-    first, rest = five_of([findings_of(chapter.study) for chapter in joined.chapters], of_models)
+    first, rest = five_of([list(_findings(chapter)) for chapter in joined.chapters], of_models)
     several = len(joined.chapters) > 1
     names = [plain(chapter.name, 80) if several else model_name(chapter.study) for chapter in joined.chapters]
     members = [member for chapter in joined.chapters for member in chapter.members]
@@ -89,6 +90,14 @@ def render_joined(joined: Joined, figures: Sequence[Drawn] | None = None, most: 
             script=Markup(script),
         )
     )
+
+
+def _findings(chapter: Chapter) -> Iterator[Finding]:
+    """Of the joined study, then of what else there is under the same names: another task's removals, say."""
+    told = list(findings_of(chapter.study))
+    yield from told
+    said = {one.sentence for one in told}
+    yield from (one for member in chapter.others for one in findings_of(member.study) if one.sentence not in said)
 
 
 def _notes(joined: Joined) -> list[str]:
