@@ -269,6 +269,15 @@ def test_strips_have_room_beside_small_numbers(browser: sync_api.Browser, tmp_pa
         assert float(shown) == pytest.approx(value / 10.0 ** math.floor(math.log10(1.02 * value)), abs=0.011)
 
 
+def test_changes_of_the_loss_can_be_read_in_their_cells(browser: sync_api.Browser, tmp_path: Path) -> None:
+    study = made_up({"encoder": (1, 4)}, ["ablation-loss"])
+    study.heads["value"] = [0.068, -0.012, -0.001, 0.2]
+    write_report(study, tmp_path)
+    for visit in _visit(browser, study, tmp_path):
+        cells = [visit.page.text_content(f"td[data-head='0.{head}']") for head in range(4)]
+        assert cells == [".07", "−.01", ".00", ".20"]
+
+
 @pytest.mark.parametrize(("width", "shown"), [(1200, "broad"), (390, "brd")])
 def test_a_word_is_on_one_line_of_its_cell(browser: sync_api.Browser, tmp_path: Path, width: int, shown: str) -> None:
     for visit in _small(browser, tmp_path, width):

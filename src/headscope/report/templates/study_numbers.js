@@ -59,7 +59,8 @@ const number = (one, x) => {
 const brief = (one, x) => {
   if (isTiny(one)) return "";
   if (one.kind === "offset") return signed(x);
-  if (one.kind === "share") return minus(x.toFixed(2).replace(/^0\./, "."));
+  const isBelowOne = one.kind === "nats" && Math.max(-one.least, one.most) < 1;  // changes of the loss: one decimal would be 0.0
+  if (one.kind === "share" || isBelowOne) return minus(x.toFixed(2).replace(/^(-?)0\./, "$1.").replace("-.00", ".00"));
   if (one.kind === "nats" || one.kind === "tokens") return minus(x.toFixed(1));
   const text = minus(String(Number(x.toPrecision(2))).replace(/^(-?)0\./, "$1."));
   return text.length <= LONGEST_IN_CELL ? text : "";
