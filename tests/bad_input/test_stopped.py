@@ -67,7 +67,7 @@ def test_a_disk_that_fills_up_leaves_nothing(here: Path, run: Run, monkeypatch: 
 def test_a_bug_of_ours_has_a_traceback_and_leaves_nothing(
     here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "say", lambda line: 1 / 0)
+    monkeypatch.setattr(command, "drawing_figures", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(*WORDS)
     assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt"}
