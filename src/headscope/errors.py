@@ -39,6 +39,10 @@ class HeadscopeError(Exception):
         return _rebuild, (self.what, self.where, self.expected, self.mend)
 
 
+class HeadscopeWarning(UserWarning):
+    """Something that a result should be read with, such as a high share of unknown tokens; the run goes on."""
+
+
 def _rebuild(what: str, where: str | Path | None, expected: str | None, mend: str | None) -> HeadscopeError:
     return HeadscopeError(what, where=where, expected=expected, mend=mend)
 

@@ -18,7 +18,7 @@ A_FILE = "Expected a text file, or one in gzip."
 NO_TEXT = "no text in it. Expected lines that are not blank and not comments (# …)."
 PAIR = "Expected two texts with one tab between them (--pairs)."
 ONE_A_LINE = "Expected one JSON object a line. If the file holds one list, write its items a line each: jq -c '.[]'."
-FIELDS = "Name what to read with --fields, as in --fields premise,hypothesis with --pairs."
+COLUMN = "Name the column to read with --column."
 LONG = b"a b " * 250_000
 
 BAD: dict[str, tuple[str, bytes, tuple[str, ...], str]] = {
@@ -71,22 +71,23 @@ BAD: dict[str, tuple[str, bytes, tuple[str, ...], str]] = {
         "c.jsonl",
         b'{"txt": "a", "id": 4}\n',
         (),
-        f'c.jsonl:1: no field "text" among id or txt; did you mean "txt"? {FIELDS}',
+        f'c.jsonl:1: no column "text" among id or txt; did you mean "txt"? {COLUMN}',
     ),
     "jsonl with many fields": (
         "c.jsonl",
         json.dumps({f"field{i:03}": i for i in range(500)}).encode(),
         (),
-        'c.jsonl:1: no field "text" among '
+        'c.jsonl:1: no column "text" among '
         + ", ".join(f"field{i:03}" for i in range(20))
-        + f" … (500 in all). {FIELDS}",
+        + f" … (500 in all). {COLUMN}",
     ),
-    "jsonl without any field": ("c.jsonl", b"{}\n", (), f'c.jsonl:1: no field "text", nor any other. {FIELDS}'),
+    "jsonl without any field": ("c.jsonl", b"{}\n", (), f'c.jsonl:1: no column "text", nor any other. {COLUMN}'),
     "jsonl with a number": (
         "c.jsonl",
         b'{"text": "a"}\n{"text": 5}\n',
         (),
-        'c.jsonl:2: field "text" is 5. Expected a text in quotes. Mend the line, or name another field with --fields.',
+        'c.jsonl:2: column "text" is 5. Expected a text in quotes. '
+        "Correct the line, or name another column with --column.",
     ),
     "jsonl with half a character": (
         "c.jsonl",
@@ -98,7 +99,7 @@ BAD: dict[str, tuple[str, bytes, tuple[str, ...], str]] = {
         "c.jsonl",
         b'{"a": "x", "b": ""}\n',
         ("--pairs",),
-        'c.jsonl:1: field "b" is empty. Expected two texts (--pairs).',
+        'c.jsonl:1: column "b" is empty. Expected two texts (--pairs).',
     ),
     "a list of objects": ("c.json", b'[{"text": "a"}]\n', (), f"c.json:1: not a JSON object. {ONE_A_LINE}"),
     "a list over lines": (

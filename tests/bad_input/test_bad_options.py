@@ -36,9 +36,12 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("--statistics", ""), f'--statistics: "" is not a statistic. Expected {choices("", OF_TEXTS)}.'),
     (("--long", "trunkate"), '--long: "trunkate" is not a way with long input. Expected error, skip, truncate or '
      'window; did you mean "truncate"?'),
-    (("--fields", "a,b"), "--fields: 2 fields given: a, b. Expected one; or add --pairs."),
-    (("--fields", "a", "--pairs"), "--fields: 1 fields given: a. Expected two for --pairs, as in a,b."),
-    (("--fields", "text"), "--fields: no file of the corpus has fields: good.txt. Expected a .jsonl file."),
+    (("--column", "a,b"), "--column: 2 columns given: a, b. Expected one; or add --pairs."),
+    (("--column", "a", "--pairs"), "--column: 1 column given: a. Expected two for --pairs, as in a,b."),
+    (
+        ("--column", "text"),
+        "--column: no file of the corpus has columns: good.txt. Expected a .csv, .tsv or .jsonl file.",
+    ),
     (("--max-length", "many"), "Invalid value for '--max-length': Input should be a valid integer, unable to parse "
      "string as an integer. See headscope analyze --help."),
     (("--bach-size", "3"), "No such option: --bach-size (Possible options: --batch-size). "

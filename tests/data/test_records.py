@@ -10,6 +10,8 @@ import pytest
 from headscope.data.records import find_split, read_records
 from headscope.errors import HeadscopeError
 
+ONE_A_LINE = "Expected one JSON object a line. If the file holds one list, write its items a line each: jq -c '.[]'."
+
 
 def rows(path: Path, text: str) -> list[tuple[dict[str, object], str]]:
     path.write_text(text, "utf-8")
@@ -58,9 +60,9 @@ def test_an_empty_last_cell_is_a_cell(tmp_path: Path) -> None:
         (
             "x.jsonl",
             '{"a": 1}\n{"a"\n',
-            "x.jsonl:2: not JSON: Expecting ':' delimiter: line 1 column 5 (char 4). Expected one JSON object a line.",
+            f"x.jsonl:2:5: not JSON: Expecting ':' delimiter. {ONE_A_LINE}",
         ),
-        ("x.jsonl", "[1]\n", "x.jsonl:1: not a JSON object. Expected one JSON object a line."),
+        ("x.jsonl", "[1]\n", f"x.jsonl:1: not a JSON object. {ONE_A_LINE}"),
         ("x.xml", "<a/>", 'x.xml: ".xml" is no kind of table. Expected .tsv, .csv, .jsonl, .ndjson.'),
     ],
 )

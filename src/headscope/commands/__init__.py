@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Annotated, Any
 
 import typer
 
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, HeadscopeWarning
 
 app = typer.Typer(
     name="headscope",
@@ -55,7 +58,8 @@ def main() -> None:
     sys.argv[1:] = _spread(sys.argv[1:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, as after Ctrl-C
     try:
-        status = app(prog_name="headscope", standalone_mode=False)
+        with _warnings_in_one_line():
+            status = app(prog_name="headscope", standalone_mode=False)
     except HeadscopeError as error:
         if verbose:
             raise
@@ -70,6 +74,22 @@ def main() -> None:
     if status == 130:  # typer's word for Ctrl-C
         _complain("stopped")
     sys.exit(status if isinstance(status, int) else 0)
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print our own warnings as `headscope: warning: …`, without the place in the source that Python names."""
+    with warnings.catch_warnings():
+        plain = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if not issubclass(category, HeadscopeWarning):
+                plain(message, category, *place)
+            elif import_module("headscope.commands._options").is_first():
+                _complain(f"warning: {message}")
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def _take_verbose() -> bool:

@@ -31,7 +31,17 @@ Revision = Annotated[
 Pairs = Annotated[
     bool, typer.Option("--pairs", help="The corpus holds pairs of texts; for translation, source and target")
 ]
-Fields = Annotated[str | None, typer.Option(help="The fields of jsonl to read", show_default="text; a,b with --pairs")]
+Column = Annotated[
+    str | None,
+    typer.Option(
+        "--column",
+        "--fields",
+        help="Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles; two with --pairs, such as "
+        "source,target (--fields is the old name)",
+        metavar="NAME",
+        show_default="text; a,b with --pairs",
+    ),
+]
 MaxLength = Annotated[
     int | None,
     typer.Option(help="Tokens a sequence may have", show_default="what the model can read, at most 512"),

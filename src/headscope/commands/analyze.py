@@ -9,9 +9,9 @@ import typer
 
 from headscope.commands import app
 from headscope.commands._options import (
+    Column,
     Device,
     Dtype,
-    Fields,
     MaskName,
     MaxLength,
     Model,
@@ -94,7 +94,7 @@ def analyze(
         bool, typer.Option("--all-rows", help="Distances between heads over all rows, not a few of each text: slow")
     ] = False,
     pairs: Pairs = False,
-    fields: Fields = None,
+    column: Column = None,
     lens: Annotated[
         str,
         typer.Option(
@@ -160,7 +160,7 @@ def analyze(
                 lenient=lenient,
                 pool=pool,  # type: ignore[arg-type]
                 all_rows=all_rows,
-                fields=separated(fields),
+                column=column,
                 lens=lens,
                 statistics=separated(statistics),
                 max_length=max_length,

@@ -9,14 +9,13 @@ import typer
 
 from headscope.commands import app
 from headscope.commands._options import (
-    Fields,
+    Column,
     MaxLength,
     Overwrite,
     Pairs,
     drawing_figures,
     progress,
     say,
-    separated,
     typed,
 )
 
@@ -55,7 +54,7 @@ def compare(
         list[str], typer.Option(help="Texts for the models, as for analyze", metavar="FILE…", show_default=False)
     ] = [],  # noqa: B006
     pairs: Pairs = False,
-    fields: Fields = None,
+    column: Column = None,
     limit: Annotated[int | None, typer.Option(help="Read only the first so many texts", show_default="all")] = None,
     max_length: MaxLength = None,
     batch_size: Annotated[int, typer.Option(help="Sequences whose maps are held at a time; changes no result")] = 4,
@@ -74,7 +73,7 @@ def compare(
                 models=models,
                 corpus=corpus,
                 pairs=pairs,
-                fields=separated(fields),
+                column=column,
                 limit=limit,
                 max_length=max_length,
                 batch_size=batch_size,

@@ -9,8 +9,8 @@ import typer
 
 from headscope.commands import app
 from headscope.commands._options import (
+    Column,
     Device,
-    Fields,
     MaxLength,
     OpenSpecial,
     Overwrite,
@@ -59,7 +59,7 @@ def film(
         typer.Option(help="Treebanks in CoNLL-U: which head shows which relation", metavar="FILE…", show_default=False),
     ] = [],  # noqa: B006
     pairs: Pairs = False,
-    fields: Fields = None,
+    column: Column = None,
     statistics: Annotated[
         str | None,
         typer.Option(help="Only these, with commas between, such as entropy,previous", show_default="all"),
@@ -99,7 +99,7 @@ def film(
             out=out,
             corpus=corpus,
             pairs=pairs,
-            fields=separated(fields),
+            column=column,
             treebank=treebank,
             statistics=separated(statistics),
             max_length=max_length,

@@ -9,9 +9,9 @@ import typer
 
 from headscope.commands import app
 from headscope.commands._options import (
+    Column,
     Device,
     Dtype,
-    Fields,
     MaskName,
     MaxLength,
     Model,
@@ -31,7 +31,7 @@ EXAMPLES = """
 
 headscope knock-out minilm --corpus sentences.txt --limit 16 --max-length 32 --out study
 
-headscope knock-out minilm --corpus wikipedia-pairs --fields a --to separator --max-length 32 --out study
+headscope knock-out minilm --corpus wikipedia-pairs --column a --to separator --max-length 32 --out study
 
 In Python: headscope.knock_out, headscope.KnockOut (the edit), headscope.token_map
 """
@@ -56,7 +56,7 @@ def knock_out(
         typer.Option(help="The tokens that heads do not see: special, classification, separator, punctuation, content"),
     ] = "special",
     pairs: Pairs = False,
-    fields: Fields = None,
+    column: Column = None,
     statistics: Annotated[
         str | None,
         typer.Option(help="Of the maps of value zeroing, with commas between", show_default="all that make sense"),
@@ -95,7 +95,7 @@ def knock_out(
                 loaded,
                 corpus=corpus,
                 pairs=pairs,
-                fields=separated(fields),
+                column=column,
                 to=to,
                 statistics=separated(statistics),
                 limit=limit,

@@ -9,6 +9,7 @@ import typer
 
 from headscope.commands import app
 from headscope.commands._options import (
+    Column,
     Device,
     MaskName,
     OpenSpecial,
@@ -16,7 +17,6 @@ from headscope.commands._options import (
     is_first,
     progress,
     say,
-    separated,
     typed,
 )
 from headscope.commands._tasks import BatchSize
@@ -83,7 +83,7 @@ def pretrain(
     limit: Annotated[
         int | None, typer.Option(help="Read only the first so many texts of the corpus", show_default="all")
     ] = None,
-    fields: Annotated[str | None, typer.Option(help="The field of jsonl to read", show_default="text")] = None,
+    column: Column = None,
     mask: MaskName = None,
     open_special: OpenSpecial = False,
     checkpoints: Checkpoints = None,
@@ -117,7 +117,7 @@ def pretrain(
             max_length=max_length,
             held_out=held_out,
             limit=limit,
-            fields=separated(fields),
+            column=column,
             mask=mask,
             open_special=open_special,
             checkpoints=checkpoints,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from headscope.data.examples import Example, Text
+from headscope.data.unknown import Unknown, UnknownTokens
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 
@@ -44,6 +45,7 @@ class Counts:
     truncated: int = 0
     windowed: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
+    unknown: Unknown = field(default_factory=Unknown)
 
     def skip(self, why: str) -> None:
         self.skipped[why] = self.skipped.get(why, 0) + 1
@@ -76,6 +78,7 @@ class Encoder:
             )
         self._check_room(pair=False)
         self.counts = Counts()
+        self.unknown = UnknownTokens(model, self.counts.unknown)
 
     def _check_room(self, *, pair: bool) -> None:
         least = self.tokenizer.num_special_tokens_to_add(pair=pair) + (2 if pair else 1)
@@ -91,7 +94,9 @@ class Encoder:
             if made:
                 self.counts.used += 1
                 self.counts.sequences += len(made)
-                self.counts.tokens += sum(len(side.ids) for one in made for side in (one.source, one.target) if side)
+                ids = [token for one in made for side in (one.source, one.target) if side for token in side.ids]
+                self.counts.tokens += len(ids)
+                self.unknown.add(ids, (example.first, example.second), example.where)
                 yield from made
 
     def _sequences(self, index: int, example: Example) -> list[Sequence]:

@@ -1,20 +1,22 @@
-"""Texts and pairs of texts from files: plain text, tab-separated pairs, jsonl with named fields."""
+"""Texts and pairs of texts from files: plain text, tab-separated pairs, FASTA, columns of csv, tsv and jsonl."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from headscope.data.bundled import BUNDLED, named
-from headscope.data.lines import read_lines
-from headscope.errors import HeadscopeError, choices, reason
+from headscope.data.fasta import is_fasta, read_fasta
+from headscope.data.lines import read_lines, suffix_of
+from headscope.data.records import JSONL, Record, read_records
+from headscope.errors import HeadscopeError, choices
 
-ONE_A_LINE = "one JSON object a line"
-UNLIST = "If the file holds one list, write its items a line each: jq -c '.[]'"
+TABLES = (".csv", ".tsv", *JSONL)
 
-
+Column = str | Iterable[str] | None  # one name, or two for pairs
 Text = str | tuple[str, ...]  # as written, or already split into words
 
 
@@ -38,46 +40,60 @@ def examples_of(texts: Iterable[str | tuple[str, str]]) -> list[Example]:
     return [Example(text) if isinstance(text, str) else Example(text[0], text[1]) for text in given]
 
 
-def read_examples(
-    paths: Iterable[str | Path], *, pairs: bool = False, fields: tuple[str, ...] | None = None
-) -> Iterator[Example]:
-    """The examples of all files in order. `fields` names the fields of jsonl (text; a and b for pairs).
+def columns_of(column: Column) -> tuple[str, ...] | None:
+    """The names of columns: "a,b" and ("a", "b") are two."""
+    if isinstance(column, str):
+        return tuple(name.strip() for name in column.split(","))
+    return None if column is None else tuple(column)
 
-    Blank lines, and lines that are a comment (`# …`), are left out.
+
+def read_examples(
+    paths: Iterable[str | Path], *, pairs: bool = False, column: Column = None, option: str = "--column"
+) -> Iterator[Example]:
+    """The examples of all files in order.
+
+    Tables (csv, tsv, jsonl) are read by column: `text`, or `a` and `b` for pairs, unless `column` names others.
+    FASTA files are read by record. Of other files each line is a text, or a pair with a tab; blank lines and
+    comments (`# …`) are left out. A tsv file of pairs has no header unless `column` is given.
+
+    option  how the user names columns, for messages
     """
-    if fields is not None and len(fields) != (2 if pairs else 1):
+    columns = columns_of(column)
+    if columns is not None and len(columns) != (2 if pairs else 1):
         raise HeadscopeError(
-            f"{len(fields)} fields given: {', '.join(fields)}",
-            where="--fields",
+            f"{len(columns)} {'column' if len(columns) == 1 else 'columns'} given: {', '.join(columns)}",
+            where=option,
             expected="two for --pairs, as in a,b" if pairs else "one; or add --pairs",
         )
     files = [named(path) for path in paths]
-    if fields is not None and not any(map(_is_jsonl, files)):
+    if columns is not None and not any(suffix_of(file) in TABLES for file in files):
         raise HeadscopeError(
-            f"no file of the corpus has fields: {', '.join(map(str, files))}",
-            where="--fields",
-            expected="a .jsonl file",
+            f"no file of the corpus has columns: {', '.join(map(str, files))}",
+            where=option,
+            expected="a .csv, .tsv or .jsonl file",
         )
     for path in files:
-        if path in BUNDLED.values() and not pairs and fields is None:
+        if path in BUNDLED.values() and not pairs and columns is None:
             raise HeadscopeError("this corpus holds pairs of texts", where=Path(path).stem, mend="Add --pairs")
-        if _is_jsonl(path):
-            yield from _read_jsonl(path, fields or (("a", "b") if pairs else ("text",)))
+        if suffix_of(path) in TABLES and not (suffix_of(path) == ".tsv" and pairs and columns is None):
+            yield from _read_table(path, columns or (("a", "b") if pairs else ("text",)), option)
         else:
             yield from _read_pairs(path) if pairs else _read_text(path)
 
 
-def _is_jsonl(path: str | Path) -> bool:
-    return str(path).removesuffix(".gz").endswith((".jsonl", ".ndjson", ".json"))
-
-
 def _read_text(path: str | Path) -> Iterator[Example]:
-    for number, line in _content_lines(path):
-        yield Example(line, where=f"{path}:{number}")
+    """One text a line, or one a record of a FASTA file."""
+    filled = ((number, line) for number, line in read_lines(path) if line.strip())
+    first = next(filled, (1, ""))
+    lines = chain([first], filled)
+    for number, text in read_fasta(path, lines) if is_fasta(path, first[1]) else _content_lines(lines):
+        yield Example(text, where=f"{path}:{number}")
 
 
 def _read_pairs(path: str | Path) -> Iterator[Example]:
-    for number, line in _content_lines(path):
+    if is_fasta(path):
+        raise HeadscopeError("FASTA holds single sequences", where=path, mend="Leave --pairs out")
+    for number, line in _content_lines(read_lines(path)):
         where = f"{path}:{number}"
         cells = line.split("\t")
         if len(cells) != 2 or not all(cell.strip() for cell in cells):
@@ -91,46 +107,36 @@ def _read_pairs(path: str | Path) -> Iterator[Example]:
         yield Example(cells[0], cells[1], where)
 
 
-def _content_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    for number, line in read_lines(path):
+def _content_lines(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    for number, line in lines:
         if line.strip() and line != "#" and not line.startswith("# "):
             yield number, line
 
 
-def _read_jsonl(path: str | Path, fields: tuple[str, ...]) -> Iterator[Example]:
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as cause:
-            at = f":{cause.colno}" if isinstance(cause, json.JSONDecodeError) else ""
-            what = cause.msg if isinstance(cause, json.JSONDecodeError) else reason(cause)
-            raise HeadscopeError(f"not JSON: {what}", where=where + at, expected=ONE_A_LINE, mend=UNLIST) from cause
-        if not isinstance(record, dict):
-            raise HeadscopeError("not a JSON object", where=where, expected=ONE_A_LINE, mend=UNLIST)
-        texts = [_text(record, field, where) for field in fields]
-        blank = [field for field, text in zip(fields, texts, strict=True) if not text.strip()]
+def _read_table(path: str | Path, columns: tuple[str, ...], option: str) -> Iterator[Example]:
+    for record in read_records(path):
+        texts = [_text(record, column, option) for column in columns]
+        blank = [column for column, text in zip(columns, texts, strict=True) if not text.strip()]
         if not blank:
-            yield Example(texts[0], texts[1] if len(texts) > 1 else None, where)
-        elif len(blank) < len(fields):
-            raise HeadscopeError(f'field "{blank[0]}" is empty', where=where, expected="two texts (--pairs)")
+            yield Example(texts[0], texts[1] if len(texts) > 1 else None, record.where)
+        elif len(blank) < len(columns):
+            raise HeadscopeError(f'column "{blank[0]}" is empty', where=record.where, expected="two texts (--pairs)")
 
 
-def _text(record: dict[str, object], field: str, where: str) -> str:
-    if field not in record:
+def _text(record: Record, column: str, option: str) -> str:
+    if column not in record.cells:
+        names = choices(column, record.cells)
         raise HeadscopeError(
-            f'no field "{field}" among {choices(field, record)}' if record else f'no field "{field}", nor any other',
-            where=where,
-            mend="Name what to read with --fields, as in --fields premise,hypothesis with --pairs",
+            f'no column "{column}" among {names}' if record.cells else f'no column "{column}", nor any other',
+            where=record.where,
+            mend=f"Name the column to read with {option}",
         )
-    value = record[field]
+    value = record.cells[column]
     if not isinstance(value, str):
         raise HeadscopeError(
-            f'field "{field}" is {json.dumps(value)[:40]}',
-            where=where,
+            f'column "{column}" is {json.dumps(value)[:40]}',
+            where=record.where,
             expected="a text in quotes",
-            mend="Mend the line, or name another field with --fields",
+            mend=f"Correct the line, or name another column with {option}",
         )
     return value

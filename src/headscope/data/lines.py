@@ -37,6 +37,11 @@ def can_be_read_again(path: str | Path) -> bool:
     return str(path) != STDIN and (Path(path).is_file() or not Path(path).exists())
 
 
+def suffix_of(path: str | Path) -> str:
+    """The suffix of a file, that of the unpacked file if it ends in .gz: `.csv`."""
+    return Path(str(path).removesuffix(".gz")).suffix
+
+
 @contextmanager
 def _opened(path: str | Path) -> Iterator[IO[bytes]]:
     if str(path) == STDIN:

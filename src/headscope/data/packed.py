@@ -23,16 +23,18 @@ def packed(model: AttentionModel, texts: Iterable[Example], *, max_length: int) 
     counts, found, waiting = encoder.counts, [], list[int]()
     same = list(range(1 + max(encoder.tokenizer.get_vocab().values())))
     separator = sorted(model.marks.separator)[:1]
-    for pieces in _pieces(encoder, texts):
+    for text, pieces in _pieces(encoder, texts):
         counts.read += 1
         if not pieces:
             counts.skip("no tokens")
             continue
         counts.used += 1
+        encoder.unknown.add(pieces, (text.first,), text.where)
         waiting += [same[piece] for piece in [*(separator if waiting else []), *pieces]]  # one object a token id
         while len(waiting) >= room:
             found.append([*before, *waiting[:room], *after])
             waiting = waiting[room:]
+    encoder.unknown.warn()
     found.append([*before, *waiting, *after])
     found = [ids for ids in found if not model.marks.special.issuperset(ids)]  # of unknown tokens alone, say
     counts.sequences, counts.tokens = len(found), sum(map(len, found))
@@ -50,10 +52,13 @@ def _around(encoder: Encoder) -> tuple[list[int], list[int]]:
     return whole[:start], whole[start + len(plain) :]
 
 
-def _pieces(encoder: Encoder, texts: Iterable[Example]) -> Iterator[list[int]]:
+def _pieces(encoder: Encoder, texts: Iterable[Example]) -> Iterator[tuple[Example, list[int]]]:
+    """Each text with its token ids."""
     remaining = iter(texts)
-    while some := [str(text.first) for text in islice(remaining, TEXTS)]:
-        yield from encoder.tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]
+    while some := list(islice(remaining, TEXTS)):
+        given = [str(text.first) for text in some]
+        ids = encoder.tokenizer(given, add_special_tokens=False, verbose=False)["input_ids"]
+        yield from zip(some, ids, strict=True)
 
 
 def _side(ids: list[int], before: int, after: int, encoder: Encoder) -> Side:

@@ -6,15 +6,18 @@ import csv
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from headscope.data import hub
-from headscope.data.examples import ONE_A_LINE
-from headscope.data.lines import read_lines
+from headscope.data.lines import read_lines, suffix_of
 from headscope.errors import HeadscopeError, choices, reason
 
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 _KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".txt")
+JSONL = (".jsonl", ".ndjson", ".json")
+ONE_A_LINE = "one JSON object a line"
+UNLIST = "If the file holds one list, write its items a line each: jq -c '.[]'"
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ class Record:
 
 def read_records(path: str | Path) -> Iterator[Record]:
     """The rows of a file: tsv and csv have a line of names first, jsonl one object a line."""
-    kind = Path(str(path).removesuffix(".gz")).suffix
-    if kind in (".jsonl", ".ndjson", ".json"):
+    kind = suffix_of(path)
+    if kind in JSONL:
         yield from _read_jsonl(path)
     elif kind in (".tsv", ".csv", ".txt"):
         yield from _read_table(path, "," if kind == ".csv" else "\t")
@@ -80,6 +83,14 @@ def _read_table(path: str | Path, separator: str) -> Iterator[Record]:
         yield Record(dict(zip(names, cells, strict=True)), f"{path}:{number}")
 
 
+def lone_header(path: str | Path) -> list[str] | None:
+    """The names in the first row of a tsv or csv file that has no other row; None for any other file."""
+    if suffix_of(path) not in (".tsv", ".csv", ".txt"):
+        return None
+    first = list(islice(_rows(path, "," if suffix_of(path) == ".csv" else "\t"), 2))
+    return first[0][1] if len(first) == 1 else None
+
+
 def _rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:
     if separator == "\t":
         for number, line in read_lines(path):
@@ -87,13 +98,18 @@ def _rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:
                 yield number, line.split("\t")
         return
     reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
+    last = 0  # the line on which the row before ended: a row may span several
     try:
         for cells in reader:
             if cells:
-                yield reader.line_num, cells
+                yield last + 1, cells
+            last = reader.line_num
     except csv.Error as cause:
-        where = f"{path}:{reader.line_num}"
-        raise HeadscopeError(f"not a csv line ({reason(cause)})", where=where, expected="quotes that close") from cause
+        expected = "quotes that close"
+        if "field limit" in str(cause):  # an open quote reads on until the limit
+            expected += f", and at most {csv.field_size_limit()} characters in a field"
+        what = f"not a csv line ({reason(cause)})"
+        raise HeadscopeError(what, where=f"{path}:{last + 1}", expected=expected) from cause
 
 
 def _read_jsonl(path: str | Path) -> Iterator[Record]:
@@ -104,9 +120,11 @@ def _read_jsonl(path: str | Path) -> Iterator[Record]:
         try:
             cells = json.loads(line)
         except (ValueError, RecursionError) as cause:
-            raise HeadscopeError(f"not JSON: {reason(cause)}", where=where, expected=ONE_A_LINE) from cause
+            at = f":{cause.colno}" if isinstance(cause, json.JSONDecodeError) else ""
+            what = cause.msg if isinstance(cause, json.JSONDecodeError) else reason(cause)
+            raise HeadscopeError(f"not JSON: {what}", where=where + at, expected=ONE_A_LINE, mend=UNLIST) from cause
         if not isinstance(cells, dict):
-            raise HeadscopeError("not a JSON object", where=where, expected=ONE_A_LINE)
+            raise HeadscopeError("not a JSON object", where=where, expected=ONE_A_LINE, mend=UNLIST)
         yield Record(cells, where)
 
 
@@ -134,7 +152,7 @@ def find_split(data: str | Path, split: str, *, task: str = "", suffixes: Sequen
     if place.is_file():
         return place
     words = SPLITS[split]
-    files = [file for file in sorted(place.iterdir()) if file.is_file() and _kind(file) in suffixes]
+    files = [file for file in sorted(place.iterdir()) if file.is_file() and suffix_of(file) in suffixes]
     named = [file for file in files if any(word in _words(file) for word in words)]
     if len(named) > 1 and task:
         mine = [file for file in named if task in _words(file)]
@@ -152,10 +170,6 @@ def find_split(data: str | Path, split: str, *, task: str = "", suffixes: Sequen
         where=data,
         mend="Name one of them",
     )
-
-
-def _kind(file: Path) -> str:
-    return Path(file.name.removesuffix(".gz")).suffix
 
 
 def _words(file: Path) -> list[str]:

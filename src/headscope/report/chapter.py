@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headscope.report.cells import Part
-from headscope.report.facts import corpus_facts, few_texts, heads_of, model_facts, studied
+from headscope.report.facts import corpus_facts, few_texts, heads_of, model_facts, studied, unknown_tokens
 from headscope.report.grids import model_name, plain, slug, stacks_of, statistics_of
 from headscope.report.other_tables import other_tables
 from headscope.report.pack import PAGE_BYTES as PAGE_BYTES
@@ -80,6 +80,7 @@ def view_of(chapter: Chapter, figures: Drawn, number: int, room: int) -> dict[st
         "asked": studied(study, with_model=False).rstrip("."),
         "heads": len(heads_of(study)),
         "few": few_texts(study),
+        "unknown": unknown_tokens(study),
         "one_stack": len(stacks_of(study)) == 1,
         "parts": parts,
         "sheets": sheets,

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headscope.data.unknown import WARN_SHARE
+from headscope.data.unknown import said as unknown_share
 from headscope.masks.worn import read_worn
 from headscope.report.grids import model_name, plain, recorded, shape_of, stacks_of
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 ENOUGH_TEXTS = 30  # below, mean ± 1.96 standard errors is too narrow
+UNKNOWN_IN = {"data": "Corpus", "importance": "Task", "treebank": "Treebank", "coreference": "Documents"}
 Facts = list[tuple[str, str]]
 
 
@@ -162,6 +165,19 @@ def few_texts(study: Study) -> int | None:
     """How many texts there are, where these are too few for intervals from their spread."""
     most = int(study.heads["count"].max()) if len(study.heads) else 0
     return most if 0 < most < ENOUGH_TEXTS else None
+
+
+def unknown_tokens(study: Study) -> list[str]:
+    """A sentence for each input with more unknown tokens than a tokenizer should meet."""
+    found = []
+    for kind in study.record:
+        content, tokens, pieces = (
+            recorded(study.record, kind, "unknown", key) for key in ("content", "tokens", "pieces")
+        )
+        if _is_number(content) and _is_number(tokens) and tokens > WARN_SHARE * content:
+            listed = [plain(piece, 30) for piece in pieces] if isinstance(pieces, Mapping) else []
+            found.append(f"{UNKNOWN_IN.get(kind, plain(kind, 30))}: {unknown_share(content, tokens, listed)}.")
+    return found
 
 
 def reproduction(study: Study) -> Facts:

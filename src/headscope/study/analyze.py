@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headscope.data.batches import batches
 from headscope.data.coreference import windows
 from headscope.data.encode import Encoder, Long, check_long
-from headscope.data.examples import Example
+from headscope.data.examples import Column, Example
 from headscope.data.sentences import Sentence
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -58,6 +58,8 @@ class Pass:
         read = batches(self.encoder, self.examples, batch_size=batch_size)
         through, losses = (None, None) if self.looking is None else (self.looking.through, self.looking.losses)
         for batch in stream(model, read, self.statistics, through=through, losses=losses):
+            if self.name not in ("frequency", CONTROL):  # these read the texts of another pass again
+                self.encoder.unknown.warn()
             done += len(batch)
             counts = self.encoder.counts  # a text cut into windows is several sequences, a skipped one none
             expected = round(self.total * counts.sequences / max(counts.read, 1))
@@ -81,7 +83,7 @@ def analyze(
     corpus: Files = (),
     texts: Iterable[str | tuple[str, str]] = (),
     pairs: bool = False,
-    fields: tuple[str, ...] | None = None,
+    column: Column = None,
     treebank: Files = (),
     relations: Mapping[str, RelationOf] | None = None,
     sentences: Sequence[Sentence] = (),
@@ -106,7 +108,8 @@ def analyze(
     model       loaded; or what `load` takes, or a function that loads one: only done once the rest is seen to be right
     corpus      files of text (one a line), tab-separated pairs, or jsonl; texts: given directly instead
     pairs       the files hold pairs of texts; for an encoder-decoder, a source and its target
-    fields      the fields of jsonl to read: text, or a and b for pairs, unless said
+    column      column of csv, tsv or jsonl files that holds the texts, "smiles" say; two of them for pairs, "a,b" or
+                ("a", "b"). By default text, or a and b
     treebank    CoNLL-U files: which head shows which relation. Without a corpus its sentences are the corpus too
     relations   more relations of the treebank, by name: a function from a parsed sentence to pairs of words
     sentences   words with their pairs, given directly (atoms, translations): see `Sentence`
@@ -138,7 +141,7 @@ def analyze(
     lenses = lenses_asked(lens)
     check_asked(lenses, names)
     annotated = bool(treebank or sentences or coreference)
-    plain = Corpus(corpus, texts, pairs, fields, limit) if corpus or texts or not annotated else None
+    plain = Corpus(corpus, texts, pairs, column, limit) if corpus or texts or not annotated else None
     notes = read_annotations(
         treebank=treebank,
         sentences=sentences,

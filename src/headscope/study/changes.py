@@ -9,6 +9,7 @@ divergence as a part of its floor: 0 where nothing changed, 1 where the two mode
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,6 +75,7 @@ def changes_between(
     given = list(examples)
     encoder = Encoder(before, max_length=max_length)
     sequences = sorted(encoder.encode(given, 0), key=lambda one: len(one.source.ids), reverse=True)
+    encoder.unknown.warn()
     if not sequences:
         raise HeadscopeError("no text could be used", where="corpus", expected="texts that become tokens")
     _check_same_tokens(sequences, Encoder(after, max_length=encoder.max_length), given)
@@ -88,7 +90,10 @@ def changes_between(
         floor.add(_between_texts(before, given[one.index], given[other.index], len(other.source.ids)))
         progress(done := done + 2, total)
     read = {"read": encoder.counts.read, "used": encoder.counts.used, "truncated": encoder.counts.truncated}
-    return *_tables(changed, floor), read | {"skipped": dict(encoder.counts.skipped)}
+    return *_tables(changed, floor), read | {
+        "skipped": dict(encoder.counts.skipped),
+        "unknown": asdict(encoder.counts.unknown),
+    }
 
 
 def _check_same_tokens(sequences: list[Sequence], other: Encoder, given: list[Example]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from headscope.data.examples import Column
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
@@ -86,7 +87,7 @@ def compare(
     corpus: Files = (),
     texts: Iterable[str | tuple[str, str]] = (),
     pairs: bool = False,
-    fields: tuple[str, ...] | None = None,
+    column: Column = None,
     limit: int | None = None,
     max_length: int | None = None,
     batch_size: int = 4,
@@ -109,7 +110,7 @@ def compare(
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
     given = _checked(studies)
     shared = _shared(given)
-    plain = _corpus(models, len(given), corpus, texts, pairs, fields, limit)
+    plain = _corpus(models, len(given), corpus, texts, pairs, column, limit)
     names = _names(given, studies)
     changes, layer_changes, read = pd.DataFrame(), pd.DataFrame(), None
     if plain is not None:
@@ -201,7 +202,7 @@ def _corpus(
     corpus: Files,
     texts: Iterable[str | tuple[str, str]],
     pairs: bool,
-    fields: tuple[str, ...] | None,
+    column: Column,
     limit: int | None,
 ) -> Corpus | None:
     """The texts to run the models on, checked before a model is loaded; None where no models are given."""
@@ -221,7 +222,7 @@ def _corpus(
         raise HeadscopeError(
             "the models are compared on texts, and none are given", where="--corpus", mend="Name a file"
         )
-    return Corpus(corpus, texts, pairs, fields, limit)
+    return Corpus(corpus, texts, pairs, column, limit)
 
 
 def _loaded(model: AttentionModel | str | Path, study: Study) -> AttentionModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def evaluate(
         "count": len(prepared.items),
         "truncated": counts.truncated,
         "skipped": counts.skipped,
+        "unknown": asdict(counts.unknown),
     }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.data.bundled import named
+from headscope.data.examples import Column
 from headscope.data.lines import can_be_read_again
 from headscope.drafts import drafted, read_record
 from headscope.errors import HeadscopeError
@@ -40,7 +41,7 @@ def film(
     out: str | Path,
     corpus: Files = (),
     pairs: bool = False,
-    fields: tuple[str, ...] | None = None,
+    column: Column = None,
     treebank: Files = (),
     statistics: Iterable[str] | None = None,
     max_length: int | None = None,
@@ -60,7 +61,7 @@ def film(
 ) -> Study:
     """Analyse every checkpoint that `pretrain` or `finetune` left in TRAINED/checkpoints; returns the study written.
 
-    corpus, pairs, fields, treebank, statistics, limit, …   as for `analyze`, the same for every checkpoint
+    corpus, pairs, column, treebank, statistics, limit, …   as for `analyze`, the same for every checkpoint
     mask     attend only where this mask lets (open_special: but for special tokens); where none is given, as in the
              training, and with "dense" everywhere
     resume   go on with the checkpoints that a killed run has not got to
@@ -71,10 +72,10 @@ def film(
     found = read_checkpoints(trained)
     asked = None if statistics is None else list(statistics)
     worn = _worn(Path(trained), mask, open_special, say)
-    _check(listed(corpus), listed(treebank), pairs, fields, limit)
+    _check(listed(corpus), listed(treebank), pairs, column, limit)
     options: dict[str, Any] = {
         "pairs": pairs,
-        "fields": fields,
+        "column": column,
         "statistics": asked,
         "max_length": max_length,
         "batch_size": batch_size,
@@ -121,14 +122,14 @@ def film(
 
 
 def _check(
-    corpus: list[str | Path], treebank: list[str | Path], pairs: bool, fields: tuple[str, ...] | None, limit: int | None
+    corpus: list[str | Path], treebank: list[str | Path], pairs: bool, column: Column, limit: int | None
 ) -> None:
     """Refuse at once what the first analysis would refuse, and what cannot be read once for every checkpoint."""
     for file in [*corpus, *treebank]:
         if not can_be_read_again(named(file)):
             raise HeadscopeError("this can be read only once", where=file, expected="a file: every checkpoint reads it")
     if corpus or not treebank:
-        Corpus(corpus, (), pairs, fields, limit)
+        Corpus(corpus, (), pairs, column, limit)
     read_annotations(treebank=treebank)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,7 @@ def importance(
             "examples": len(prepared.items),
             "truncated": prepared.counts.truncated,
             "skipped": prepared.counts.skipped,
+            "unknown": asdict(prepared.counts.unknown),
             "by": list(asked.by),
             "kinds": list(asked.kinds),
             **header["options"],

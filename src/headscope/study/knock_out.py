@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 from headscope.data.batches import collate
 from headscope.data.encode import Encoder
+from headscope.data.examples import Column
 from headscope.errors import HeadscopeError, choices
 from headscope.importances.knock_outs import KnockOuts
 from headscope.model.attention_model import AttentionModel
@@ -29,7 +31,7 @@ def knock_out(
     corpus: Files = (),
     texts: Iterable[str | tuple[str, str]] = (),
     pairs: bool = False,
-    fields: tuple[str, ...] | None = None,
+    column: Column = None,
     to: str = "special",
     statistics: Iterable[str] | None = None,
     limit: int | None = 16,
@@ -51,7 +53,7 @@ def knock_out(
         raise HeadscopeError(f'"{to}" is no class of tokens', where="--to", expected=choices(to, classes))
     names = [statistics] if isinstance(statistics, str) else None if statistics is None else list(statistics)
     asked = chosen(names, LENSES["raw"])
-    plain = Corpus(corpus, texts, pairs, fields, limit)
+    plain = Corpus(corpus, texts, pairs, column, limit)
     if not isinstance(model, AttentionModel):
         model = load(model) if isinstance(model, str | Path) else model()
     model.canary()
@@ -61,13 +63,14 @@ def knock_out(
         for sequence in encoder.encode([example], start=index):
             found.add(collate(model, [sequence]))
         progress(index + 1, plain.total)
+    encoder.unknown.warn()
     if not found.inputs:
         raise HeadscopeError("none of the texts could be used", where=plain.name, expected="texts with tokens")
     record = {
         "schema": SCHEMA,
         "versions": versions(),
         "model": describe_model(model),
-        "knock_out": {**plain.describe(), "to": to, "texts": found.inputs, "truncated": encoder.counts.truncated},
+        "knock_out": {**plain.describe(), "to": to, "texts": found.inputs, **asdict(encoder.counts)},
         "seed": seed,
         "lens": "raw",
         "durations": {"knock_out": round(time.perf_counter() - started, 3)},

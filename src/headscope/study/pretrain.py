@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headscope.data.examples import Column
 from headscope.data.held_out import check_held_out, is_held_out
 from headscope.data.packed import packed
 from headscope.errors import HeadscopeError
@@ -51,7 +52,7 @@ def pretrain(
     max_length: int = 128,
     held_out: float = 0.02,
     limit: int | None = None,
-    fields: tuple[str, ...] | None = None,
+    column: Column = None,
     mask: str | None = None,
     open_special: bool = False,
     checkpoints: int | None = None,
@@ -77,7 +78,7 @@ def pretrain(
     scratch = scratch or Scratch()
     worn = [] if mask is None else [MaskedAttention(mask, open_special=open_special)]
     source, scratch = _source(config, scratch, say)
-    texts = _Texts(Corpus(corpus, (), False, fields, limit), held_out)
+    texts = _Texts(Corpus(corpus, (), False, column, limit), held_out)
     torch.manual_seed(settings.seed)
     model = begun(
         source,

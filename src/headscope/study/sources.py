@@ -11,7 +11,7 @@ from typing import Any
 
 from headscope.data.coreference import Document, Window, read_coreference
 from headscope.data.encode import Counts
-from headscope.data.examples import Example, examples_of, read_examples
+from headscope.data.examples import Column, Example, columns_of, examples_of, read_examples
 from headscope.data.frequency import Frequencies, count_frequencies, read_frequencies, words_in
 from headscope.data.lines import can_be_read_again
 from headscope.data.sentences import Sentence
@@ -35,10 +35,10 @@ class Corpus:
         corpus: Files,
         texts: Iterable[str | tuple[str, str]],
         pairs: bool,
-        fields: tuple[str, ...] | None,
+        column: Column,
         limit: int | None,
     ) -> None:
-        self.files, self.pairs, self.fields, self.limit = listed(corpus), pairs, fields, limit
+        self.files, self.pairs, self.column, self.limit = listed(corpus), pairs, columns_of(column), limit
         given = examples_of(texts)
         self.name = ", ".join(map(str, self.files)) or "corpus"
         if self.files and given:
@@ -52,7 +52,7 @@ class Corpus:
                     "single texts", where="texts", expected="pairs: (first, second), as pairs=True says"
                 )
         elif not all(can_be_read_again(file) for file in self.files):
-            self._given = list(islice(read_examples(self.files, pairs=pairs, fields=fields), limit))
+            self._given = list(islice(read_examples(self.files, pairs=pairs, column=column), limit))
         self.total = sum(1 for _ in self)
         if not self.total:
             raise HeadscopeError(
@@ -66,10 +66,10 @@ class Corpus:
     def __iter__(self) -> Iterator[Example]:
         if self._given is not None:
             return iter(self._given)
-        return islice(read_examples(self.files, pairs=self.pairs, fields=self.fields), self.limit)
+        return islice(read_examples(self.files, pairs=self.pairs, column=self.column), self.limit)
 
     def describe(self) -> dict[str, Any]:
-        return {"files": describe_files(self.files), "pairs": self.pairs, "fields": self.fields, "limit": self.limit}
+        return {"files": describe_files(self.files), "pairs": self.pairs, "column": self.column, "limit": self.limit}
 
     def as_words(self, *, sources_only: bool = False) -> Iterator[tuple[str, ...]]:
         """Each text (of a pair: both, unless the second is a translation) as its words."""

@@ -90,6 +90,7 @@ class Treebanks:
             sentences: list[Tree] = getattr(self, name)
             examples = [Example(one.parsed.words, where=one.parsed.where) for one in sentences]
             kept = [replace(sentences[one.index], encoded=one) for one in encoder.encode(examples, 0)]
+            encoder.unknown.warn()
             setattr(self, name, kept)
             self.counts[name] = encoder.counts
         left = {name: self.counts[name].skipped for name in ("train", "test")}

@@ -23,7 +23,7 @@ from headscope.data.batches import collate
 from headscope.data.encode import Counts, Encoder
 from headscope.data.encode import Sequence as Encoded
 from headscope.data.examples import Example
-from headscope.data.records import find_split
+from headscope.data.records import find_split, lone_header
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
@@ -90,6 +90,7 @@ class Task(ABC):
     is_free_of_labels  whether any text will do, so that a corpus without splits can be learned from
     smoothing    share of a training target that is spread over all tokens; None where it cannot be
     needs_labels whether data without labels is refused; else its targets are None, for `labelled_by_itself`
+    table_columns  the columns of its tables, by their first names; empty where it reads other files
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -103,6 +104,7 @@ class Task(ABC):
     objective: ClassVar[str] = "loss"
     smoothing: float | None = None
     needs_labels: bool = True
+    table_columns: tuple[str, ...] = ()
 
     def __init__(
         self, name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
@@ -126,7 +128,22 @@ class Task(ABC):
     def items(self, data: str | Path, split: str = "dev", *, limit: int | None = None) -> list[Item]:
         """The examples of a split, `limit` of them evenly spread over the file."""
         path = find_split(data, split, task=self.name)
-        return spread(half_of(list(self.read(path)), split), limit, path)
+        items = list(self.read(path))
+        if not items:
+            self._check_rows(path)
+        return spread(half_of(items, split), limit, path)
+
+    def _check_rows(self, path: Path) -> None:
+        """Refuse a table without rows, which may be a plain text taken for a table."""
+        header = lone_header(path) if self.table_columns else None
+        if header is not None:
+            names = [self.columns.get(name, name) for name in self.table_columns]
+            listed = ", ".join(f"'{name[:60]}'" for name in header[:6])
+            raise HeadscopeError(
+                f"read as a table with the header {listed} and no rows",
+                where=path,
+                expected=f"columns {', '.join(names)}",
+            )
 
     def labels(self, items: Sequence[Item]) -> tuple[str, ...]:
         """The classes of a classifier for these examples, in order; none for a task without classes."""
@@ -329,6 +346,7 @@ def encoded(
     found: list[Encoded | None] = [None] * len(examples)
     for sequence in encoder.encode(list(examples), 0):
         found[sequence.index] = sequence
+    encoder.unknown.warn()
     return found, encoder.counts
 
 

@@ -30,6 +30,7 @@ class Choice(Task):
     metrics = ("accuracy",)
     model_class = "AutoModelForMultipleChoice"
     reads_first = True
+    table_columns = ("sent1", "ending0", "ending1", "label")
 
     def read(self, path: Path) -> Iterator[Item]:
         for record in read_records(path):

@@ -82,6 +82,8 @@ class Classification(Task):
     ) -> None:
         super().__init__(name, columns=columns, labels=labels)
         self.form = FORMS[name]
+        named = (self.form.first, self.form.second, self.form.label)
+        self.table_columns = tuple(names[0] for names in named if names)
         others = [metric for metric in METRICS if metric != self.form.metric]
         if len(self.form.labels) > 2:
             others.remove("f1")  # of one class among several it would not be that of the task

@@ -45,8 +45,9 @@ class Masked(PerToken):
         self.seed = seed
 
     def read(self, path: Path) -> Iterator[Item]:
-        field = self.columns.get("text")
-        for example in read_examples([path], fields=None if field is None else (field,)):
+        column = self.columns.get("text")
+        names = None if column is None else (column,)
+        for example in read_examples([path], column=names, option="--columns text=NAME"):
             assert isinstance(example.first, str)
             yield Item((example.first,), None, example.where)
 

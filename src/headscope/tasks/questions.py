@@ -22,6 +22,7 @@ from torch import Tensor
 from headscope.data.encode import Counts, Side, longest
 from headscope.data.encode import Sequence as Encoded
 from headscope.data.squad import Question, read_squad
+from headscope.data.unknown import UnknownTokens
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.predictions import largest
@@ -63,6 +64,7 @@ class Questions(Task):
         assert tokenizer is not None
         length = _length(model, max_length)
         counts = Counts()
+        unknown = UnknownTokens(model, counts.unknown)
         sequences: list[Encoded] = []
         parts: list[tuple[int, ...]] = []
         spans: list[tuple[int, int]] = []  # of each window: the first and last token of the answer
@@ -100,6 +102,9 @@ class Questions(Task):
             counts.used += 1
             counts.sequences += len(parts[-1])
             counts.windowed += len(parts[-1]) > 1
+            ids = [token for window in encoding["input_ids"] for token in window]
+            unknown.add(ids, item.texts, item.where)
+        unknown.warn()
         return Prepared(items, sequences, parts, torch.tensor(spans), counts, extras=(length, places))
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:

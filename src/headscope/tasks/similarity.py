@@ -30,6 +30,7 @@ class Similarity(PooledTask):
     metrics = ("spearman", "pearson")
     model_class = "AutoModel"
     compares = True
+    table_columns = ("sentence1", "sentence2", "score")
     objective: ClassVar[str] = "metric"  # an order, which the squared distance does not ask for
 
     def read(self, path: Path) -> Iterator[Item]:

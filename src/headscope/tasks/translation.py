@@ -47,8 +47,9 @@ class Translation(PerToken):
         return spread(half_of(found, split), limit, data)
 
     def read(self, path: Path) -> Iterator[Item]:
-        fields = tuple(self.columns[name] for name in ("source", "target") if name in self.columns) or None
-        for example in read_examples([path], pairs=True, fields=fields):
+        names = tuple(self.columns[name] for name in ("source", "target") if name in self.columns) or None
+        option = "--columns source=NAME,target=NAME"
+        for example in read_examples([path], pairs=True, column=names, option=option):
             assert isinstance(example.first, str)
             assert isinstance(example.second, str)
             yield Item((example.first, example.second), None, example.where)

@@ -1,0 +1,52 @@
+"""Sequences from FASTA files: records of a header line (`>id …`) and a sequence over one or more lines.
+
+Headers are not part of the text. `;` lines are comments, white space inside a sequence is removed, and a `*` at the
+end (the stop codon of a translated gene) is dropped. Letters are kept as they are, also in lower case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from headscope.data.lines import suffix_of
+from headscope.errors import HeadscopeError
+
+SUFFIXES = (".fasta", ".fa", ".faa")
+
+
+def is_fasta(path: str | Path, first_line: str = "") -> bool:
+    """Whether a file is read as FASTA, by its suffix or its first line that is not blank."""
+    return suffix_of(path) in SUFFIXES or first_line.startswith(">")
+
+
+def read_fasta(path: str | Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """(line number of the header, sequence) of each record; `lines` are numbered from 1."""
+    header: tuple[int, str] | None = None
+    parts: list[str] = []
+    for number, line in lines:
+        if line.startswith(">"):
+            if header is not None:
+                yield _record(path, header, parts)
+            header, parts = (number, line[1:]), []
+        elif line.startswith(";") or not line.strip():
+            continue
+        elif header is None:
+            raise HeadscopeError(
+                f'"{line.strip()[:40]}" comes before the first header', where=f"{path}:{number}", expected=">ID"
+            )
+        else:
+            parts.append("".join(line.split()))
+    if header is not None:
+        yield _record(path, header, parts)
+
+
+def _record(path: str | Path, header: tuple[int, str], parts: list[str]) -> tuple[int, str]:
+    number, title = header
+    sequence = "".join(parts).removesuffix("*")
+    if not sequence:
+        identifier = (title.split() or [""])[0]
+        raise HeadscopeError(
+            f'record "{identifier[:60]}" has no sequence', where=f"{path}:{number}", mend="Remove the record"
+        )
+    return number, sequence

@@ -1,0 +1,94 @@
+"""Tokens that a tokenizer does not know: how many of an input there are, and what they stand for in the text."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headscope.errors import HeadscopeWarning
+
+if TYPE_CHECKING:
+    from headscope.data.examples import Text
+    from headscope.model.attention_model import AttentionModel
+
+WARN_SHARE = 0.05  # text of the kind a model was trained on stays below 1 %, another kind of file is far above
+SHOWN_PIECES = 10  # in the run record
+LONGEST_PIECE = 24  # characters of a piece that are kept
+
+
+@dataclass
+class Unknown:
+    """How many content tokens (all but special ones) there are, how many of them are unknown, and the commonest."""
+
+    content: int = 0
+    tokens: int = 0
+    pieces: dict[str, int] = field(default_factory=dict)
+
+
+class UnknownTokens:
+    """Counts the unknown tokens of texts for one model, and warns about them once."""
+
+    def __init__(self, model: AttentionModel, counts: Unknown) -> None:
+        self.tokenizer, self.counts = model.tokenizer, counts
+        self._id = _unknown_id(model)
+        self._special = model.marks.special - {self._id}
+        self._pieces: Counter[str] = Counter()
+        self._where = ""  # the file of the first example
+        self._has_warned = False
+
+    def add(self, ids: list[int], texts: Iterable[Text | None], where: str) -> None:
+        """Count the tokens of these texts; `where` is their file and line."""
+        self._where = self._where or where.rpartition(":")[0]
+        self.counts.content += sum(token not in self._special for token in ids)
+        if self._id is None or self._id not in ids:
+            return
+        self.counts.tokens += ids.count(self._id)
+        for text in texts:
+            self._pieces.update(self._pieces_of(text) if text is not None else ())
+        self.counts.pieces = dict(self._pieces.most_common(SHOWN_PIECES))
+
+    def warn(self) -> None:
+        """Warn, once, if more than WARN_SHARE of the content tokens so far are unknown."""
+        if self._has_warned or self.counts.tokens <= WARN_SHARE * self.counts.content:
+            return
+        self._has_warned = True
+        line = f"{self._where or 'texts'}: {said(self.counts.content, self.counts.tokens, self.counts.pieces)}. "
+        line += "Check that the model was trained on such text, and that the file holds nothing else"
+        warnings.warn(line, HeadscopeWarning, stacklevel=2)
+
+    def _pieces_of(self, text: Text) -> list[str]:
+        """The parts of a text that become the unknown token, in order."""
+        tokenizer, is_text = self.tokenizer, isinstance(text, str)
+        assert tokenizer is not None
+        if not getattr(tokenizer, "is_fast", False):
+            pieces = tokenizer.tokenize(text if is_text else " ".join(text))
+            ids = tokenizer.convert_tokens_to_ids(pieces)
+            return [piece[:LONGEST_PIECE] for piece, token in zip(pieces, ids, strict=True) if token == self._id]
+        given = text if is_text else list(text)
+        encoding = tokenizer(given, add_special_tokens=False, is_split_into_words=not is_text, verbose=False)
+        found = []
+        for place, token in enumerate(encoding["input_ids"]):
+            span = encoding.token_to_chars(place) if token == self._id else None
+            if span is not None:
+                whole = text if isinstance(text, str) else text[encoding.token_to_word(place)]
+                found.append(whole[span.start : min(span.end, span.start + LONGEST_PIECE)].strip())
+        return found
+
+
+def said(content: int, tokens: int, pieces: Iterable[str]) -> str:
+    """`38.2 % of 1200 tokens are unknown to the tokenizer (most often ">", "|")`."""
+    listed = ", ".join(f'"{piece}"' for piece in list(pieces)[:5])
+    most = f" (most often {listed})" if listed else ""
+    return f"{100 * tokens / content:.1f} % of {content} tokens are unknown to the tokenizer{most}"
+
+
+def _unknown_id(model: AttentionModel) -> int | None:
+    """The unknown token's id; None if there is none, or if it has another meaning too (GPT-2: the end of a text)."""
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    others = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.cls_token_id}
+    unknown: int | None = tokenizer.unk_token_id
+    return None if unknown in others else unknown
