@@ -21,6 +21,8 @@ from safetensors.torch import load_file, save_file
 from said import WORDS, Run, save_tokenizer
 
 from headscope.model.families import families
+from headscope.model.folder import find_folder
+from headscope.model.short_names import HUB_IDS
 from headscope.model.zoo import MODELS
 
 FAMILIES = ", ".join(families())
@@ -74,6 +76,17 @@ TOKENIZER_FILES = "Expected tokenizer.json, or the files the family uses, beside
             'there is no directory "acme/encoder", and the hub\'s model of this name cannot be had at revision v2: '
             f"it is not in the local cache and HF_HUB_OFFLINE is set. {HUB_MEND}",
         ),
+        (
+            "bert-base-uncased",
+            'there is no directory "bert-base-uncased", and the hub\'s model google-bert/bert-base-uncased cannot be '
+            f"had: it is not in the local cache and HF_HUB_OFFLINE is set. {HUB_MEND}",
+        ),
+        (
+            "gpt2-medium@main",
+            'there is no directory "gpt2-medium", and the hub\'s model openai-community/gpt2-medium cannot be had at '
+            f"revision main: it is not in the local cache and HF_HUB_OFFLINE is set. {HUB_MEND}",
+        ),
+        ("./bert-base-uncased", f"./bert-base-uncased: {NO_DIRECTORY}"),
     ],
 )
 def test_a_model_that_is_not_there_is_refused_at_once(analyze: Run, spec: str, message: str) -> None:
@@ -114,6 +127,34 @@ def test_a_hub_model_in_the_cache_works_offline(
     assert said.status == 0, said.err
     recorded = json.loads((here / "study" / "run.json").read_text())["model"]
     assert (recorded["name"], recorded["revision"]) == ("acme/encoder", "v2" if "v2" in "".join(words) else None)
+
+
+@pytest.mark.parametrize("cached", ["models--google-bert--bert-base-uncased", "models--bert-base-uncased", None])
+def test_an_old_short_name_finds_the_hub_model_unless_a_directory_has_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch, cached: str | None
+) -> None:
+    """In the hub's cache under today's name, or under the old one from an earlier download; or a directory."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(here / "hub"))
+    if cached is None:
+        (here / "bert").rename(here / "bert-base-uncased")
+        assert find_folder("bert-base-uncased") == (Path("bert-base-uncased"), "bert-base-uncased", None)
+        return
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    snapshot = here / "hub" / cached / "snapshots" / commit
+    snapshot.parent.mkdir(parents=True)
+    (here / "hub" / cached / "refs").mkdir()
+    (here / "hub" / cached / "refs" / "main").write_text(commit)
+    (here / "bert").rename(snapshot)
+    folder, name, revision = find_folder("bert-base-uncased")
+    assert (folder.resolve(), revision) == (snapshot.resolve(), None)
+    assert name == cached.removeprefix("models--").replace("--", "/")
+
+
+def test_every_short_name_is_one_of_the_hub_with_its_owner() -> None:
+    assert all(identifier.partition("/")[2] == name for name, identifier in HUB_IDS.items())
+    assert not set(HUB_IDS) & set(MODELS), "a named model would hide it"
 
 
 # Files

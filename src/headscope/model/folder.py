@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headscope.errors import HeadscopeError, choices, reason
 from headscope.model import zoo
+from headscope.model.short_names import HUB_IDS
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
@@ -17,7 +18,10 @@ _FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
 def find_folder(
     spec: str | Path, revision: str | None = None, say: Callable[[str], None] = lambda line: None
 ) -> tuple[Path, str, str | None]:
-    """The directory a spec means, its name and revision; fetched if it must be and may be."""
+    """The directory a spec means, its name and revision; fetched if it must be and may be.
+
+    A zoo name and a directory come before the old short name of a hub model (`bert-base-uncased`).
+    """
     text = str(spec)
     folder = Path(os.path.expanduser(text))  # noqa: PTH111 - Path.expanduser raises for an unknown user
     is_named = isinstance(spec, str) and text in zoo.MODELS
@@ -39,15 +43,16 @@ def find_folder(
                 mend="Give the directory that save_pretrained wrote, or a name (headscope models)",
             )
         return folder, text, None
-    identifier, _, tail = text.partition("@")
-    if isinstance(spec, Path) or os.path.exists(folder) or not _HUB_ID.fullmatch(identifier):  # noqa: PTH110
+    typed, _, tail = text.partition("@")
+    identifier = _hub_id(typed)
+    if isinstance(spec, Path) or os.path.exists(folder) or not (typed in HUB_IDS or _HUB_ID.fullmatch(typed)):  # noqa: PTH110
         raise _no_model(text, folder)
     if revision and tail and revision != tail:
         raise HeadscopeError(
             f'"{text}" names another revision', where=f'--revision "{revision}"', expected="one of them"
         )
     revision = revision or tail or None
-    return _from_hub(identifier, revision, say), identifier, revision
+    return _from_hub(identifier, typed, revision, say), identifier, revision
 
 
 def _no_model(text: str, folder: Path) -> HeadscopeError:
@@ -65,14 +70,24 @@ def _no_model(text: str, folder: Path) -> HeadscopeError:
     )
 
 
-def _from_hub(identifier: str, revision: str | None, say: Callable[[str], None]) -> Path:
+def _hub_id(typed: str) -> str:
+    """The id behind an old short name, unless the model was downloaded under that name; any other text as it is."""
+    if typed not in HUB_IDS:
+        return typed
+    from huggingface_hub import try_to_load_from_cache
+
+    is_cached = {name: isinstance(try_to_load_from_cache(name, "config.json"), str) for name in (typed, HUB_IDS[typed])}
+    return typed if is_cached[typed] and not is_cached[HUB_IDS[typed]] else HUB_IDS[typed]
+
+
+def _from_hub(identifier: str, typed: str, revision: str | None, say: Callable[[str], None]) -> Path:
     """A hub model's files in the hub's own cache: safetensors where there are any, else pickled weights."""
     from huggingface_hub import snapshot_download
 
     switches = (os.environ.get(name, "").upper() for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
     offline = any(switch in ("1", "TRUE", "YES", "ON") for switch in switches)
     if not offline:
-        say(f"{identifier}: no such directory here, asking the hub")
+        say(f"{typed}: no such directory here, asking the hub{'' if typed == identifier else f' for {identifier}'}")
     try:
         for patterns in (_FILES, ("pytorch_model*.bin*",)):
             folder = Path(
@@ -87,8 +102,9 @@ def _from_hub(identifier: str, revision: str | None, say: Callable[[str], None])
         return folder
     except Exception as cause:  # the hub library raises a dozen unrelated types for "not there" and "no network"
         at = f" at revision {revision}" if revision else ""
+        named = "of this name" if typed == identifier else identifier
         raise HeadscopeError(
-            f'there is no directory "{identifier}", and the hub\'s model of this name cannot be had{at}: '
+            f'there is no directory "{typed}", and the hub\'s model {named} cannot be had{at}: '
             + ("it is not in the local cache and HF_HUB_OFFLINE is set" if offline else reason(cause)),
             mend="Check the name and the network, or give a directory or a named model (headscope models)",
         ) from cause
