@@ -51,6 +51,21 @@ def _ended(sentence: str) -> str:
     return sentence if sentence.endswith(("?", "!")) else f"{sentence.rstrip('.')}."
 
 
+def names_in(value: object, where: str) -> list[str]:
+    """The names in a text with commas, or in a list of texts; `where` is the argument."""
+    names = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        raise HeadscopeError(f"{wrong[0]!r} is not a name", where=where, expected="a name, or a list of names")
+    return [str(name).strip() for name in names]
+
+
+def check_whole(where: str, number: object) -> None:
+    """Refuse an argument that is neither None nor a whole number."""
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+        raise HeadscopeError(f"{number!r} is not a whole number", where=where, expected="1 or more")
+
+
 def printable(text: str) -> str:
     """One line that cannot steer a terminal: line breaks are blanks, other control characters spelt out."""
     line = re.sub(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*", " ", text).strip()

@@ -9,6 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from numbers import Integral
 
 from headscope.errors import HeadscopeError
 
@@ -58,19 +59,64 @@ class Head:
         return f"{self.stack}.{self.layer}.{self.head}"
 
 
+HeadName = str | Head | tuple[int, int] | tuple[str, int, int]
+Heads = HeadName | Iterable[HeadName]  # whatever a user may name heads by
+
+
+def named_heads(heads: Heads) -> list[str | Head]:
+    """Heads as text ("3.2", "4.*") or `Head`: (3, 2) becomes "3.2", ("cross", 3, 2) becomes "cross.3.2"."""
+    if isinstance(heads, str | Head):
+        return [heads]
+    if isinstance(heads, tuple) and (address := _address(heads)) is not None:
+        return [address]
+    if isinstance(heads, float | int):
+        wrong = heads
+    elif isinstance(heads, Iterable):
+        items = list(heads)
+        texts = [one if isinstance(one, str | Head) else _address(one) for one in items]
+        if None not in texts:
+            return [one for one in texts if one is not None]
+        wrong = items[texts.index(None)]
+    else:
+        wrong = heads
+    raise HeadscopeError(
+        f"{wrong!r} names no head",
+        where="heads",
+        expected=f"{FORM}; or (LAYER, HEAD)",
+        mend=f'Write "{wrong}"' if isinstance(wrong, float) else None,
+    )
+
+
+def written_heads(heads: Heads) -> str:
+    """The same as one text: [(3, 2), "4.*"] becomes "3.2,4.*"."""
+    return ",".join(map(str, named_heads(heads)))
+
+
+def _address(head: object) -> str | None:
+    """(3, 2) as "3.2", ("cross", 3, 2) as "cross.3.2"; None for anything else."""
+    if not isinstance(head, tuple) or len(head) not in (2, 3):
+        return None
+    *stack, layer, number = head
+    are_numbers = all(isinstance(one, Integral) and not isinstance(one, bool) for one in (layer, number))
+    return ".".join(map(str, head)) if are_numbers and all(isinstance(one, str) for one in stack) else None
+
+
 class HeadSet(Collection[Head]):
     """Some of a model's heads, read from text or given one by one; iterates in order, prints itself back."""
 
-    def __init__(self, heads: str | Iterable[Head], *, among: Iterable[Head]) -> None:
+    def __init__(self, heads: Heads, *, among: Iterable[Head]) -> None:
         """`among` is every head there is (`model.heads`): it gives stars their width and catches typing errors."""
         self.among = tuple(among)
-        if isinstance(heads, str):
-            self._heads = frozenset(head for item in heads.split(",") for head in self._read(item.strip(), heads))
-        else:
-            self._heads = frozenset(heads)
-            strangers = sorted(self._heads - set(self.among))
-            if strangers:
-                raise HeadscopeError(f"{strangers[0]} is not a head of this model", expected=self._extent())
+        items = named_heads(heads)
+        self._heads = frozenset(
+            head for named in items for head in ([named] if isinstance(named, Head) else self._parse(named))
+        )
+        strangers = sorted(self._heads - set(self.among))
+        if strangers:
+            raise HeadscopeError(f"{strangers[0]} is not a head of this model", expected=self._extent())
+
+    def _parse(self, text: str) -> list[Head]:
+        return [head for item in text.split(",") for head in self._read(item.strip(), text)]
 
     def _read(self, item: str, whole: str) -> list[Head]:
         where = f'heads "{whole}"'

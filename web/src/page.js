@@ -5,7 +5,7 @@ import { onTheme, theme } from "./colour.js";
 import { drawControls, startControls } from "./controls.js";
 import { $, controlsHeight } from "./dom.js";
 import { saveAll, saveOpen } from "./export.js";
-import { full, shortName } from "./heads.js";
+import { full, parsed, shortName } from "./heads.js";
 import { startKeys } from "./keys.js";
 import { hold } from "./pointer.js";
 import { Refused } from "./refused.js";
@@ -72,7 +72,7 @@ export function startPage(models, attend, live) {
   const read = () => {
     const given = new URLSearchParams(location.hash.slice(1)), unknown = unknownParts(given, model, live !== null);
     isReading = true;
-    change({ ...readView(given, model), text: model.example.text, second: model.example.second, ...live?.read(given) });
+    change({ ...readView(given, model), text: model.example.text, second: model.example.second, off: parsed(model, model.off ?? ""), ...live?.read(given) });
     isReading = false;
     $("ignored").hidden = !unknown.length;
     $("ignored").textContent = unknown.length ? `Not in ${shortName(model)}, and left out of the address: ${unknown.join("; ")}.` : "";

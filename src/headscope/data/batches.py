@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from headscope.data.encode import Encoder, Sequence, Side
 from headscope.data.examples import Example, examples_of
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
+from headscope.model.load import as_model
 from headscope.model.tokens import Batch, Layout, Tokens
 
 WINDOW = 1024
@@ -33,7 +35,7 @@ def batches(encoder: Encoder, examples: Iterable[Example], *, batch_size: int = 
 
 
 def encode(
-    model: AttentionModel,
+    model: AttentionModel | str | Path,
     texts: Iterable[str | tuple[str, str]],
     *,
     batch_size: int = 32,
@@ -41,7 +43,19 @@ def encode(
 ) -> Iterator[Batch]:
     """Batches of texts, or of pairs of texts, for a model: `batch.indices` are the numbers of the texts."""
     examples = examples_of(texts)
-    return batches(Encoder(model, max_length=max_length), examples, batch_size=batch_size)
+    return batches(Encoder(as_model(model), max_length=max_length), examples, batch_size=batch_size)
+
+
+def batch_of_texts(model: AttentionModel, texts: str | Iterable[str | tuple[str, str]]) -> Batch:
+    """One batch of a text or of several, in their order; a text that is too long is refused."""
+    examples = examples_of([texts] if isinstance(texts, str) else texts)
+    if not examples:
+        raise HeadscopeError("no text was given", where="texts", expected="one or more")
+    sequences = list(Encoder(model, long="error").encode(examples, 0))
+    if len(sequences) < len(examples):
+        missing = min(set(range(len(examples))) - {one.index for one in sequences})
+        raise HeadscopeError(f"text {missing + 1} becomes no tokens", where="texts", expected="texts with tokens")
+    return collate(model, sequences)
 
 
 def _lengths(sequence: Sequence) -> tuple[int, int]:

@@ -32,12 +32,19 @@ class Example:
 def examples_of(texts: Iterable[str | tuple[str, str]]) -> list[Example]:
     """Examples from texts given directly: all single, or all pairs."""
     if isinstance(texts, str):
-        raise HeadscopeError("one text where several were expected", where="texts", mend="Put it in a list")
-    given = list(texts)
-    sizes = {1 if isinstance(text, str) else len(text) for text in given}
-    if sizes - {1, 2} or len(sizes) > 1:
+        mend = "Put it in a list; a file of texts is corpus=FILE"
+        raise HeadscopeError("one text where several were expected", where="texts", mend=mend)
+    given = list(texts) if isinstance(texts, Iterable) else [texts]
+    wrong = [text for text in given if not isinstance(text, str) and not _is_pair(text)]
+    if wrong:
+        raise HeadscopeError(f"{wrong[0]!r} is not a text", where="texts", expected="texts, or pairs of texts")
+    if len({isinstance(text, str) for text in given}) > 1:
         raise HeadscopeError("the texts are of different kinds", where="texts", expected="all texts, or all pairs")
     return [Example(text) if isinstance(text, str) else Example(text[0], text[1]) for text in given]
+
+
+def _is_pair(text: object) -> bool:
+    return isinstance(text, tuple | list) and len(text) == 2 and all(isinstance(one, str) for one in text)
 
 
 def columns_of(column: Column) -> tuple[str, ...] | None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError, reason
-from headscope.heads import Head, Site
+from headscope.heads import Head, Heads, Site
 from headscope.model.attention import Attention
 from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family, families
@@ -122,8 +122,20 @@ class AttentionModel:
     def is_encoder_decoder(self) -> bool:
         return "cross" in self._expected
 
-    def __call__(self, batch: Batch | Mapping[str, Tensor] | None = None, **inputs: Any) -> Any:
-        """The model's own output. An encoder-decoder without decoder input runs its encoder alone."""
+    def __call__(self, batch: Batch | Mapping[str, Tensor] | str | Sequence[str] | None = None, **inputs: Any) -> Any:
+        """The model's own output. An encoder-decoder without decoder input runs its encoder alone.
+
+        batch  tensors by name, a `Batch` of `encode`, or a text or a list of texts to be tokenised
+        """
+        if isinstance(batch, str | list | tuple):
+            batch = import_module("headscope.data.batches").batch_of_texts(self, batch)  # a package below this one
+        if batch is not None and not isinstance(batch, Batch | Mapping):
+            raise HeadscopeError(
+                f"{type(batch).__name__} is not an input",
+                where="model(…)",
+                expected="a text, a list of texts, a Batch, or tensors by name",
+                mend="Write model(input_ids=…) for token ids" if isinstance(batch, Tensor) else None,
+            )
         given = batch.inputs if isinstance(batch, Batch) else (batch or {})
         inputs = {**given, **inputs}
         inputs = {k: v.to(self.device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
@@ -182,22 +194,27 @@ class AttentionModel:
             )
 
     @contextmanager
-    def edited(self, *edits: Edit) -> Iterator[None]:
-        """Change attention while this is open; nests, and restores on leaving, also after an exception."""
-        for edit in edits:
+    def edited(self, *edits: Edit | Heads) -> Iterator[None]:
+        """Change attention while this is open; nests, and restores on leaving, also after an exception.
+
+        Heads, such as "3.2,4.*" or (3, 2), are ablated.
+        """
+        opened = [edit if isinstance(edit, Edit) else _ablation(edit) for edit in edits]
+        for edit in opened:
             edit.bind(self.heads)
         with self._open():
-            self._seam.edits.extend(edits)
+            self._seam.edits.extend(opened)
             try:
                 yield
             finally:
-                _take_away(self._seam.edits, edits)
+                _take_away(self._seam.edits, opened)
 
-    def wear(self, *edits: Edit) -> AttentionModel:
+    def wear(self, *edits: Edit | Heads) -> AttentionModel:
         """Put edits on for good: all that is done with the model from now on is done under them."""
         if edits:
-            self._worn.enter_context(self.edited(*edits))
-            self.worn += edits
+            worn = tuple(edit if isinstance(edit, Edit) else _ablation(edit) for edit in edits)
+            self._worn.enter_context(self.edited(*worn))
+            self.worn += worn
         return self
 
     def canary(self) -> float:
@@ -417,6 +434,14 @@ def _take_away(open_now: list[Any], these: Sequence[Any]) -> None:
     for one in reversed(these):
         place = max(i for i, other in enumerate(open_now) if other is one)
         del open_now[place]
+
+
+def _ablation(heads: Heads) -> Ablate:
+    if isinstance(heads, type):
+        raise HeadscopeError(
+            f"{heads.__name__} is a class", where="edited", expected=f'an edit: {heads.__name__}("3.2")'
+        )
+    return Ablate(heads)
 
 
 def _accepts(module: nn.Module, argument: str) -> bool:

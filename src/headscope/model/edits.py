@@ -8,13 +8,13 @@ operations.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from headscope.errors import HeadscopeError
-from headscope.heads import Head, HeadSet, Site
+from headscope.heads import Head, Heads, HeadSet, Site, named_heads
 
 if TYPE_CHECKING:
     from headscope.model.tokens import Layout
@@ -29,7 +29,11 @@ class Edit:
     def __repr__(self) -> str:
         at: dict[Site, list[int | tuple[int, object]]] = getattr(self, "_at", {})
         heads = [f"{site}.{head if isinstance(head, int) else head[0]}" for site, here in at.items() for head in here]
-        return f"{type(self).__name__}({', '.join(heads)})"
+        return f"{type(self).__name__}({', '.join(heads or map(str, self._named()))})"
+
+    def _named(self) -> Iterable[str | Head]:
+        """The heads as they were given, before the edit is put on a model."""
+        return ()
 
     def begins(self, layout: Layout) -> None:
         """A forward pass over these tokens begins."""
@@ -66,17 +70,20 @@ class Edit:
 class Gate(Edit):
     """Multiply each named head's output by a number: a float, or a tensor that gradients flow into.
 
-    Gate({"3.2": 0.5}), or Gate({head: tensor for head in model.heads}).
+    Gate({"3.2": 0.5}), Gate({(3, 2): 0.5}), or Gate({head: tensor for head in model.heads}).
     """
 
-    def __init__(self, gates: Mapping[str | Head, float | Tensor]) -> None:
-        self.gates = dict(gates)
+    def __init__(self, gates: Mapping[Any, float | Tensor]) -> None:
+        self.gates = {named: gate for key, gate in gates.items() for named in named_heads(key)}
         self._at: dict[Site, list[tuple[int, float | Tensor]]] = {}
+
+    def _named(self) -> Iterable[str | Head]:
+        return self.gates
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._at = {}
         for named, gate in self.gates.items():
-            for head in HeadSet([named] if isinstance(named, Head) else named, among=heads):
+            for head in HeadSet(named, among=heads):
                 self._at.setdefault(head.site, []).append((head.head, gate))
 
     def changes_output(self, site: Site) -> bool:
@@ -90,24 +97,39 @@ class Gate(Edit):
 
 
 class Ablate(Gate):
-    """Set these heads' outputs to zero: `Ablate("3.2,4.*")`."""
+    """Set these heads' outputs to zero: `Ablate("3.2,4.*")`, `Ablate([(3, 2), (4, 0)])`."""
 
-    def __init__(self, heads: str | Iterable[Head]) -> None:
-        super().__init__({heads: 0.0} if isinstance(heads, str) else dict.fromkeys(heads, 0.0))
+    def __init__(self, heads: Heads) -> None:
+        super().__init__(dict.fromkeys(named_heads(heads), 0.0))
+
+
+def heads_off(edits: Iterable[Edit]) -> set[Head]:
+    """The heads whose output one of these edits, put on a model, multiplies by zero."""
+    return {
+        Head(site.stack, site.layer, head)
+        for edit in edits
+        if isinstance(edit, Gate)
+        for site, gates in edit._at.items()
+        for head, gate in gates
+        if float(gate) == 0
+    }
 
 
 class Replace(Edit):
     """Put a fixed vector in the place of a head's output at every query: its mean over a corpus, say."""
 
-    def __init__(self, vectors: Mapping[str | Head, Tensor]) -> None:
+    def __init__(self, vectors: Mapping[Any, Tensor]) -> None:
         """One vector [width] for each head."""
-        self.vectors = dict(vectors)
+        self.vectors = {named: vector for key, vector in vectors.items() for named in named_heads(key)}
         self._at: dict[Site, list[tuple[int, Tensor]]] = {}
+
+    def _named(self) -> Iterable[str | Head]:
+        return self.vectors
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._at = {}
         for named, vector in self.vectors.items():
-            for head in HeadSet([named] if isinstance(named, Head) else named, among=heads):
+            for head in HeadSet(named, among=heads):
                 self._at.setdefault(head.site, []).append((head.head, vector))
 
     def changes_output(self, site: Site) -> bool:
@@ -129,9 +151,12 @@ class Replace(Edit):
 class Uniform(Edit):
     """Let these heads attend alike to every key they may attend to: 1/n each (Kovaleva)."""
 
-    def __init__(self, heads: str | Iterable[Head]) -> None:
-        self.heads = heads if isinstance(heads, str) else tuple(heads)
+    def __init__(self, heads: Heads) -> None:
+        self.heads = tuple(named_heads(heads))
         self._at: dict[Site, list[int]] = {}
+
+    def _named(self) -> Iterable[str | Head]:
+        return self.heads
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._at = HeadSet(self.heads, among=heads).by_site()
@@ -153,9 +178,9 @@ class MaskScores(Edit):
     heads  which heads it concerns; all by default
     """
 
-    def __init__(self, mask: Tensor, heads: str | Iterable[Head] | None = None) -> None:
+    def __init__(self, mask: Tensor, heads: Heads | None = None) -> None:
         self.mask = mask
-        self.heads = heads if heads is None or isinstance(heads, str) else tuple(heads)
+        self.heads = None if heads is None else tuple(named_heads(heads))
         self._at: dict[Site, list[int]] = {}
 
     def bind(self, heads: tuple[Head, ...]) -> None:

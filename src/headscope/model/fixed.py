@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ from headscope.model.tokens import Layout, over_positions
 
 PATTERNS = ("current", "previous", "next", "left", "right", "end", "start", "uniform", "first")
 LOOK_AHEAD = ("next", "right", "end", "start")
-Patterns = Mapping[str, str] | Mapping[Head, str] | Mapping[str | Head, str]  # of heads
+Patterns = Mapping[Any, str]  # by heads, however these are named
 
 
 @lru_cache(maxsize=512)
@@ -59,7 +60,7 @@ def by_head(patterns: Patterns, heads: tuple[Head, ...]) -> dict[Head, str]:
     found = {}
     for named, name in patterns.items():
         _check_name(name)
-        for head in HeadSet([named] if isinstance(named, Head) else named, among=heads):
+        for head in HeadSet(named, among=heads):
             if head.stack not in ("encoder", "decoder"):
                 raise HeadscopeError(f"{head} reads one text and attends to another", expected="self-attention")
             if head.stack == "decoder" and name in LOOK_AHEAD:

@@ -15,6 +15,7 @@ from headscope.model.anatomy import Parts, anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fixed import PATTERNS, Fixed, Patterns, by_head
 from headscope.model.fixed_heads import FixedHeads, fixed_of, settle_fixed
+from headscope.model.load import as_model
 from headscope.model.manifest import Cut
 from headscope.model.surgery import Slice, cells, origin_of, prove
 
@@ -22,8 +23,9 @@ RAGANATO = PATTERNS[:7]  # in the order of the paper
 SYNTAX = "such as 3.2=previous,encoder.*.0-6=raganato"
 
 
-def fix(model: AttentionModel, patterns: Patterns) -> AttentionModel:
+def fix(model: AttentionModel | str | Path, patterns: Patterns) -> AttentionModel:
     """A smaller model in which these heads attend by fixed patterns: fix(model, {"3.2": "previous", "4.*": "end"})."""
+    model = as_model(model)
     wanted = by_head(patterns, model.heads)
     projections = check_fix(model, wanted)
     smaller = copy.deepcopy(model.model)

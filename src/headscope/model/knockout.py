@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from headscope.errors import HeadscopeError, choices
-from headscope.heads import Head, HeadSet, Site
+from headscope.heads import Head, Heads, HeadSet, Site, named_heads
 from headscope.model.edits import Edit, masked_score
 from headscope.model.tokens import Layout, Tokens
 
@@ -41,7 +41,7 @@ class KnockOut(Edit):
         of: Which = "all",
         *,
         layers: Iterable[int] | None = None,
-        heads: str | Iterable[Head] | None = None,
+        heads: Heads | None = None,
         renormalise: bool = True,
     ) -> None:
         for which in (to, of):
@@ -51,7 +51,7 @@ class KnockOut(Edit):
                 )
         self.to, self.of, self.renormalise, self.spared = to, of, renormalise, 0
         self.layers = None if layers is None else frozenset(layers)
-        self.heads = heads if heads is None or isinstance(heads, str) else tuple(heads)
+        self.heads = None if heads is None else tuple(named_heads(heads))
         self._at: dict[Site, list[int]] = {}
         self._layout: Layout | None = None
 

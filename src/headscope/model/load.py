@@ -48,6 +48,9 @@ def load(
     labels       the classes of a new classifier, with a `model_class` that has one
     say          told what is being fetched
     """
+    if not isinstance(spec, str | Path):
+        what = "this model is loaded already" if isinstance(spec, AttentionModel) else f"{spec!r} is not a model"
+        raise HeadscopeError(what, where="model", expected="its name, directory or hub id")
     if dtype not in DTYPES:
         raise HeadscopeError(f'"{dtype}" is not a dtype', where="--dtype", expected=choices(dtype, DTYPES))
     place = device_named(device)
@@ -73,6 +76,29 @@ def load(
         notes=notes,
         cut=None if manifest is None else Cut(manifest.origin, manifest.kept, manifest.silent, manifest.history),
     )
+
+
+Loadable = AttentionModel | str | Path | Callable[..., AttentionModel]
+
+
+def as_model(model: Loadable, model_class: str | None = None) -> AttentionModel:
+    """The model itself, or the one that a name, a directory, a hub id or a loading function stands for.
+
+    model_class  the transformers class to load; a function is called with it
+    """
+    if isinstance(model, AttentionModel):
+        return model
+    if isinstance(model, str | Path):
+        return load(model, model_class=model_class)
+    if not callable(model) or isinstance(model, torch.nn.Module | type):
+        is_transformers = isinstance(model, torch.nn.Module)
+        raise HeadscopeError(
+            f"{type(model).__name__} is not a model to observe",
+            where="model",
+            expected="a name, a directory, a hub id or headscope.load(…)",
+            mend="Wrap it: headscope.AttentionModel(model, tokenizer)" if is_transformers else None,
+        )
+    return model() if model_class is None else model(model_class)
 
 
 def device_named(device: str) -> torch.device:

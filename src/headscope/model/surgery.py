@@ -10,13 +10,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError
-from headscope.heads import Head, HeadSet, Site
+from headscope.heads import Head, Heads, HeadSet, Site, named_heads, written_heads
 from headscope.model.anatomy import anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Edit
@@ -82,16 +83,18 @@ def group_size(model: AttentionModel) -> int:
 
 
 def prune(
-    model: AttentionModel,
-    heads: str | Iterable[Head] | None = None,
+    model: AttentionModel | str | Path,
+    heads: Heads | None = None,
     *,
     layers: str | Iterable[int | str] | None = None,
 ) -> AttentionModel:
     """A smaller model without these heads: equal to the ablated one, its head numbers those of the original.
 
-    heads   `"3.2,4.*"`, or heads
+    model   loaded, or what `load` takes
+    heads   `"3.2,4.*"`, `[(3, 2), (4, 0)]`, or heads
     layers  whole attention blocks: `"5"`, `"encoder.3,cross.5"`, or numbers
     """
+    model = _loaded(model)
     remove = _asked(model, heads, layers)
     check_cut(model, remove)
     kept = {
@@ -120,6 +123,12 @@ def prune(
     )
     prove(model, cut, Ablate(remove))
     return cut
+
+
+def _loaded(model: AttentionModel | str | Path) -> AttentionModel:
+    from headscope.model.load import as_model  # which reads pruned models with the help of this file
+
+    return as_model(model)
 
 
 def _silent(model: AttentionModel, kept: Mapping[Site, tuple[int, ...]]) -> tuple[str, ...]:
@@ -183,9 +192,7 @@ def _refuse_gone(model: AttentionModel, heads: Iterable[Head]) -> None:
         raise HeadscopeError(f"{again[0]} is already gone", where="heads", expected=f"some of {left}")
 
 
-def _asked(
-    model: AttentionModel, heads: str | Iterable[Head] | None, layers: str | Iterable[int | str] | None
-) -> HeadSet:
+def _asked(model: AttentionModel, heads: Heads | None, layers: str | Iterable[int | str] | None) -> HeadSet:
     if heads is None and layers is None:
         raise HeadscopeError("nothing to remove", expected="heads, or layers", mend='prune(model, "3.2,4.*")')
     if heads is not None and layers is not None:
@@ -194,9 +201,9 @@ def _asked(
         return _of_layers(model, layers.split(",") if isinstance(layers, str) else [str(layer) for layer in layers])
     if isinstance(heads, str):
         return read_heads(model, heads)
-    if not isinstance(heads, Iterable):
-        raise HeadscopeError(f"{heads} names no head", where="heads", expected='"3.2,4.*", or heads')
-    given = list(heads)
+    given = named_heads(heads or ())
+    if any(isinstance(head, str) for head in given):
+        return read_heads(model, written_heads(given))
     twice = [head for place, head in enumerate(given) if head in given[:place]]
     if twice:
         raise HeadscopeError(f"{twice[0]} is given twice", where="heads", expected="each once")

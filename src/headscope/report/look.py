@@ -34,6 +34,8 @@ class Look:
     model: str
     text: tuple[str, ...]
     lenses: tuple[Lens, ...]
+    off: str = ""  # heads that were ablated, as they are written: 0.2,1.*
+    edits: tuple[str, ...] = ()  # other changes of attention that were open
 
     @property
     def stacks(self) -> tuple[StackMaps, ...]:
@@ -49,12 +51,20 @@ class Look:
         return environment.get_template("saved.html").render(
             model=inert(self.model),
             text=[inert(text) for text in self.text],
+            edits=inert(self._edits()),
+            off=self.off,
             style=Markup(style),
             script=Markup(script),
             style_hash=_csp_hash(style),
             script_hash=_csp_hash(script),
             data=Markup(_json_for_html(self._payload())),
         )
+
+    def _edits(self) -> str:
+        """One sentence about what was changed, or nothing."""
+        heads = f"Heads {self.off.replace(',', ', ')} are off (ablated)." if self.off else ""
+        others = f"Attention was changed by {', '.join(self.edits)}." if self.edits else ""
+        return f"{heads} {others}".strip()
 
     def _payload(self) -> dict[str, object]:
         """What the page is made of: what the explorer's server tells of a model, and its answers through each lens."""
@@ -75,6 +85,7 @@ class Look:
                     "tokens": [lens.name for lens in self.lenses if lens.forms is not None],
                 },
                 "example": {"text": text, "second": rest[0] if rest else None, "lens": self.lenses[0].name},
+                "off": self.off,
             },
             "sides": sides,
             "answers": [lens.payload() for lens in self.lenses],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 
-from headscope.errors import HeadscopeError, choices
+from headscope.errors import HeadscopeError, choices, names_in
+from headscope.heads import Heads, HeadSet
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
+from headscope.model.edits import Ablate, heads_off
+from headscope.model.load import as_model
 from headscope.model.token_map import TokenMap
 from headscope.model.tokens import Tokens
 from headscope.report.look import Look
@@ -22,32 +25,37 @@ LENSES = (*HEAD_LENSES, *TOKEN_LENSES)
 
 
 def look(
-    model: AttentionModel | str,
+    model: AttentionModel | str | Path,
     first: str,
     second: str | None = None,
     *,
     lens: str | Iterable[str] = "raw",
     target: int | None = None,
+    off: Heads | None = None,
     max_length: int | None = None,
 ) -> Look:
     """What every head attends to in one text or pair; for an encoder-decoder, a source and its target.
 
     lens    what is looked at, as names with commas or a list: raw, norm, effective, gradient, rollout …
     target  where a lens takes gradients of what the model says: of which token; of all, or of the whole, by default
+    off     heads to ablate while looking: "0.2,1.*" or (0, 2). The page marks them, and those that an edit around
+            this call ablates
 
     The result draws itself in a notebook, and saves a page. Input longer than `max_length` is refused.
     """
     wanted = lenses_asked(lens)
-    model = model if isinstance(model, AttentionModel) else load(model)
-    given = Input(model, one_input(model, first, second, max_length=max_length), target)
-    lenses = tuple(through(given, name) for name in wanted)
-    return Look(model.name, (first,) if second is None else (first, second), lenses)
+    model = as_model(model)
+    with model.edited(*([] if off is None else [Ablate(off)])):
+        given = Input(model, one_input(model, first, second, max_length=max_length), target)
+        lenses = tuple(through(given, name) for name in wanted)
+        switched_off = str(HeadSet(heads_off(model.edits), among=model.heads))
+        others = tuple(repr(edit) for edit in model.edits if not heads_off([edit]))
+    return Look(model.name, (first,) if second is None else (first, second), lenses, switched_off, others)
 
 
 def lenses_asked(lens: str | Iterable[str], where: str = "--lens") -> tuple[str, ...]:
     """The lenses in a list, each once; an unknown one is refused with the choices."""
-    names = lens.split(",") if isinstance(lens, str) else lens
-    wanted = tuple(dict.fromkeys(name.strip() for name in names))
+    wanted = tuple(dict.fromkeys(names_in(lens, "lens")))
     unknown = next((name for name in wanted if name not in LENSES), None)
     if unknown is not None or not wanted:
         raise HeadscopeError(f'"{unknown or ""}" is no lens', where=where, expected=choices(unknown or "", LENSES))

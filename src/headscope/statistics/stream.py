@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.lenses import Lens
 from headscope.model.lenses.gradient import from_embeddings
+from headscope.model.load import as_model
 from headscope.model.seam import Observer
 from headscope.model.tokens import Batch
 from headscope.statistics.base import Statistic
@@ -21,7 +23,7 @@ Losses = Callable[[AttentionModel, Batch], Tensor]
 
 
 def stream(
-    model: AttentionModel,
+    model: AttentionModel | str | Path,
     batches: Iterable[Batch],
     statistics: Sequence[Statistic],
     *,
@@ -35,7 +37,7 @@ def stream(
 
     Memory does not grow with the number of sequences: a statistic keeps sums, and weights are forgotten.
     """
-
+    model = as_model(model)
     model.check_evaluating()
     through = through or {}
     for batch in batches:

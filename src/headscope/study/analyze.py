@@ -13,9 +13,9 @@ from headscope.data.coreference import windows
 from headscope.data.encode import Encoder, Long, check_long
 from headscope.data.examples import Column, Example
 from headscope.data.sentences import Sentence
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, check_whole, names_in
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
+from headscope.model.load import as_model
 from headscope.model.twin import random_twin
 from headscope.model.words import Pool, check_pool
 from headscope.statistics import Statistic, chosen, stream
@@ -79,9 +79,9 @@ class Pass:
 
 def analyze(
     model: AttentionModel | str | Path | Callable[[], AttentionModel],
+    texts: Iterable[str | tuple[str, str]] = (),
     *,
     corpus: Files = (),
-    texts: Iterable[str | tuple[str, str]] = (),
     pairs: bool = False,
     column: Column = None,
     treebank: Files = (),
@@ -106,7 +106,8 @@ def analyze(
     """What every head does: every statistic whose data is given, with intervals.
 
     model       loaded; or what `load` takes, or a function that loads one: only done once the rest is seen to be right
-    corpus      files of text (one a line), tab-separated pairs, or jsonl; texts: given directly instead
+    texts       a list of texts, or of pairs of texts
+    corpus      files instead: text (one a line), tab-separated pairs, FASTA, or tables (csv, tsv, jsonl)
     pairs       the files hold pairs of texts; for an encoder-decoder, a source and its target
     column      column of csv, tsv or jsonl files that holds the texts, "smiles" say; two of them for pairs, "a,b" or
                 ("a", "b"). By default text, or a and b
@@ -130,13 +131,15 @@ def analyze(
     progress    told (examples done, examples in all) after every batch
     """
     started = time.perf_counter()
+    for name, number in (("batch_size", batch_size), ("limit", limit), ("max_length", max_length)):
+        check_whole(name, number)
     for name, number in (("--batch-size", batch_size), ("--limit", limit)):
         if number is not None and number < 1:
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
     check_long(long)
     check_pool(pool)
     thresholds = thresholds or Thresholds()
-    names = [statistics] if isinstance(statistics, str) else None if statistics is None else list(statistics)
+    names = None if statistics is None else names_in(statistics, "statistics")
     asked = chosen(names)
     lenses = lenses_asked(lens)
     check_asked(lenses, names)
@@ -156,8 +159,7 @@ def analyze(
         raise HeadscopeError(
             "a twin is asked for relations, and there are none", where="--control", mend="Add --treebank FILE"
         )
-    if not isinstance(model, AttentionModel):
-        model = load(model) if isinstance(model, str | Path) else model()
+    model = as_model(model)
     model.canary()
     if notes.frequency == "corpus":
         notes.frequencies = counted(notes, plain, sources_only=model.is_encoder_decoder)

@@ -17,7 +17,7 @@ import numpy as np
 from headscope.data.examples import Column
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
+from headscope.model.load import as_model
 from headscope.model.weights import weights_sha256
 from headscope.statistics import glossary
 from headscope.study.changes import changes_between
@@ -227,7 +227,7 @@ def _corpus(
 
 def _loaded(model: AttentionModel | str | Path, study: Study) -> AttentionModel:
     """The model, which must be the one that the study is of."""
-    one = model if isinstance(model, AttentionModel) else load(model)
+    one = as_model(model)
     recorded = study.record.get("model", {})
     if recorded.get("sha256") not in (None, weights_sha256(one)):
         raise HeadscopeError(

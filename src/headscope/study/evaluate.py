@@ -9,7 +9,7 @@ from typing import Any
 
 from headscope.importances.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
+from headscope.model.load import as_model
 from headscope.tasks import Task, task_named
 from headscope.tasks.running import evaluate as run
 
@@ -53,9 +53,6 @@ def evaluate(
 
 def loaded_for(model: AttentionModel | str | Path | Callable[[str], AttentionModel], task: Task) -> AttentionModel:
     """A model that can do the task, or a refusal."""
-    if isinstance(model, str | Path):
-        model = load(model, model_class=task.model_class)
-    elif not isinstance(model, AttentionModel):
-        model = model(task.model_class)
-    task.check(model)
-    return model
+    loaded = as_model(model, task.model_class)
+    task.check(loaded)
+    return loaded

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headscope.data.records import find_split
-from headscope.errors import HeadscopeError, choices
-from headscope.heads import Head
+from headscope.errors import HeadscopeError, choices, names_in
+from headscope.heads import Head, Heads, written_heads
 from headscope.importances.agreement import Importance, agreement, ceilings, rank_rows
 from headscope.importances.deltas import LOSS
 from headscope.importances.gradients import Terms, terms
@@ -23,6 +23,7 @@ from headscope.importances.significance import metrics_of
 from headscope.importances.sweep import Mode, check_mode
 from headscope.importances.variants import KINDS
 from headscope.model.attention_model import AttentionModel
+from headscope.model.fixed import Patterns, by_head
 from headscope.model.relevance.rules import Rules, check_rules
 from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
@@ -48,8 +49,8 @@ def importance(
     split: str = "dev",
     kinds: str | Iterable[str] = "head",
     mode: Mode = "zero",
-    heads: str | None = None,
-    patterns: Mapping[Head, str] | None = None,
+    heads: Heads | None = None,
+    patterns: Patterns | None = None,
     race: float | None = None,
     labels_free: bool = False,
     normalized: bool = False,
@@ -82,14 +83,13 @@ def importance(
         _named(by, BY, "--by", "importance"),
         _named(kinds, KINDS, "--kind", "kind of ablation"),
         mode,
-        heads,
+        None if heads is None else written_heads(heads),
         _rate(race),
         labels_free,
         normalized,
         batch_size,
         seed,
-        patterns,
-        rules or "voita",
+        rules=rules or "voita",
     )
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _check(asked, the_task)
@@ -101,6 +101,8 @@ def importance(
     items = the_task.items(data, split, limit=limit)
     loaded = loaded_for(model, the_task)
     loaded.canary()
+    if patterns is not None:
+        asked = replace(asked, patterns=by_head(patterns, loaded.heads))
     prepared = the_task.prepare(loaded, items, max_length=max_length)
     is_labelled = prepared.items[0].target is not None or not labels_free
     if not is_labelled:
@@ -121,7 +123,7 @@ def importance(
         "kinds": list(asked.kinds),
         "options": {
             "mode": mode,
-            "heads": heads,
+            "heads": asked.heads,
             "race": race,
             "columns": the_task.columns,
             "labels": the_task.renamed,
@@ -129,7 +131,7 @@ def importance(
             "limit": limit,
             "batch_size": batch_size,
             "seed": seed,
-            **({} if patterns is None else {"patterns": {str(head): name for head, name in patterns.items()}}),
+            **({} if asked.patterns is None else {"patterns": {str(h): name for h, name in asked.patterns.items()}}),
         },
         "versions": {name: version for name, version in versions().items() if name != "python"},
     }
@@ -326,7 +328,7 @@ def _rows(name: str, values: dict[Head, float]) -> list[Row]:
 
 
 def _named(given: str | Iterable[str], known: Sequence[str], where: str, what: str) -> tuple[str, ...]:
-    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    names = names_in(given, where.removeprefix("--"))
     if "all" in names and where == "--by":
         names = [*known]
     for name in names:

@@ -10,12 +10,12 @@ from pathlib import Path
 from headscope.data.batches import collate
 from headscope.data.encode import Encoder
 from headscope.data.examples import Column
-from headscope.errors import HeadscopeError, choices
+from headscope.errors import HeadscopeError, check_whole, choices, names_in
 from headscope.importances.knock_outs import KnockOuts
 from headscope.model.attention_model import AttentionModel
 from headscope.model.knockout import TOKENS
 from headscope.model.lenses import LENSES
-from headscope.model.load import load
+from headscope.model.load import as_model
 from headscope.statistics import chosen
 from headscope.study.record import describe_model, versions
 from headscope.study.sources import Corpus, Files
@@ -27,9 +27,9 @@ Progress = Callable[[int, int], None]
 
 def knock_out(
     model: AttentionModel | str | Path | Callable[[], AttentionModel],
+    texts: Iterable[str | tuple[str, str]] = (),
     *,
     corpus: Files = (),
-    texts: Iterable[str | tuple[str, str]] = (),
     pairs: bool = False,
     column: Column = None,
     to: str = "special",
@@ -46,16 +46,16 @@ def knock_out(
     statistics  of the maps of value zeroing; all that make sense of shares by default
     """
     started = time.perf_counter()
+    check_whole("limit", limit)
     if limit is not None and limit < 1:
         raise HeadscopeError(f"{limit} is too few", where="--limit", expected="1 or more")
     classes = [name for name in TOKENS if name != "all"]
     if to not in classes:
         raise HeadscopeError(f'"{to}" is no class of tokens', where="--to", expected=choices(to, classes))
-    names = [statistics] if isinstance(statistics, str) else None if statistics is None else list(statistics)
+    names = None if statistics is None else names_in(statistics, "statistics")
     asked = chosen(names, LENSES["raw"])
     plain = Corpus(corpus, texts, pairs, column, limit)
-    if not isinstance(model, AttentionModel):
-        model = load(model) if isinstance(model, str | Path) else model()
+    model = as_model(model)
     model.canary()
     encoder = Encoder(model, max_length=max_length)
     found = KnockOuts(model, to, asked, seed)

@@ -34,7 +34,7 @@ from headscope.data.vectors import WordVectors, mean_embeddings, read_vectors
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
+from headscope.model.load import as_model
 from headscope.model.words import Pool, check_pool
 from headscope.statistics.resampling import ResampledSums, interval
 from headscope.study.probes import (
@@ -123,8 +123,7 @@ def probe(
     check_pool(pool)
     data = Treebanks(listed(treebank), listed(test), lenient, limit, seed)
     of_file = None if vectors is None else read_vectors(vectors, data.vocabulary())
-    if not isinstance(model, AttentionModel):
-        model = load(model) if isinstance(model, str | Path) else model()
+    model = as_model(model)
     model.canary()
     data.encode(model, max_length)
     keys = pieces_of if of_file is None else words_of

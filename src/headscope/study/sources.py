@@ -24,7 +24,11 @@ RelationOf = Callable[[Parsed], Iterable[tuple[int, int]]]
 
 
 def listed(files: Files) -> list[str | Path]:
-    return [files] if isinstance(files, str | Path) else list(files)
+    paths = [files] if isinstance(files, str | Path) else list(files) if isinstance(files, Iterable) else [files]
+    wrong = [path for path in paths if not isinstance(path, str | Path)]
+    if wrong:
+        raise HeadscopeError(f"{wrong[0]!r} is not a file", expected="a path, or a list of paths")
+    return paths
 
 
 class Corpus:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from headscope.errors import HeadscopeError, choices
 from headscope.heads import Site
 from headscope.model import flow, gradient_rollout, rollout, value_zeroing
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
+from headscope.model.load import as_model
 from headscope.model.relevance.maps import relevance_map
 from headscope.model.relevance.rules import RULES
 from headscope.model.token_map import TokenMap, Weights, tokens_of, weights_of
@@ -39,7 +40,7 @@ KNOCK_OUT = (
 
 
 def token_map(
-    model: AttentionModel | str,
+    model: AttentionModel | str | Path,
     first: str,
     second: str | None = None,
     *,
@@ -53,7 +54,7 @@ def token_map(
     target  where gradients are taken of what the model says: of which token; of all, or of the whole, by default
     """
     check_token_lens(by)
-    model = model if isinstance(model, AttentionModel) else load(model)
+    model = as_model(model)
     return Input(model, one_input(model, first, second, max_length=max_length), target).by(by)
 
 

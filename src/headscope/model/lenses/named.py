@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headscope.errors import HeadscopeError, choices
+from headscope.errors import HeadscopeError, choices, names_in
 from headscope.model.attention import Attention
 from headscope.model.lenses.base import ROWS, SIGN, Lens
 from headscope.model.lenses.effective import EffectiveLens, SimplexLens
@@ -37,7 +37,7 @@ TOKEN_MAPS = ("rollout", "flow", "gradient-rollout", "relevance", "value-zeroing
 
 def lenses_named(names: str | Iterable[str], where: str = "--lens") -> tuple[str, ...]:
     """Names of lenses, each once and in the order given: "raw,norm" or a list of them."""
-    asked = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    asked = names_in(names, "lens")
     for name in asked:
         if name in TOKEN_MAPS:
             raise HeadscopeError(
