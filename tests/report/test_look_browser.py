@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -186,6 +187,20 @@ def test_rows_are_queries_and_columns_are_keys(watched: Watched, file: Path, loo
         page.keyboard.press(key)
     assert page.inner_text("#tip .pair") == "\u2068magni\u2069 → \u2068light\u2069"
     assert float(page.inner_text("#tip b")) == pytest.approx(look.stacks[1].weights[1, 2, 2, 1], abs=0.006)
+
+
+def test_heads_that_are_off_are_hatched_and_named(watched: Watched, tmp_path: Path, look: Look) -> None:
+    page = drawn(watched.open(replace(look, off="encoder.0.1,encoder.2.*").save(tmp_path / "look.html")))
+    expect(page.locator(".edits")).to_have_text(
+        "Heads encoder.0.1, encoder.2.* are off (ablated). Their pictures are hatched."
+    )
+    off = page.locator(".cell.off .thumb")
+    expect(off).to_have_count(1 + HEADS)
+    assert "switched off" in (off.first.get_attribute("title") or "")
+    assert "repeating-linear-gradient" in off.first.evaluate("(one) => getComputedStyle(one).backgroundImage")
+    page = drawn(watched.open(look.save(tmp_path / "on.html")))
+    expect(page.locator(".cell.off")).to_have_count(0)
+    expect(page.locator(".edits")).to_have_count(0)
 
 
 @pytest.mark.parametrize("direction", ["to", "by"])

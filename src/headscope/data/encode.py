@@ -130,7 +130,7 @@ class Encoder:
         if self.long == "error":
             raise HeadscopeError(
                 f"{length} tokens",
-                where=example.where,
+                where=example.where or None,
                 expected=f"at most {self.max_length}",
                 mend="Shorten it, or choose --long truncate, window or skip",
             )

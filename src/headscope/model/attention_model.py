@@ -438,9 +438,8 @@ def _take_away(open_now: list[Any], these: Sequence[Any]) -> None:
 
 def _ablation(heads: Heads) -> Ablate:
     if isinstance(heads, type):
-        raise HeadscopeError(
-            f"{heads.__name__} is a class", where="edited", expected=f'an edit: {heads.__name__}("3.2")'
-        )
+        name = heads.__name__
+        raise HeadscopeError(f"{name} is a class", where="edited", expected=f'an edit, such as {name}("3.2")')
     return Ablate(heads)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError, choices
+from headscope.heads import Heads, written_heads
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.rules import Rules, check_rules
 from headscope.model.surgery import read_heads
@@ -58,7 +59,7 @@ class SearchOptions:
     rules: Rules = "voita"
     objective: str | None = None
     at_least: int = 0
-    among: str | None = None
+    among: Heads | None = None
     step: float = 0.1
     width: int = searches.WIDTH
     expansion: int = searches.EXPANSION
@@ -96,6 +97,8 @@ class SearchOptions:
             if getattr(self, name) < 0:
                 option = f"--{name.replace('_', '-')}"
                 raise HeadscopeError(f"{getattr(self, name)} is too few", where=option, expected="0 or more")
+        if self.among is not None:
+            object.__setattr__(self, "among", written_heads(self.among))  # as it is recorded
         self._refuse_idle()
 
     def _refuse_idle(self) -> None:
@@ -180,7 +183,7 @@ class Asked:
             self.chosen_on,
             objective=self.objective,  # type: ignore[arg-type]
             at_least=self.options.at_least,
-            among=None if self.options.among is None else read_heads(self.model, self.options.among),
+            among=None if self.options.among is None else read_heads(self.model, written_heads(self.options.among)),
             max_length=self.max_length,
             batch_size=self.batch_size,
             seed=self.options.seed,
