@@ -12,6 +12,7 @@ from headscope.report.facts import Facts
 from headscope.report.grids import plain
 from headscope.report.page import TEMPLATES, environment
 from headscope.study.compare import Comparison
+from headscope.study.local_paths import without_paths
 
 if TYPE_CHECKING:
     from headscope.report.plates import Plate
@@ -60,7 +61,7 @@ def render(comparison: Comparison, plates: list[Plate]) -> str:
 
 
 def _reproduction(comparison: Comparison) -> Facts:
-    record: dict[str, Any] = comparison.record
+    record: dict[str, Any] = without_paths(comparison.record)
     facts = [("command", plain(record["command"], 2000))] if record.get("command") else []
     facts += [(f"{plain(name, 60)} version", plain(version)) for name, version in record.get("versions", {}).items()]
     for study in record.get("studies", []):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from headscope.study.local_paths import local_name
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
@@ -96,8 +96,6 @@ def slug(text: str) -> str:
 
 
 def model_name(study: Study) -> str:
-    """The model's name as recorded, or the last part of its path; "model" where neither is known."""
-    name, path = (recorded(study.record, "model", key) for key in ("name", "path"))
-    if path and (not name or Path(str(name)).is_absolute() or str(name).startswith(".")):
-        name = Path(str(path)).name or path
-    return plain(name, 80) if name else "model"
+    """The model's name as recorded, of a directory its own name; "model" where it is not known."""
+    name = recorded(study.record, "model", "name") or recorded(study.record, "model", "path")
+    return plain(local_name(str(name)), 80) if name else "model"

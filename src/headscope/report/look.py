@@ -21,6 +21,7 @@ from markupsafe import Markup
 from headscope.errors import HeadscopeError
 from headscope.report.look_maps import Lens, StackMaps
 from headscope.report.look_sides import inert, told_sides
+from headscope.study.local_paths import local_name
 
 NOTEBOOK_LIMIT_BYTES = 5_000_000
 FILE_LIMIT_BYTES = 25_000_000
@@ -49,9 +50,9 @@ class Look:
             loader=jinja2.FileSystemLoader(_BUILT), autoescape=True, undefined=jinja2.StrictUndefined
         )
         return environment.get_template("saved.html").render(
-            model=inert(self.model),
+            model=inert(local_name(self.model)),
             text=[inert(text) for text in self.text],
-            edits=inert(self._edits()),
+            edits=inert(edits) if (edits := self._edits()) else "",
             off=self.off,
             style=Markup(style),
             script=Markup(script),
@@ -75,7 +76,7 @@ class Look:
         return {
             "model": {
                 "id": "a",
-                "name": inert(self.model),
+                "name": inert(local_name(self.model)),
                 "stacks": [
                     {"name": stack, "layers": [{"layer": i, "heads": h} for i, h in enumerate(there.get(stack, []))]}
                     for stack in sides
@@ -113,7 +114,7 @@ class Look:
         size = len(page.encode("utf-8"))
         if size >= NOTEBOOK_LIMIT_BYTES:
             return (
-                f"<p>The attention maps of {html.escape(inert(self.model))} take {size / 1e6:.1f} MB, "
+                f"<p>The attention maps of {html.escape(inert(local_name(self.model)))} take {size / 1e6:.1f} MB, "
                 "too much for a notebook. Write it to a file and open that: "
                 "<code>.save(&quot;look.html&quot;)</code></p>"
             )

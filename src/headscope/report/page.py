@@ -10,6 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from headscope.report.findings import findings_of
 from headscope.report.five import five_of
 from headscope.report.grids import model_name, plain, recorded
 from headscope.study.joining import Chapter, Joined, Member
+from headscope.study.local_paths import without_paths
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -56,6 +58,7 @@ def render_joined(joined: Joined, figures: Sequence[Drawn] | None = None, most: 
     """
     from markupsafe import Markup
 
+    joined = _shareable(joined)
     script, style = script_of(), (TEMPLATES / "study.css").read_text("utf-8")
     figures = figures or [drawn(chapter) for chapter in joined.chapters]
     room = (most - len(script) - len(style)) // max(len(joined.chapters), 1)
@@ -90,6 +93,26 @@ def render_joined(joined: Joined, figures: Sequence[Drawn] | None = None, most: 
             script=Markup(script),
         )
     )
+
+
+def _shareable(joined: Joined) -> Joined:
+    """The same with names of files in the place of local paths: a page is sent to others."""
+    chapters = [
+        replace(
+            one,
+            study=_without_paths(one.study),
+            members=tuple(member._replace(study=_without_paths(member.study)) for member in one.members),
+            others=tuple(member._replace(study=_without_paths(member.study)) for member in one.others),
+        )
+        for one in joined.chapters
+    ]
+    return replace(joined, chapters=chapters, command=without_paths(joined.command, "command"))
+
+
+def _without_paths(study: Study) -> Study:
+    from headscope.study.study import Study
+
+    return Study(study.heads, study.maps, without_paths(study.record), study.tables)
 
 
 def _findings(chapter: Chapter) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from headscope.model.load import as_model
 from headscope.model.weights import weights_sha256
 from headscope.statistics import glossary
 from headscope.study.changes import changes_between
+from headscope.study.local_paths import local_name
 from headscope.study.matching import WITHIN, behaviours, match
 from headscope.study.record import versions
 from headscope.study.smoothness import FORMS, smoothness_of
@@ -240,7 +241,7 @@ def _loaded(model: AttentionModel | str | Path, study: Study) -> AttentionModel:
 
 def _names(studies: list[Study], given: Sequence[Study | str | Path]) -> list[str]:
     """The models' names; where two are the same, with the directory or a number behind."""
-    names = [str(study.record.get("model", {}).get("name") or "model") for study in studies]
+    names = [local_name(str(study.record.get("model", {}).get("name") or "model")) for study in studies]
     if len(set(names)) < len(names):
         ends = [Path(one).name if not isinstance(one, Study) else str(i + 1) for i, one in enumerate(given)]
         if len(set(ends)) < len(ends):

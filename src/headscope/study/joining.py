@@ -19,6 +19,7 @@ from headscope.study.compare import Comparison, compare
 from headscope.study.fronts import one_table, survivors, unlike
 from headscope.study.given import read_given
 from headscope.study.lens_agreement import lens_agreement
+from headscope.study.local_paths import local_name
 from headscope.study.study import Study
 from headscope.study.substitutes import TABLE as SUBSTITUTES
 from headscope.study.substitutes import fixed_alone
@@ -271,7 +272,7 @@ def _fronts(joined: Study, members: Sequence[Member], notes: list[str]) -> list[
 
 
 def _named(chapters: list[Chapter]) -> list[Chapter]:
-    names = [str(_model(one.study).get("name") or "model") for one in chapters]
+    names = [local_name(str(_model(one.study).get("name") or "model")) for one in chapters]
     return [
         replace(one, name=f"{name} ({one.members[0].name})" if names.count(name) > 1 else name)
         for one, name in zip(chapters, names, strict=True)
