@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from headscope.heads import Head
 from headscope.tables import COLUMNS, Moments, Row, rows_of, to_frame
+from reference import intervals
 
 FEW = settings(max_examples=30, deadline=None, derandomize=True, database=None)
 VALUES = st.lists(st.floats(-100, 100), min_size=2, max_size=20)
@@ -44,6 +46,42 @@ def test_parts_merge_into_the_whole(values: list[float], data: st.DataObject) ->
     assert part.count[0] == whole.count[0] == len(values)
     np.testing.assert_allclose(part.mean(), whole.mean(), atol=1e-9)
     np.testing.assert_allclose(part.interval(), whole.interval(), atol=1e-4)
+
+
+SHARES = st.lists(st.sampled_from([0.0, 1.0]) | st.floats(0, 1).map(lambda x: round(x, 3)), min_size=2, max_size=20)
+
+
+@given(values=SHARES, data=st.data())
+@FEW
+def test_the_interval_of_shares_is_that_of_the_slow_twin_whole_or_in_parts(
+    values: list[float], data: st.DataObject
+) -> None:
+    where = data.draw(st.integers(0, len(values)))
+    found = moments(values[:where])
+    found.merge(moments(values[where:]))
+    low, high = found.interval(is_share=True)
+    assert (low[0], high[0]) == pytest.approx(intervals.of_shares(values), abs=1e-6)
+    assert 0 <= low[0] <= found.mean()[0] + 1e-12
+    assert found.mean()[0] - 1e-12 <= high[0] <= 1
+    assert high[0] - low[0] > 0.001, "a few texts are never certain"
+
+
+@pytest.mark.parametrize(("right", "count"), [(0, 40), (1, 40), (20, 40), (40, 40), (2, 3)])
+def test_zeros_and_ones_have_wilson_s_interval(right: int, count: int) -> None:
+    low, high = moments([1.0] * right + [0.0] * (count - right)).interval(is_share=True)
+    wilson = stats.binomtest(right, count).proportion_ci(0.95, "wilson")
+    assert (low[0], high[0]) == pytest.approx((wilson.low, wilson.high), abs=1e-4)
+
+
+def test_shares_that_vary_little_have_the_interval_of_a_mean() -> None:
+    values = [0.98 + 0.0001 * (i % 7) for i in range(500)]
+    np.testing.assert_allclose(moments(values).interval(is_share=True), moments(values).interval(), atol=1e-7)
+
+
+def test_negative_weights_have_the_interval_of_a_mean() -> None:
+    """A lens can have them, though the statistic is called a share."""
+    values = [-0.2, 0.1, -0.3, 0.05]
+    np.testing.assert_array_equal(moments(values).interval(is_share=True), moments(values).interval())
 
 
 def test_nan_means_not_counted() -> None:

@@ -12,10 +12,12 @@ from headscope.heads import Head, Site
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 COLUMNS = ("stack", "layer", "head", "statistic", "value", "low", "high", "count")
 STACKS = ("encoder", "decoder", "cross", "query")  # the order in which stacks are listed
+Z = 1.96  # quantile of the normal distribution for 95 % intervals
+EQUAL = 1e-6  # values whose standard deviation is below this are equal up to the rounding of float32
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,53 @@ class Moments:
         with np.errstate(invalid="ignore"):
             return self.total / self.count
 
-    def interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean ± 1.96·s/√count, s with count − 1; NaN where the count is below 2."""
+    def interval(self, *, is_share: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """95 % interval of the mean: mean ± 1.96·s/√count, s with count − 1; NaN where the count is below 2.
+
+        is_share  the values lie between 0 and 1: use `share_interval`, which never has a width of 0
+        """
         mean = self.mean()
         with np.errstate(invalid="ignore", divide="ignore"):
             variance = np.maximum(self.total_of_squares - self.count * mean**2, 0.0) / (self.count - 1)
-            half = np.where(self.count > 1, 1.96 * np.sqrt(variance / self.count), np.nan)
-        return mean - half, mean + half
+            half = np.where(self.count > 1, Z * np.sqrt(variance / self.count), np.nan)
+        low, high = mean - half, mean + half
+        if not is_share:
+            return low, high
+        # Some lenses have negative weights. Values between 0 and 1 satisfy Σx² ≤ Σx, with equality if all are 0 or 1.
+        excess = self.total - self.total_of_squares
+        in_bounds = (self.count > 1) & (excess >= -EQUAL * self.count)
+        variance = np.where(excess <= 0, mean * (1 - mean), variance)
+        share_low, share_high = share_interval(mean, variance, self.count)
+        return np.where(in_bounds, share_low, low), np.where(in_bounds, share_high, high)
+
+
+def wilson_interval(share: ArrayLike, count: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Wilson's 95 % score interval of a share of `count` yes-or-no answers (Wilson 1927)."""
+    share, count = np.clip(share, 0.0, 1.0), np.asarray(count, dtype=np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centre = (share + Z**2 / (2 * count)) / (1 + Z**2 / count)
+        half = Z / (1 + Z**2 / count) * np.sqrt(share * (1 - share) / count + Z**2 / (4 * count**2))
+    # The share itself is always inside; without this, rounding can leave 1e-17 of 0 or 1 outside.
+    return np.clip(np.minimum(centre - half, share), 0.0, 1.0), np.clip(np.maximum(centre + half, share), 0.0, 1.0)
+
+
+def share_interval(
+    mean: NDArray[np.float64], variance: NDArray[np.float64], count: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """95 % interval of the mean of values between 0 and 1: Wilson's, with the effective number of values.
+
+    `count` values with this variance say as much about their mean as mean·(1 − mean)·count / variance answers that are
+    0 or 1 (the design effect of survey sampling). For 0/1 values this is Wilson's interval; for values that vary little
+    it is mean ± 1.96·s/√count.
+
+    Equal values have no variance to go by. After `count` equal ones, up to a share z² / (count + z²) of all texts may
+    have another value (Wilson's upper end of 0 of `count`), which may be anything between 0 and 1.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        low, high = wilson_interval(mean, mean * (1 - mean) * count / variance)
+    others = Z**2 / (count + Z**2)
+    is_equal = variance <= EQUAL**2
+    return np.where(is_equal, mean * (1 - others), low), np.where(is_equal, mean + (1 - mean) * others, high)
 
 
 def to_frame(rows: Iterable[Row]) -> pd.DataFrame:
@@ -100,9 +142,9 @@ def by_number(arrays: Mapping[Site, NDArray[Any]]) -> NDArray[Any]:
     return result
 
 
-def rows_of(heads: Iterable[Head], statistic: str, moments: Moments) -> list[Row]:
+def rows_of(heads: Iterable[Head], statistic: str, moments: Moments, *, is_share: bool = False) -> list[Row]:
     """One row a head from per-head moments; a head whose statistic is defined nowhere has no row."""
-    low, high = moments.interval()
+    low, high = moments.interval(is_share=is_share)
     mean = moments.mean()
     return [
         Row(head.stack, head.layer, head.head, statistic, float(mean[i]), float(low[i]), float(high[i]), int(count))

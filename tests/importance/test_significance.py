@@ -33,6 +33,20 @@ def test_a_change_of_accuracy_is_tested_by_mcnemar() -> None:
     assert found.p == pytest.approx(2 * below)
 
 
+def test_a_change_of_accuracy_is_never_certain() -> None:
+    """Bonett and Price: one answer more that became worse, and one that became better."""
+    scores = np.array([[1.0]] * 30 + [[0.0]] * 20)
+    same = delta_of_metric(Means(), scores, scores.copy())
+    half = 1.96 * np.sqrt((2 / 52) / 52)
+    assert (same.value, same.low, same.high, same.p) == (0, pytest.approx(-half), pytest.approx(half), 1)
+    worse = scores.copy()
+    worse[:9] = 0
+    found = delta_of_metric(Means(), scores, worse)
+    down, up = 10 / 52, 1 / 52
+    half = 1.96 * np.sqrt((down + up - (up - down) ** 2) / 52)
+    assert (found.low, found.high) == pytest.approx((up - down - half, up - down + half))
+
+
 def test_nothing_changed_is_no_change_at_all() -> None:
     scores = np.random.default_rng(0).random((20, 2))
     same = delta_of_metric(Similarity("stsb"), scores, scores.copy(), resamples(20, 0))

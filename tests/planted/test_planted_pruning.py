@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.scores import IMPORTANCES, scores_by
-from headscope.pruning.selection import Selection
+from headscope.pruning.selection import Selection, State
 from headscope.study.found import warning_of
 from headscope.tasks import task_named
 from worded import DISLIKED, LIKED, worded
@@ -122,17 +123,53 @@ def test_beam_is_near_the_best_on_small_models_that_can_be_solved(tmp_path: Path
         assert found <= exhaustive * 1.05 + 1e-9
 
 
+def disturbed(seed: int) -> AttentionModel:
+    """Eight heads that all do something, by chance."""
+    model = classifier(noise=0.8)
+    chance = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in range(2):
+            dense = model.model.bert.encoder.layer[layer].attention.output.dense
+            dense.weight += torch.randn(dense.weight.shape, generator=chance) * 0.6
+    return model
+
+
+def along(path: Iterator[State], selection: Selection, sizes: int) -> list[float]:
+    """What a search goes by, lower is better, at each size."""
+    return [selection.goodness(state.outcome) for _, state in zip(range(sizes), path, strict=False)]
+
+
+@pytest.mark.parametrize("objective", ["loss", "metric"])
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_beam_is_never_worse_than_the_greedy_path_inside_it(seed: int, objective: str, tmp_path: Path) -> None:
+    """Whatever its width, swaps and number of candidates, at every size; with all candidates that is greedy search."""
+    model = disturbed(seed)
+
+    def found(search: Callable[[Selection], Iterator[State]]) -> np.ndarray:
+        selection = selection_of(model, tmp_path, 40, objective=objective)
+        return np.array(along(search(selection), selection, 4))
+
+    greedy = found(searches.greedy)
+    for expansion in (2, 8):
+        alone = found(lambda one, few=expansion: searches.beam(one, width=1, expansion=few, swaps=0))
+        assert alone[0] == greedy[0], "the first step tries every head"
+        wide = found(lambda one, few=expansion: searches.beam(one, width=3, expansion=few, swaps=2))
+        assert (wide <= alone).all()
+    assert (alone == greedy).all()
+
+
+@pytest.mark.parametrize("objective", ["loss", "metric"])
 @pytest.mark.parametrize("seed", range(3))
-def test_beam_is_not_worse_than_greedy_for_no_more_evaluations(seed: int, tmp_path: Path) -> None:
+def test_beam_is_not_worse_than_greedy_for_no_more_evaluations(seed: int, objective: str, tmp_path: Path) -> None:
     """Thirty-two heads by chance; at every size beam has spent no more than greedy, and lost no more."""
     sizes = {"hidden_size": 64, "num_attention_heads": 16, "num_labels": 2}
     model = worded(BertForSequenceClassification, seed=seed, **sizes)
-    one, other = selection_of(model, tmp_path, 48), selection_of(model, tmp_path, 48)
+    one, other = (selection_of(model, tmp_path, 48, objective=objective) for _ in range(2))
     for size, mine, theirs in zip(
         range(1, 4), searches.beam(one, width=2, expansion=8, swaps=2), searches.greedy(other), strict=False
     ):
         assert len(mine.removed) == len(theirs.removed) == size
-        assert mine.outcome.loss <= theirs.outcome.loss + 1e-6
+        assert one.goodness(mine.outcome) <= other.goodness(theirs.outcome) + 1e-6
         assert one.spent <= other.spent
     assert other.spent == 1 + 32 + 31 + 30, "greedy tries every head that is left, after the whole model"
 

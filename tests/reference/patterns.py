@@ -13,6 +13,7 @@ from reference.surface import WITHIN_ONE_TEXT, Answer, Seen, summary
 PATTERNS = ("vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous")
 SCORES = ("column-score", "band-score", "block-score", "block-beyond-offset", "vertical-score", "diagonal-score")
 FIXED = ("current", "previous", "next", "left", "right", "end", "start", "uniform", "first")
+NUMBERS = ("block-score", "block-beyond-offset", *(f"js-{name}" for name in FIXED))  # all others are shares
 CAUSAL_STACK = "decoder"
 SLACK = 1e-6
 Scores = tuple[float, float, float | None, float | None, float | None, float]
@@ -33,7 +34,7 @@ def answers(stack: str, sequences: list[Seen], segments: list[list[int]] | None 
         numbers |= {f"js-{name}": fixed(seen, name, is_causal) for name in FIXED}
         for name, number in numbers.items():
             found.setdefault(name, []).append(number)
-    means = {name: summary(numbers) for name, numbers in found.items()}
+    means = {name: summary(numbers, is_share=name not in NUMBERS) for name, numbers in found.items()}
     return {name: answer for name, answer in means.items() if answer is not None}
 
 

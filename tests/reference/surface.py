@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reference import intervals
+
 Map = NDArray[np.float64]
 MAP_POSITIONS = 128  # maps by position end here
 WITHIN_ONE_TEXT = ("encoder", "decoder")
@@ -169,9 +171,10 @@ PER_SEQUENCE: dict[str, Callable[[Seen], float | None]] = {
 }
 COMPARE_POSITIONS = ("self", "previous", "next", "distance", "argmax-share", "argmax-offset", "positional-share")
 CLASSES = ("cls", "sep", "punctuation", "special")
+NUMBERS = ("entropy", "cls-entropy", "distance")  # all others are shares
 
 
-def summary(values: Iterable[float | None]) -> Answer | None:
+def summary(values: Iterable[float | None], *, is_share: bool) -> Answer | None:
     """Mean and 95 % interval of the values there are."""
     there = [value for value in values if value is not None]
     if not there:
@@ -179,6 +182,8 @@ def summary(values: Iterable[float | None]) -> Answer | None:
     mean = sum(there) / len(there)
     if len(there) == 1:
         return Answer(mean, math.nan, math.nan, 1)
+    if is_share:
+        return Answer(mean, *intervals.of_shares(there), len(there))
     deviation = math.sqrt(sum((value - mean) ** 2 for value in there) / (len(there) - 1))
     half = 1.96 * deviation / math.sqrt(len(there))
     return Answer(mean, mean - half, mean + half, len(there))
@@ -194,7 +199,7 @@ def answers(stack: str, sequences: list[Seen]) -> dict[str, Answer]:
         needed = "token" if name == "punctuation" else name
         if name in CLASSES and not any(needed in token for seen in sequences for token in seen.key):
             continue
-        answer = summary(measure(seen) for seen in sequences)
+        answer = summary((measure(seen) for seen in sequences), is_share=name not in NUMBERS)
         if answer is not None:
             found[name] = answer
     return found
@@ -215,7 +220,7 @@ def argmax_share(sequences: list[Seen], offset: int) -> Answer | None:
     for seen in sequences:
         credit, rows = argmax_credit(seen)
         shares.append(credit.get(offset, 0.0) / rows if rows else None)
-    return summary(shares)
+    return summary(shares, is_share=True)
 
 
 def positional_share(sequences: list[Seen], offset: int) -> Answer | None:
@@ -229,7 +234,7 @@ def positional_share(sequences: list[Seen], offset: int) -> Answer | None:
             if there and "special" not in seen.query[i]:
                 rows += 1
         shares.append(argmax_credit(seen)[0].get(offset, 0.0) / rows if rows else None)
-    return summary(shares)
+    return summary(shares, is_share=True)
 
 
 def position_map(sequences: list[Seen]) -> Map:

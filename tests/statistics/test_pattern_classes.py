@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from headscope.heads import Site
 from headscope.model.attention import Attention
@@ -132,8 +133,11 @@ def test_shares_of_the_patterns_make_1_and_have_intervals() -> None:
     assert sum(row.value for row in shares.values()) == pytest.approx(1.0)
     assert shares["block"].value == 0.5
     assert shares["block"].count == 4
-    assert shares["block"].low == pytest.approx(0.5 - 1.96 * np.sqrt(1 / 3) / 2)
+    for row in shares.values():
+        wilson = stats.binomtest(round(4 * row.value), 4).proportion_ci(0.95, "wilson")
+        assert (row.low, row.high) == pytest.approx((wilson.low, wilson.high), abs=1e-4)
     assert shares["diagonal"].value == 0.0
+    assert shares["diagonal"].high > 0.4, "four texts do not prove that there is no diagonal map"
 
 
 def test_a_single_text_has_no_block_score_and_is_never_a_block() -> None:

@@ -13,6 +13,7 @@ from headscope.importances.significance import metrics_of
 from headscope.study.evaluate import evaluate
 from headscope.tasks import Judged, task_named, tasks
 from headscope.tasks.metrics import BOUNDS
+from reference.intervals import wilson
 from worded import saved, sentiments, table, worded
 
 
@@ -29,23 +30,29 @@ def test_the_interval_of_a_mean_is_that_of_the_formula() -> None:
     losses = np.array([0.1, 0.4, 0.7, 0.2] * 3)
     right = np.array([1.0, 0.0, 1.0, 0.0] * 3)
     found = metrics_of(task_named("sst2"), Judged(losses, np.stack([right, right, np.ones(12)], axis=1)))
-    for name, values in (("loss", losses.tolist()), ("accuracy", right.tolist())):
-        mean = sum(values) / 12
-        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / 11)
-        half = 1.96 * deviation / math.sqrt(12)
-        assert found[name] == pytest.approx({"value": mean, "low": mean - half, "high": mean + half})
+    mean = sum(losses) / 12
+    half = 1.96 * math.sqrt(sum((value - mean) ** 2 for value in losses) / 11) / math.sqrt(12)
+    assert found["loss"] == pytest.approx({"value": mean, "low": mean - half, "high": mean + half})
+    low, high = wilson(0.5, 12)
+    assert found["accuracy"] == pytest.approx({"value": 0.5, "low": low, "high": high})
 
 
-@pytest.mark.parametrize("share", [0.95, 0.05])
-def test_an_interval_ends_where_the_metric_does(share: float) -> None:
-    """19 of 20 right: 0.95 ± 0.098 would reach 1.048; what is cut off is no accuracy at all."""
-    right = np.repeat([1.0, 0.0], [round(20 * share), round(20 * (1 - share))])
-    found = metrics_of(task_named("sst2"), Judged(np.ones(20), np.stack([right, right, np.ones(20)], axis=1)))
-    half = 1.96 * math.sqrt(20 * 0.95 * 0.05 / 19) / math.sqrt(20)
-    assert half > 0.05
-    accuracy = {"value": share, "low": max(share - half, 0.0), "high": min(share + half, 1.0)}
-    assert found["accuracy"] == pytest.approx(accuracy)
-    assert 0.0 in accuracy.values() or 1.0 in accuracy.values()
+@pytest.mark.parametrize("right", [0, 1, 19, 20])
+def test_an_accuracy_has_wilson_s_interval(right: int) -> None:
+    """20 of 20 right is not certainty, and 19 of 20 does not reach 1.048."""
+    scores = np.repeat([1.0, 0.0], [right, 20 - right])
+    found = metrics_of(task_named("sst2"), Judged(np.ones(20), np.stack([scores, scores, np.ones(20)], axis=1)))
+    low, high = wilson(right / 20, 20)
+    assert found["accuracy"] == pytest.approx({"value": right / 20, "low": low, "high": high})
+    assert high - low > 0.1
+
+
+def test_a_metric_that_no_resample_changes_is_not_certain() -> None:
+    right = np.array([0.0, 1.0] * 10)
+    found = metrics_of(task_named("sst2"), Judged(np.zeros(20), np.stack([right == right, right, right], axis=1)))
+    assert found["f1"]["value"] == 1.0
+    assert found["f1"]["low"] == pytest.approx(wilson(1.0, 20)[0])
+    assert found["f1"]["high"] == 1.0
 
 
 def test_a_correlation_is_not_told_to_be_above_one() -> None:

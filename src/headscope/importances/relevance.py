@@ -85,7 +85,7 @@ class Relevances:
             assert isinstance(values, np.ndarray)
             moments = Moments((len(self.heads),))
             moments.add(values)
-            found += rows_of(self.heads, name, moments)
+            found += rows_of(self.heads, name, moments, is_share=name == "relevance")
         return found
 
     def layer_rows(self) -> list[dict[str, Any]]:

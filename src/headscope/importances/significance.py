@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
+from headscope.tables import Moments, Z
 from headscope.tasks.base import Judged, Task
 from headscope.tasks.metrics import BOUNDS
 
@@ -68,8 +69,8 @@ def delta_of_metric(
         if set(np.unique(intact[:, column])) | set(np.unique(changed[:, column])) <= {0.0, 1.0}:
             worse, better = int((difference < 0).sum()), int((difference > 0).sum())
             p = float(stats.binomtest(worse, worse + better).pvalue) if worse + better else 1.0
-            found = _mean_delta(difference, "McNemar")
-            return Delta(found.value, found.low, found.high, p, "McNemar", found.count)
+            low, high = paired_share_interval(worse, better, len(difference))
+            return Delta(float(difference.mean()), low, high, p, "McNemar", len(difference))
         return _mean_delta(difference, "paired t")
     if draws is None or not np.isfinite(value) or np.array_equal(intact, changed):
         same = np.array_equal(intact, changed)
@@ -81,7 +82,20 @@ def delta_of_metric(
     sampled = sampled[np.isfinite(sampled)]
     error = float(sampled.std(ddof=1)) if len(sampled) > 1 else np.nan
     p = float(2 * stats.norm.sf(abs(value) / error)) if error > 0 else 1.0
-    return Delta(value, value - 1.96 * error, value + 1.96 * error, p, "bootstrap", len(intact))
+    return Delta(value, value - Z * error, value + Z * error, p, "bootstrap", len(intact))
+
+
+def paired_share_interval(worse: int, better: int, count: int) -> tuple[float, float]:
+    """95 % interval of (better − worse) / count, a change between two shares of right answers on the same examples.
+
+    Bonett and Price (2012): the normal interval after one answer more that became worse and one more that became
+    better. Without these, examples of which none has changed would give [0, 0]. NaN for a single example.
+    """
+    if count < 2:
+        return float("nan"), float("nan")
+    down, up = (worse + 1) / (count + 2), (better + 1) / (count + 2)
+    half = Z * float(np.sqrt((down + up - (up - down) ** 2) / (count + 2)))
+    return max(up - down - half, -1.0), min(up - down + half, 1.0)
 
 
 def metric_on(task: Task, scores: NDArray[np.float64], draws: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -103,7 +117,7 @@ def _mean_delta(difference: NDArray[np.float64], test: str) -> Delta:
     if error == 0:
         return Delta(mean, mean, mean, 1.0 if mean == 0 else 0.0, test, count)
     p = float(2 * stats.t.sf(abs(mean) / error, count - 1))
-    return Delta(mean, mean - 1.96 * error, mean + 1.96 * error, p, test, count)
+    return Delta(mean, mean - Z * error, mean + Z * error, p, test, count)
 
 
 def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -122,7 +136,7 @@ def least_significant(lows: ArrayLike, highs: ArrayLike, count: int, *, tests: i
     lows, highs  of each head: mean ± 1.96·s/√count; NaN where they are not known
     tests        how many heads were tested, where these are not all of them
     """
-    errors = (np.asarray(highs, dtype=float) - np.asarray(lows, dtype=float)) / (2 * 1.96)
+    errors = (np.asarray(highs, dtype=float) - np.asarray(lows, dtype=float)) / (2 * Z)
     errors = errors[np.isfinite(errors)]
     if not errors.size or count < 2:
         return float("nan")
@@ -132,7 +146,7 @@ def least_significant(lows: ArrayLike, highs: ArrayLike, count: int, *, tests: i
 def metrics_of(task: Task, judged: Judged, seed: int = 0) -> dict[str, dict[str, float | None]]:
     """Each metric, and the loss, with a 95 % interval (of a mean, else by bootstrap); None where undefined.
 
-    An interval ends where the metric does: beyond 1 there is no accuracy that it could hold.
+    An accuracy has Wilson's interval. Others end where the metric does: no correlation is above 1.
     """
     values = task.measure(judged.scores)
     draws = resamples(len(judged.scores), seed, 200)
@@ -143,17 +157,27 @@ def metrics_of(task: Task, judged: Judged, seed: int = 0) -> dict[str, dict[str,
             found[name] = _mean(judged.scores[:, task.mean_column], name)
         else:
             defined = [one[name] for one in sampled if np.isfinite(one[name])]
-            half = 1.96 * float(np.std(defined, ddof=1)) if len(defined) > 1 else np.nan
-            found[name] = _given(value, half, name)
+            half = Z * float(np.std(defined, ddof=1)) if len(defined) > 1 else np.nan
+            found[name] = _bounded(value, half, name, len(judged.scores))
     return found
 
 
 def _mean(values: NDArray[np.float64], name: str = "loss") -> dict[str, float | None]:
-    half = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    return _given(float(values.mean()), half, name)
+    moments = Moments(())
+    moments.add(values)
+    low, high = moments.interval(is_share=BOUNDS.get(name) == (0.0, 1.0))
+    return _finite(float(values.mean()), float(low), float(high))
 
 
-def _given(value: float, half: float, name: str) -> dict[str, float | None]:
+def _bounded(value: float, half: float, name: str, count: int) -> dict[str, float | None]:
+    """value ± half within the metric's bounds; if all resamples agree, as `tables.share_interval` for equal values."""
     least, most = BOUNDS.get(name, (-np.inf, np.inf))
-    found = {"value": value, "low": np.maximum(value - half, least), "high": np.minimum(value + half, most)}
-    return {name: float(one) if np.isfinite(one) else None for name, one in found.items()}
+    if half == 0 and np.isfinite([least, most]).all():
+        others = Z**2 / (count + Z**2)
+        return _finite(value, value - (value - least) * others, value + (most - value) * others)
+    return _finite(value, max(value - half, least), min(value + half, most))
+
+
+def _finite(value: float, low: float, high: float) -> dict[str, float | None]:
+    found = {"value": value, "low": low, "high": high}
+    return {name: one if np.isfinite(one) else None for name, one in found.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,8 @@ def changes(task: Task, before: Judged, after: Judged, draws: NDArray[np.int64] 
     name = task.metrics[0]
     loss = delta_of_losses(before.losses, after.losses)
     metric = delta_of_metric(task, before.scores, after.scores, draws)
+    if after is before:  # the whole model itself, whose change from itself is certain
+        metric = replace(metric, low=metric.value, high=metric.value)
     return {
         "loss": metrics["loss"]["value"],
         "loss_change": loss.value,
@@ -134,7 +137,8 @@ class Report:
     def _row(self, state: State, draw: int, repair: str, is_chosen: bool) -> dict[str, Any]:
         """One set. The change is paired with the intact model, example by example."""
         cut = self.cut(state.removed)
-        judged = self._judged(lambda: self._mended(state, repair), f"report {repair}{sorted(state.removed)}")
+        key = f"report {repair}{sorted(state.removed)}"
+        judged = self._judged(lambda: self._mended(state, repair), key) if state.removed else self.intact
         return {
             "removed": self.selection.size(state.removed),
             "left": len(cut.heads),

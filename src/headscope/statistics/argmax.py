@@ -78,9 +78,9 @@ class Argmax(Statistic):
         near = np.lexsort((offsets, abs(offsets)))
         mode = near[sums.rows.round(6)[:, near].argmax(axis=1)]
         everyone = site.heads(heads)
-        shares = rows_of(everyone, "argmax-share", _moments_at(mode, sums, np.full(heads, sums.count)))
+        shares = rows_of(everyone, "argmax-share", _moments_at(mode, sums, np.full(heads, sums.count)), is_share=True)
         counts = sums.count_at[0, mode].astype(np.int64)
-        positional = rows_of(everyone, "positional-share", _moments_at(mode, sums.among_targets, counts))
+        positional = rows_of(everyone, "positional-share", _moments_at(mode, sums.among_targets, counts), is_share=True)
         modes = [
             replace(row, statistic="argmax-offset", value=float(offsets[of_head]), low=np.nan, high=np.nan)
             for row, of_head in zip(shares, mode, strict=True)

@@ -34,6 +34,12 @@ class Definition:
     title: str
     sentence: str
     asks: frozenset[str] | None = None  # what a lens' maps must have (ROWS, SIGN) for it to make sense; None: raw alone
+    is_signed: bool = False  # a share less another one, which can be negative
+
+    @property
+    def is_proportion(self) -> bool:
+        """Whether its values lie between 0 and 1, so that its interval does too."""
+        return self.unit == "share" and not self.is_signed
 
 
 class Statistic(ABC):
@@ -113,9 +119,9 @@ class PerSequence(Statistic):
         rows = []
         for site, moments in sorted(self._settled().items()):
             heads = site.heads(moments.total.shape[0])
-            for i, name in enumerate(self.definitions):
+            for i, (name, definition) in enumerate(self.definitions.items()):
                 if name in self.names:
-                    rows += rows_of(heads, name, moments.column(i))
+                    rows += rows_of(heads, name, moments.column(i), is_share=definition.is_proportion)
         return rows
 
     def __getstate__(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from headscope.model.attention import Attention
 from headscope.model.words import SAME_WEIGHT, Pool
 from headscope.statistics.antecedent_rules import RULES, choices_of
 from headscope.statistics.base import Definition, Statistic
-from headscope.statistics.resampling import ResampledSums, fingerprint, interval, is_reported
+from headscope.statistics.resampling import ResampledSums, fingerprint, interval, is_reported, resampled_share_interval
 from headscope.tables import Row
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Coreference(Statistic):
         for site, sums in sorted(self._credit.items()):
             credit, drawn = sums.total[:, :, 0].sum(axis=(0, 1)), sums.replicates[:, :, :, 0].sum(axis=(1, 2))
             for head in range(len(credit)):
-                low, high = _interval(drawn[:, head], drawn_count, count)
+                low, high = _interval(credit[head], drawn[:, head], drawn_count, count)
                 value = float(credit[head] / count)
                 rows.append(Row(site.stack, site.layer, head, "antecedent", value, low, high, int(count)))
         return rows
@@ -146,7 +146,7 @@ class Coreference(Statistic):
             on_chosen, on_reported = (sums.total[half, :, 0].sum(axis=0) for half in (0, 1))
             credit = sums.replicates[:, 1, :, 0].sum(axis=1)  # [replicate, head]
             for head in range(len(on_chosen)):
-                low, high = _interval(credit[:, head], drawn[:, 0], reported[0])
+                low, high = _interval(on_reported[head], credit[:, head], drawn[:, 0], reported[0])
                 with np.errstate(invalid="ignore", divide="ignore"):
                     least, _ = interval(credit[:, head] / drawn[:, 0] - drawn_baseline)
                 rows.append(
@@ -176,7 +176,8 @@ class Coreference(Statistic):
             found |= {"stack": site.stack, "layer": site.layer, "head": head}
             if counts[1]:
                 drawn = self._credit[site].replicates[:, 1, kinds, among, head].sum(axis=1)
-                low, high = _interval(drawn, self._plain.replicates[:, 1, kinds, 0].sum(axis=1), counts[1])
+                drawn_count = self._plain.replicates[:, 1, kinds, 0].sum(axis=1)
+                low, high = _interval(credit[1, best], drawn, drawn_count, counts[1])
                 found |= {"accuracy": float(credit[1, best] / counts[1]), "low": low, "high": high}
         site, head = heads[best := int(credit.sum(axis=0).argmax())]
         same = {"layer": site.layer, "head": head, "accuracy": float(credit[:, best].sum() / counts.sum())}
@@ -192,12 +193,13 @@ class Coreference(Statistic):
         }
 
 
-def _interval(drawn_credit: NDArray[np.float64], drawn_count: NDArray[np.float64], count: float) -> tuple[float, float]:
+def _interval(
+    credit: float, drawn_credit: NDArray[np.float64], drawn_count: NDArray[np.float64], count: float
+) -> tuple[float, float]:
     """The interval of credit / count, from both in every replicate; NaN if all mentions are of one document."""
     if np.all(drawn_count % count == 0):  # every replicate is that document so many times
         return np.nan, np.nan
-    with np.errstate(invalid="ignore", divide="ignore"):
-        low, high = interval(np.where(drawn_count > 0, drawn_credit / drawn_count, np.nan))
+    low, high = resampled_share_interval(np.asarray(credit), count, drawn_credit, drawn_count)
     return float(low), float(high)
 
 

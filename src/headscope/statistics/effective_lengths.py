@@ -42,7 +42,7 @@ class EffectiveLengths(Statistic):
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         rows = [
-            {**place(site), "up_to": length, **told(one)}
+            {**place(site), "up_to": length, **told(one, is_share=False)}
             for (site, length), one in sorted(self._sums.items(), key=order)
             if one.count > 0
         ]

@@ -23,6 +23,7 @@ from headscope.statistics.token_classes import TOKEN_CLASSES, class_columns
 from headscope.tables import STACKS, Moments, Row
 
 MEASURES = ("gradient", "weighted", "centred")
+SHARES = ("attention", "uniform")
 
 
 class GradientClasses(Statistic):
@@ -60,13 +61,15 @@ class GradientClasses(Statistic):
         return []
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
-        names = (*MEASURES, *(f"{name}-ratio" for name in MEASURES), "attention", "uniform")
+        names = (*MEASURES, *(f"{name}-ratio" for name in MEASURES), *SHARES)
         rows = []
         for site, moments in sorted(self._sums.items(), key=lambda item: (STACKS.index(item[0].stack), item[0].layer)):
-            mean, (low, high) = moments.mean(), moments.interval()
+            mean = moments.mean()
+            ends = {is_share: moments.interval(is_share=is_share) for is_share in (False, True)}
             for c, kind in enumerate(TOKEN_CLASSES):
                 for m, name in enumerate(names):
                     if moments.count[c, m] and not (kind == "other" and name.endswith("-ratio")):
+                        low, high = ends[name in SHARES]
                         told = {"value": float(mean[c, m]), "low": float(low[c, m]), "high": float(high[c, m])}
                         rows.append(
                             {"stack": site.stack, "layer": site.layer, "class": kind, "measure": name, **told}

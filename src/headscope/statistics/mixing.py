@@ -55,10 +55,11 @@ class Mixing(Statistic):
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         ratios = [
-            {**place(site), "form": form, **told(one)} for (site, form), one in sorted(self._ratios.items(), key=order)
+            {**place(site), "form": form, **told(one, is_share=True)}
+            for (site, form), one in sorted(self._ratios.items(), key=order)
         ]
         shares = [
-            {**place(site), "class": name, "form": form, **told(one)}
+            {**place(site), "class": name, "form": form, **told(one, is_share=True)}
             for (site, form, name), one in sorted(self._shares.items(), key=order)
             if one.count > 0
         ]
@@ -78,6 +79,6 @@ def place(site: Site) -> dict[str, Any]:
     return {"stack": site.stack, "layer": site.layer}
 
 
-def told(moments: Moments) -> dict[str, Any]:
-    low, high = moments.interval()
+def told(moments: Moments, *, is_share: bool) -> dict[str, Any]:
+    low, high = moments.interval(is_share=is_share)
     return {"value": float(moments.mean()), "low": float(low), "high": float(high), "count": int(moments.count)}

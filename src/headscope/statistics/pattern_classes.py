@@ -99,12 +99,16 @@ class PatternClasses(PerSequence):
             "share", "Band score", "Mass beyond twice uniform on the diagonals near the main one."
         ),
         "block-score": Definition(
-            "share", "Block score", "Share of content mass in the row's own segment beyond that of uniform attention."
+            "share",
+            "Block score",
+            "Share of content mass in the row's own segment beyond that of uniform attention.",
+            is_signed=True,
         ),
         "block-beyond-offset": Definition(
             "share",
             "Block score beyond locality",
             "Share of content mass in the row's own segment beyond that of a head with the same mass by offset.",
+            is_signed=True,
         ),
         "vertical-score": Definition(
             "share", "Vertical score", "Mass on special tokens, averaged over the query rows of a map."

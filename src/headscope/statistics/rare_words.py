@@ -133,7 +133,7 @@ class RareWords(PerSequence):
         if not self._baselines:
             return {"rare_words": []}
         moments = self._baselines[min(self._baselines)]  # they are the same at every site
-        low, high = moments.interval()
+        low, high = moments.interval(is_share=True)
         return {
             "rare_words": [
                 {

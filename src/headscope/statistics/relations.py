@@ -29,7 +29,14 @@ from headscope.heads import Head, Site
 from headscope.model.attention import Attention
 from headscope.model.words import SAME_WEIGHT, Pool
 from headscope.statistics.base import Statistic
-from headscope.statistics.resampling import ResampledSums, fingerprint, interval, is_reported, weights_of
+from headscope.statistics.resampling import (
+    ResampledSums,
+    fingerprint,
+    interval,
+    is_reported,
+    resampled_share_interval,
+    weights_of,
+)
 from headscope.tables import STACKS, Row
 
 if TYPE_CHECKING:
@@ -289,13 +296,13 @@ class _Answers:
         best = int(self.chosen[r, d].argmax())
         everywhere = (self.chosen[r, d] + self.reported[r, d]) / self.count(r)
         papers = int(everywhere.argmax())
-        low, high = interval(self._accuracies(r, d)[:, best])
+        low, high = self._intervals(r, d)
         row |= {
             "layer": self.heads[best].layer,
             "head": self.heads[best].head,
             "accuracy": self.reported[r, d, best] / self.reported_offsets[r, -1],
-            "low": float(low),
-            "high": float(high),
+            "low": float(low[best]),
+            "high": float(high[best]),
             "same_data_accuracy": everywhere[best],
             "same_data_best_layer": self.heads[papers].layer,
             "same_data_best_head": self.heads[papers].head,
@@ -309,6 +316,12 @@ class _Answers:
             ratio: NDArray[np.float64] = self.replicates[:, r, d] / self.offset_replicates[:, r, -1:]
         return ratio
 
+    def _intervals(self, r: int, d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """[head]: 95 % interval of the accuracy on the half that is reported on."""
+        drawn_count = self.offset_replicates[:, r, -1]
+        count = float(self.reported_offsets[r, -1])
+        return resampled_share_interval(self.reported[r, d], count, self.replicates[:, r, d], drawn_count)
+
     def each(self) -> list[dict[str, Any]]:
         """The rows of relation_heads.csv: every head, for the relations that are ranked."""
         ranked = [r for r in range(len(self.relations)) if self.is_ranked(r)]
@@ -317,7 +330,7 @@ class _Answers:
     def _rows_of(self, r: int, d: int) -> list[dict[str, Any]]:
         _, baseline, baselines = self.baseline(r, d)
         accuracies = self._accuracies(r, d)
-        low, high = interval(accuracies)
+        low, high = self._intervals(r, d)
         least_gain, _ = interval(accuracies - baselines[:, None])
         chosen = self.chosen[r, d] / self.chosen_offsets[r, -1]
         chosen_baseline = self.chosen_offsets[r, :-1].max() / self.chosen_offsets[r, -1]

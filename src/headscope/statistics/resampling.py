@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headscope.tables import wilson_interval
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
 REPLICATES = 500
+FEWEST = 10  # right answers, and wrong ones, for which the replicates show how far a share may be off
 
 
 def fingerprint(text: str, seed: int) -> int:
@@ -78,6 +81,33 @@ class ResampledSums:
     def __getstate__(self) -> dict[str, object]:
         self._settle()
         return self.__dict__.copy()
+
+
+def resampled_share_interval(
+    credit: NDArray[np.float64],
+    count: float,
+    drawn_credit: NDArray[np.float64],
+    drawn_count: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """95 % interval of the share credit / count of right answers, from both in every replicate.
+
+    The middle 95 % of the replicates, unless fewer than 10 answers are right or fewer than 10 are wrong. Resampling
+    cannot draw what did not occur: 20 right answers of 20 would give [1, 1]. In that case it is Wilson's interval with
+    the effective number of answers. That is share·(1 − share) / variance of the replicates, at most `count`. If all
+    answers are equal, every unit counts as one: Kish's effective number of units, count² / variance of `drawn_count`.
+
+    credit, drawn_credit  […] and [replicate, …]; count, drawn_count: a number and [replicate]
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = drawn_credit / drawn_count.reshape(-1, *[1] * (drawn_credit.ndim - 1))
+        low, high = interval(shares)
+        share = np.clip(credit / count, 0.0, 1.0)
+        variance = np.nanvar(np.where(np.isfinite(low), shares, 0.0), axis=0)
+        units = np.clip(count**2 / drawn_count.var(), 1.0, count)
+        effective = np.where(variance > 0, np.minimum(share * (1 - share) / variance, count), units)
+        few = np.isfinite(low) & (np.minimum(credit, count - credit) < FEWEST)
+        wilson_low, wilson_high = wilson_interval(share, effective)
+    return np.where(few, wilson_low, low), np.where(few, wilson_high, high)
 
 
 def interval(replicates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -36,7 +36,7 @@ from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import as_model
 from headscope.model.words import Pool, check_pool
-from headscope.statistics.resampling import ResampledSums, interval
+from headscope.statistics.resampling import ResampledSums, resampled_share_interval
 from headscope.study.probes import (
     EPOCHS,
     AttentionAndWords,
@@ -202,9 +202,8 @@ def _table(found: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
         sums = ResampledSums((2,))
         values = np.array([(one.right[i], one.words[i]) for i in range(len(test))], dtype=np.float64)
         sums.add([sentence.unit for sentence in test], values)
-        with np.errstate(invalid="ignore"):
-            low, high = interval(sums.replicates[:, 0] / sums.replicates[:, 1])
         right, count = sums.total
+        low, high = resampled_share_interval(right, count, sums.replicates[:, 0], sums.replicates[:, 1])
         rows.append((name, right / count, float(low), float(high), one.parameters, int(count)))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
