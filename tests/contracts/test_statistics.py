@@ -116,7 +116,9 @@ def seen_by_the_library(model: AttentionModel, batches: Iterable[Batch]) -> dict
                     for ids, real in ((query_ids, real_queries), (key_ids, real_keys))
                 )
                 for head, rows in enumerate(here):
-                    found.setdefault(Head(site.stack, site.layer, head), []).append(Seen(rows, query, key))
+                    found.setdefault(Head(site.stack, site.layer, head), []).append(
+                        Seen(rows, query, key, site.stack in surface.WITHIN_ONE_TEXT)
+                    )
     return found
 
 

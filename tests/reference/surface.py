@@ -29,6 +29,7 @@ class Seen:
     rows: list[list[float]]
     query: list[set[str]]
     key: list[set[str]]
+    within_one_text: bool = True
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,30 @@ def argmax_credit(seen: Seen) -> tuple[dict[int, float], int]:
     return dict(credit), rows
 
 
+def first(seen: Seen) -> float | None:
+    """Mass on the first key; within one text the first row is not asked."""
+    rows = seen.rows[1:] if seen.within_one_text else seen.rows
+    if not rows or len(seen.key) < 2:
+        return None
+    return sum(row[0] for row in rows) / len(rows)
+
+
+def sink_columns(seen: Seen) -> dict[int, float]:
+    """Mean weight of each key over the other rows that see it (a weight of exactly 0 is forbidden), if enough do."""
+    seen_by = {}
+    for j in range(len(seen.key)):
+        others = [row[j] for i, row in enumerate(seen.rows) if not (seen.within_one_text and i == j)]
+        seen_by[j] = [weight for weight in others if weight > 0]
+    most = max(len(weights) for weights in seen_by.values())
+    enough = max(8, most / 4)
+    return {j: sum(weights) / len(weights) for j, weights in seen_by.items() if len(weights) >= enough}
+
+
+def sink(seen: Seen) -> float | None:
+    columns = sink_columns(seen) if len(seen.key) > 1 else {}
+    return max(columns.values()) if columns else None
+
+
 PER_SEQUENCE: dict[str, Callable[[Seen], float | None]] = {
     "self": _offset_share(0),
     "previous": _offset_share(-1),
@@ -168,6 +193,8 @@ PER_SEQUENCE: dict[str, Callable[[Seen], float | None]] = {
     "confidence": confidence,
     "confidence-content": confidence_content,
     "distance": distance,
+    "first": first,
+    "sink": sink,
 }
 COMPARE_POSITIONS = ("self", "previous", "next", "distance", "argmax-share", "argmax-offset", "positional-share")
 CLASSES = ("cls", "sep", "punctuation", "special")
@@ -194,6 +221,8 @@ def answers(stack: str, sequences: list[Seen]) -> dict[str, Answer]:
     found = {}
     for name, measure in PER_SEQUENCE.items():
         if name in COMPARE_POSITIONS and stack not in WITHIN_ONE_TEXT:
+            continue
+        if name in ("first", "sink") and stack == "query":
             continue
         # A text without full stops has 0 of them; a model without a vocabulary has no such thing.
         needed = "token" if name == "punctuation" else name

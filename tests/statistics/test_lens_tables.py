@@ -55,7 +55,9 @@ def through(family: str, lens: str, statistics: list[Statistic], size: int = 4) 
     return kept
 
 
-def kind(token: int) -> str:
+def kind(token: int, position: int) -> str:
+    if position == 0 and token not in (CLS, SEP):
+        return "first"
     return {CLS: "cls", SEP: "sep", STOP: "punctuation", COMMA: "punctuation"}.get(token, "other")
 
 
@@ -67,13 +69,13 @@ def test_gradients_by_class_are_means_over_the_weights_that_are_there(family: st
     for site, one in seen:
         a, g, cells = one.raw.weights, one.gradient, defaultdict(list)
         for head in range(a.shape[0]):
-            for i in range(a.shape[1]):
+            for i in range(0 if family == "bert" else 1, a.shape[1]):  # the first row of a decoder has no choice
                 average = sum(float(a[head, i, k] * g[head, i, k]) for k in range(a.shape[2]))
                 for j in range(a.shape[2]):
                     if family == "bert" or j <= i:
                         here, slope = float(a[head, i, j]), float(g[head, i, j])
-                        cells[kind(one.ids[j])].append((abs(slope), abs(here * slope), abs(slope - average), here))
-        rows = a.shape[0] * a.shape[1]
+                        cells[kind(one.ids[j], j)].append((abs(slope), abs(here * slope), abs(slope - average), here))
+        rows = a.shape[0] * (a.shape[1] if family == "bert" else a.shape[1] - 1)
         for name, found in cells.items():
             columns = [mean(column) for column in zip(*found, strict=True)]
             for measure, value in zip(("gradient", "weighted", "centred"), columns, strict=False):

@@ -146,6 +146,32 @@ class Attention:
         return self._scores > masked_score(self._scores.dtype)
 
     @cached_property
+    def visible(self) -> Tensor:
+        """[sequence or 1, head or 1, query, key], bool: the keys that a query may attend to.
+
+        An axis has size 1 where all its sequences or heads agree, so that most models pay for one map instead of all.
+        Without scores (through the gradient lens) a decoder is taken to be causal and any other stack to see all keys.
+        """
+        raw = self.raw
+        _, _, queries, keys = self.weights.shape
+        everywhere = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=self.weights.device)
+        if raw._scores is None:
+            return everywhere.tril() if self.site.stack == "decoder" else everywhere
+        if bool(raw._scores.amin() > masked_score(raw._scores.dtype)):
+            return everywhere
+        allowed = raw.allowed
+        if torch.equal(allowed, allowed[:1, :1].expand_as(allowed)):
+            return allowed[:1, :1]
+        return allowed[:, :1] if torch.equal(allowed, allowed[:, :1].expand_as(allowed)) else allowed
+
+    @cached_property
+    def uniform(self) -> Tensor:
+        """[sequence, head or 1, query, key]: weights that are equal on all keys a query may attend to."""
+        visible = self.visible.to(self.weights.dtype)
+        even = visible / visible.sum(dim=-1, keepdim=True)
+        return even.expand(self.weights.shape[0], -1, -1, -1)
+
+    @cached_property
     def row_max(self) -> Tensor:
         """[sequence, head, query]: the largest weight."""
         return self.weights.amax(dim=-1)

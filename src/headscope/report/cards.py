@@ -33,6 +33,7 @@ ROLES_WITH_EXAMPLES = (12, 6, 3, 1)  # of one head; fewer where the page would g
 VAGUER = (
     ("previous token", "next token", "itself"),
     ("punctuation", "separators", "classification token", "block"),
+    ("sink",),
     ("special tokens", "confident"),
     ("broad",),
 )

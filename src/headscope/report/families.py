@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 FAMILIES = {
     "position": SERIES[5],
     "special tokens": SERIES[4],
+    "sink": "#88ccee",
     "punctuation": "#f0e442",
     "broad": "#dcc6e0",
     "block": "#b8a77a",
@@ -30,6 +31,7 @@ SHORT = {
     "classification token": ("special tokens", "cls"),
     "separators": ("special tokens", "sep"),
     "special tokens": ("special tokens", "spec"),
+    "sink": ("sink", "sink"),
     "punctuation": ("punctuation", "., "),
     "broad": ("broad", "broad"),
     "block": ("block", "block"),

@@ -1,11 +1,12 @@
-"""Is attention to separators a no-op? (Clark et al. 2019)
+"""Is attention to separators, or to another sink, a no-op? (Clark et al. 2019)
 
 Through the gradient lens, of every layer and class of tokens: the mean over a weight on such a token of |∂loss/∂A|
 (`gradient`), of |A·∂loss/∂A| (`weighted`: the edge removed, to first order), and of the gradient less the row's mean
 under its weights (`centred`: weight that goes there comes from the row's other keys, as rows sum to 1). The first is
 small wherever values are short; the last says what attending more or less would change. Only ratios within a layer mean
 something, so each measure is told over that of the other tokens as well, sequence by sequence (`gradient-ratio` …).
-Beside them the attention that the class gets (`attention`) and would get from a uniform head (`uniform`).
+Beside them the attention that the class gets (`attention`) and would get from a uniform head (`uniform`). The first row
+of a decoder sees one key and has no choice, so it is left out.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class GradientClasses(Statistic):
         self._sums: dict[Site, Moments] = {}  # [class, measure]
 
     def update(self, attention: Attention) -> None:
-        weights, gradient = attention.raw.weights, attention.gradient
-        assert gradient is not None
+        assert attention.gradient is not None
+        asked = slice(1 if attention.site.stack == "decoder" else 0, None)
+        weights, gradient = attention.raw.weights[:, :, asked], attention.gradient[:, :, asked]
         columns = class_columns(attention.key).to(weights)
         seen = (weights > 0).to(weights)  # a key that a mask forbids has a derivative but no weight
         cells = _by_class(seen, columns)

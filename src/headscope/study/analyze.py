@@ -176,6 +176,7 @@ def analyze(
         one.run(one.encoder.model, batch_size, _placed(progress, passes, number))
         durations[one.name] = round(time.perf_counter() - begun, 3)
     study = _study(passes, looking)
+    _name_sinks(study, model)
     if rows := furthest_apart(study):
         study.tables["lens_heads"] = _frame(rows)
         read = plain or [one.example() for one in notes.sentences] or [one.example for one in notes.windows]
@@ -231,6 +232,14 @@ def _study(passes: list[Pass], looking: Looking) -> Study:
         relations["control"] = [found.get(row) for row in relations[keys].itertuples(index=False, name=None)]
     heads = to_frame([*(row for one in asked for row in one.table()), *looking.rows()])
     return Study(heads, {name: array for one in asked for name, array in one.maps().items()}, {}, tables)
+
+
+def _name_sinks(study: Study, model: AttentionModel) -> None:
+    """Add the tokens' text to the table of sinks, whose statistic only knows their ids."""
+    table = study.tables.get("sinks")
+    if table is not None and model.tokenizer is not None:
+        tokens = model.tokenizer.convert_ids_to_tokens([int(token) for token in table["token_id"]])
+        table.insert(table.columns.get_loc("token_id"), "token", tokens)
 
 
 def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 A head may have several roles, or none. The rules are those of the papers where these state one (Clark: mass above
 0.5 at the next or previous token, above 0.6 on one kind of token, entropy above 3.8 nats of the 4.85 that 128 tokens
 allow, here 0.78 of what the lengths allow; Voita: 90 % of maxima at one offset, of the rows that have a token there,
-10 points over the best offset for a relation, most maxima at a rare word). Every threshold is an argument.
+10 points over the best offset for a relation, most maxima at a rare word; Gu: mean weight above 0.3 on one token). Every
+threshold is an argument.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Thresholds:
     neighbour   mass on the previous or next token, or the token itself
     positional  of the rows that have a token at the commonest offset: those with their maximum there
     token       mass on a kind of token
+    sink        mean weight on one token, of the rows that may attend to it
     broad       entropy, of what the lengths allow
     block       mass within one's own text above what chance gives; beyond: above what nearness gives
     confident   largest weight on content
@@ -59,6 +61,7 @@ class Thresholds:
     neighbour: float = 0.5
     positional: float = 0.9
     token: float = 0.6
+    sink: float = 0.3
     broad: float = 0.78
     block: float = 0.3
     beyond: float = 0.1
@@ -121,6 +124,7 @@ RULES = (
     Rule("separators", "sep", "token", "mass on separators above {threshold}"),
     Rule("special tokens", "special", "token", "mass on all special tokens above {threshold}: much of it a no-op"),
     Rule("punctuation", "punctuation", "token", 'mass on "." and "," above {threshold}'),
+    Rule("sink", "sink", "sink", "mean weight on one token above {threshold}"),
     Rule("broad", "entropy-share", "broad", "entropy above {threshold} of what the lengths allow"),
     Rule(
         "block",
@@ -154,6 +158,7 @@ def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame
 
 def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
     offsets = {(row.stack, row.layer, row.head): row.value for row in _of(study, "argmax-offset")}
+    sinks = _sink_tokens(study)
     for rule in RULES:
         threshold = getattr(limits, rule.threshold)
         also = getattr(limits, rule.also[1]) if rule.also else 0.0
@@ -169,7 +174,20 @@ def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
                     continue
                 offset = int(offsets[place])
                 role = f"positional {offset:+d}" if offset else "positional 0"
-            yield _row(row, role, threshold, sentence)
+            yield _row(row, role, threshold, f"{sentence}{sinks.get(place, '')}" if role == "sink" else sentence)
+
+
+def _sink_tokens(study: Study) -> dict[tuple[str, int, int], str]:
+    """Which token is each head's sink, as the end of a sentence."""
+    table = study.tables.get("sinks")
+    found = {}
+    for row in [] if table is None else table.to_dict("records"):
+        if row["first_share"] >= row["token_share"]:
+            named = f"the first token in {100 * row['first_share']:.0f} % of the texts"
+        else:
+            named = f'mostly "{row["token"]}" ({100 * row["token_share"]:.0f} % of the texts)'
+        found[row["stack"], row["layer"], row["head"]] = f"; here {named}"
+    return found
 
 
 def _reaches(study: Study, place: tuple[str, int, int], statistic: str, threshold: float) -> bool:

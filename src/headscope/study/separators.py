@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-NAMES = {"sep": "separators", "cls": "the classification token"}
+NAMES = {"sep": "separators", "cls": "the classification token", "first": "the first token"}
 SINK, SINK_OVER_UNIFORM = 0.1, 2.0  # a layer's attention goes there: so much of it, and so many times what is uniform
 SMALL = 0.5  # a gradient is small below so much of that on other tokens, at the upper end of its interval
 
@@ -134,7 +134,7 @@ def _most(by_layer: ByLayer) -> str:
 
 
 def _s(kind: str) -> str:
-    return "s" if kind == "cls" else ""
+    return "" if kind == "sep" else "s"
 
 
 def _begun(text: str) -> str:

@@ -19,6 +19,7 @@ ORDER = 10
 HEADINGS = {
     "cls": "classification token",
     "sep": "separators",
+    "first": "first token",
     "punctuation": '"." and ","',
     "special": "all special tokens",
 }
@@ -38,10 +39,15 @@ class LayerShares:
         return any(stacks_with(study, name) for name in HEADINGS)
 
     def source(self, study: Study) -> Source:
-        return Source("heads", tuple(HEADINGS))
+        return Source("heads", _names(study))
 
     def draw(self, study: Study) -> Figure:
-        return draw_layers(study, tuple(HEADINGS), HEADINGS, self.title, "share of attention", most=1.0)
+        return draw_layers(study, _names(study), HEADINGS, self.title, "share of attention", most=1.0)
+
+
+def _names(study: Study) -> tuple[str, ...]:
+    """Without the first token where a model has a classification token, which is mostly the same one."""
+    return tuple(name for name in HEADINGS if name != "first" or not stacks_with(study, "cls"))
 
 
 def drawings(study: Study) -> Iterator[LayerShares]:

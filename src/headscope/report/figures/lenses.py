@@ -12,7 +12,7 @@ from headscope.report.figures._lines import Line, Lines, draw_lines
 from headscope.report.figures._palette import MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, style
-from headscope.report.grids import model_name, plain, stacks_of
+from headscope.report.grids import model_name, plain, stacks_of, stacks_with
 from headscope.report.lens_parts import forms_of, lengths_covered, lenses_of, width_of_heads
 from headscope.study.separators import SMALL
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 ORDER = 60
-MASSES = {"cls": "classification token", "sep": "separators", "punctuation": '"." and ","'}
-CLASSES = {"sep": "separators", "cls": "classification token", "punctuation": '"." and ","'}
+MASSES = {"cls": "classification token", "sep": "separators", "first": "first token", "punctuation": '"." and ","'}
+CLASSES = {"sep": "separators", "cls": "classification token", "first": "first token", "punctuation": '"." and ","'}
 RATIOS = {"gradient-ratio": "|∂loss/∂A|", "weighted-ratio": "|A·∂loss/∂A|", "centred-ratio": "centred |∂loss/∂A|"}
 JUDGED = ("gradient-ratio", "centred-ratio")  # that are called small or not
 
@@ -104,7 +104,13 @@ def drawings(study: Study) -> Iterator[LensFigure]:
 
 def _names(study: Study) -> tuple[str, ...]:
     """The masses that are drawn, through every lens."""
-    return tuple(f"{mass}{f'@{lens}' if lens != 'raw' else ''}" for mass in MASSES for lens in lenses_of(study))
+    masses = [mass for mass in MASSES if any(_is_drawn(study, mass, stack) for stack in stacks_of(study))]
+    return tuple(f"{mass}{f'@{lens}' if lens != 'raw' else ''}" for mass in masses for lens in lenses_of(study))
+
+
+def _is_drawn(study: Study, mass: str, stack: str) -> bool:
+    """Not the first token where that is the classification token, which has a panel of its own."""
+    return mass != "first" or stack not in stacks_with(study, "cls")
 
 
 def _shares(study: Study, title: str) -> Figure:
@@ -114,7 +120,7 @@ def _shares(study: Study, title: str) -> Figure:
         panels = []
         for mass, heading in MASSES.items():
             lines = {}
-            for lens in lenses_of(study):
+            for lens in lenses_of(study) if _is_drawn(study, mass, stack) else ():
                 name = mass if lens == "raw" else f"{mass}@{lens}"
                 here = means[(means["stack"] == stack) & (means["statistic"] == name)]
                 points = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -83,12 +83,20 @@ def asked_of(study: Study) -> Asked:
 def _roles(study: Study) -> Iterator[tuple[Role, Head]]:
     table = study.tables.get("relation_heads")
     known = set() if table is None else set(table["relation"])
+    sinks = study.tables.get("sinks")
+    elsewhere = set() if sinks is None else {_address(one) for one in sinks[sinks["first_share"] <= 0.5].to_dict("records")}
     for one in study.tables["roles"].to_dict("records"):
-        head = Head(str(one["stack"]), int(one["layer"]), int(one["head"]))
+        head = _address(one)
+        if one["role"] == "sink" and head in elsewhere:
+            continue
         relation = str(one["role"]).removeprefix("syntactic: ")
         direction = str(one["rule"]).partition(":")[0]  # a relation's rule begins with it
         is_relation = relation in known and direction in DIRECTIONS
         yield Role(str(one["role"]), *((relation, direction) if is_relation else ("", ""))), head
+
+
+def _address(row: dict[Any, Any]) -> Head:
+    return Head(str(row["stack"]), int(row["layer"]), int(row["head"]))
 
 
 def content_rows(query: Tokens, key: Tokens, row: int) -> NDArray[np.bool_]:

@@ -1,0 +1,129 @@
+"""Which token collects attention, and how much: the first token, or the key with the largest column.
+
+`first` is the mass on the first token of the sequence, averaged over the rows after the first. The first row is left
+out because in a causal stack it can see no other key, so it would always add 1/n.
+
+`sink` is the largest column: for each key the mean weight over the other rows that may attend to it, and then the
+maximum over keys. A causal mask hides late keys from most rows, so a plain column sum would favour early keys, and a
+mean over very few rows would favour late ones. Therefore only rows that can see the key count (Gu et al. 2024), its own
+row does not (a head that attends to itself is not a sink), and keys seen by too few other rows are not candidates.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from headscope.heads import Head, Site
+from headscope.model.attention import Attention
+from headscope.statistics.base import ANY, SHARES, Definition, PerSequence
+from headscope.tables import STACKS
+
+FEWEST_ROWS = 8  # a previous-token head gives each key all of one row: at most 1/8 of the rows that must see it
+QUARTER = 0.25  # of the rows that see the key which is seen by most
+TIE = 1e-6  # columns that differ by less are equal: the first of them is the sink
+
+
+class Sinks(PerSequence):
+    definitions = {
+        "first": Definition(
+            "share",
+            "Attention to the first token",
+            "Mass on the first token of the sequence, averaged over the query rows after the first "
+            "(in cross-attention: over all query rows).",
+            ANY,
+        ),
+        "sink": Definition(
+            "share",
+            "Attention to the strongest sink",
+            "The largest mean weight of a key over the other rows that may attend to it, among keys that are seen by "
+            "8 rows or more and by a quarter of the rows that see the most visible key.",
+            SHARES,
+        ),
+    }
+
+    def __init__(self, names: tuple[str, ...] | None = None) -> None:
+        super().__init__(names)
+        # How often each token id, and each position, was the sink of a sequence: bounded by vocabulary and length.
+        self._tokens: dict[Head, Counter[int]] = {}
+        self._positions: dict[Head, Counter[int]] = {}
+
+    def measure(self, attention: Attention) -> Tensor | None:
+        if attention.site.stack == "query":  # rows are the tokens to predict, in any order; keys may be hidden
+            return None
+        columns = column_means(attention)
+        largest = columns.amax(dim=-1)
+        if attention.lens == "raw":
+            self._count(attention, columns, largest)
+        return torch.stack([first_mass(attention), torch.where(largest < 0, torch.nan, largest)], dim=-1)
+
+    def _count(self, attention: Attention, columns: Tensor, largest: Tensor) -> None:
+        positions = (columns >= largest[..., None] - TIE).int().argmax(dim=-1)  # [sequence, head]
+        ids = attention.key.ids
+        tokens = torch.full_like(positions, -1) if ids is None else ids.gather(1, positions)
+        known = largest >= 0
+        for i, head in enumerate(attention.site.heads(positions.shape[1])):
+            there = known[:, i]
+            self._positions.setdefault(head, Counter()).update(positions[there, i].tolist())
+            self._tokens.setdefault(head, Counter()).update(tokens[there, i].tolist())
+
+    def merge(self, other: Self) -> Self:
+        for mine, theirs in ((self._tokens, other._tokens), (self._positions, other._positions)):
+            for head, counts in theirs.items():
+                mine.setdefault(head, Counter()).update(counts)
+        return super().merge(other)
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """sinks: for each head the most frequent sink token and position, and how often the sink is the first token."""
+        if "sink" not in self.names:
+            return {}
+        rows = []
+        for head in sorted(self._positions, key=lambda one: (STACKS.index(one.stack), one.layer, one.head)):
+            positions, tokens = self._positions[head], self._tokens[head]
+            count = sum(positions.values())
+            if not count:
+                continue
+            (token, of_token), (position, of_position) = _most_common(tokens), _most_common(positions)
+            rows.append(
+                {
+                    "stack": head.stack,
+                    "layer": head.layer,
+                    "head": head.head,
+                    "token_id": token,
+                    "token_share": of_token / count,
+                    "position": position,
+                    "position_share": of_position / count,
+                    "first_share": positions[0] / count,
+                    "count": count,
+                }
+            )
+        return {"sinks": rows}
+
+
+def first_mass(attention: Attention) -> Tensor:
+    """[sequence, head]: mass on the first key, averaged over the rows that have a choice; NaN where there is none."""
+    received, rows = attention.column_mass[..., 0], attention.length
+    if attention.within_one_text:
+        received, rows = received - attention.weights[..., 0, 0], rows - 1
+    if not rows or attention.weights.shape[-1] < 2:
+        return torch.full_like(received, torch.nan)
+    return received / rows
+
+
+def column_means(attention: Attention) -> Tensor:
+    """[sequence, head, key]: mean weight over the other rows that may attend to a key; -1 where these are too few."""
+    received, seen = attention.column_mass, attention.visible.sum(dim=-2)
+    if attention.within_one_text:
+        received = received - attention.weights.diagonal(dim1=-2, dim2=-1)
+        seen = seen - attention.visible.diagonal(dim1=-2, dim2=-1).long()
+    needed = (QUARTER * seen.amax(dim=-1, keepdim=True)).clamp_min(FEWEST_ROWS)
+    has_choice = attention.weights.shape[-1] > 1
+    return torch.where((seen >= needed) & has_choice, received / seen.clamp_min(1), -1.0)
+
+
+def _most_common(counts: Counter[int]) -> tuple[int, int]:
+    """The most frequent value and its count; of several the smallest, so that order does not matter."""
+    return min(counts.items(), key=lambda item: (-item[1], item[0]))

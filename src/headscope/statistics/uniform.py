@@ -1,0 +1,57 @@
+"""What would uniform attention give? The expected value of each share of attention, for the same texts and masks.
+
+A share of attention depends on the length of the texts: 1/n of it goes to the classification token of a head that
+attends to all n tokens alike. The table `uniform` holds that expectation by layer, over the keys that a query may
+attend to, so that pages can show a share as a multiple of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headscope.model.attention import Attention
+from headscope.statistics.base import PerSequence
+from headscope.statistics.sinks import column_means, first_mass
+from headscope.tables import STACKS, Row
+
+OFFSETS = {"previous": -1, "self": 0, "next": 1}
+CLASSES = ("cls", "sep", "punctuation", "special")  # in the order of `Tokens.classes`
+NAMES = (*OFFSETS, *CLASSES, "first", "sink")
+
+
+class Uniform(PerSequence):
+    """A table by layer; no rows of heads. Where masks differ between heads it is their mean."""
+
+    definitions = {}
+
+    def measure(self, attention: Attention) -> Tensor | None:
+        """[sequence, 1, name]."""
+        even = attention.through("uniform", attention.uniform)
+        masses = [_at_offset(even, offset) for offset in OFFSETS.values()]
+        largest = column_means(even).amax(dim=-1)
+        masses += [*even.class_mass.unbind(dim=-1), first_mass(even), torch.where(largest < 0, torch.nan, largest)]
+        return torch.stack(masses, dim=-1).mean(dim=1, keepdim=True)
+
+    def table(self) -> list[Row]:
+        return []
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        rows = []
+        for site, moments in sorted(self._settled().items(), key=lambda item: (STACKS.index(item[0].stack), item[0])):
+            for i, name in enumerate(NAMES):
+                is_absent = site.stack == "query" and name in ("first", "sink")
+                if moments.total[0, i] > 0 and not is_absent:  # a class that does not occur has no row, as in heads.csv
+                    place = {"stack": site.stack, "layer": site.layer, "statistic": name}
+                    count = int(moments.count[0, i])
+                    rows.append(place | {"value": float(moments.total[0, i] / count), "count": count})
+        return {"uniform": rows}
+
+
+def _at_offset(attention: Attention, offset: int) -> Tensor:
+    """[sequence, head]: mass at this offset, averaged over all rows; NaN where two texts are compared."""
+    if not attention.within_one_text:
+        return torch.full_like(attention.column_mass[..., 0], torch.nan)
+    return attention.weights.diagonal(offset=offset, dim1=-2, dim2=-1).sum(dim=-1) / attention.length
