@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -37,6 +38,15 @@ class HeadscopeError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (self.what, self.where, self.expected, self.mend)
+
+
+class HeadscopeWarning(UserWarning):
+    """Something a user should know about a result; the command line prints it as one line on stderr."""
+
+
+def note(line: str) -> None:
+    """Tell the user once: a warning in Python, one line on stderr in the shell."""
+    warnings.warn(printable(line), HeadscopeWarning, stacklevel=3)
 
 
 def _rebuild(what: str, where: str | Path | None, expected: str | None, mend: str | None) -> HeadscopeError:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
+import warnings
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Annotated, Any
 
 import typer
 
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, HeadscopeWarning
 
 app = typer.Typer(
     name="headscope",
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_PLAIN_WARNING = warnings.showwarning
 WITHOUT_MODEL = ("pretrain",)  # commands whose first word is an option
 SEVERAL = ("--corpus", "--treebank", "--coreference", "--models", "--test")  # options that several files may follow
 
@@ -53,6 +55,7 @@ def main() -> None:
     """Run a command; a user's mistake is one line on stderr and exit status 2, without a traceback."""
     verbose = _take_verbose()
     sys.argv[1:] = _spread(sys.argv[1:])
+    warnings.showwarning = _show_warning
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, as after Ctrl-C
     try:
         status = app(prog_name="headscope", standalone_mode=False)
@@ -70,6 +73,14 @@ def main() -> None:
     if status == 130:  # typer's word for Ctrl-C
         _complain("stopped")
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+    """A warning of ours as a line for people; one of another library as Python shows it."""
+    if issubclass(category, HeadscopeWarning):
+        print(f"note: {message}", file=sys.stderr, flush=True)
+    else:
+        _PLAIN_WARNING(message, category, *place, **options)
 
 
 def _take_verbose() -> bool:

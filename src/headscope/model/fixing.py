@@ -57,6 +57,7 @@ def fix(model: AttentionModel, patterns: Patterns) -> AttentionModel:
             () if model.cut is None else model.cut.silent,
             () if model.cut is None else model.cut.history,
         ),
+        reading=model.reading,
     )
     prove(model, cut, Fixed(wanted))
     return cut

@@ -10,6 +10,7 @@ from headscope.importances.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.tasks import Task, task_named
+from headscope.tasks.pooling import check_pools
 from headscope.tasks.running import evaluate as run
 
 Progress = Callable[[int, int], None]
@@ -55,5 +56,8 @@ def loaded_for(model: AttentionModel | str | Path | Callable[[str], AttentionMod
         model = load(model, model_class=task.model_class)
     elif not isinstance(model, AttentionModel):
         model = model(task.model_class)
+        check_pools(
+            task, model.reading.pooling if model.reading.stated_by == "--pooling" else None, model.reading.prompt
+        )
     task.check(model)
     return model
