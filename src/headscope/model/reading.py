@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headscope.errors import HeadscopeError, choices
+from headscope.errors import HeadscopeError
 
 POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weightedmean")
 ALIASES = {"cls": "first", "lasttoken": "last", "mean_sqrt_len_tokens": "mean_sqrt_len"}
@@ -127,9 +127,7 @@ class Reading:
         if pooling is not None:
             name = ALIASES.get(pooling, pooling)
             if name not in POOLINGS:
-                raise HeadscopeError(
-                    f'"{pooling}" is not a way to pool', where="--pooling", expected=choices(pooling, POOLINGS)
-                )
+                raise HeadscopeError(f'must be one of {", ".join(POOLINGS)}, got "{pooling}"', where="--pooling")
             reading = replace(reading, pooling=name, stated_by="--pooling", problem=None)
         if prompt is not None:
             reading = replace(reading, prompt=reading.prompts.get(prompt, prompt))
