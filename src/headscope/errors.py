@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -40,7 +41,12 @@ class HeadscopeError(Exception):
 
 
 class HeadscopeWarning(UserWarning):
-    """Something that a result should be read with, such as a high share of unknown tokens; the run goes on."""
+    """Something a user should know about a result; the command line prints it as one line on stderr."""
+
+
+def note(line: str) -> None:
+    """Warn the user: a `HeadscopeWarning` in Python, one line on stderr in the shell."""
+    warnings.warn(printable(line), HeadscopeWarning, stacklevel=3)
 
 
 def _rebuild(what: str, where: str | Path | None, expected: str | None, mend: str | None) -> HeadscopeError:

@@ -22,11 +22,13 @@ from transformers import (
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.importances.relevance import Relevances, relevances
+from headscope.model.reading import Dense, Normalize, Reading
 from headscope.model.relevance.rules import Rules
 from headscope.study.importance import importance
 from headscope.tasks import task_named
 from headscope.tasks.base import Prepared, Task, batch_of
 from headscope.tasks.per_token import IGNORED
+from headscope.tasks.pooling import Pooling
 from headscope.tasks.running import answers
 from tiny import shared, tiny
 from toys import Means, classes_of, means_of
@@ -45,9 +47,21 @@ def labelled(family: str) -> Prepared:
     return replace(found, labels=labels)
 
 
-def pairs(family: str) -> Prepared:
+def pairs(family: str, reading: Reading | None = None, skipped: int = 0) -> Prepared:
     found = means_of(family)
-    return replace(found, parts=[(0, 1), (2, 3), (4, 7)], items=found.items[:3], targets=np.array([1.0, 2.0, 3.0]))
+    pooling = Pooling(reading or Reading(), (skipped,) * len(found.sequences))
+    targets = np.array([1.0, 2.0, 3.0])
+    return replace(found, parts=[(0, 1), (2, 3), (4, 7)], items=found.items[:3], targets=targets, extras=pooling)
+
+
+def pooled_by(pooling: str, *modules: Normalize | Dense, skipped: int = 0) -> Any:
+    return lambda family: pairs(family, Reading(pooling=pooling, modules=modules), skipped)
+
+
+def dense(activation: str) -> Dense:
+    noise = torch.Generator().manual_seed(5)
+    weight, bias = torch.randn(6, 32, generator=noise) * 0.1, torch.randn(6, generator=noise)
+    return Dense("2_Dense", weight, bias, f"torch.nn.modules.{activation}")
 
 
 def choices(family: str) -> Prepared:
@@ -73,6 +87,14 @@ CASES: dict[str, tuple[Any, str, Any]] = {
     "choice/bert": (AutoModelForMultipleChoice, "choice", choices),
     "stsb/bert": (None, "stsb", pairs),
     "retrieval/mpnet": (None, "retrieval", pairs),
+    "first/bert": (None, "stsb", pooled_by("first")),
+    "last/gpt2": (None, "stsb", pooled_by("last")),
+    "max/bert": (None, "stsb", pooled_by("max")),
+    "max/xlnet": (None, "stsb", pooled_by("max")),
+    "weightedmean/bert": (None, "stsb", pooled_by("weightedmean")),
+    "mean_sqrt_len/bert": (None, "retrieval", pooled_by("mean_sqrt_len")),
+    "dense/bert": (None, "stsb", pooled_by("mean", dense("activation.Tanh"), Normalize("3_Normalize"))),
+    "relu/bert": (None, "stsb", pooled_by("max", Normalize("2_Normalize"), dense("activation.ReLU"))),
 }
 
 
@@ -100,7 +122,9 @@ def test_all_that_a_task_says_is_shared_out(case: str) -> None:
 
 
 @pytest.mark.parametrize("rules", ["voita", "attnlrp"])
-@pytest.mark.parametrize("case", ["masked/bert", "translation/marian", "stsb/bert"])
+@pytest.mark.parametrize(
+    "case", ["masked/bert", "translation/marian", "stsb/bert", "first/bert", "max/bert", "last/gpt2"]
+)
 def test_the_size_of_batches_changes_nothing(case: str, rules: Rules) -> None:
     model, task, prepared = made(case)
     one, many = (relevances(model, task, prepared, rules=rules, batch_size=size) for size in (1, 8))

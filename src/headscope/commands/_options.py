@@ -59,6 +59,22 @@ MaskName = Annotated[
 OpenSpecial = Annotated[
     bool, typer.Option("--open-special", help="Under a mask: special tokens see all and are seen by all")
 ]
+Pooling = Annotated[
+    str | None,
+    typer.Option(
+        "--pooling",
+        help="How token states become one vector of a text: mean, first, last, max, mean_sqrt_len or weightedmean",
+        show_default="as the model's files state",
+    ),
+]
+Prompt = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt",
+        help="Text put before every text that becomes a vector, or the name of one of the model's prompts",
+        show_default="as the model's files state",
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a study that is already there")]
 
 
@@ -91,12 +107,23 @@ def load_aloud(
     model_class: str | None = None,
     mask: str | None = None,
     open_special: bool = False,
+    pooling: str | None = None,
+    prompt: str | None = None,
 ) -> AttentionModel:
     """The model, with a mask put on if there is one, after saying what its user should know."""
     from headscope.model.load import load
 
     worn = masked(mask, open_special)
-    loaded = load(model, revision=revision, device=device, dtype=dtype, model_class=model_class, say=say)
+    loaded = load(
+        model,
+        revision=revision,
+        device=device,
+        dtype=dtype,
+        model_class=model_class,
+        pooling=pooling,
+        prompt=prompt,
+        say=say,
+    )
     for note in loaded.notes:
         say(f"note: {note}")
     return loaded.wear(*worn)

@@ -18,6 +18,7 @@ from headscope.commands._options import (
     OpenSpecial,
     Overwrite,
     Pairs,
+    Pooling,
     Revision,
     drawing_figures,
     load_aloud,
@@ -26,6 +27,7 @@ from headscope.commands._options import (
     separated,
     typed,
 )
+from headscope.errors import HeadscopeError
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -127,6 +129,7 @@ def analyze(
     ] = [],  # noqa: B006
     mask: MaskName = None,
     open_special: OpenSpecial = False,
+    pooling: Pooling = None,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -140,9 +143,11 @@ def analyze(
     from headscope.study.roles import read_thresholds
 
     thresholds = read_thresholds(threshold)
+    if pooling is not None and "gradient" not in (separated(lens) or ()):
+        raise HeadscopeError("has no effect without the lens gradient", where="--pooling", mend="Add --lens gradient")
 
     def loaded() -> AttentionModel:
-        one = load_aloud(model, revision, device, dtype, mask=mask, open_special=open_special)
+        one = load_aloud(model, revision, device, dtype, None, mask, open_special, pooling)
         if one.is_encoder_decoder and not pairs:
             say("note: without --pairs (source and target) only the encoder runs")
         return one

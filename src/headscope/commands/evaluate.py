@@ -15,6 +15,8 @@ from headscope.commands._options import (
     MaxLength,
     Model,
     OpenSpecial,
+    Pooling,
+    Prompt,
     Revision,
     load_aloud,
     progress,
@@ -47,6 +49,8 @@ def evaluate(
     batch_size: BatchSize = 32,
     mask: MaskName = None,
     open_special: OpenSpecial = False,
+    pooling: Pooling = None,
+    prompt: Prompt = None,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -57,7 +61,7 @@ def evaluate(
 
     with progress(model) as update:
         found = run(
-            lambda wanted: load_aloud(model, revision, device, dtype, wanted, mask, open_special),
+            lambda wanted: load_aloud(model, revision, device, dtype, wanted, mask, open_special, pooling, prompt),
             task=task,
             data=data,
             split=split,

@@ -14,6 +14,8 @@ from headscope.commands._options import (
     MaxLength,
     Model,
     Overwrite,
+    Pooling,
+    Prompt,
     Revision,
     load_aloud,
     progress,
@@ -74,6 +76,8 @@ def fix(
     max_length: MaxLength = None,
     batch_size: BatchSize = 32,
     seed: Annotated[int, typer.Option(help="Of the order of examples")] = 0,
+    pooling: Pooling = None,
+    prompt: Prompt = None,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -94,7 +98,7 @@ def fix(
     )
 
     def loaded(wanted_class: str) -> AttentionModel:
-        return load_aloud(model, revision=revision, device=device, dtype=dtype, model_class=wanted_class)
+        return load_aloud(model, revision, device, dtype, wanted_class, pooling=pooling, prompt=prompt)
 
     with progress(model) as update:
         told = fix_into(

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, progress, say, typed
+from headscope.commands._options import (
+    Device,
+    MaxLength,
+    Model,
+    Overwrite,
+    Pooling,
+    Prompt,
+    Revision,
+    progress,
+    say,
+    typed,
+)
 from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, numbers_of, pairs_of
 from headscope.commands._training import (
     FromScratch,
@@ -86,6 +97,8 @@ def gate(
     limit: TrainLimit = None,
     max_length: MaxLength = None,
     seed: Annotated[int, typer.Option(help="Of noise, dropout, new weights and the order of examples")] = 0,
+    pooling: Pooling = None,
+    prompt: Prompt = None,
     revision: Revision = None,
     device: Device = "auto",
     resume: Resume = False,
@@ -117,6 +130,8 @@ def gate(
             max_length=max_length,
             limit=limit,
             device=device,
+            pooling=pooling,
+            prompt=prompt,
             revision=revision,
             scratch=scratch_of(from_scratch, layers, heads, hidden, intermediate, vocabulary),
             roles=roles,

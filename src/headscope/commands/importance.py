@@ -16,6 +16,8 @@ from headscope.commands._options import (
     Model,
     OpenSpecial,
     Overwrite,
+    Pooling,
+    Prompt,
     Revision,
     drawing_figures,
     load_aloud,
@@ -98,6 +100,8 @@ def importance(
     seed: Annotated[int, typer.Option(help="Of the order of examples and of resampling")] = 0,
     mask: MaskName = None,
     open_special: OpenSpecial = False,
+    pooling: Pooling = None,
+    prompt: Prompt = None,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -118,7 +122,7 @@ def importance(
     there = to_add_to(out, "importance", overwrite=overwrite)
 
     def loaded(wanted: str) -> AttentionModel:
-        one = load_aloud(model, revision, device, dtype, wanted, mask, open_special)
+        one = load_aloud(model, revision, device, dtype, wanted, mask, open_special, pooling, prompt)
         if there is not None:
             check_same_model(one, there, out)
         return one

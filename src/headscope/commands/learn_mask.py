@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, progress, say, typed
+from headscope.commands._options import (
+    Device,
+    MaxLength,
+    Model,
+    Overwrite,
+    Pooling,
+    Prompt,
+    Revision,
+    progress,
+    say,
+    typed,
+)
 from headscope.commands._tasks import BatchSize, Columns, Labels, TrainLimit, numbers_of, pairs_of
 from headscope.errors import HeadscopeError
 
@@ -80,6 +91,8 @@ def learn_mask(
     labels: Labels = None,
     limit: TrainLimit = None,
     max_length: MaxLength = None,
+    pooling: Pooling = None,
+    prompt: Prompt = None,
     revision: Revision = None,
     device: Device = "auto",
     resume: Annotated[
@@ -113,6 +126,8 @@ def learn_mask(
             max_length=max_length,
             limit=limit,
             device=device,
+            pooling=pooling,
+            prompt=prompt,
             revision=revision,
             resume=resume,
             overwrite=overwrite,

@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, Dtype, MaskName, MaxLength, Model, OpenSpecial, Revision, masked, say
+from headscope.commands._options import (
+    Device,
+    Dtype,
+    MaskName,
+    MaxLength,
+    Model,
+    OpenSpecial,
+    Pooling,
+    Revision,
+    masked,
+    say,
+)
+from headscope.errors import HeadscopeError
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -49,6 +61,7 @@ def look(
     max_length: MaxLength = None,
     mask: MaskName = None,
     open_special: OpenSpecial = False,
+    pooling: Pooling = None,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -61,6 +74,10 @@ def look(
 
     check_place(out)
     lenses = lenses_asked(lens)
+    if pooling is not None and not {"gradient", "gradient-rollout"} & set(lenses):
+        raise HeadscopeError(
+            "has no effect on these lenses", where="--pooling", expected="gradient or gradient-rollout"
+        )
     worn = masked(mask, open_special)
-    loaded = load(model, revision=revision, device=device, dtype=dtype, say=say).wear(*worn)
+    loaded = load(model, revision=revision, device=device, dtype=dtype, pooling=pooling, say=say).wear(*worn)
     typer.echo(run(loaded, text, second, lens=lenses, target=target, max_length=max_length).save(out))

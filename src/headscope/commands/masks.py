@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, MaxLength, Model, OpenSpecial, Overwrite, Revision, progress, say, typed
+from headscope.commands._options import (
+    Device,
+    MaxLength,
+    Model,
+    OpenSpecial,
+    Overwrite,
+    Pooling,
+    Prompt,
+    Revision,
+    progress,
+    say,
+    typed,
+)
 from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, numbers_of, pairs_of
 
 LISTED = """
@@ -137,6 +149,8 @@ def compare(
     labels: Labels = None,
     limit: TrainLimit = None,
     max_length: MaxLength = None,
+    pooling: Pooling = None,
+    prompt: Prompt = None,
     revision: Revision = None,
     device: Device = "auto",
     resume: Annotated[
@@ -165,6 +179,8 @@ def compare(
             max_length=max_length,
             limit=limit,
             device=device,
+            pooling=pooling,
+            prompt=prompt,
             revision=revision,
             resume=resume,
             overwrite=overwrite,

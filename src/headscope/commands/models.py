@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import say
+from headscope.commands._options import Model, Revision, say
+from headscope.errors import printable
 
 models = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
-app.add_typer(models, name="models", help="List the named models, or fetch one.")
+app.add_typer(models, name="models", help="List the named models, fetch one, or show how a model is read.")
 
 
 @models.callback(invoke_without_command=True)
-def show(context: typer.Context) -> None:
+def list_models(context: typer.Context) -> None:
     """List the real models that headscope knows by name, and which are here already."""
     if context.invoked_subcommand is not None:
         return
@@ -39,6 +41,31 @@ def fetch(
 
     for name in names:
         typer.echo(zoo.fetch(name, say))
+
+
+@models.command("show")
+def show(
+    model: Model,
+    revision: Revision = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+) -> None:
+    """Show how a model's files say that a text becomes one vector: pooling, prompts, length, similarity."""
+    from headscope.model.checkpoint import read_config
+    from headscope.model.folder import find_folder
+    from headscope.model.reading_files import left_out_of, read_reading, transformer_folder
+
+    folder, name, revision = find_folder(model, revision, say)
+    config, reading = read_config(transformer_folder(folder)), read_reading(folder)
+    listed = config.get("architectures") or ["not stated"]
+    if as_json:
+        told = {"model": name, "family": config["model_type"], "class": listed[0], "reading": reading.record()}
+        typer.echo(json.dumps({**told, "left_out": list(reading.left_out)}, ensure_ascii=False))
+        return
+    rows = [("model", name), ("family", config["model_type"]), ("class", str(listed[0])), *reading.lines()]
+    for label, value in rows:
+        typer.echo(f"{label:12} {printable(value)}")
+    if (left_out := left_out_of(reading)) is not None:
+        typer.echo(f"{'saving':12} {printable(left_out)}")
 
 
 @models.command()

@@ -15,6 +15,8 @@ from headscope.commands._options import (
     MaxLength,
     Model,
     Overwrite,
+    Pooling,
+    Prompt,
     Revision,
     load_aloud,
     progress,
@@ -114,6 +116,8 @@ def prune(
     max_length: MaxLength = None,
     batch_size: BatchSize = 32,
     seed: Annotated[int, typer.Option(help="Of the order of examples and of the search")] = 0,
+    pooling: Pooling = None,
+    prompt: Prompt = None,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -166,7 +170,7 @@ def prune(
         raise HeadscopeError("nowhere to write it" if out is None else "a dry run writes nothing", where="--out")
 
     def loaded(wanted_class: str | None) -> AttentionModel:
-        return load_aloud(model, revision=revision, device=device, dtype=dtype, model_class=wanted_class)
+        return load_aloud(model, revision, device, dtype, wanted_class, pooling=pooling, prompt=prompt)
 
     with progress(model) as update:
         if out is None:

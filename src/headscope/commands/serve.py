@@ -17,6 +17,8 @@ from headscope.commands._options import (
     MaxLength,
     Model,
     OpenSpecial,
+    Pooling,
+    Prompt,
     Revision,
     load_aloud,
     say,
@@ -54,6 +56,8 @@ def serve(
     max_length: MaxLength = None,
     mask: MaskName = None,
     open_special: OpenSpecial = False,
+    pooling: Pooling = None,
+    prompt: Prompt = None,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -69,10 +73,10 @@ def serve(
     found, notes = studied(study)  # before anything that takes longer
     for note in notes:
         say(f"note: {note}")
-    loaded = load_aloud(model, revision, device, dtype, mask=mask, open_special=open_special)
+    loaded = load_aloud(model, revision, device, dtype, None, mask, open_special, pooling, prompt)
     if compare is not None:
         say(f"loading {compare} …")
-    other = None if compare is None else load_aloud(compare, None, device, dtype)
+    other = None if compare is None else load_aloud(compare, None, device, dtype, pooling=pooling, prompt=prompt)
     explorer = run(
         loaded,
         study=found,

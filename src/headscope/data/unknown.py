@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headscope.errors import HeadscopeWarning
+from headscope.errors import note
 
 if TYPE_CHECKING:
     from headscope.data.examples import Text
@@ -57,7 +56,7 @@ class UnknownTokens:
         self._has_warned = True
         line = f"{self._where or 'texts'}: {said(self.counts.content, self.counts.tokens, self.counts.pieces)}. "
         line += "Check that the model was trained on such text, and that the file holds nothing else"
-        warnings.warn(line, HeadscopeWarning, stacklevel=2)
+        note(line)
 
     def _pieces_of(self, text: Text) -> list[str]:
         """The parts of a text that become the unknown token, in order."""

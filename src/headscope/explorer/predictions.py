@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from headscope.data.batches import collate
+from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.report.look_sides import Side, inert
-from headscope.study.token_maps import one_input
-from headscope.tasks.pooling import pooled
+from headscope.tasks.pooling import encoded_texts, pooled
 
 CANDIDATES = 5
 
@@ -36,6 +37,11 @@ class Prediction(ABC):
     """What one kind of model says about an input."""
 
     kind: ClassVar[str]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the page should say about the numbers."""
+        return ()
 
     def __init__(self, model: AttentionModel) -> None:
         self.model = model
@@ -151,10 +157,18 @@ class GivenTarget(Prediction):
 class Alike(Prediction):
     """The cosine of two texts' vectors, each read by itself; of one text, of its vector with and without the heads.
 
-    A vector is the mean of the tokens' last states, as sentence encoders are read.
+    A vector is pooled from the tokens' last states as `model.reading` says, with its prompt.
     """
 
     kind = "encoder"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        how = self.model.reading
+        if how.is_stated:
+            return ()
+        why = "no file states the pooling" if how.problem is None else how.problem
+        return (f"{why}: the sentence vector is the mean of the token states; see --pooling",)
 
     def run(self, reading: Reading) -> Any:
         """The output of the model below its head, which has the states."""
@@ -168,12 +182,19 @@ class Alike(Prediction):
 
     def read(self, output: Any, reading: Reading) -> Tensor:
         """[text, width]: one vector a text, of length 1."""
-        if not self._is_pair(reading):
-            return pooled(output, _main_side(reading.batch))
+        how = self.model.reading
+        if self.model.is_encoder_decoder:
+            return pooled(output, _main_side(reading.batch), how)
+        texts = [text for text in (reading.text, reading.second) if text is not None]
+        found, _, skipped = encoded_texts(self.model, [(text, "", None) for text in texts], None)
         vectors = []
-        for text in (reading.text, reading.second or ""):
-            batch = one_input(self.model, text, None, max_length=reading.batch.inputs["input_ids"].shape[1])
-            vectors.append(pooled(self.run(Reading(text, None, batch)), batch))
+        for text, sequence, skip in zip(texts, found, skipped, strict=True):
+            if sequence is None:
+                raise HeadscopeError("there are no tokens in it", where=f'text "{text[:40]}"', expected="some text")
+            batch = collate(self.model, [sequence])
+            is_shown = torch.equal(batch.inputs["input_ids"], reading.batch.inputs["input_ids"].cpu())
+            states = output if is_shown else self.run(Reading(text, None, batch))
+            vectors.append(pooled(states, batch, how, skip))
         return torch.cat(vectors)
 
     def told(self, reading: Reading, before: Tensor, after: Tensor | None) -> dict[str, Any]:

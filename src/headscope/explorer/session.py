@@ -164,7 +164,7 @@ class Session:
             "max_tokens": self.max_tokens,
             "lenses": {"heads": list(HEAD_LENSES), "tokens": list(TOKEN_LENSES)},
             "example": {"text": self._example(mask), "second": None, "lens": "raw"},
-            "notes": [inert(note) for note in model.notes],
+            "notes": [inert(note) for note in (*model.notes, *self.prediction.notes)],
         }
 
     def _example(self, mask: str | None) -> str:

@@ -23,6 +23,7 @@ from headscope.model.fixed_heads import fixed_of
 from headscope.model.interface import open_interface
 from headscope.model.lenses import Lens, lens_named
 from headscope.model.manifest import Cut
+from headscope.model.reading import Reading
 from headscope.model.seam import Observer, Seam
 from headscope.model.tap import open_tap
 from headscope.model.tokenizer import remember
@@ -45,6 +46,7 @@ class AttentionModel:
     path       the directory it came from; None for a live model
     sites      every (stack, layer), heads: every (stack, layer, head), counted from 0
     cut        what it has lost; None where it was not cut
+    reading    how its token states become the vector of a text (pooling, prompts, length)
     untrained  parameters that were in no file and are therefore random (a new classifier, say)
     notes      what a user should know about how it was loaded
     """
@@ -60,10 +62,12 @@ class AttentionModel:
         untrained: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         cut: Cut | None = None,
+        reading: Reading | None = None,
     ) -> None:
         self.model, self.tokenizer, self.path, self.revision = model, tokenizer, path, revision
         self.untrained, self.notes = untrained, notes
         self.cut = cut
+        self.reading = reading or Reading()
         self.parts: dict[Site, Parts] | None = None  # where its parts are, once somebody has looked (model.anatomy)
         self.family = family_of(model.config.model_type, where=name)
         self.name = name or type(model).__name__

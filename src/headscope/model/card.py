@@ -6,6 +6,7 @@ from typing import Any
 
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fixing import written
+from headscope.model.reading_files import left_out_of
 from headscope.model.surgery import origin_of, removed_heads
 
 _LOAD = {
@@ -27,6 +28,13 @@ _SAID = {
     "small": "The weights of these heads are gone from the file: `headscope.load` reads it, `from_pretrained` cannot.",
     "plain": "The shapes are those of the original; where these heads were, the weights are zero. It is not faster.",
     "onnx": "A graph without these heads, compared with torch at two batch sizes and lengths.",
+}
+_POOL = {
+    "small": "`headscope.load` reads this from the files. sentence-transformers cannot load this form: its tensors "
+    "have other shapes than the configuration says.",
+    "plain": '`SentenceTransformer("this directory")` reads this from the files and gives the vectors headscope uses.',
+    "onnx": "The graph gives the token states [text, token, width]. Pool them in this way over the tokens whose "
+    "`attention_mask` is 1, then apply the modules.",
 }
 _FIXED = "These heads have no queries and keys: they attend by fixed patterns (Raganato et al. 2020)."
 
@@ -51,7 +59,18 @@ def card(model: AttentionModel, form: str, chosen: dict[str, Any]) -> str:
         _LOAD[form].replace("{cls}", cls),
         "```",
     ]
-    return "\n".join(lines + _told(chosen)) + "\n"
+    return "\n".join([*lines, *_vectors(model, form), *_told(chosen)]) + "\n"
+
+
+def _vectors(model: AttentionModel, form: str) -> list[str]:
+    """How token states become one vector of a text, if that is stated, and which files were not copied."""
+    reading, lines = model.reading, []
+    if reading.is_stated:
+        lines = ["", "## Vectors of texts", "", *(f"- {name}: {value}" for name, value in reading.lines()), ""]
+        lines.append(_POOL[form])
+    if (left_out := left_out_of(reading)) is not None:
+        lines += ["", f"Files {left_out}."]
+    return lines
 
 
 def _told(chosen: dict[str, Any]) -> list[str]:

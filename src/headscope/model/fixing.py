@@ -59,6 +59,7 @@ def fix(model: AttentionModel | str | Path, patterns: Patterns) -> AttentionMode
             () if model.cut is None else model.cut.silent,
             () if model.cut is None else model.cut.history,
         ),
+        reading=model.reading,
     )
     prove(model, cut, Fixed(wanted))
     return cut

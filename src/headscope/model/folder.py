@@ -9,10 +9,11 @@ from pathlib import Path
 
 from headscope.errors import HeadscopeError, choices, reason
 from headscope.model import zoo
+from headscope.model.reading_files import transformer_folder
 from headscope.model.short_names import HUB_IDS
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
+_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "LICEN*", "NOTICE*", "COPYING*")
 
 
 def find_folder(
@@ -35,7 +36,7 @@ def find_folder(
             if zoo.is_damaged(text):  # wrong numbers otherwise; hashing 100 MB takes a fifth of a second
                 zoo.verify(text)
             return there, text, None
-        if not (folder / "config.json").is_file():
+        if not (transformer_folder(folder) / "config.json").is_file():
             raise HeadscopeError(
                 "no config.json here",
                 where=folder,
@@ -95,9 +96,9 @@ def _from_hub(identifier: str, typed: str, revision: str | None, say: Callable[[
                     identifier, revision=revision, allow_patterns=list(patterns), local_files_only=offline
                 )
             )
-            if list(folder.glob("*.safetensors")):
+            if list(transformer_folder(folder).glob("*.safetensors")):
                 break
-        if not (folder / "config.json").is_file():
+        if not (transformer_folder(folder) / "config.json").is_file():
             raise FileNotFoundError("it has no config.json")
         return folder
     except Exception as cause:  # the hub library raises a dozen unrelated types for "not there" and "no network"

@@ -17,6 +17,8 @@ from headscope.model.checkpoint import check_finite, read_config, read_tokenizer
 from headscope.model.cut_checkpoint import read_cut_weights
 from headscope.model.folder import find_folder
 from headscope.model.manifest import Cut, read_manifest
+from headscope.model.reading import Reading
+from headscope.model.reading_files import read_reading, transformer_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -37,6 +39,9 @@ def load(
     device: str = "auto",
     dtype: str = "float32",
     labels: Sequence[str] = (),
+    pooling: str | None = None,
+    prompt: str | None = None,
+    reading: Reading | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> AttentionModel:
     """Load a model to watch and edit.
@@ -46,6 +51,9 @@ def load(
     device       auto, cpu, cuda, mps …
     dtype        float32 (whatever the checkpoint has), float64, bfloat16 or float16
     labels       the classes of a new classifier, with a `model_class` that has one
+    pooling      how token states become one vector, instead of what its files state: mean, first, last, max …
+    prompt       the text put before every text of a task that compares vectors, or the name of one of its prompts
+    reading      all of that as another model has it
     say          told what is being fetched
     """
     if not isinstance(spec, str | Path):
@@ -54,7 +62,9 @@ def load(
     if dtype not in DTYPES:
         raise HeadscopeError(f'"{dtype}" is not a dtype', where="--dtype", expected=choices(dtype, DTYPES))
     place = device_named(device)
-    folder, name, revision = find_folder(spec, revision, say)
+    root, name, revision = find_folder(spec, revision, say)
+    folder = transformer_folder(root)
+    reading = (reading or read_reading(root)).overridden(pooling, prompt)
     config = read_config(folder)
     family = family_of(config["model_type"], where=folder / "config.json")
     manifest = read_manifest(folder)
@@ -75,6 +85,7 @@ def load(
         untrained=untrained,
         notes=notes,
         cut=None if manifest is None else Cut(manifest.origin, manifest.kept, manifest.silent, manifest.history),
+        reading=reading,
     )
 
 

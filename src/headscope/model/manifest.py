@@ -55,6 +55,7 @@ class Manifest:
     kept         the same by site
     chosen       how the heads were chosen, and what that did: free in form
     fixed        the attention modules with heads that follow fixed patterns
+    left_out     files of the source directory that were not copied
     """
 
     model_class: str
@@ -63,6 +64,7 @@ class Manifest:
     kept: dict[Site, tuple[int, ...]]
     chosen: dict[str, Any] = field(default_factory=dict)
     fixed: dict[str, FixedHeads] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     @property
     def silent(self) -> tuple[str, ...]:
@@ -106,6 +108,7 @@ def write_manifest(manifest: Manifest, folder: Path, form: str) -> None:
         "modules": {name: list(numbers) for name, numbers in manifest.modules.items()},
         **({"fixed": {name: asdict(fixed) for name, fixed in manifest.fixed.items()}} if manifest.fixed else {}),
         "chosen": manifest.chosen,
+        **({"left_out": list(manifest.left_out)} if manifest.left_out else {}),
         "weights": {
             path.name: sha256_of(path) for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".onnx")
         },

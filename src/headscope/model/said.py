@@ -1,8 +1,8 @@
 """What a model says of one input, as one number that gradients are taken of.
 
 A classifier's largest logit; of models that say something of every token the sum of each token's largest logit, or
-that of one token; of a bare encoder how far the mean of its tokens' states reaches in its own direction or, of a pair,
-in that of the other text's mean, lengths being held fixed (a cosine's gradient knows nothing of length).
+that of one token; of a bare encoder how far its vector of the text (`model.reading`) reaches in its own direction or,
+of a pair, in that of the other text's vector, lengths being held fixed (a cosine's gradient knows nothing of length).
 """
 
 from __future__ import annotations
@@ -49,14 +49,17 @@ def _of_states(model: AttentionModel, batch: Batch, output: Any, target: int | N
             expected="a classifier, a language model or a bare encoder",
         )
     if target is not None:
-        here = torch.zeros(states.shape[:2], device=states.device)
-        here[0, _checked(target, states.shape[1])] = 1.0
-        return towards(states, here).sum(), f"the state of token {target} in its own direction"
+        here = states[:, _checked(target, states.shape[1])]
+        return towards(here).sum(), f"the state of token {target} in its own direction"
+    reading = model.reading
+    reading.check(model.name)
     if tokens.segments is None or not bool((tokens.segments[0] == 1).any()):
-        return towards(states, tokens.real).sum(), "the mean of its tokens' states in its own direction"
-    is_second = (tokens.segments[0] == 1).to(states.device)
-    first, second = (states[0, here].mean(dim=0) for here in (~is_second, is_second))
-    return first @ second / (_length(first) * _length(second)), "the dot product of the two texts' mean states"
+        vector = reading.vectors(states, tokens.real, hold_lengths=True)
+        return towards(vector).sum(), f"{reading.in_words} in its own direction"
+    is_second = tokens.segments == 1
+    first, second = (reading.vectors(states, tokens.real & of, hold_lengths=True)[0] for of in (~is_second, is_second))
+    what = f"the dot product of the two texts' vectors, each {reading.in_words}"
+    return first @ second / (_length(first) * _length(second)), what
 
 
 def _length(vector: Tensor) -> Tensor:

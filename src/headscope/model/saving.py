@@ -18,12 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from headscope.drafts import drafted
-from headscope.errors import HeadscopeError, choices, reason
+from headscope.errors import HeadscopeError, choices, note, reason
 from headscope.model.attention_model import AttentionModel
 from headscope.model.card import card
 from headscope.model.fixed_heads import fixed_of
 from headscope.model.load import quiet
 from headscope.model.manifest import NAME, WEIGHTS, Manifest, write_manifest
+from headscope.model.reading_files import left_out_of, write_reading
 from headscope.model.surgery import expanded, origin_of
 from headscope.model.tokenizer import write_tokenizer
 
@@ -62,7 +63,8 @@ def check_form(form: str) -> None:
 
 
 def check_form_of(model: AttentionModel, form: str) -> None:
-    """Refuse a form that cannot hold this model."""
+    """Refuse a form that cannot hold this model, and a model with modules that cannot be written next to it."""
+    model.reading.check(model.name)
     if form != "small" and model.fixed:
         raise HeadscopeError(
             f"{len(model.fixed)} heads follow fixed patterns, which nobody else computes",
@@ -81,6 +83,10 @@ def write_model(
         chosen["history"] = list(model.cut.history)
     if model.tokenizer is not None:
         write_tokenizer(model.tokenizer, folder)
+    width = getattr(model.model.config, "hidden_size", None)
+    write_reading(model.reading, folder, where=model.name, width=width)
+    if (left_out := left_out_of(model.reading)) is not None:
+        note(f"{model.name}: {left_out}")
     if form == "onnx":
         with quiet():
             model.model.config.save_pretrained(folder)
@@ -110,6 +116,7 @@ def manifest_of(model: AttentionModel, chosen: dict[str, Any]) -> Manifest:
         {site: site.numbers or () for site in model.sites},
         chosen,
         {name: fixed for name in model._seam.sites if (fixed := fixed_of(model.model.get_submodule(name))) is not None},
+        model.reading.left_out,
     )
 
 

@@ -120,6 +120,7 @@ def prune(
         untrained=model.untrained,
         notes=model.notes,
         cut=Cut(origin, kept, _silent(model, kept), () if model.cut is None else model.cut.history),
+        reading=model.reading,
     )
     prove(model, cut, Ablate(remove))
     return cut

@@ -17,4 +17,5 @@ def random_twin(model: AttentionModel, seed: int = 0) -> AttentionModel:
         untrained = type(model.model)(copy.deepcopy(model.model.config))
     cast(untrained, model.model.dtype)
     untrained = untrained.to(model.device).eval()
-    return AttentionModel(untrained, model.tokenizer, name=f"{model.name} with random weights").wear(*model.worn)
+    name = f"{model.name} with random weights"
+    return AttentionModel(untrained, model.tokenizer, name=name, reading=model.reading).wear(*model.worn)

@@ -165,7 +165,7 @@ class Asked:
     def header(self) -> dict[str, Any]:
         """What must be the same for a run that goes on."""
         return {
-            **{name: self.model_now[name] for name in ("dtype", "device", "edits")},
+            **{name: self.model_now[name] for name in ("dtype", "device", "edits", "reading")},
             "model": self.model_now["sha256"],
             "code": code_of("model", "data", "statistics", "tasks", "importances", "pruning"),
             "task": self.task.name,

@@ -28,6 +28,7 @@ from headscope.study.scratch import Scratch, begun
 from headscope.study.study import SCHEMA
 from headscope.tasks import Task, task_named
 from headscope.tasks.base import Prepared, two_files
+from headscope.tasks.pooling import check_pools
 from headscope.tasks.running import evaluate
 from headscope.training.loop import Settings, Step, Training
 
@@ -51,6 +52,8 @@ def finetune(
     overwrite: bool = False,
     device: str = "auto",
     revision: str | None = None,
+    pooling: str | None = None,
+    prompt: str | None = None,
     teacher: str | Path | None = None,
     mask: str | None = None,
     open_special: bool = False,
@@ -69,6 +72,7 @@ def finetune(
     data      a directory with train and dev files
     settings  epochs, batch size, learning rate and the rest
     limit     only so many training examples
+    pooling, prompt  as `load` takes them, for tasks that compare vectors of texts
     teacher   a model whose answers are imitated, beside what is right: the one that this was cut from, say
     mask      attend only where this mask lets, in training and validation (open_special: but for special tokens)
     fix       let heads attend by fixed patterns, as in encoder.*.0-6=raganato: they lose queries and keys at once
@@ -82,6 +86,7 @@ def finetune(
     settings = settings or Settings()
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _smooth(chosen, label_smoothing)
+    check_pools(chosen, pooling, prompt)
     files = _files(chosen, data, validate_on)
     train_items = chosen.items(files[0], "train", limit=limit)
     dev_items = chosen.items(files[1], validate_on)
@@ -89,7 +94,14 @@ def finetune(
     labels_of_new = chosen.labels(train_items)
     if scratch is None:
         loaded = load(
-            model, model_class=chosen.model_class, labels=labels_of_new, device=device, revision=revision, say=say
+            model,
+            model_class=chosen.model_class,
+            labels=labels_of_new,
+            device=device,
+            revision=revision,
+            pooling=pooling,
+            prompt=prompt,
+            say=say,
         )
     else:
         loaded = begun(
@@ -102,6 +114,8 @@ def finetune(
             revision=revision,
             say=say,
         )
+        loaded.reading = loaded.reading.overridden(pooling, prompt)
+    loaded.reading.check(loaded.name)  # what cannot be saved is not trained
     if fix is not None:
         loaded = fixed(loaded, read_patterns(fix, loaded.heads))
     loaded.untrained = ()  # what is new is about to be trained

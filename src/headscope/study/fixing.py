@@ -96,6 +96,7 @@ def fix_into(
     to_report = task.items(judgement.data, judgement.report_on, limit=judgement.report_limit)
     check_apart(to_choose, to_report, "--report-on")
     loaded = loaded_for(model, task)
+    loaded.reading.check(loaded.name)  # what cannot be saved is not fixed
     given = None if options.patterns is None else read_patterns(options.patterns, loaded.heads, where="--patterns")
     heads = _candidates(loaded, options, given)
     if not isinstance(options.sizes, int) and max(options.sizes) > len(heads):
@@ -201,6 +202,7 @@ class _Run:
         """The examples of both splits, the intact model on them, and the memory of what was measured."""
         header = {
             "model": describe_model(self.model)["sha256"],
+            "reading": self.model.reading.record(),
             "options": asdict(self.options),
             "order": list(map(str, self.order)),
             "patterns": {str(head): name for head, name in self.patterns.items()},

@@ -87,6 +87,8 @@ def gate(
     limit: int | None = None,
     device: str = "auto",
     revision: str | None = None,
+    pooling: str | None = None,
+    prompt: str | None = None,
     scratch: Scratch | None = None,
     roles: str | Path | None = None,
     resume: bool = False,
@@ -112,7 +114,18 @@ def gate(
         raise HeadscopeError("new weights must be trained", where="--frozen", mend="Leave it or --from-scratch out")
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     source = Source(
-        model, chosen, data, (select_on, report_on), limit, report_limit, max_length, device, revision, scratch=scratch
+        model,
+        chosen,
+        data,
+        (select_on, report_on),
+        limit,
+        report_limit,
+        max_length,
+        device,
+        revision,
+        scratch=scratch,
+        pooling=pooling,
+        prompt=prompt,
     )
     run = _Gating(source, settings or Settings(learning_rate=5e-5), options)
     known = None if roles is None else roles_in(Path(roles), describe_model(run.whole)["sha256"])
@@ -245,7 +258,7 @@ class _Gating(Learning):
     def _written(self, model: AttentionModel, place: Path) -> AttentionModel:
         """The trained model as it will be loaded again, by the name it will have: a plan is of these weights."""
         write_model(model, place)
-        found = load(place, model_class=self.task.model_class, device=self.source.device)
+        found = load(place, model_class=self.task.model_class, device=self.source.device, reading=model.reading)
         found.name = str(self.out / place.name)
         return found
 

@@ -115,6 +115,7 @@ def importance(
         "dtype": model_now["dtype"],
         "device": model_now["device"],
         "edits": model_now["edits"],
+        "reading": model_now["reading"],
         "code": code_of("model", "data", "tasks", "importances"),
         "task": the_task.name,
         "data": described,

@@ -29,6 +29,7 @@ from headscope.study.resumable import BEST, DIVERGED, STATE
 from headscope.study.scratch import Scratch, begun
 from headscope.tasks import Judged, Task
 from headscope.tasks.base import Item, Prepared, check_apart, check_count, spread
+from headscope.tasks.pooling import check_pools
 from headscope.tasks.running import evaluate
 from headscope.training.loop import Diverged, Settings
 
@@ -67,10 +68,13 @@ class Source:
     revision: str | None = None
     trains: bool = True
     scratch: Scratch | None = None
+    pooling: str | None = None
+    prompt: str | None = None
 
     def __post_init__(self) -> None:
         if self.report_limit is not None:
             check_count(self.report_limit, "--report-limit")
+        check_pools(self.task, self.pooling, self.prompt)
 
     def read(self) -> tuple[list[Path], tuple[list[Item], list[Item], list[Item]]]:
         """The files, and the examples to learn from, to look at and to report on."""
@@ -124,6 +128,7 @@ class Learning:
         self.texts = [text for item in items[0] for text in item.texts] if source.scratch is not None else []
         self.whole = self.loaded(settings.seed)
         self.task.check(self.whole)
+        self.whole.reading.check(self.whole.name)  # what cannot be saved is not trained
         self.train_on, self.select_on, self.report_on = (
             self.task.prepare(self.whole, one, max_length=source.max_length)
             if one
@@ -134,6 +139,7 @@ class Learning:
         self.files = describe_files(files)
         self.header: dict[str, Any] = {
             "model": describe_model(self.whole)["sha256"],
+            "reading": self.whole.reading.record(),
             "task": self.task.name,
             "columns": self.task.columns,
             "labels": self.task.renamed,
@@ -158,9 +164,10 @@ class Learning:
             "revision": self.source.revision,
         }
         if self.source.scratch is None:
-            return load(self.source.model, **how)
+            return load(self.source.model, **how, pooling=self.source.pooling, prompt=self.source.prompt)
         found = begun(self.source.model, self.source.scratch, self.texts, **how)
         found.untrained = ()  # what is new is about to be trained
+        found.reading = found.reading.overridden(self.source.pooling, self.source.prompt)
         return found
 
     @cached_property

@@ -14,11 +14,12 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.masked import Masked
 from headscope.tasks.per_token import IGNORED
+from headscope.tasks.pooling import check_pooling
 
 LENS = "lens gradient"
 STANDS_IN = (
-    "stands in, as this model has no head: minus the dot product of the mean states of the two texts' tokens (special "
-    "ones left out), each divided by its length, which is held fixed"
+    "stands in, as this model has no head: minus the dot product of the two texts' vectors ({pooling}{left_out}), "
+    "each divided by its length, which is held fixed"
 )
 
 
@@ -52,7 +53,9 @@ def loss_of(model: AttentionModel, *, pairs: bool, seed: int = 0) -> Loss:
         return Loss("next-token", "of each token given those before it", _next_tokens)
     if model.model.base_model is model.model and not model.is_encoder_decoder and model.family.takes_text:
         _check_pairs(model, pairs, "two texts whose vectors are compared, as there is no head")
-        return Loss("dot-product", STANDS_IN, _apart)
+        check_pooling(model, f"{model.name}, {LENS}")
+        left_out = "" if model.reading.reads_one_token else ", special ones left out"
+        return Loss("dot-product", STANDS_IN.format(pooling=model.reading.in_words, left_out=left_out), _apart)
     raise HeadscopeError(
         f"{kind} has no loss that could be derived without labels",
         where=f"{model.name}, {LENS}",
@@ -122,15 +125,16 @@ def _predicted(model: AttentionModel, batch: Batch) -> tuple[Tensor, Tensor, int
 
 
 def _apart(model: AttentionModel, batch: Batch) -> Tensor:
-    """Minus the cosine of the two segments' mean states, but derived as a dot product: the lengths are constants."""
+    """Minus the cosine of the two segments' vectors, but derived as a dot product: the lengths are constants."""
     states = model(batch)[0]
-    side = batch.layout.encoder
+    side = batch.layout.encoder or batch.layout.decoder
     assert side is not None
     assert side.segments is not None
-    means = []
-    for segment in (0, 1):
-        of = ((side.segments == segment) & side.content).to(states)[..., None]
-        means.append((states * of).sum(dim=1) / of.sum(dim=1).clamp_min(1))
-    lengths = [mean.detach().norm(dim=-1).clamp_min(1e-12) for mean in means]
-    loss: Tensor = -(means[0] * means[1]).sum(dim=-1) / (lengths[0] * lengths[1])
+    # The one token that a model pools by is usually special; of several the special ones belong to neither text.
+    among = side.real if model.reading.reads_one_token else side.content
+    vectors = [
+        model.reading.vectors(states, (side.segments == segment) & among, hold_lengths=True) for segment in (0, 1)
+    ]
+    lengths = [vector.detach().norm(dim=-1).clamp_min(1e-12) for vector in vectors]
+    loss: Tensor = -(vectors[0] * vectors[1]).sum(dim=-1) / (lengths[0] * lengths[1])
     return loss

@@ -95,6 +95,8 @@ def learn_mask(
     limit: int | None = None,
     device: str = "auto",
     revision: str | None = None,
+    pooling: str | None = None,
+    prompt: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     report: Callable[[Study, Path], None] = lambda study, folder: None,
@@ -112,7 +114,19 @@ def learn_mask(
     the weights were frozen, the model that was trained with it.
     """
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
-    source = Source(model, chosen, data, (select_on, report_on), limit, report_limit, max_length, device, revision)
+    source = Source(
+        model,
+        chosen,
+        data,
+        (select_on, report_on),
+        limit,
+        report_limit,
+        max_length,
+        device,
+        revision,
+        pooling=pooling,
+        prompt=prompt,
+    )
     run = _MaskLearning(source, settings or Settings(learning_rate=5e-5), options or MaskOptions())
     for aim in aims:
         run.learned(run.whole, aim)  # refused before anything is trained

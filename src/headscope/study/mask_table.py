@@ -87,6 +87,8 @@ def compare_masks(
     limit: int | None = None,
     device: str = "auto",
     revision: str | None = None,
+    pooling: str | None = None,
+    prompt: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     report: Callable[[Study, Path], None] = lambda study, folder: None,
@@ -105,7 +107,20 @@ def compare_masks(
     options = options or MaskTableOptions()
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     trains = bool(options.repair or options.start)
-    source = Source(model, chosen, data, (None, report_on), limit, report_limit, max_length, device, revision, trains)
+    source = Source(
+        model,
+        chosen,
+        data,
+        (None, report_on),
+        limit,
+        report_limit,
+        max_length,
+        device,
+        revision,
+        trains,
+        pooling=pooling,
+        prompt=prompt,
+    )
     run = _MaskTable(source, settings or Settings(), options)
     cases = run.cases()
 
@@ -185,7 +200,13 @@ class _MaskTable(Learning):
 
     def _begun(self, start: str, seed: int) -> AttentionModel:
         torch.manual_seed(seed)
-        return load(start, model_class=self.task.model_class, labels=self.labels, device=self.source.device)
+        return load(
+            start,
+            model_class=self.task.model_class,
+            labels=self.labels,
+            device=self.source.device,
+            reading=self.whole.reading,
+        )
 
     def study(self, cases: Sequence[Case], folder: Path, command: str) -> Study:
         import pandas as pd

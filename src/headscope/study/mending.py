@@ -131,7 +131,7 @@ def recovered(
             teacher=model.path if mending.teacher else None,
             say=say,
         )
-    found = load(there, model_class=judgement.task.model_class, device=str(model.device))
+    found = load(there, model_class=judgement.task.model_class, device=str(model.device), reading=cut.reading)
     found.path = None  # its files are gone; it is written anew
     assert found.cut is not None
     assert cut.cut is not None

@@ -51,6 +51,7 @@ def describe_model(model: AttentionModel) -> dict[str, Any]:
         "heads": heads,
         **({} if model.cut is None else {"cut": str(removed_heads(model)), "cut_from": model.cut.origin.sha256}),
         **({"fixed": {str(head): name for head, name in model.fixed.items()}} if model.fixed else {}),
+        "reading": model.reading.record(),
         "notes": list(model.notes),
         "edits": [repr(edit) for edit in model.edits],
     }

@@ -103,7 +103,12 @@ class _Steps:
             whole = self.asked.model
             now = whole
             if removed:
-                now = load(self._places[removed], model_class=self.asked.task.model_class, device=str(whole.device))
+                now = load(
+                    self._places[removed],
+                    model_class=self.asked.task.model_class,
+                    device=str(whole.device),
+                    reading=whole.reading,
+                )
                 assert now.cut is not None
                 history = () if whole.cut is None else whole.cut.history
                 now.cut = replace(now.cut, history=history)  # steps are one cut

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from headscope.data.encode import Sequence as Encoded
-from headscope.data.examples import Example
 from headscope.data.squad import read_squad
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks.base import Item, Prepared, encoded
-from headscope.tasks.pooling import PooledTask, check_bare
+from headscope.tasks.base import Item, Prepared
+from headscope.tasks.pooling import PooledTask, Pooling, encoded_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,16 +40,14 @@ class Retrieval(PooledTask):
         for question in read_squad(path):
             yield Item((question.text, question.context), question.context, question.where)
 
-    def check(self, model: AttentionModel) -> None:
-        check_bare(model, self.name)
-
     def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
         self.check(model)
         contexts = list(dict.fromkeys(item.target for item in items))
         if len(contexts) < 2:
             raise HeadscopeError("all questions are about one paragraph", expected="two paragraphs or more")
-        texts = [Example(text) for text in contexts] + [Example(item.texts[0], where=item.where) for item in items]
-        found, counts = encoded(model, texts, max_length)
+        texts = [(text, "", "document") for text in contexts]
+        texts += [(item.texts[0], item.where, "query") for item in items]
+        found, counts, skipped = encoded_texts(model, texts, max_length)
         if any(one is None for one in found):
             what = f"{sum(one is None for one in found)} questions or paragraphs become no tokens"
             raise HeadscopeError(what, where=items[0].where, expected="texts that become tokens")
@@ -58,7 +55,8 @@ class Retrieval(PooledTask):
         number = {text: i for i, text in enumerate(contexts)}
         parts: list[tuple[int, ...]] = [(number[item.target], len(contexts) + i) for i, item in enumerate(items)]
         targets = np.array([number[item.target] for item in items])
-        return Prepared(items, sequences, parts, targets, counts)
+        pooling = Pooling(model.reading, tuple(skipped))
+        return Prepared(items, sequences, parts, targets, counts, extras=pooling)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         cosines, targets = self._cosines(answers, prepared, items)

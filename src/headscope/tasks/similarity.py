@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from torch import Tensor
 
-from headscope.data.examples import Example
 from headscope.data.records import read_records
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks.base import Item, Prepared, encoded, keep_whole, rows
+from headscope.tasks.base import Item, Prepared, keep_whole, rows
 from headscope.tasks.metrics import pearson, spearman
-from headscope.tasks.pooling import PooledTask, check_bare
+from headscope.tasks.pooling import PooledTask, Pooling, encoded_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,13 +45,10 @@ class Similarity(PooledTask):
                 raise HeadscopeError(f'score "{said}"', where=record.where, expected=f"a number from 0 to {HIGHEST:g}")
             yield Item((first, second), score, record.where)
 
-    def check(self, model: AttentionModel) -> None:
-        check_bare(model, self.name)
-
     def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
         self.check(model)
-        texts = [Example(text, where=item.where) for item in items for text in item.texts]
-        found, counts = encoded(model, texts, max_length)
+        texts = [(text, item.where, None) for item in items for text in item.texts]
+        found, counts, skipped = encoded_texts(model, texts, max_length)
         groups = [found[i : i + 2] for i in range(0, len(found), 2)]
         kept, sequences, parts = keep_whole(items, groups, counts)
         targets = np.array([item.target for item in kept])
@@ -61,7 +57,8 @@ class Similarity(PooledTask):
                 f"all {len(kept)} examples have the score {targets[0]:g}, so no correlation is defined",
                 expected="different scores",
             )
-        return Prepared(kept, sequences, parts, targets, counts)
+        pooling = Pooling(model.reading, tuple(skipped[: len(sequences)]))
+        return Prepared(kept, sequences, parts, targets, counts, extras=pooling)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         targets = answers.new_tensor(prepared.targets[list(items)] / HIGHEST)

@@ -84,9 +84,7 @@ def _prediction(model: AttentionModel) -> tuple[str, Say]:
 
     def of_state(inputs: Inputs, places: Sequence[int]) -> Tensor:
         states = model(inputs)[0]
-        here = torch.zeros(states.shape[:2], device=states.device)
-        here[range(len(places)), list(places)] = 1.0
-        return towards(states, here)
+        return towards(states[range(len(places)), list(places)])
 
     return "the last state at a place, in its own direction", of_state
 

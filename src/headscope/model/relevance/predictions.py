@@ -1,8 +1,8 @@
 """What a model says, as one number a sequence: what relevance is shared out of.
 
-A language model's largest logit at one place, a classifier's at all; of a bare encoder how far the mean of its tokens'
-states reaches in a given direction, their length being held fixed (a cosine does not change with its vector's length,
-so that its parts would add up to nothing).
+A language model's largest logit at one place, a classifier's at all; of a bare encoder how far its vector of the text
+(`model.reading`) reaches in a given direction, its length being held fixed (a cosine does not change with its vector's
+length, so that its parts would add up to nothing).
 """
 
 from __future__ import annotations
@@ -43,15 +43,13 @@ def largest(logits: Tensor) -> Tensor:
     return logits.max(dim=-1).values
 
 
-def towards(states: Tensor, real: Tensor, directions: Tensor | None = None) -> Tensor:
-    """[sequence]: how far the mean state goes in a direction, in lengths of itself; in its own: 1 (that is all of it).
+def towards(vectors: Tensor, directions: Tensor | None = None) -> Tensor:
+    """[sequence]: how far a vector goes in a direction, in lengths of itself; in its own: 1 (that is all of it).
 
-    states  [sequence, token, width]; real [sequence, token]; directions [sequence, width], of length 1
+    vectors, directions  [sequence, width]; directions are of length 1
     """
-    weights = real.to(states)[..., None]
-    mean = (states * weights).sum(dim=1) / weights.sum(dim=1)
-    held = mean.detach()
+    held = vectors.detach()
     length = held.norm(dim=-1, keepdim=True).clamp_min(1e-30)
-    wanted = held / length if directions is None else directions.to(mean)
-    found: Tensor = (mean * (wanted / length)).sum(dim=-1)
+    wanted = held / length if directions is None else directions.to(vectors)
+    found: Tensor = (vectors * (wanted / length)).sum(dim=-1)
     return found

@@ -1,0 +1,231 @@
+"""How a text becomes one vector: prompt, length, pooling, and the modules that follow it.
+
+`Reading` holds what the files of a sentence-transformers model state (`model.reading_files` reads and writes them), or
+what the user said instead. Tasks on pairs of texts, relevance, gradients and the explorer all pool through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headscope.errors import HeadscopeError
+
+POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weightedmean")
+ALIASES = {"cls": "first", "lasttoken": "last", "mean_sqrt_len_tokens": "mean_sqrt_len"}
+ACTIVATIONS = {  # all of them known to the rules of relevance
+    "torch.nn.modules.linear.Identity": lambda vector: vector,
+    "torch.nn.modules.activation.Tanh": torch.tanh,
+    "torch.nn.modules.activation.ReLU": torch.nn.functional.relu,
+    "torch.nn.modules.activation.GELU": torch.nn.functional.gelu,
+    "torch.nn.modules.activation.SiLU": torch.nn.functional.silu,
+}
+IN_WORDS = {
+    "mean": "the mean of its tokens' states",
+    "first": "its first token's state",
+    "last": "its last token's state",
+    "max": "the largest values of its tokens' states",
+    "mean_sqrt_len": "the sum of its tokens' states over the root of their number",
+    "weightedmean": "the mean of its tokens' states, weighted by position",
+}
+ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}  # prompts by what a text is in retrieval
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """Scale vectors to length 1."""
+
+    folder: str
+
+    def __call__(self, vectors: Tensor, *, hold_lengths: bool = False) -> Tensor:
+        return normalized(vectors, hold_lengths=hold_lengths)
+
+    def __str__(self) -> str:
+        return "normalise to length 1"
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """A linear layer with an activation. weight [out, in], bias [out]"""
+
+    folder: str
+    weight: Tensor
+    bias: Tensor | None
+    activation: str
+
+    def __call__(self, vectors: Tensor, *, hold_lengths: bool = False) -> Tensor:
+        if vectors.shape[-1] != self.weight.shape[1]:
+            raise HeadscopeError(
+                f"takes vectors of {self.weight.shape[1]} numbers, but the pooling gives {vectors.shape[-1]}",
+                where=f"{self.folder}/config.json",
+            )
+        bias = None if self.bias is None else self.bias.to(vectors)
+        moved: Tensor = ACTIVATIONS[self.activation](torch.nn.functional.linear(vectors, self.weight.to(vectors), bias))
+        return moved
+
+    def __str__(self) -> str:
+        size = f"{self.weight.shape[1]} to {self.weight.shape[0]}"
+        return f"dense layer, {size}, {self.activation.rpartition('.')[2]}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a model's token states become one vector of a text.
+
+    pooling         one of POOLINGS; None if nothing states it (then the mean is used, for encoders only)
+    stated_by       the file or option that states the pooling
+    include_prompt  whether the tokens of the prompt take part in pooling
+    prompts         texts to put before a text, by name; `default_prompt_name` is used unless a text has a role
+    prompt          overrides all of them
+    max_length      tokens of a text at most; None: the tokenizer's own limit
+    lower_case      whether texts are lower-cased first
+    similarity      how vectors are compared, as stated: cosine, dot, euclidean or manhattan
+    modules         what is done with the pooled vector, in order
+    problem         why the stated modules cannot be applied: pooling and saving are refused with it
+    files           the files that state all this, by their path in a model's directory, and licences
+    left_out        files of the source directory that a saved model does not get
+    """
+
+    pooling: str | None = None
+    stated_by: str | None = None
+    include_prompt: bool = True
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
+    prompt: str | None = None
+    max_length: int | None = None
+    lower_case: bool = False
+    similarity: str | None = None
+    modules: tuple[Normalize | Dense, ...] = ()
+    problem: str | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    left_out: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def is_stated(self) -> bool:
+        return self.pooling is not None
+
+    @property
+    def is_normalized(self) -> bool:
+        return bool(self.modules) and isinstance(self.modules[-1], Normalize)
+
+    @property
+    def reads_one_token(self) -> bool:
+        return self.pooling in ("first", "last")
+
+    @property
+    def in_words(self) -> str:
+        """What the vector of a text is, for the captions of figures."""
+        return ", then ".join([IN_WORDS[self.pooling or "mean"], *map(str, self.modules)])
+
+    def overridden(self, pooling: str | None = None, prompt: str | None = None) -> Reading:
+        """The reading with the user's pooling and prompt (a text, or the name of a stated prompt)."""
+        reading = self
+        if pooling is not None:
+            name = ALIASES.get(pooling, pooling)
+            if name not in POOLINGS:
+                raise HeadscopeError(f'must be one of {", ".join(POOLINGS)}, got "{pooling}"', where="--pooling")
+            reading = replace(reading, pooling=name, stated_by="--pooling", problem=None)
+        if prompt is not None:
+            reading = replace(reading, prompt=reading.prompts.get(prompt, prompt))
+        return reading
+
+    def prompt_for(self, role: str | None = None) -> str:
+        """The text put before a text: the override, else the prompt of its role, else the default prompt."""
+        if self.prompt is not None:
+            return self.prompt
+        if role is None:
+            return self.prompts.get(self.default_prompt_name or "", "")
+        return next((self.prompts[name] for name in ROLES[role] if self.prompts.get(name)), "")
+
+    def text(self, text: str, role: str | None = None) -> str:
+        """A text as the tokenizer gets it."""
+        prompted = self.prompt_for(role) + text
+        return prompted.lower() if self.lower_case else prompted
+
+    def pool(self, states: Tensor, real: Tensor, skipped: Tensor | int = 0) -> Tensor:
+        """[sequence, width]: the token states as one vector, before the modules that follow.
+
+        states   [sequence, token, width]
+        real     [sequence, token]: False at padding
+        skipped  [sequence] or one number: leading tokens of the prompt that do not take part
+        """
+        if states.dtype in (torch.float16, torch.bfloat16):
+            states = states.float()
+        real = real.to(states.device).bool()
+        positions = real.int().cumsum(dim=1)  # 1 at the first real token
+        limit = skipped[:, None].to(positions) if isinstance(skipped, Tensor) else skipped
+        chosen = real & (positions > limit)
+        rows = torch.arange(len(states), device=states.device)
+        pooling = self.pooling or "mean"
+        if pooling == "first":
+            return states[rows, chosen.int().argmax(dim=1)]
+        if pooling == "last":
+            return states[rows, chosen.shape[1] - 1 - chosen.flip(1).int().argmax(dim=1)]
+        if pooling == "max":
+            return states.masked_fill(~chosen[..., None], -torch.inf).max(dim=1).values
+        weights = chosen.to(states)[..., None]
+        if pooling == "weightedmean":
+            weights = weights * positions.to(states)[..., None]
+        total = weights.sum(dim=1).clamp_min(1e-9)
+        return (states * weights).sum(dim=1) / (total.sqrt() if pooling == "mean_sqrt_len" else total)
+
+    def vectors(self, states: Tensor, real: Tensor, skipped: Tensor | int = 0, *, hold_lengths: bool = False) -> Tensor:
+        """[sequence, width]: one vector a text, as sentence-transformers gives it.
+
+        hold_lengths  treat the lengths that vectors are divided by as constants in the backward pass
+        """
+        vectors = self.pool(states, real, skipped)
+        for module in self.modules:
+            vectors = module(vectors, hold_lengths=hold_lengths)
+        return vectors
+
+    def check(self, where: str) -> None:
+        """Refuse a reading that cannot be applied."""
+        if self.problem is not None:
+            raise HeadscopeError(
+                self.problem,
+                where=where,
+                mend="Pass --pooling to use the pooled token states alone, without the modules that follow",
+            )
+
+    def record(self) -> dict[str, Any]:
+        """What the run record holds of it."""
+        return {
+            "pooling": self.pooling,
+            "stated_by": self.stated_by,
+            "modules": [str(module) for module in self.modules],
+            "include_prompt": self.include_prompt,
+            "prompts": dict(self.prompts),
+            "default_prompt_name": self.default_prompt_name,
+            "prompt": self.prompt,
+            "max_length": self.max_length,
+            "lower_case": self.lower_case,
+            "similarity": self.similarity,
+            **({} if self.problem is None else {"problem": self.problem}),
+        }
+
+    def lines(self) -> Sequence[tuple[str, str]]:
+        """The reading for people: (name, value) pairs."""
+        pooling = f"{self.pooling} ({self.stated_by})" if self.is_stated else "not stated"
+        prompts = [f"{name} {text!r}" for name, text in self.prompts.items() if text]
+        default = "" if self.default_prompt_name is None else f"; default: {self.default_prompt_name}"
+        override = [] if self.prompt is None else [f"--prompt {self.prompt!r}"]
+        tokens = "" if self.include_prompt else "; its tokens are left out of pooling"
+        length = "the tokenizer's limit" if self.max_length is None else f"{self.max_length} tokens"
+        return [
+            ("pooling", pooling if self.problem is None else f"cannot be applied: {self.problem}"),
+            ("then", ", ".join(map(str, self.modules)) or "nothing"),
+            ("prompts", (", ".join(override or prompts) or "none") + ("" if override else default) + tokens),
+            ("length", length + (", lower-cased" if self.lower_case else "")),
+            ("similarity", self.similarity or "not stated"),
+        ]
+
+
+def normalized(vectors: Tensor, *, hold_lengths: bool = False) -> Tensor:
+    """Vectors of length 1. hold_lengths: the length is a constant in the backward pass."""
+    lengths: Tensor = (vectors.detach() if hold_lengths else vectors).norm(dim=-1, keepdim=True)
+    return vectors / lengths.clamp_min(1e-12)

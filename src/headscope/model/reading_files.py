@@ -1,0 +1,338 @@
+"""The files of a sentence-transformers model: read into a `Reading`, and written next to saved weights.
+
+Only JSON, licences and the safetensors of Dense modules are read, and nothing is executed: a module is known by the
+name of its class. Files are kept in memory, because a model may be saved after its source directory is gone. A saved
+model gets these files and no others of its source: another weight file would hold the weights of another model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import torch
+
+from headscope.errors import MANY, reason
+from headscope.model.reading import ACTIVATIONS, ALIASES, POOLINGS, Dense, Normalize, Reading
+
+MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
+LENGTHS = (  # in the order of sentence-transformers
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+)
+LICENCES = re.compile(r"(licen[cs]e|copying|notice)([-_.].*)?", re.IGNORECASE)
+_BOOLEANS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+_TO_FILE = {ours: theirs for theirs, ours in ALIASES.items()}
+_ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
+# Arguments that do not change a vector, or that are read from elsewhere.
+_HARMLESS = {"attn_implementation", "dtype", "model_max_length", "padding_side", "torch_dtype", "trust_remote_code"}
+_MOST_BYTES = 10_000_000  # of a JSON file or a licence
+# Written by transformers and headscope themselves, in the shape of the saved model.
+_WRITTEN_ANEW = {
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "headscope.json",
+    "cut.json",
+    "README.md",
+    "run.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "source.spm",
+    "special_tokens_map.json",
+    "spiece.model",
+    "spm.model",
+    "target.spm",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+}
+
+
+class _CannotRead(Exception):
+    """A module that cannot be applied, and why."""
+
+
+def transformer_folder(folder: Path) -> Path:
+    """Where the transformer of a model's directory is: the directory itself, or `0_Transformer` in old ones."""
+    if (folder / "config.json").is_file() or not (folder / MODULES).is_file():
+        return folder
+    try:
+        path = _modules(folder)[0]["path"]
+    except (_CannotRead, IndexError):
+        return folder
+    return folder / path if (folder / path / "config.json").is_file() else folder
+
+
+def read_reading(folder: Path) -> Reading:
+    """How the files of a model's directory say it is read; nothing stated in one without `modules.json`.
+
+    What cannot be applied is the reading's `problem`; attention can be looked at all the same.
+    """
+    reading = Reading()
+    if (folder / MODULES).is_file():
+        try:
+            reading = _stated(folder)
+        except _CannotRead as cause:
+            reading = Reading(problem=str(cause))
+    files = {path.name: path.read_bytes() for path in _licences(folder)} | dict(reading.files)
+    return replace(reading, files=files, left_out=tuple(sorted(_others(folder, set(files)))))
+
+
+def _stated(folder: Path) -> Reading:
+    modules = _modules(folder)
+    if _kind(modules[0]) != "Transformer":
+        raise _CannotRead(f"{MODULES}: the first module is {modules[0]['type']}, not a Transformer")
+    if len(modules) < 2 or _kind(modules[1]) != "Pooling":
+        raise _CannotRead(f"{MODULES}: no Pooling follows the Transformer")
+    files = {MODULES: _written_modules(modules)}
+    reading = _pooling(folder, modules[1]["path"], files)
+    reading = replace(reading, modules=tuple(_module(folder, module, files) for module in modules[2:]))
+    reading = _lengths(folder, modules[0]["path"], reading, files)
+    return replace(_prompts(folder, reading, files), files=files)
+
+
+def _modules(folder: Path) -> list[dict[str, Any]]:
+    """The entries of modules.json, with paths that stay inside the folder."""
+    listed = _json(folder, MODULES)
+    if not isinstance(listed, list) or not listed or not all(isinstance(module, dict) for module in listed):
+        raise _CannotRead(f"{MODULES} is not a list of modules")
+    for module in listed:
+        path, kind = module.get("path"), module.get("type")
+        if not isinstance(path, str) or not isinstance(kind, str):
+            raise _CannotRead(f"{MODULES}: a module has no path or no type")
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or "\\" in path:
+            raise _CannotRead(f'{MODULES}: the path "{path}" leads out of the directory')
+    return listed
+
+
+def _kind(module: Mapping[str, Any]) -> str:
+    """The class of a module of sentence-transformers, wherever its versions keep it; else the whole type."""
+    package, _, name = str(module["type"]).rpartition(".")
+    return name if package.partition(".")[0] == "sentence_transformers" else str(module["type"])
+
+
+def _written_modules(modules: list[dict[str, Any]]) -> bytes:
+    """modules.json of a saved model, whose transformer is in the directory itself."""
+    return _as_bytes([{**modules[0], "path": ""}, *modules[1:]])
+
+
+def _pooling(folder: Path, path: str, files: dict[str, bytes]) -> Reading:
+    name = f"{path}/config.json"
+    content = _object(folder, name, files)
+    modes = content.get("pooling_mode")
+    if modes is None:
+        modes = [mode for key, mode in _BOOLEANS.items() if content.get(key)] or ["mean"]
+    modes = [modes] if isinstance(modes, str) else modes
+    if not isinstance(modes, list) or len(modes) != 1:
+        shown = " and ".join(map(str, modes)) if isinstance(modes, list) else repr(modes)
+        raise _CannotRead(f"{name}: pooling by {shown} at once is not supported")
+    pooling = ALIASES.get(modes[0], modes[0])
+    if pooling not in POOLINGS:
+        raise _CannotRead(f'{name}: pooling "{modes[0]}" is not supported')
+    return Reading(pooling=pooling, stated_by=name, include_prompt=bool(content.get("include_prompt", True)))
+
+
+def _module(folder: Path, module: dict[str, Any], files: dict[str, bytes]) -> Normalize | Dense:
+    kind, path = _kind(module), module["path"]
+    if kind not in ("Normalize", "Dense"):
+        raise _CannotRead(
+            f"{MODULES}: the module type {module['type']} is not supported (only Normalize and Dense are)"
+        )
+    name = f"{path}/config.json"
+    if kind == "Normalize" and not (folder / name).is_file():
+        return Normalize(path)  # old versions write nothing
+    content = _object(folder, name, files)
+    for key in ("module_input_name", "module_output_name"):
+        if content.get(key, "sentence_embedding") not in (None, "sentence_embedding"):
+            raise _CannotRead(f"{name}: {key} {content[key]!r} is not supported (only sentence_embedding is)")
+    return Normalize(path) if kind == "Normalize" else _dense(folder, path, content, files)
+
+
+def _dense(folder: Path, path: str, content: dict[str, Any], files: dict[str, bytes]) -> Dense:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    activation = content.get("activation_function", "torch.nn.modules.activation.Tanh")
+    if activation not in ACTIVATIONS:
+        raise _CannotRead(f"{path}/config.json: the activation {activation!r} is not supported")
+    if content.get("use_residual"):
+        raise _CannotRead(f"{path}/config.json: use_residual is not supported")
+    name = f"{path}/model.safetensors"
+    if not (folder / name).is_file():
+        raise _CannotRead(f"{path} has no model.safetensors, and weights in other formats are not read")
+    files[name] = (folder / name).read_bytes()
+    try:
+        tensors = load(files[name])
+        weight, bias = tensors["linear.weight"], tensors.get("linear.bias")
+    except (SafetensorError, KeyError, ValueError) as cause:
+        raise _CannotRead(f"{name} cannot be read ({reason(cause)})") from cause
+    if not all(torch.isfinite(tensor).all() for tensor in tensors.values()):
+        raise _CannotRead(f"{name} holds NaN or infinite numbers")
+    return Dense(path, weight.float(), None if bias is None else bias.float(), activation)
+
+
+def _lengths(folder: Path, path: str, reading: Reading, files: dict[str, bytes]) -> Reading:
+    name = next((name for name in LENGTHS if (folder / path / name).is_file()), None)
+    if name is None:
+        return reading
+    inside: dict[str, bytes] = {}
+    content = _object(folder / path, name, inside)
+    files |= inside
+    if content.get("transformer_task", "feature-extraction") != "feature-extraction":
+        raise _CannotRead(f"{name}: transformer_task {content['transformer_task']!r} is not supported")
+    given = {key: value for group in _ARGUMENTS for key, value in (content.get(group) or {}).items()}
+    unknown = sorted(set(given) - _HARMLESS)
+    if unknown:
+        raise _CannotRead(f"{name}: the argument {unknown[0]!r} is not supported")
+    length = given.get("model_max_length", content.get("max_seq_length"))
+    if length is not None and (not isinstance(length, int) or length < 1):
+        raise _CannotRead(f"{name}: max_seq_length must be a positive number, got {length!r}")
+    return replace(reading, max_length=length, lower_case=bool(content.get("do_lower_case", False)))
+
+
+def _prompts(folder: Path, reading: Reading, files: dict[str, bytes]) -> Reading:
+    if not (folder / PROMPTS).is_file():
+        return reading
+    content = _object(folder, PROMPTS, files)
+    prompts, default = content.get("prompts") or {}, content.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise _CannotRead(f"{PROMPTS}: prompts must be texts by name")
+    if default is not None and default not in prompts:
+        raise _CannotRead(f'{PROMPTS}: default_prompt_name "{default}" is not one of the prompts')
+    stated = {name: text or "" for name, text in prompts.items()}
+    similarity = content.get("similarity_fn_name")
+    return replace(reading, prompts=stated, default_prompt_name=default, similarity=similarity)
+
+
+# Saving
+
+
+def write_reading(reading: Reading, folder: Path, *, where: str, width: int | None) -> None:
+    """The files that make sentence-transformers read the saved model in the same way, and licences.
+
+    A model whose pooling nothing states gets none that would state one. width: of a token's state
+    """
+    reading.check(where)
+    for name, content in files_of(reading, width).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def files_of(reading: Reading, width: int | None) -> dict[str, bytes]:
+    """The files by their paths, with what was overridden in them."""
+    files = dict(reading.files)
+    if reading.stated_by == "--pooling" or (reading.prompt is not None and MODULES not in files):
+        path = "1_Pooling"
+        if MODULES in files:
+            path = json.loads(files[MODULES])[1]["path"]
+        else:
+            files[MODULES] = _as_bytes(_new_modules())
+        pooling = reading.pooling or "mean"
+        mode = _TO_FILE.get(pooling, pooling)
+        stated = {"embedding_dimension": width, "pooling_mode": mode, "include_prompt": reading.include_prompt}
+        booleans = {key: value == mode for key, value in _BOOLEANS.items()}  # for versions before 5.4
+        files[f"{path}/config.json"] = _as_bytes({**stated, "word_embedding_dimension": width, **booleans})
+    if reading.prompt is not None:
+        content = json.loads(files.get(PROMPTS, b"{}"))
+        names = dict.fromkeys(("default", "query", "document"), reading.prompt)
+        content |= {"prompts": {**(content.get("prompts") or {}), **names}, "default_prompt_name": "default"}
+        files[PROMPTS] = _as_bytes(content)
+    return files
+
+
+def _new_modules() -> list[dict[str, Any]]:
+    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"))
+    return [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate(kinds)
+    ]
+
+
+# Files
+
+
+def _licences(folder: Path) -> list[Path]:
+    named = (path for path in sorted(folder.iterdir()) if LICENCES.fullmatch(path.name) and path.suffix != ".py")
+    return [path for path in named if path.is_file() and path.stat().st_size <= _MOST_BYTES]
+
+
+def _others(folder: Path, taken: set[str]) -> list[str]:
+    """What else is in the source directory: files by name, directories of which nothing is taken with a slash."""
+    transformer = transformer_folder(folder)
+    found = []
+    for path in folder.iterdir():
+        if path.name.startswith(".") or path.name in taken or _is_written_anew(path.name):
+            continue
+        if path.is_file():
+            found.append(path.name)
+            continue
+        inside = {path.relative_to(folder).as_posix() for path in path.rglob("*") if path.is_file()}
+        if path == transformer:
+            found += [name for name in inside if not _is_written_anew(name.partition("/")[2])]
+        else:
+            found += sorted(inside - taken) if inside & taken else [f"{path.name}/"] if inside else []
+    return found
+
+
+def _is_written_anew(name: str) -> bool:
+    return name in _WRITTEN_ANEW or name in LENGTHS or bool(re.fullmatch(r"model-\d+-of-\d+\.safetensors", name))
+
+
+def _object(folder: Path, name: str, files: dict[str, bytes]) -> dict[str, Any]:
+    content = _json(folder, name)
+    if not isinstance(content, dict):
+        raise _CannotRead(f"{name} is not a JSON object")
+    files[name] = _content(folder / name)
+    return content
+
+
+def _json(folder: Path, name: str) -> Any:
+    try:
+        return json.loads(_content(folder / name))
+    except (ValueError, RecursionError) as cause:
+        raise _CannotRead(f"{name} is not JSON ({reason(cause)})") from cause
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise _CannotRead(f"{path.name} is too large ({path.stat().st_size / 1e6:.0f} MB)")
+        return path.read_bytes()
+    except OSError as cause:
+        raise _CannotRead(f"{path.name} cannot be read ({reason(cause)})") from cause
+
+
+def _as_bytes(content: Any) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def left_out_of(reading: Reading) -> str | None:
+    """A sentence about files of the source that a saved model does not get."""
+    names = reading.left_out
+    if not names:
+        return None
+    more = f" and {len(names) - MANY} more" if len(names) > MANY else ""
+    return f"not copied from the source directory: {', '.join(names[:MANY])}{more}"

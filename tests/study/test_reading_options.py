@@ -1,0 +1,240 @@
+"""--pooling and --prompt: what commands print, record, refuse, and hand on to what they save."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertForSequenceClassification, BertModel
+
+import headscope
+from embedding import TEXTS, embedding, random_decoder, vectors_of, write
+from headscope.commands import main
+from headscope.data.batches import collate
+from headscope.data.encode import Encoder
+from headscope.data.examples import Example
+from headscope.errors import HeadscopeError
+from headscope.explorer.predictions import Alike
+from headscope.explorer.predictions import Reading as Shown
+from headscope.model.load import load
+from headscope.model.reading import POOLINGS
+from headscope.model.said import said
+from headscope.study.evaluate import evaluate
+from headscope.study.journal import Journal
+from headscope.study.losses import loss_of
+from worded import glue, saved, sentence, table, tokenizer
+
+CHANCE = random.Random(5)
+ROWS = [(sentence(CHANCE), sentence(CHANCE), round(CHANCE.uniform(0, 5), 1)) for _ in range(12)]
+
+
+@dataclass
+class Ran:
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command as it is typed, in this process."""
+
+    def command(*words: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["headscope", *map(str, words)])
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        said = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), said.out, said.err)
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    for split in ("train", "dev"):
+        table(folder / f"{split}.tsv", ("sentence1", "sentence2", "score"), ROWS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return embedding(tmp_path_factory.mktemp("model") / "first", "cls", length=20)
+
+
+def test_models_show(first: Path, run: Run, tmp_path: Path) -> None:
+    shown = run("models", "show", first)
+    assert shown.status == 0
+    lines = dict(line.split(maxsplit=1) for line in shown.out.splitlines())
+    assert lines["pooling"] == "first (1_Pooling/config.json)"
+    assert lines["then"] == "normalise to length 1"
+    assert lines["length"] == "20 tokens"
+    told = json.loads(run("models", "show", first, "--json").out)
+    assert (told["reading"]["pooling"], told["reading"]["max_length"]) == ("first", 20)
+    assert "not stated" in run("models", "show", saved(tmp_path / "bare", BertModel)).out
+
+
+def test_evaluate_says_which_default_it_took_and_takes_another(data: Path, run: Run, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "bare", BertModel)
+    words = ("evaluate", folder, "--task", "stsb", "--data", data, "--device", "cpu", "--json")
+    default = run(*words)
+    notes = [line for line in default.err.splitlines() if line.startswith("note:")]
+    assert len(notes) == 1
+    assert "no file states the pooling" in notes[0]
+    losses = {"default": json.loads(default.out)["metrics"]["loss"]["value"]}
+    for pooling in ("mean", "first", "max"):
+        answer = run(*words, "--pooling", pooling)
+        assert "note:" not in answer.err
+        losses[pooling] = json.loads(answer.out)["metrics"]["loss"]["value"]
+    assert losses["default"] == losses["mean"]
+    assert len({round(loss, 4) for loss in losses.values()}) == 3
+
+
+def test_an_option_without_effect_is_refused(run: Run, tmp_path: Path, first: Path) -> None:
+    folder = saved(tmp_path / "classes", BertForSequenceClassification, num_labels=2)
+    words = ("--task", "sst2", "--data", glue(tmp_path / "glue"))
+    for option in (("--pooling", "last"), ("--prompt", "the ")):
+        answer = run("evaluate", folder, *words, *option)
+        assert answer.status == 2
+        assert f"{option[0]}: has no effect on sst2" in answer.err
+        answer = run("finetune", folder, *words, *option, "--out", tmp_path / "out")
+        assert answer.status == 2
+        assert f"{option[0]}: has no effect on sst2" in answer.err
+    answer = run("look", first, "the cat", "--out", tmp_path / "look.html", "--pooling", "mean")
+    assert answer.status == 2
+    assert "--pooling: has no effect on these lenses" in answer.err
+
+
+def test_a_decoder_is_refused_with_the_remedy(data: Path, run: Run, tmp_path: Path) -> None:
+    random_decoder().save_pretrained(tmp_path / "decoder")
+    tokenizer(ends=True).save_pretrained(tmp_path / "decoder")
+    words = ("evaluate", tmp_path / "decoder", "--task", "stsb", "--data", data)
+    answer = run(*words)
+    assert (answer.status, answer.out) == (2, "")
+    assert "Pass --pooling last" in answer.err
+    assert run(*words, "--pooling", "last").status == 0
+
+
+def test_importance_records_it_and_does_not_go_on_with_another(first: Path, data: Path, tmp_path: Path) -> None:
+    def importance(resume: bool, pooling: str | None = None) -> headscope.Study:
+        model = load(first, pooling=pooling)
+        return headscope.importance(
+            model, task="stsb", data=data, journal=lambda header: Journal(tmp_path, header, resume=resume)
+        )
+
+    record = importance(resume=False).record["model"]["reading"]
+    assert (record["pooling"], record["modules"], record["max_length"]) == ("first", ["normalise to length 1"], 20)
+    importance(resume=True)
+    with pytest.raises(HeadscopeError, match="pooling"):
+        importance(resume=True, pooling="max")
+
+
+def ablation_by_hand(model: headscope.AttentionModel, head: str) -> float:
+    def loss() -> float:
+        pairs = [vectors_of(model, list(row[:2])) for row in ROWS]
+        cosines = [torch.nn.functional.cosine_similarity(one, other, dim=0).item() for one, other in pairs]
+        return float(np.mean([(cosine - row[2] / 5) ** 2 for cosine, row in zip(cosines, ROWS, strict=True)]))
+
+    intact = loss()
+    with model.edited(headscope.Ablate(head)):
+        return loss() - intact
+
+
+@pytest.mark.parametrize("pooling", ["first", "last", "max"])
+def test_exact_ablation_is_of_the_pooled_vector(pooling: str, first: Path, data: Path) -> None:
+    model = load(first, pooling=pooling)
+    study = headscope.importance(model, task="stsb", data=data, by="ablation")
+    rows = study.heads[study.heads["statistic"] == "ablation-loss"]
+    assert len(rows) == len(model.heads)
+    for head in model.heads:
+        here = rows[(rows["layer"] == head.layer) & (rows["head"] == head.head)]
+        assert float(here["value"].iloc[0]) == pytest.approx(ablation_by_hand(model, str(head)), abs=1e-5)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_the_explorer_pools_alike(pooling: str, first: Path) -> None:
+    model = load(first, pooling=pooling, prompt="the old ")
+    batch = collate(model, list(Encoder(model).encode([Example("a cat sat", "a dog ran")], 0)))
+    shown = Shown("a cat sat", "a dog ran", batch)
+    prediction = Alike(model)
+    with torch.inference_mode():
+        found = prediction.read(prediction.run(shown), shown)
+    assert float((found - vectors_of(model, ["a cat sat", "a dog ran"])).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("pooling", ["first", "last", "max"])
+def test_gradients_are_of_the_pooled_vector(pooling: str, first: Path) -> None:
+    model = load(first, pooling=pooling)
+    batch = collate(model, list(Encoder(model).encode([Example(TEXTS[0])], 0)))
+    states = model(batch)[0].detach().requires_grad_()
+    kept = model.model.forward
+    model.model.forward = lambda **inputs: type(kept(**inputs))(last_hidden_state=states)  # type: ignore[method-assign]
+    number, what = said(model, batch)
+    (slope,) = torch.autograd.grad(number, states)
+    assert float(number.detach()) == pytest.approx(1, abs=1e-5)
+    assert pooling in ("max",) or pooling in what
+    tokens = slope[0].abs().sum(dim=-1).nonzero()[:, 0].tolist()
+    if pooling == "max":
+        assert tokens == sorted(set(states[0].argmax(dim=0).tolist()))
+    else:
+        assert tokens == [0 if pooling == "first" else states.shape[1] - 1]
+
+
+def test_the_lens_gradient_compares_the_pooled_vectors(first: Path) -> None:
+    model = load(first)
+    batch = collate(model, list(Encoder(model).encode([Example(TEXTS[0], TEXTS[1])], 0)))
+    loss = loss_of(model, pairs=True)
+    assert "first token" in loss.sentence
+    states = model(batch)[0][0]
+    segments = batch.layout.encoder.segments[0]  # type: ignore[union-attr, index]
+    second = int((segments == 1).nonzero()[0])
+    wanted = -torch.nn.functional.cosine_similarity(states[0], states[second], dim=0)
+    assert loss.of(model, batch).item() == pytest.approx(wanted.item(), abs=1e-5)
+
+
+def test_the_override_lives_on_in_what_is_trained(data: Path, run: Run, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "bare", BertModel)
+    options = ("--pooling", "max", "--prompt", "the old ")
+    words = ("--task", "stsb", "--data", data, "--device", "cpu", "--epochs", 1)
+    assert run("finetune", folder, *words, *options, "--out", tmp_path / "out").status == 0
+    reading = load(tmp_path / "out").reading
+    assert (reading.pooling, reading.prompt_for(), reading.prompt_for("query")) == ("max", "the old ", "the old ")
+    record = json.loads((tmp_path / "out" / "training.json").read_text("utf-8"))
+    assert record["model"]["reading"]["pooling"] == "max"
+
+
+def test_a_recovered_model_is_read_as_its_source(first: Path, data: Path, run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ("--task", "stsb", "--data", data, "--device", "cpu", "--recover", 1, "--report-on", "dev:odd")
+    ran = run("prune", first, "--heads", "0.1", *words, "--form", "plain", "--out", out)
+    assert ran.status == 0, ran.err
+    assert load(out).reading.pooling == "first"
+    assert (out / "sentence_bert_config.json").is_file()
+
+
+def test_a_similarity_other_than_the_cosine_is_named(data: Path, tmp_path: Path) -> None:
+    folder = embedding(tmp_path / "dot", normalize=False)
+    write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "dot"})
+    with pytest.warns(UserWarning, match="states the similarity dot; stsb uses the cosine"):
+        evaluate(load(folder), task="stsb", data=data)
+
+
+def test_a_prompt_longer_than_the_length_is_refused(data: Path, tmp_path: Path) -> None:
+    folder = embedding(tmp_path / "model", length=6, include_prompt=False)
+    with pytest.raises(HeadscopeError, match=r"the prompt has 6 tokens, which leaves no room for text"):
+        evaluate(load(folder, prompt="the old cat sat on "), task="stsb", data=data)
