@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,17 @@ from scipy.stats import spearmanr
 from studies import RECORD
 
 from headscope.importances.significance import delta_of_losses, holm, least_significant
+from headscope.report.cards import importance_lines
 from headscope.report.cells import decimals_for
+from headscope.report.colourings import colourings_of
 from headscope.report.figures import agreement, all_but_one, figures_of, masking
 from headscope.report.figures._palette import SERIES
-from headscope.report.figures.ablation import Ablation, stars_of
+from headscope.report.figures.ablation import Ablation
 from headscope.report.findings import findings_of
 from headscope.report.page import render
 from headscope.report.parts import parts_of
 from headscope.report.plates import svg_of
+from headscope.study.directory import write_tables
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
@@ -95,11 +99,27 @@ def test_stars_stand_on_the_significant_heads_and_nowhere_else() -> None:
     assert starred(Ablation("ablation-metric", "ablation-metric").draw(study)) == [[], [], []]
 
 
-def test_significance_is_read_back_from_a_file_as_it_was_written(tmp_path: Any) -> None:
+@pytest.mark.parametrize("untested", [None, "unknown"])  # the second makes pandas read the whole column as text
+def test_significance_is_drawn_alike_before_and_after_a_study_is_written_and_read(
+    tmp_path: Path, untested: str | None
+) -> None:
     study = study_of()
-    study.tables["significance"].to_csv(tmp_path / "significance.csv", index=False)
-    study.tables["significance"] = pd.read_csv(tmp_path / "significance.csv")
-    np.testing.assert_array_equal(stars_of(study, "ablation-loss", "encoder"), [[0, 1, 0], [0, 0, 0]])
+    flags = study.tables["significance"]["is_significant"].astype(object)
+    flags[study.tables["significance"]["statistic"] == "ablation-metric"] = untested
+    study.tables["significance"]["is_significant"] = flags
+    write_tables(study, tmp_path)
+    for one in (study, Study(tmp_path)):
+        assert starred(Ablation("ablation-loss", "ablation-loss").draw(one)) == [[(0, 1)]]
+        assert starred(Ablation("ablation-metric", "ablation-metric").draw(one)) == [[]]
+        (part,) = [part for part in parts_of(one) if part.name == "significance"]
+        assert [row[0].text for row in part.rows if "★" in [cell.text for cell in row]] == ["0.1"]
+        (finding,) = [finding for finding in findings_of(one) if finding.statistic == "ablation-loss"]
+        assert [head.head for head in finding.heads] == ["0.1"]
+        matters = next(colouring for colouring in colourings_of(one) if colouring["title"] == "what matters")
+        assert [cell[1] for cell in matters["stacks"][0]] == ["", "☆", "", "", "", ""]
+        assert " ★ significant" in importance_lines(one)["encoder", 0, 1][0]["after"]
+    again = Study(tmp_path).tables["significance"]["is_significant"]
+    assert again.tolist() == [True if one is True else None if one == untested else False for one in flags]
 
 
 def test_no_change_is_in_the_middle_of_the_colours() -> None:

@@ -172,7 +172,7 @@ def importance_lines(study: Study) -> dict[Place, list[dict[str, str]]]:
         rows = None if table is None else table[(table["statistic"] == statistic) & table["value"].notna()]
         decimals = DECIMALS if rows is None else decimals_for(rows["value"])
         for row in [] if rows is None else rows.to_dict("records"):
-            mark = " ★ significant" if row["is_significant"] in (True, "True") else ", no evidence of a change (Holm)"
+            mark = " ★ significant" if row["is_significant"] is True else ", no evidence of a change (Holm)"
             told = {"what": f"change of {named} of {task} without it", "after": mark}
             text = measured(row["value"], row["low"], row["high"], decimals).text
             found.setdefault(_place(row), []).append(told | {"text": text})

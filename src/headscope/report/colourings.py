@@ -65,7 +65,7 @@ def _significance(study: Study) -> Iterator[dict[str, Any]]:
     rows = [] if table is None else table[(table["statistic"] == LOSS) & table["value"].notna()].to_dict("records")
     of_head: Labels = {}
     for row in rows:
-        is_sure = row["is_significant"] in (True, "True")
+        is_sure = row["is_significant"] is True
         label = UNCLEAR if not is_sure else WORSE if row["value"] > 0 else BETTER
         of_head[_place(row)] = label, {WORSE: "★", BETTER: "☆", UNCLEAR: ""}[label]
     if of_head:

@@ -44,7 +44,7 @@ def removals(study: Study) -> Iterator[Finding]:
     doing, noun = ("Fixing", "pattern in its place") if is_fixed else ("Removing", "removal")
     decimals = decimals_for(rows["value"])
     rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
-    sure = rows[rows["is_significant"].isin((True, "True"))]  # empty where nothing was tested
+    sure = rows[rows["is_significant"].eq(True)]  # empty where nothing was tested
     named = [measured_in(study, row, "value", decimals) for row in (sure if len(sure) else rows[:1]).to_dict("records")]
     sentence = f"No head's {noun} alone changes the loss of {task} significantly; the largest change is that of"
     if len(sure):

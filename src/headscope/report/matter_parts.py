@@ -73,7 +73,7 @@ def _metric_cells(row: dict[Any, Any] | None, decimals: int) -> tuple[Cell, Cell
 
 def _tested(row: dict[Any, Any]) -> tuple[Cell, Cell]:
     """The adjusted p-value, and a star where it is significant."""
-    is_significant = row["is_significant"] in (True, "True")
+    is_significant = row["is_significant"] is True
     return p_cell(row["p_adjusted"]), Cell("★" if is_significant else "", float(is_significant))
 
 

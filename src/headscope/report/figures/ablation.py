@@ -88,7 +88,7 @@ def stars_of(study: Study, statistic: str, stack: str) -> NDArray[np.bool_]:
     found = np.zeros(shape_of(study, stack), dtype=bool)
     table = study.tables.get(TABLE)
     if table is not None and len(table):
-        rows = table[(table["stack"] == stack) & (table["statistic"] == statistic) & (table["is_significant"] == True)]  # noqa: E712
+        rows = table[(table["stack"] == stack) & (table["statistic"] == statistic) & table["is_significant"].eq(True)]
         found[rows["layer"].to_numpy(int), rows["head"].to_numpy(int)] = True
     return found
 
