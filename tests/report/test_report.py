@@ -233,7 +233,8 @@ def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> N
     study.tables["substitutes"] = pd.DataFrame([row])
     lines = [one["what"] + ": " + one["text"] + one["after"] for one in cards_of(study)["heads"][0][1]["importance"]]
     assert lines == [
-        "change of loss of nsubj without it: 0.200 [0.100, 0.300] ★ significant",
+        "change of loss of nsubj without it: 0.200 [0.100, 0.300] (95 %, uncorrected); p 0.010, p (Holm) 0.020: "
+        "★ significant",
         "attending by “previous” instead changes the loss of mnli by: 0.0300 [0.0100, 0.0500]",
     ]
 

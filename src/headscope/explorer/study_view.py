@@ -140,7 +140,7 @@ class StudyView:
         return [
             {
                 "statistic": plain(row["statistic"]),
-                **{name: short(row[name]) for name in ("value", "low", "high", "p_adjusted")},
+                **{name: short(row.get(name)) for name in ("value", "low", "high", "p", "p_adjusted")},
                 "is_significant": row["is_significant"] is True,
             }
             for row in rows

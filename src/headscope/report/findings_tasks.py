@@ -53,7 +53,10 @@ def removals(study: Study) -> Iterator[Finding]:
             "(above 0: worse without it), most of all for"
         )
     strength = strength_of(named[0].value, named[0].low, named[0].high, 0.0) if len(sure) else 0.0
-    more, after = max(len(named) - MOST_NAMED, 0), _resolution(study, rows, is_found=len(sure) > 0)
+    more = max(len(named) - MOST_NAMED, 0)
+    ends = "intervals are" if len(sure) > 1 else "the interval is"
+    after = f"; {ends} uncorrected, significance is by p (Holm) over {len(rows)} heads"
+    after += _resolution(study, rows, is_found=len(sure) > 0)
     kept = tuple(named[:MOST_NAMED])
     yield Finding(LOSS, sentence, kept, more, kind="importance", strength=strength, after=after)
 
