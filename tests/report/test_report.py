@@ -198,7 +198,7 @@ def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing
     (told,) = (str(one) for one in findings_of(study) if one.sentence.startswith("1 of 8 heads are cut"))
     assert told == (
         "1 of 8 heads are cut: accuracy on dev:odd is 0.8000 (0.9000 with all heads), a change of −0.1000 [−0.2000, "
-        "−0.0500], and the model takes 0.90 [0.80, 1.00] of the time; without 3 there is no evidence of a change: "
+        "−0.0500], and the model is 1.11 times as fast [1.00, 1.25]; without 3 there is no evidence of a change: "
         "+0.0000 [−0.1000, +0.1000]."
     )
 

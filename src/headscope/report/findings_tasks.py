@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.importances.deltas import LOSS
 from headscope.importances.significance import least_significant
+from headscope.model.card import times_as_fast
 from headscope.report.cells import decimals_for
 from headscope.report.facts import ENOUGH_TEXTS
 from headscope.report.finding import (
@@ -16,6 +17,7 @@ from headscope.report.finding import (
     ceiling_of,
     change_of,
     excludes,
+    finite,
     measured_in,
     read_measured,
     said_of_change,
@@ -89,8 +91,8 @@ def cut(study: Study) -> Iterator[Finding]:
     row = rows[0]
     metric, split = _judged(study)
     change = change_of(row)
-    time = read_measured(row, ("time", "time_low", "time_high"), 2)
-    quicker = f", and the model takes {time.text()} of the time" if time.text() else ""
+    time = [finite(row[name]) for name in ("time", "time_low", "time_high")]
+    quicker = f", and the model is {times_as_fast(*time)}" if all(map(math.isfinite, time)) else ""
     whole = int(row["removed"]) + int(row["left"])
     sentence = (
         f"{int(row['removed'])} of {whole} heads are cut: {metric} on {split} is {row['metric']:.4f}"
