@@ -81,12 +81,10 @@ __all__ = ["__version__", *_WHERE]
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}")
-    if name in ("Study", "analyze", "importance", "knock_out"):
-        import_module("headscope.report.notebook")  # from here on a study draws itself
     if name in ("Comparison", "compare"):
-        import_module("headscope.report.compare_page")  # and a comparison writes itself
+        import_module("headscope.report.compare_page")  # so that a comparison can write its page
     if name in ("Joined", "join"):
-        import_module("headscope.report.joined_page")  # and so does a report
+        import_module("headscope.report.joined_page")  # the same for a report
     return getattr(import_module(_WHERE[name]), name)
 
 

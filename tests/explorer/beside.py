@@ -33,7 +33,7 @@ def example(head: str, name: str, words: str, query: int, key: int) -> dict[str,
     return of(head) | told | {"weight": 0.9, "expected": math.nan}
 
 
-def without(head: str, value: float, is_significant: object, half: float = 0.1) -> dict[str, Any]:
+def without(head: str, value: float, is_significant: bool, half: float = 0.1) -> dict[str, Any]:
     numbers = {"value": value, "low": value - half, "high": value + half, "p": 0.01, "p_adjusted": 0.02}
     return of(head) | {"statistic": "ablation-loss"} | numbers | {"is_significant": is_significant, "count": 100}
 
@@ -61,7 +61,7 @@ def full(of_model: AttentionModel) -> Study:
             without("0.1", -0.3, True),
             without("0.2", 0.001, False, half=0.005),
             without("0.3", 0.001, False, half=0.5),
-            without("1.3", 0.2, "True"),
+            without("1.3", 0.2, True),
         ],
     }
     record = {**RECORD, "model": {**RECORD["model"], "sha256": weights_sha256(of_model)}}

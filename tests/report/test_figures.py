@@ -10,11 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from studies import SMALL, STATISTICS, THREE, made_up
 
-from headscope.report.figures import figures_of, makers
+from headscope.report.colourings import MATTERS
+from headscope.report.figures import _palette, figures_of, makers
 from headscope.report.figures._palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
+from headscope.report.figures._style import colours_of, norm_of
 from headscope.report.grids import grid_of, plain, stacks_of
+from headscope.report.pack import described
 from headscope.report.plates import inline_svg, plates_of, svg_of, telling
 from headscope.report.scale import Scale, scale_of
 from headscope.study.study import Study
@@ -161,6 +165,31 @@ def test_inlining_keeps_shapes_and_text_only() -> None:
     assert inline_svg(svg, "x") == (
         '<svg viewBox="0 0 9 9" style="width: 14px" aria-hidden="true"><g><text>a &lt;b&gt;</text></g></svg>'
     )
+
+
+CHANGES = np.array([-0.3, -0.1, 0.0, 0.2])
+
+
+@pytest.mark.parametrize("statistic", ["ablation-loss", "gradient", "gradient-second", "ablation-loss (small)"])
+def test_worse_has_one_colour_whether_a_loss_rises_or_a_metric_falls(statistic: str) -> None:
+    """A rise of the loss is coloured as the same fall of the metric, on every map: figures, page and explorer."""
+    of_loss, of_metric = scale_of(statistic, CHANGES), scale_of("ablation-metric", CHANGES)
+    for change in CHANGES:
+        loss = colours_of(of_loss)(norm_of(of_loss)(change))
+        metric = colours_of(of_metric)(norm_of(of_metric)(-change))
+        assert loss == pytest.approx(metric, abs=0.02)  # a colour map has 256 steps
+    worst = colours_of(of_loss)(norm_of(of_loss)(0.3))
+    assert to_hex(worst) == DIVERGING_STOPS[0]
+    assert described(statistic, CHANGES)["reversed"]
+    assert not described("ablation-metric", CHANGES)["reversed"]
+    assert set(MATTERS.values()) >= {_palette.WORSE, _palette.BETTER}
+    middle = len(DIVERGING_STOPS) // 2
+    assert DIVERGING_STOPS.index(_palette.WORSE) < middle < DIVERGING_STOPS.index(_palette.BETTER)
+
+
+def test_a_change_without_a_direction_keeps_its_colours() -> None:
+    for statistic in ("argmax-offset", "relevance-signed", "novelty"):
+        assert not scale_of(statistic, CHANGES).is_reversed
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,17 @@ from scipy.stats import spearmanr
 from studies import RECORD
 
 from headscope.importances.significance import delta_of_losses, holm, least_significant
+from headscope.report.cards import importance_lines
 from headscope.report.cells import decimals_for
+from headscope.report.colourings import colourings_of
 from headscope.report.figures import agreement, all_but_one, figures_of, masking
 from headscope.report.figures._palette import SERIES
-from headscope.report.figures.ablation import Ablation, stars_of
+from headscope.report.figures.ablation import Ablation
 from headscope.report.findings import findings_of
 from headscope.report.page import render
 from headscope.report.parts import parts_of
 from headscope.report.plates import svg_of
+from headscope.study.directory import write_tables
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
@@ -95,11 +99,27 @@ def test_stars_stand_on_the_significant_heads_and_nowhere_else() -> None:
     assert starred(Ablation("ablation-metric", "ablation-metric").draw(study)) == [[], [], []]
 
 
-def test_significance_is_read_back_from_a_file_as_it_was_written(tmp_path: Any) -> None:
+@pytest.mark.parametrize("untested", [None, "unknown"])  # the second makes pandas read the whole column as text
+def test_significance_is_drawn_alike_before_and_after_a_study_is_written_and_read(
+    tmp_path: Path, untested: str | None
+) -> None:
     study = study_of()
-    study.tables["significance"].to_csv(tmp_path / "significance.csv", index=False)
-    study.tables["significance"] = pd.read_csv(tmp_path / "significance.csv")
-    np.testing.assert_array_equal(stars_of(study, "ablation-loss", "encoder"), [[0, 1, 0], [0, 0, 0]])
+    flags = study.tables["significance"]["is_significant"].astype(object)
+    flags[study.tables["significance"]["statistic"] == "ablation-metric"] = untested
+    study.tables["significance"]["is_significant"] = flags
+    write_tables(study, tmp_path)
+    for one in (study, Study(tmp_path)):
+        assert starred(Ablation("ablation-loss", "ablation-loss").draw(one)) == [[(0, 1)]]
+        assert starred(Ablation("ablation-metric", "ablation-metric").draw(one)) == [[]]
+        (part,) = [part for part in parts_of(one) if part.name == "significance"]
+        assert [row[0].text for row in part.rows if "★" in [cell.text for cell in row]] == ["0.1"]
+        (finding,) = [finding for finding in findings_of(one) if finding.statistic == "ablation-loss"]
+        assert [head.head for head in finding.heads] == ["0.1"]
+        matters = next(colouring for colouring in colourings_of(one) if colouring["title"] == "what matters")
+        assert [cell[1] for cell in matters["stacks"][0]] == ["", "☆", "", "", "", ""]
+        assert " ★ significant" in importance_lines(one)["encoder", 0, 1][0]["after"]
+    again = Study(tmp_path).tables["significance"]["is_significant"]
+    assert again.tolist() == [True if one is True else None if one == untested else False for one in flags]
 
 
 def test_no_change_is_in_the_middle_of_the_colours() -> None:
@@ -280,7 +300,7 @@ def test_the_page_shows_all_of_it_under_which_heads_matter() -> None:
 
 def test_the_table_of_tests_has_the_largest_change_first_and_stars_where_they_belong() -> None:
     part = next(part for part in parts_of(study_of()) if part.name == "significance")
-    shown = [(row[0].text, row[1].text, row[3].text, row[6].text) for row in part.rows]
+    shown = [(row[0].text, row[1].text, row[4].text, row[8].text) for row in part.rows]
     assert shown == [
         ("1.2", "0.300 [0.290, 0.310]", "", ""),
         ("0.0", "−0.200 [−0.210, −0.190]", "", ""),
@@ -290,8 +310,37 @@ def test_the_table_of_tests_has_the_largest_change_first_and_stars_where_they_be
         ("0.2", "0.000 [−0.010, 0.010]", "", ""),
     ]
     assert (part.rows[3][2].text, part.rows[0][2].text) == ("1e−05", "0.600")
-    assert part.rows[0][4].text == "−0.0600 [−0.0700, −0.0500]"
+    assert part.rows[0][5].text == "−0.0600 [−0.0700, −0.0500]"
     assert "Task: mnli; metric: accuracy." in part.note
+
+
+def test_both_p_values_are_shown_by_name_and_intervals_say_that_they_have_no_correction() -> None:
+    """The interval excludes 0 while the corrected p is 1: not an error, but it has to be said."""
+    study = study_of()
+    table = study.tables["significance"]
+    table[["p", "p_adjusted", "is_significant"]] = 0.0139, 1.0, False
+    (part,) = (part for part in parts_of(study) if part.name == "significance")
+    first = dict(zip(part.columns, (cell.text for cell in part.rows[0]), strict=True))
+    assert first["change of loss"] == "0.300 [0.290, 0.310]"
+    assert (first["p"], first["p (Holm)"]) == ("0.014", "1.000")
+    assert (first["p, metric"], first["p (Holm), metric"]) == ("0.014", "1.000")
+    assert "without correction for multiple testing" in part.note
+    after = importance_lines(study)["encoder", 1, 2][0]["after"]
+    assert after == " (95 %, uncorrected); p 0.014, p (Holm) 1.000: not significant"
+    (finding,) = (one for one in findings_of(study) if one.statistic == "ablation-loss")
+    assert "the interval is uncorrected, significance is by p (Holm) over 6 heads" in str(finding)
+    (part,) = (part for part in parts_of(with_one_left()) if part.name == "all-but-one")
+    assert {"p", "p (Holm)"} <= set(part.columns)
+    assert "without correction for multiple testing" in part.note
+
+
+def test_a_study_without_uncorrected_p_values_is_still_shown() -> None:
+    study = study_of()
+    del study.tables["significance"]["p"]
+    (part,) = (part for part in parts_of(study) if part.name == "significance")
+    assert {row[part.columns.index("p")].text for row in part.rows} == {"–"}
+    assert {row[part.columns.index("p (Holm)")].text for row in part.rows} == {"0.600", "1e−05"}
+    assert importance_lines(study)["encoder", 0, 1][0]["after"] == " (95 %, uncorrected); p (Holm) 1e−05: ★ significant"
 
 
 @pytest.mark.parametrize(
@@ -305,7 +354,8 @@ def test_findings_name_the_heads_that_matter_and_the_best_cheap_importance() -> 
     found = [str(finding) for finding in findings_of(study_of(STACKS))]
     assert (
         "Removing one head alone changes the loss of mnli significantly for 2 of 18 heads (above 0: worse without it), "
-        "most of all for cross.1.2: 0.300 [0.290, 0.310]; encoder.0.1: −0.100 [−0.110, −0.090]."
+        "most of all for cross.1.2: 0.300 [0.290, 0.310]; encoder.0.1: −0.100 [−0.110, −0.090]; intervals are "
+        "uncorrected, significance is by p (Holm) over 18 heads."
     ) in found
     assert (
         "Of the 4 cheap importances, gradient ranks heads most like exact removal: Spearman's correlation 0.900 "
@@ -347,7 +397,8 @@ def test_where_nothing_is_significant_that_is_the_finding() -> None:
         "No head's removal alone changes the loss of mnli significantly; the largest change is that of 1.2: 0.300"
     )
     (found,) = (str(finding) for finding in findings_of(study) if finding.statistic == "ablation-loss")
-    assert found.startswith(f"{expected} [0.290, 0.310]; on 50 examples: to be significant, a change had ")
+    by = "the interval is uncorrected, significance is by p (Holm) over 6 heads"
+    assert found.startswith(f"{expected} [0.290, 0.310]; {by}; on 50 examples: to be significant, a change had ")
     least = least_significant([-0.01] * 6, [0.01] * 6, 50)
     assert found.endswith(f"had to be beyond {least:.4f} at the median head, beyond {least:.4f} at this one.")
 
@@ -372,7 +423,7 @@ def test_too_few_examples_are_called_so(count: int, loss: float, told: bool) -> 
     study.record["importance"] |= {"intact": {"loss": {"value": loss}}}
     (found,) = (finding for finding in findings_of(study) if finding.statistic == "ablation-loss")
     assert (f"; so few examples ({count}) could hardly show any: to be significant" in found.after) == told
-    assert told or not found.after  # some head is significant, and there were enough
+    assert told or "to be significant" not in found.after  # some head is significant, and there were enough
     assert (
         not told
         or f"({least_significant([-0.01] * 6, [0.01] * 6, count) / loss * 100:.0f} % of the loss)" in found.after

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from studies import THREE, made_up, roled
+from studies import RECORD, THREE, made_up, roled
 
 from headscope.report.write import write_report
 from headscope.study.study import Study
+from headscope.tables import Row, to_frame
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
@@ -113,6 +114,28 @@ def test_another_statistic_changes_grid_definition_and_table(visit: Visit) -> No
         visit.page.text_content("#definition")
         == "previous Mass on the token before the query token, averaged over the query rows."
     )
+
+
+def test_worse_has_one_colour_whether_a_loss_rises_or_a_metric_falls(
+    browser: sync_api.Browser, tmp_path: Path
+) -> None:
+    changes = {"ablation-loss": 1.0, "ablation-metric": -1.0}  # worse, and as far as the scale reaches
+    rows = [
+        Row("encoder", 0, head, name, sign * change, math.nan, math.nan, 9)
+        for name, sign in changes.items()
+        for head, change in enumerate((0.3, -0.3, 0.0))
+    ]
+    study = Study(to_frame(rows), {}, RECORD)
+    write_report(study, tmp_path)
+    for visit in _visit(browser, study, tmp_path):
+        shown = {}
+        for name in changes:
+            visit.choose(name)
+            cells = visit.page.locator("#grids td[data-head] button, #grids td[data-head]")
+            look = "cells => cells.map(cell => getComputedStyle(cell).backgroundColor)"
+            shown[name] = cells.evaluate_all(look)
+        assert shown["ablation-loss"] == shown["ablation-metric"]
+        assert len(set(shown["ablation-loss"])) >= 3
 
 
 def test_pointing_at_a_head_tells_value_interval_and_count(visit: Visit) -> None:

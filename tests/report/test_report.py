@@ -198,7 +198,7 @@ def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing
     (told,) = (str(one) for one in findings_of(study) if one.sentence.startswith("1 of 8 heads are cut"))
     assert told == (
         "1 of 8 heads are cut: accuracy on dev:odd is 0.8000 (0.9000 with all heads), a change of −0.1000 [−0.2000, "
-        "−0.0500], and the model takes 0.90 [0.80, 1.00] of the time; without 3 there is no evidence of a change: "
+        "−0.0500], and the model is 1.11 times as fast [1.00, 1.25]; without 3 there is no evidence of a change: "
         "+0.0000 [−0.1000, +0.1000]."
     )
 
@@ -233,7 +233,8 @@ def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> N
     study.tables["substitutes"] = pd.DataFrame([row])
     lines = [one["what"] + ": " + one["text"] + one["after"] for one in cards_of(study)["heads"][0][1]["importance"]]
     assert lines == [
-        "change of loss of nsubj without it: 0.200 [0.100, 0.300] ★ significant",
+        "change of loss of nsubj without it: 0.200 [0.100, 0.300] (95 %, uncorrected); p 0.010, p (Holm) 0.020: "
+        "★ significant",
         "attending by “previous” instead changes the loss of mnli by: 0.0300 [0.0100, 0.0500]",
     ]
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from coreferent import LETTERS, reader
 from headscope.commands import app
 from headscope.errors import HeadscopeError
-from headscope.study.probe import COLUMNS, PROBES, probe
+from headscope.study.probe import COLUMNS, PROBES, Probes, probe
 from headscope.study.probes import AttentionOnly, DistanceAndWords, Probe, RightBranching, score
 from headscope.study.trees import Treebanks, batched, words_of
 from headscope.study.word_maps import WordMaps, reading_heads
@@ -173,3 +173,27 @@ def test_the_command_writes_tables_and_record(files: Path) -> None:
     record = json.loads(Path("out/run.json").read_text("utf-8"))
     assert record["vectors"]["files"][0]["path"] == "v.txt"
     assert 0.3 < record["vectors"]["known"] < 0.9
+
+
+def test_a_directory_of_probes_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, weights = pd.DataFrame({"probe": ["right-branching"]}), pd.DataFrame({"head": [0]})
+    found = Probes(table, weights, {"schema": 1})
+    with monkeypatch.context() as broken:
+        broken.setattr(weights, "to_csv", lambda *_, **__: 1 / 0)  # after probes.csv was written
+        with pytest.raises(ZeroDivisionError):
+            found.write(tmp_path / "probes")
+    assert list(tmp_path.iterdir()) == [], "neither the directory nor a part of it"
+    assert found.write(tmp_path / "probes") == tmp_path / "probes"
+    assert {file.name for file in (tmp_path / "probes").iterdir()} == {"probes.csv", "probe_weights.csv", "run.json"}
+    with pytest.raises(HeadscopeError, match="already there"):
+        found.write(tmp_path / "probes")
+
+
+def test_probes_that_cannot_be_written_leave_the_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Probes(pd.DataFrame({"probe": ["first"]}), pd.DataFrame({"head": [0]}), {"schema": 1})
+    first.write(tmp_path / "probes")
+    second = Probes(pd.DataFrame({"probe": ["second"]}), pd.DataFrame({"head": [0]}), {"schema": 1})
+    monkeypatch.setattr(second.weights, "to_csv", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        second.write(tmp_path / "probes", overwrite=True)
+    assert pd.read_csv(tmp_path / "probes" / "probes.csv")["probe"].tolist() == ["first"]

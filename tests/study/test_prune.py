@@ -21,6 +21,9 @@ from headscope.commands import prune as command_file
 from headscope.errors import HeadscopeError
 from headscope.heads import HeadSet
 from headscope.pruning import speed
+from headscope.report.figures import figures_of
+from headscope.report.findings import findings_of
+from headscope.report.parts import parts_of
 from headscope.study.study import Study
 from worded import glue, saved, sentiments, table
 
@@ -88,7 +91,30 @@ def test_a_search_ends_in_a_model_whose_number_can_be_found_again(here: Path, ho
     assert (here / "small" / "study" / "index.html").read_text("utf-8").count("What can be cut") >= 1
     card, gain = (here / "small" / "README.md").read_text("utf-8"), told["chosen"]["speed"][1]
     assert "# bert without 3 of" in card
-    assert f"{1 / gain['ratio']:.2f} [{1 / gain['high']:.2f}, {1 / gain['low']:.2f}] times as fast" in card
+    assert f"{1 / gain['ratio']:.2f} times as fast [{1 / gain['high']:.2f}, {1 / gain['low']:.2f}]" in card
+
+
+SPED = ("--heads", "2", "--search", "rank")
+
+
+@pytest.mark.parametrize("more", [(), ("--repair", "refit")])
+def test_one_run_shows_one_speed_in_one_form_everywhere(here: Path, more: tuple[str, ...]) -> None:
+    said = done("prune", "bert", *TASK, *SPED, *more, "--out", "small").output
+    study = Study(here / "small" / "study")
+    (row,) = study.tables["front"].query("is_chosen").to_dict("records")
+    gain = manifest(here / "small")["chosen"]["speed"][1]
+    assert (gain["ratio"], gain["low"], gain["high"]) == pytest.approx(
+        (row["time"], row["time_low"], row["time_high"]), rel=1e-9
+    )
+    form = f"{1 / row['time']:.2f} times as fast [{1 / row['time_high']:.2f}, {1 / row['time_low']:.2f}]"
+    assert form in said
+    assert form in (here / "small" / "README.md").read_text("utf-8")
+    assert [form in str(finding) for finding in findings_of(study) if "heads are cut" in finding.sentence] == [True]
+    (part,) = (part for part in parts_of(study) if part.name == "front")
+    cells = [cells[part.columns.index("times as fast")].text for cells in part.rows if "(cut)" in cells[0].text]
+    assert cells == [form.replace(" times as fast", "")]
+    bars = next(one for one in figures_of(study) if one.name == "front").draw(study).axes[1].lines
+    assert any(1 / row["time"] == pytest.approx(y) for line in bars for y in line.get_ydata())
 
 
 def test_named_heads_are_cut_without_a_task(here: Path) -> None:

@@ -86,6 +86,7 @@ def fix(
 ) -> None:
     """Let heads attend by fixed patterns, see what is lost, and save the model without their queries and keys."""
     from headscope.model.attention_model import AttentionModel
+    from headscope.model.card import times_as_fast
     from headscope.report.write import write_report
     from headscope.study.fixing import SIZES, FixOptions, fix_into
     from headscope.study.mending import Judgement
@@ -115,10 +116,9 @@ def fix(
         )
     before, after = told["speed"]
     parameters = " to ".join(f"{one['parameters'] / 1e6:.2f}" for one in (before, after))
-    between = f"[{1 / after['high']:.2f}, {1 / after['low']:.2f}]"
     say(
         f"{len(told['patterns'])} of {before['heads']} heads fixed, {parameters} million parameters, "
-        f"{1 / after['ratio']:.2f} {between} times as fast ({told['timed']})"
+        f"{times_as_fast(after['ratio'], after['low'], after['high'])} ({told['timed']})"
     )
     say(f"check it: headscope evaluate {out} {judgement.named}")
     typer.echo(out)

@@ -94,7 +94,7 @@ def probe(
                 progress=update,
             )
         found.record["command"] = typed()
-        found.write(folder)
+        found.fill(folder)
     for part in ("train", "test"):
         counts = found.record[part]
         say(f"{part}: {counts['used']} of {counts['read']} sentences used, {sum(counts['skipped'].values())} skipped")

@@ -130,6 +130,7 @@ def prune(
 ) -> None:
     """Cut attention heads and save a smaller model: these heads, or those that a task can do without."""
     from headscope.model.attention_model import AttentionModel
+    from headscope.model.card import times_as_fast
     from headscope.model.saving import check_form
     from headscope.pruning.repair import names
     from headscope.report.write import write_report
@@ -200,8 +201,7 @@ def prune(
         say(f"{before['heads']} to {after['heads']} heads; this form keeps the size and the speed of the whole model")
     else:
         parameters = " to ".join(f"{one['parameters'] / 1e6:.2f}" for one in (before, after))
-        between = f"[{1 / after['high']:.2f}, {1 / after['low']:.2f}]"
-        faster = f"{1 / after['ratio']:.2f} {between} times as fast ({told['timed']})"
+        faster = f"{times_as_fast(after['ratio'], after['low'], after['high'])} ({told['timed']})"
         say(f"{before['heads']} to {after['heads']} heads, {parameters} million parameters, {faster}")
     if judgement is not None and form != "onnx":
         say(f"check it: headscope evaluate {out} {judgement.named}")

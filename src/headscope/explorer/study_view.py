@@ -140,8 +140,8 @@ class StudyView:
         return [
             {
                 "statistic": plain(row["statistic"]),
-                **{name: short(row[name]) for name in ("value", "low", "high", "p_adjusted")},
-                "is_significant": _is_true(row["is_significant"]),
+                **{name: short(row.get(name)) for name in ("value", "low", "high", "p", "p_adjusted")},
+                "is_significant": row["is_significant"] is True,
             }
             for row in rows
             if head_in(row) == head
@@ -164,11 +164,6 @@ class StudyView:
             if chosen := HeadSet(some & self._there, among=self.model.heads):
                 told.append({"what": what, "why": why, "heads": str(chosen), "count": len(chosen)})
         return told
-
-
-def _is_true(value: object) -> bool:
-    """As the table says it: a column with empty cells is read as text."""
-    return value in (True, "True")
 
 
 def _address(head: Head) -> dict[str, Any]:

@@ -73,6 +73,11 @@ def _vectors(model: AttentionModel, form: str) -> list[str]:
     return lines
 
 
+def times_as_fast(time: float, low: float, high: float) -> str:
+    """`1.20 times as fast [1.12, 1.24]`, from the time over the whole model's time and its interval."""
+    return f"{1 / time:.2f} times as fast [{1 / high:.2f}, {1 / low:.2f}]"
+
+
 def _told(chosen: dict[str, Any]) -> list[str]:
     """How it was chosen and what that did, where that is known."""
     lines: list[str] = []
@@ -99,7 +104,7 @@ def _told(chosen: dict[str, Any]) -> list[str]:
             "",
             "## What it gains",
             "",
-            f"{1 / cut['ratio']:.2f} [{1 / cut['high']:.2f}, {1 / cut['low']:.2f}] times as fast, measured with "
+            f"{times_as_fast(cut['ratio'], cut['low'], cut['high'])}, measured with "
             f"{chosen['timed']} on the machine that cut it; {whole['parameters'] / 1e6:.2f} to "
             f"{cut['parameters'] / 1e6:.2f} million parameters.",
         ]

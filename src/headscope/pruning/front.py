@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,11 +46,18 @@ def changes(task: Task, before: Judged, after: Judged, draws: NDArray[np.int64] 
     }
 
 
-def timed(model: AttentionModel, cut: AttentionModel) -> dict[str, float]:
-    """The time of a cut model over the whole one's, measured in turns with it, and its interval."""
+Speeds = list[dict[str, Any]]  # the whole model's and the cut one's, measured in turns: fields of `speed.Speed`
+
+
+def speeds_of(model: AttentionModel, cut: AttentionModel) -> Speeds:
+    """Measure a cut model beside the whole one."""
     length = speed.longest(model, speed.TIMED[1])
-    found = speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)[1]
-    return {"time": found.ratio, "time_low": found.low, "time_high": found.high}
+    return [asdict(one) for one in speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)]
+
+
+def time_columns(speeds: Speeds) -> dict[str, float]:
+    """The columns of front.csv: the cut model's time over the whole one's, and its interval."""
+    return {"time": speeds[1]["ratio"], "time_low": speeds[1]["low"], "time_high": speeds[1]["high"]}
 
 
 UNTIMED = {"time": 1.0, "time_low": 1.0, "time_high": 1.0}  # the whole model beside itself
@@ -144,7 +151,7 @@ class Report:
             "left": len(cut.heads),
             "repair": repair,
             "parameters": sum(p.numel() for p in cut.model.parameters()),
-            **self._timed(cut, state),
+            **(time_columns(self.speeds(state, cut)) if state.removed else UNTIMED),
             "selection_loss": np.nan if repair else state.outcome.loss,
             "selection_metric": np.nan if repair else state.outcome.metric,
             **changes(self.task, self.intact, judged, self.draws),
@@ -153,13 +160,12 @@ class Report:
             "heads": str(self.selection.heads(state.removed)),
         }
 
-    def _timed(self, cut: AttentionModel, state: State) -> dict[str, float]:
-        if not state.removed:
-            return UNTIMED
-        key = f"time {sorted(state.removed)}"
-        known: dict[str, float] | None = self.selection.memory.get(key)
+    def speeds(self, state: State, cut: AttentionModel | None = None) -> Speeds:
+        """The model without this set beside the whole one, measured once: the same numbers wherever they are shown."""
+        key = f"speeds {sorted(state.removed)}"
+        known: Speeds | None = self.selection.memory.get(key)
         if known is None:
-            known = timed(self.model, cut)
+            known = speeds_of(self.model, cut or self.cut(state.removed))
             self.selection.memory.add(key, known)
         return known
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from headscope.importances.deltas import LOSS, METRIC
-from headscope.report.cells import DECIMALS, decimals_for, measured
+from headscope.report.cells import DECIMALS, decimals_for, is_missing, measured, p_text
 from headscope.report.grids import plain, recorded, shape_of, stacks_of
 from headscope.report.scale import title_of
 from headscope.study.substitutes import fixed_alone
@@ -173,8 +173,7 @@ def importance_lines(study: Study) -> dict[Place, list[dict[str, str]]]:
         rows = None if table is None else table[(table["statistic"] == statistic) & table["value"].notna()]
         decimals = DECIMALS if rows is None else decimals_for(rows["value"])
         for row in [] if rows is None else rows.to_dict("records"):
-            mark = " ★ significant" if row["is_significant"] in (True, "True") else ", no evidence of a change (Holm)"
-            told = {"what": f"change of {named} of {task} without it", "after": mark}
+            told = {"what": f"change of {named} of {task} without it", "after": _tested(row)}
             text = measured(row["value"], row["low"], row["high"], decimals).text
             found.setdefault(_place(row), []).append(told | {"text": text})
     for row in fixed_alone(study).to_dict("records"):
@@ -183,6 +182,14 @@ def importance_lines(study: Study) -> dict[Place, list[dict[str, str]]]:
         told = {"what": f"attending by “{pattern}” instead changes the loss of {task} by"}
         found.setdefault(_place(row), []).append(told | {"text": text, "after": ""})
     return found
+
+
+def _tested(row: dict[Any, Any]) -> str:
+    """What follows a change and its interval: both p values, and the verdict of the corrected one."""
+    known = {"p": row.get("p"), "p (Holm)": row["p_adjusted"]}
+    told = ", ".join(f"{name} {p_text(value)}" for name, value in known.items() if not is_missing(value))
+    verdict = "★ significant" if row["is_significant"] is True else "not significant"
+    return f" (95 %, uncorrected); {told}: {verdict}" if told else ", not tested"
 
 
 def _patterns(study: Study) -> list[str]:

@@ -60,5 +60,10 @@ def decimals_for(values: Iterable[float]) -> int:
     return DECIMALS if most == 0 else min(max(DECIMALS, 2 - math.floor(math.log10(most))), 9)
 
 
+def p_text(value: float) -> str:
+    """A p-value with three decimals, or a power of ten where that would be 0."""
+    return f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.0e}".replace("-", "−")
+
+
 def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headscope.importances.deltas import LOSS
 from headscope.report.cards import Place, roles_by_head
 from headscope.report.families import FAMILIES, brief_of, family_of
+from headscope.report.figures import _palette
 from headscope.report.figures._palette import SERIES
 from headscope.report.grids import plain, shape_of, stacks_of, statistics_of
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 CLUSTERS = (*SERIES[1:], "#f0e442", "#332288", "#b8a77a", "#7f8c8d", "#dcc6e0")
 WORSE, BETTER, UNCLEAR = "worse without it", "better without it", "no evidence"
-MATTERS = {WORSE: SERIES[1], BETTER: SERIES[5], UNCLEAR: "#d4dae0"}
+MATTERS = {WORSE: _palette.WORSE, BETTER: _palette.BETTER, UNCLEAR: "#d4dae0"}
 GONE, STAYS = "#5c6975", "#a5dcc0"
 Labels = dict[Place, tuple[str, str]]  # of a head: its label, and what stands in its cell
 
@@ -65,7 +66,7 @@ def _significance(study: Study) -> Iterator[dict[str, Any]]:
     rows = [] if table is None else table[(table["statistic"] == LOSS) & table["value"].notna()].to_dict("records")
     of_head: Labels = {}
     for row in rows:
-        is_sure = row["is_significant"] in (True, "True")
+        is_sure = row["is_significant"] is True
         label = UNCLEAR if not is_sure else WORSE if row["value"] > 0 else BETTER
         of_head[_place(row)] = label, {WORSE: "★", BETTER: "☆", UNCLEAR: ""}[label]
     if of_head:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.importances.deltas import LOSS
 from headscope.importances.significance import least_significant
+from headscope.model.card import times_as_fast
 from headscope.report.cells import decimals_for
 from headscope.report.facts import ENOUGH_TEXTS
 from headscope.report.finding import (
@@ -16,6 +17,7 @@ from headscope.report.finding import (
     ceiling_of,
     change_of,
     excludes,
+    finite,
     measured_in,
     read_measured,
     said_of_change,
@@ -44,7 +46,7 @@ def removals(study: Study) -> Iterator[Finding]:
     doing, noun = ("Fixing", "pattern in its place") if is_fixed else ("Removing", "removal")
     decimals = decimals_for(rows["value"])
     rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
-    sure = rows[rows["is_significant"].isin((True, "True"))]  # empty where nothing was tested
+    sure = rows[rows["is_significant"].eq(True)]  # empty where nothing was tested
     named = [measured_in(study, row, "value", decimals) for row in (sure if len(sure) else rows[:1]).to_dict("records")]
     sentence = f"No head's {noun} alone changes the loss of {task} significantly; the largest change is that of"
     if len(sure):
@@ -53,7 +55,10 @@ def removals(study: Study) -> Iterator[Finding]:
             "(above 0: worse without it), most of all for"
         )
     strength = strength_of(named[0].value, named[0].low, named[0].high, 0.0) if len(sure) else 0.0
-    more, after = max(len(named) - MOST_NAMED, 0), _resolution(study, rows, is_found=len(sure) > 0)
+    more = max(len(named) - MOST_NAMED, 0)
+    ends = "intervals are" if len(sure) > 1 else "the interval is"
+    after = f"; {ends} uncorrected, significance is by p (Holm) over {len(rows)} heads"
+    after += _resolution(study, rows, is_found=len(sure) > 0)
     kept = tuple(named[:MOST_NAMED])
     yield Finding(LOSS, sentence, kept, more, kind="importance", strength=strength, after=after)
 
@@ -86,8 +91,8 @@ def cut(study: Study) -> Iterator[Finding]:
     row = rows[0]
     metric, split = _judged(study)
     change = change_of(row)
-    time = read_measured(row, ("time", "time_low", "time_high"), 2)
-    quicker = f", and the model takes {time.text()} of the time" if time.text() else ""
+    time = [finite(row[name]) for name in ("time", "time_low", "time_high")]
+    quicker = f", and the model is {times_as_fast(*time)}" if all(map(math.isfinite, time)) else ""
     whole = int(row["removed"]) + int(row["left"])
     sentence = (
         f"{int(row['removed'])} of {whole} heads are cut: {metric} on {split} is {row['metric']:.4f}"

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headscope.report.cards import Place
-from headscope.report.cells import NONE, Cell, is_missing
+from headscope.report.cells import NONE, Cell, is_missing, p_text
 from headscope.report.grids import plain, stacks_of
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
+
+UNCORRECTED = (
+    "Intervals are 95 % for each row by itself, without correction for multiple testing: one can exclude 0 beside a "
+    "large p (Holm)."
+)
 
 
 def place_of(row: dict[Any, Any]) -> Place | None:
@@ -35,10 +40,7 @@ def named_cell(study: Study, name: Any) -> Cell:
 
 
 def p_cell(value: Any) -> Cell:
-    """Three decimals, or a power of ten where that would be 0."""
-    if is_missing(value):
-        return Cell(NONE)
-    return Cell(f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.0e}".replace("-", "−"), float(value))
+    return Cell(NONE) if is_missing(value) else Cell(p_text(value), float(value))
 
 
 def count_cell(value: Any) -> Cell:

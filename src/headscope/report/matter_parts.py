@@ -10,7 +10,7 @@ from headscope.importances.significance import ALPHA
 from headscope.report.cells import NONE, Cell, Part, decimals_for, is_missing, measured, number
 from headscope.report.finding import ceiling_of
 from headscope.report.grids import plain, recorded
-from headscope.report.head_cells import count_cell, head_cell, named_cell, p_cell, place_of
+from headscope.report.head_cells import UNCORRECTED, count_cell, head_cell, named_cell, p_cell, place_of
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
@@ -46,17 +46,19 @@ def significance(study: Study) -> Part | None:
     }
     note = (
         f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Ablated minus intact when "
-        "the head is removed alone, the largest change of loss first. p is after Holm's correction over all heads "
-        f"(loss: {' and '.join(tests[LOSS])}; metric: {' and '.join(tests[METRIC])}); a star means that it is below "
-        f"{ALPHA:g}, nothing else. Settled: after so many examples the verdict on the loss never changed again."
+        "the head is removed alone, the largest change of loss first. p is that of the head's own test "
+        f"(loss: {' and '.join(tests[LOSS])}; metric: {' and '.join(tests[METRIC])}), p (Holm) is corrected for "
+        f"testing all heads. A star means that p (Holm) is below {ALPHA:g}, nothing else. {UNCORRECTED} Settled: after so many examples the verdict on the loss never changed again."
     )
     columns = (
         "head",
         "change of loss",
         "p",
+        "p (Holm)",
         "loss ★",
         "change of metric",
-        "p (metric)",
+        "p, metric",
+        "p (Holm), metric",
         "metric ★",
         "examples",
         "settled",
@@ -65,16 +67,16 @@ def significance(study: Study) -> Part | None:
     return Part("significance", MATTER, note, columns, rows, "significance.csv", figures)
 
 
-def _metric_cells(row: dict[Any, Any] | None, decimals: int) -> tuple[Cell, Cell, Cell]:
+def _metric_cells(row: dict[Any, Any] | None, decimals: int) -> tuple[Cell, ...]:
     if row is None:
-        return Cell(NONE), Cell(NONE), Cell(NONE)
+        return (Cell(NONE),) * 4
     return measured(row["value"], row["low"], row["high"], decimals), *_tested(row)
 
 
-def _tested(row: dict[Any, Any]) -> tuple[Cell, Cell]:
-    """The adjusted p-value, and a star where it is significant."""
-    is_significant = row["is_significant"] in (True, "True")
-    return p_cell(row["p_adjusted"]), Cell("★" if is_significant else "", float(is_significant))
+def _tested(row: dict[Any, Any]) -> tuple[Cell, ...]:
+    """The p-value of the test, the same after Holm's correction, and a star if that is significant."""
+    is_significant = row["is_significant"] is True
+    return p_cell(row.get("p")), p_cell(row["p_adjusted"]), Cell("★" if is_significant else "", float(is_significant))
 
 
 def all_but_one(study: Study) -> Part | None:
@@ -88,6 +90,7 @@ def all_but_one(study: Study) -> Part | None:
             named_cell(study, row["left"]),
             measured(row["loss"], row["loss_low"], row["loss_high"], loss),
             measured(row["metric"], row["metric_low"], row["metric_high"], metric),
+            p_cell(row.get("p")),
             p_cell(row["p_adjusted"]),
             named_cell(study, row["same_data_left"]),
             number(row["same_data_metric"], decimals=metric),
@@ -97,8 +100,8 @@ def all_but_one(study: Study) -> Part | None:
     ]
     note = (
         "All heads of a layer but one are removed. The head that is left was chosen by loss on one half of the "
-        f"examples; its changes of loss and of {_of_importance(study, 'metric')} are those on the other half, and p is "
-        "that of the metric, after Holm's correction over layers. Michel's tables choose and report on the same "
+        f"examples; its changes of loss and of {_of_importance(study, 'metric')} are those on the other half. p is that "
+        f"of the metric, p (Holm) is corrected for the number of layers. {UNCORRECTED} Michel's tables choose and report on the same "
         "examples: that is in the columns named for it, and part of it is luck."
     )
     columns = (
@@ -107,6 +110,7 @@ def all_but_one(study: Study) -> Part | None:
         "change of loss",
         "change of metric",
         "p",
+        "p (Holm)",
         "left, same data",
         "metric, same data",
         "examples",

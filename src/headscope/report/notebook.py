@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import html
+from typing import TYPE_CHECKING
 
 from headscope.report.facts import summary
 from headscope.report.grids import model_name, plain, recorded, statistics_of
-from headscope.study.study import Study
+
+if TYPE_CHECKING:
+    from headscope.study.study import Study
 
 FAVOURITES = ("previous", "entropy", "confidence", "special")
 ROWS = 8
@@ -51,6 +54,3 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return "" if value != value else f"{value:.4g}"
     return plain(value, 60)
-
-
-Study.draw = staticmethod(study_html)

@@ -149,6 +149,7 @@ def described(name: str, values: NDArray[Any]) -> dict[str, Any]:
         "low": _number(scale.low),
         "high": _number(scale.high),
         "diverging": scale.is_diverging,
+        "reversed": scale.is_reversed,
     }
 
 

@@ -31,6 +31,8 @@ UNITS: dict[Kind, str] = {
 }
 # 0 in the middle, whatever the values
 SIGNED = ("ablation-loss", "ablation-metric", "gradient", "gradient-second", "relevance-signed")
+# Changes of the loss, exact or predicted: above 0 is worse. Of a metric, below 0 is worse.
+WORSE_ABOVE = ("ablation-loss", "gradient", "gradient-second")
 # What gate and learn-mask add, with an aim behind the name
 GATE, MASK_OPEN = "gate-", "mask-open-"
 LEARNED = {
@@ -49,6 +51,7 @@ class Scale:
 
     low, high     values at the two ends of the colours; beyond them the end colours are used (`clips`)
     is_diverging  two colours from a pale middle at 0
+    is_reversed   the colours run from high to low: a high value is worse, and worse has the same colour everywhere
     """
 
     kind: Kind
@@ -56,6 +59,7 @@ class Scale:
     high: float
     is_diverging: bool = False
     clips: bool = False
+    is_reversed: bool = False
 
     @property
     def unit(self) -> str:
@@ -116,7 +120,7 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
         return Scale(kind, -min(reach, 5.0), min(reach, 5.0), is_diverging=True, clips=reach > 5)
     if least < 0 < most or bare_name(statistic) in SIGNED:
         reach = max(-least, most) or 1.0
-        return Scale(kind, -reach, reach, is_diverging=True)
+        return Scale(kind, -reach, reach, is_diverging=True, is_reversed=bare_name(statistic) in WORSE_ABOVE)
     if kind != "other" or 0 <= least < most / 2:
         return Scale(kind, min(0.0, least), _rounded_up(most))
     return Scale(kind, least, most if most > least else least + 1.0)

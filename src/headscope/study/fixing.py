@@ -25,7 +25,7 @@ from headscope.model.fixing import check_fix, fix, read_patterns, written
 from headscope.model.manifest import NAME as MANIFEST
 from headscope.model.saving import write_model
 from headscope.pruning import speed
-from headscope.pruning.front import UNTIMED, changes, on_front, timed
+from headscope.pruning.front import UNTIMED, Speeds, changes, on_front, speeds_of, time_columns
 from headscope.pruning.selection import Memory
 from headscope.study.directory import write_tables
 from headscope.study.evaluate import loaded_for
@@ -257,7 +257,7 @@ class _Run:
             **(
                 UNTIMED
                 if not heads
-                else self._timed(named, fixed)
+                else time_columns(self._speeds(named, fixed))
                 if kind == "least"
                 else dict.fromkeys(UNTIMED, np.nan)
             ),
@@ -282,11 +282,12 @@ class _Run:
             self.memory.add(key, known)
         return [Judged(np.array(one["losses"]), np.array(one["scores"])) for one in known]
 
-    def _timed(self, named: str, fixed: Callable[[], AttentionModel]) -> dict[str, float]:
-        known: dict[str, float] | None = self.memory.get(f"time {named}")
+    def _speeds(self, named: str, fixed: Callable[[], AttentionModel]) -> Speeds:
+        """The model with these heads fixed beside the whole one, measured once."""
+        known: Speeds | None = self.memory.get(f"speeds {named}")
         if known is None:
-            known = timed(self.model, fixed())
-            self.memory.add(f"time {named}", known)
+            known = speeds_of(self.model, fixed())
+            self.memory.add(f"speeds {named}", known)
         return known
 
     def chosen(self, rows: list[dict[str, Any]]) -> list[Head]:
@@ -316,7 +317,7 @@ class _Run:
         patterns = {head: self.patterns[head] for head in heads}
         fixed = fix(self.model, patterns)
         length = speed.longest(self.model, speed.TIMED[1])
-        both = speed.measure([self.model, fixed], batch_size=speed.TIMED[0], length=length)
+        whole, smaller = self._speeds(f"{len(heads)} heads", lambda: fixed)
         after = self._judged(f"least {len(heads)} heads", lambda: fixed)[1]
         before, metrics = (metrics_of(self.task, one) for one in (self.intact[1], after))
         within = _within(rows)
@@ -331,7 +332,7 @@ class _Run:
             "within": within["fixed"],
             "metrics": {name: [before[name], metrics[name]] for name in before},
             "timed": f"{speed.TIMED[0]} sequences of {length} tokens",
-            "speed": [asdict(both[0]), asdict(both[1]) | {"name": "fixed"}],
+            "speed": [whole, smaller | {"name": "fixed"}],
         }
         write_model(fixed, self.folder, chosen=told)
         (self.folder / "patterns.txt").write_text(written(patterns, self.model.heads), "utf-8")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headscope.heads import HeadSet
 from headscope.importances.significance import metrics_of
 from headscope.pruning import speed
-from headscope.pruning.front import Report
+from headscope.pruning.front import Report, Speeds
 from headscope.pruning.plan import Plan
 from headscope.pruning.selection import Selection, State
 from headscope.pruning.target import Target
@@ -32,10 +32,12 @@ class Search:
 
     plan    the heads to remove, with how they were chosen
     study   all of it as a study, with `cut` (1 removed, 0 kept) as a statistic of every head
+    speeds  the whole model's and the cut one's, as measured for the table `front`
     """
 
     plan: Plan
     study: Study
+    speeds: Speeds
 
     @property
     def front(self) -> pd.DataFrame:
@@ -58,7 +60,8 @@ def found(
     timeless = deepcopy(record)  # a plan is the same whenever it is made
     timeless["after"]["report"] = {key: one for key, one in record["after"]["report"].items() if key not in CLOCK}
     plan = Plan.of(asked.model, heads, timeless)
-    return Search(plan, _study(asked, selection, heads, front, {**record, "seconds": round(seconds, 1)}))
+    study = _study(asked, selection, heads, front, {**record, "seconds": round(seconds, 1)})
+    return Search(plan, study, report.speeds(best))
 
 
 def _record(asked: Asked, report: Report, front: Front, best: State) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.saving import write_model
 from headscope.model.surgery import prune
-from headscope.pruning.front import UNTIMED, on_front, timed
+from headscope.pruning.front import UNTIMED, on_front, speeds_of, time_columns
 from headscope.pruning.gates import RATE, SETTLE, Gates
 from headscope.pruning.plan import Plan
 from headscope.study.directory import write_tables
@@ -269,7 +269,7 @@ class _Gating(Learning):
             "left": len(cut.heads),
             "repair": "",
             "parameters": sum(p.numel() for p in cut.model.parameters()),
-            **(UNTIMED if cut is self.whole else timed(self.whole, cut)),
+            **(UNTIMED if cut is self.whole else time_columns(speeds_of(self.whole, cut))),
             **self.judged(cut),
             "is_chosen": False,
             "draw": 0,

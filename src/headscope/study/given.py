@@ -15,7 +15,7 @@ from headscope.model.manifest import NAME as MANIFEST
 from headscope.study.compare import Comparison
 from headscope.study.directory import place_of
 from headscope.study.study import SCHEMA, Study
-from headscope.tables import to_frame
+from headscope.tables import read_table, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,9 +58,7 @@ def _comparison(folder: Path) -> Comparison:
 
 
 def _tables(folder: Path, names: tuple[str, ...]) -> dict[str, pd.DataFrame]:
-    import pandas as pd
-
     try:
-        return {name: pd.read_csv(folder / f"{name}.csv") for name in names if (folder / f"{name}.csv").exists()}
+        return {name: read_table(folder / f"{name}.csv") for name in names if (folder / f"{name}.csv").exists()}
     except (OSError, ValueError) as cause:
         raise HeadscopeError(f"a table cannot be read ({reason(cause)})", where=folder, mend="Make it again") from cause

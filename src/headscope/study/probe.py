@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headscope.data.vectors import WordVectors, mean_embeddings, read_vectors
+from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
@@ -78,8 +79,14 @@ class Probes:
     weights: pd.DataFrame
     record: dict[str, Any]
 
-    def write(self, folder: Path) -> None:
-        """probes.csv, probe_weights.csv and run.json."""
+    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
+        """Write a directory with probes.csv, probe_weights.csv and run.json; complete, or not at all."""
+        with drafted(out, overwrite=overwrite) as folder:
+            self.fill(folder)
+        return Path(out)
+
+    def fill(self, folder: Path) -> None:
+        """The same files into a directory that is already being written (see `headscope.drafts`)."""
         for name, table in (("probes", self.table), ("probe_weights", self.weights)):
             table.to_csv(folder / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
         (folder / "run.json").write_text(json.dumps(self.record, indent=2, ensure_ascii=False) + "\n", "utf-8")

@@ -18,6 +18,7 @@ from headscope.model.manifest import NAME as MANIFEST
 from headscope.model.saving import check_form_of, write_model
 from headscope.model.surgery import check_cut, prune, read_heads
 from headscope.pruning import speed
+from headscope.pruning.front import Speeds, speeds_of
 from headscope.pruning.plan import Plan, read_plan
 from headscope.pruning.repair import repaired
 from headscope.study.asked import CALIBRATION, SearchOptions
@@ -107,7 +108,7 @@ def prune_into(
                 (folder / JOURNAL).unlink(missing_ok=True)
             raise
         say(f"cutting {len(plan.heads)} head{'s' if len(plan.heads) > 1 else ''}: {plan.heads}")
-        told = carry_out(model, plan, folder, form=form, judgement=judgement, mending=mending, trained=trained, say=say)
+        told = carry_out(model, plan, folder, form=form, judgement=judgement, mending=mending, trained=trained, speeds=None if found is None else found.speeds, say=say)
         clear(folder)
         for name in (HEADER, *STEPS):  # only now: until the model is written they are all there is
             shutil.rmtree(folder / name, ignore_errors=True)
@@ -182,12 +183,14 @@ def carry_out(
     judgement: Judgement | None = None,
     mending: Mending | None = None,
     trained: AttentionModel | None = None,
+    speeds: Speeds | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Cut a plan's heads and write the model into a folder; returns what the manifest says of it.
 
     judgement  measure what it did on this task; needed for repairs and recovery
     trained    the model as it was cut and trained in steps already
+    speeds     the whole model's and the cut one's, if the search measured them: one run shows one measurement
     """
     mending = mending or Mending()
     cut = prune(model, list(plan.heads)) if trained is None else trained
@@ -212,9 +215,9 @@ def carry_out(
     chosen["timed"] = f"{speed.TIMED[0]} sequences of {length} tokens" + (
         ", in the form small" if form == "plain" else ""
     )
-    both = speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)
-    chosen["speed"] = [asdict(both[0]), asdict(both[1]) | {"name": "cut"}]
-    aim, reached = (plan.chosen.get("target") or {}).get("speedup"), 1 / both[1].ratio
+    whole, smaller = speeds or speeds_of(model, cut)
+    chosen["speed"] = [whole, smaller | {"name": "cut"}]
+    aim, reached = (plan.chosen.get("target") or {}).get("speedup"), 1 / smaller["ratio"]
     if aim is not None and reached < aim:
         say(f"note: it is {reached:.2f} times as fast, not {aim:g}: that was expected from evenly thinned layers")
     write_model(cut, folder, form=form, chosen=chosen)

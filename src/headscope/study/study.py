@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headscope.errors import HeadscopeError, reason
 from headscope.study.lens_agreement import lens_agreement
-from headscope.tables import COLUMNS
+from headscope.tables import COLUMNS, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,8 +32,6 @@ class Study:
     record  what is written as run.json
     tables  what is not one row a head and statistic, by name: "relations", "clusters" … as in NAME.csv
     """
-
-    draw: ClassVar[Callable[[Study], str] | None] = None  # how it shows itself in a notebook; the report room knows
 
     def __init__(
         self,
@@ -70,8 +68,11 @@ class Study:
         count = self.heads["statistic"].nunique()
         return f"Study({model!r}, {len(self.heads)} rows, {count} statistic{'' if count == 1 else 's'})"
 
-    def _repr_html_(self) -> str | None:
-        return None if Study.draw is None else Study.draw(self)
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        # By name and only when drawn: this package must not import the report package, which is built on it.
+        html: str = import_module("headscope.report.notebook").study_html(self)
+        return html
 
 
 def _read(
@@ -85,7 +86,7 @@ def _read(
         with np.load(folder / "maps.npz", allow_pickle=False) as stored:
             maps = dict(stored)
         named = [file for file in sorted(folder.glob("*.csv")) if file.name != "heads.csv"]
-        tables = {file.stem: pd.read_csv(file) for file in named}
+        tables = {file.stem: read_table(file) for file in named}
     except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile, zlib.error) as cause:
         raise HeadscopeError(
             f"not a study ({reason(cause)})",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SEQUENTIAL = LinearSegmentedColormap.from_list("headscope-sequential", SEQUENTIAL_STOPS)
 DIVERGING = LinearSegmentedColormap.from_list("headscope-diverging", DIVERGING_STOPS)
+REVERSED = DIVERGING.reversed("headscope-reversed")
 SWITCH = LinearSegmentedColormap.from_list("headscope-switch", (to_rgba(BOTH, 0.0), to_rgba(BOTH, 1.0)))  # over grey
 
 LONGEST_CELL = 5  # characters; a grid with a longer value prints none
@@ -101,7 +102,11 @@ def norm_of(scale: Scale) -> Normalize:
 
 
 def colours_of(scale: Scale) -> LinearSegmentedColormap:
-    return SWITCH if scale.kind == "switch" else DIVERGING if scale.is_diverging else SEQUENTIAL
+    if scale.kind == "switch":
+        return SWITCH
+    if not scale.is_diverging:
+        return SEQUENTIAL
+    return REVERSED if scale.is_reversed else DIVERGING
 
 
 def draw_bar(fig: Figure, bounds: tuple[float, float, float, float], scale: Scale, label: str) -> Axes:

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 ORDER = 44
 TABLE = "significance"
 SMALL = 0.01  # below, values are shown in thousandths: they would not fit into their cells
-WORSE = {LOSS: "above 0: worse without the head", METRIC: "below 0: worse without the head"}
+WORSE = {
+    LOSS: "above 0 (orange): worse without the head",
+    METRIC: "below 0 (orange): worse without the head",
+}
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ class Ablation:
     @property
     def caption(self) -> str:
         return (
-            f"Ablated minus intact; {WORSE[self.statistic]}. A star means significant at {ALPHA:g} after Holm's "
-            "correction over all heads, nothing else: a pale cell may have one and a dark cell none. "
+            f"Ablated minus intact; {WORSE[self.statistic]}. A star means that p (Holm), corrected for "
+            f"testing all heads, is below {ALPHA:g}, nothing else: a pale cell may have one and a dark cell none. "
             "Rows are layers, 0 (next to the input) at the top; columns are heads; grey: no value."
         )
 
@@ -88,7 +91,7 @@ def stars_of(study: Study, statistic: str, stack: str) -> NDArray[np.bool_]:
     found = np.zeros(shape_of(study, stack), dtype=bool)
     table = study.tables.get(TABLE)
     if table is not None and len(table):
-        rows = table[(table["stack"] == stack) & (table["statistic"] == statistic) & (table["is_significant"] == True)]  # noqa: E712
+        rows = table[(table["stack"] == stack) & (table["statistic"] == statistic) & table["is_significant"].eq(True)]
         found[rows["layer"].to_numpy(int), rows["head"].to_numpy(int)] = True
     return found
 

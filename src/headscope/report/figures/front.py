@@ -27,7 +27,7 @@ WIDTH, LEFT, RIGHT, BOTTOM, PANEL, GAP = 6.4, 0.68, 0.2, 0.85, 1.9, 0.35
 
 @dataclass(frozen=True)
 class Front:
-    """The metric above, the measured time below, by heads removed, or by heads fixed."""
+    """The metric above, the measured speed below, by heads removed, or by heads fixed."""
 
     name: str = "front"
     title: str = "What is lost and gained as heads go"
@@ -39,7 +39,7 @@ class Front:
         "Above: the metric with so many heads removed, on the split that was reported on (dots, with 95 % intervals) "
         "and on the one that was chosen on (line); the ring is the set that was cut. Filled dots are the front; a "
         "hollow one is dominated: another set is no larger, as good and no slower, and better in one of these. Below: "
-        "the time of the cut model over that of the whole one, measured on this machine, with 95 % intervals."
+        "how many times as fast as the whole model it is, measured on this machine, with 95 % intervals."
     )
     is_raster: bool = False
 
@@ -66,7 +66,7 @@ class Front:
             below = fig.add_axes((LEFT / WIDTH, BOTTOM / height, *size), sharex=above)
             for draw, rows in table[table["repair"] == ""].groupby("draw"):
                 _draw_metric(above, rows, self.ring, is_first=draw == 0)
-                _draw_time(below, rows, is_first=draw == 0)
+                _draw_speed(below, rows, is_first=draw == 0)
             mended = table[(table["repair"] != "") & (table["draw"] == 0)]
             for place, (repair, rows) in enumerate(mended.groupby("repair")):
                 colour = SERIES[3 + place % (len(SERIES) - 3)]
@@ -74,8 +74,8 @@ class Front:
                 _draw_dots(above, rows, colour, size=4)
             above.set_ylabel(metric)
             above.tick_params(labelbottom=False)
-            slowest = max(1.0, float(table["time_high"].max()))
-            below.set(xlabel=f"heads {self.across}", ylabel="time / whole model", ylim=(0, 1.1 * slowest))
+            fastest = max(1.0, float((1 / table["time_low"]).max()))
+            below.set(xlabel=f"heads {self.across}", ylabel="times as fast", ylim=(0, 1.1 * fastest))
             whole_numbers(below.xaxis)
             handles, labels = above.get_legend_handles_labels()
             fig.legend(handles, labels, loc="lower center", ncols=3, frameon=False, fontsize=7.5)
@@ -90,8 +90,8 @@ FIXED = Front(
     "saved",
     "; the ring is what was saved",
     "Above: the metric with so many heads that attend by fixed patterns, on the split that was reported on (dots, with "
-    "95 % intervals) and on the one that was chosen on (line); the ring is what was saved. Below: the time of the "
-    "model without their queries and keys over that of the whole one, measured on this machine.",
+    "95 % intervals) and on the one that was chosen on (line); the ring is what was saved. Below: how many "
+    "times as fast as the whole model it is without their queries and keys, measured on this machine.",
 )
 
 
@@ -106,7 +106,7 @@ def _sizes(table: pd.DataFrame, across: str) -> pd.DataFrame:
     """Its rows for numbers of heads, in order; heads that are fixed are in one order, and not mended."""
     if across == "fixed":
         table = table[table["kind"] == "least"].assign(removed=table["fixed"], repair="", draw=0)
-    return table.assign(repair=table["repair"].fillna("")).sort_values("removed")
+    return table.assign(repair=table["repair"].astype(object).fillna("")).sort_values("removed")
 
 
 def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> None:
@@ -154,11 +154,11 @@ def _ends(value: pd.Series, low: pd.Series, high: pd.Series) -> NDArray[np.float
     return np.where(np.isfinite(ends), ends, 0.0)
 
 
-def _draw_time(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
+def _draw_speed(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
     ax.errorbar(
         rows["removed"],
-        rows["time"],
-        _ends(rows["time"], rows["time_low"], rows["time_high"]),
+        1 / rows["time"],
+        _ends(1 / rows["time"], 1 / rows["time_high"], 1 / rows["time_low"]),
         fmt="o-",
         color=SERIES[2],
         markersize=3,

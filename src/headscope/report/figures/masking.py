@@ -37,7 +37,7 @@ class Masking:
     caption: str = (
         "How many heads (up) leave the model at which metric (across) when each is removed alone. The line is the "
         "intact model: left of it the model is worse without the head, right of it better; the bar on it: no or almost "
-        "no change. In full colour: the change is significant after Holm's correction."
+        "no change. In full colour: p (Holm), corrected for testing all heads, is below 0.05."
     )
     is_raster: bool = False
 

@@ -77,6 +77,7 @@ const counted = (one, row, before, after = "") =>
   (row.count ? `${before}${row.count} ${one.group === "importance" ? "examples" : "texts"}${after}` : "");
 const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 const ramps = { sequential: data.colours.sequential.map(channels), diverging: data.colours.diverging.map(channels) };
+ramps.reversed = [...ramps.diverging].reverse(); /* high values are worse: worse has one colour everywhere */
 const blend = (ramp, share) => {
   const at = Math.min(Math.max(share, 0), 1) * (ramp.length - 1);
   const left = Math.min(Math.floor(at), ramp.length - 2);
@@ -85,7 +86,7 @@ const blend = (ramp, share) => {
 const css = (rgb) => `rgb(${rgb.join(",")})`;
 const linear = (c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
 const isPale = (rgb) => 0.2126 * linear(rgb[0]) + 0.7152 * linear(rgb[1]) + 0.0722 * linear(rgb[2]) > 0.21;
-const rampOf = (one) => (one.diverging ? ramps.diverging : ramps.sequential);
+const rampOf = (one) => (one.reversed ? ramps.reversed : one.diverging ? ramps.diverging : ramps.sequential);
 const limits = (one) => {
   if (!state.fit) return [one.low, one.high];
   if (one.diverging) { const reach = Math.max(Math.abs(one.least), Math.abs(one.most)) || 1; return [-reach, reach]; }
