@@ -1,4 +1,7 @@
-"""Real weights for tests: `zoo_model("minilm")` is a directory, or the test is skipped with the reason."""
+"""Real weights for tests: `zoo_model("minilm")` is a directory, or the test is skipped with the reason.
+
+`safe_bfloat16` is for tests that compute in bfloat16: some CPUs fault there, and headscope's own probe tells.
+"""
 
 from __future__ import annotations
 
@@ -26,3 +29,11 @@ def zoo_model() -> Callable[..., Path]:
             pytest.skip(f"{name} cannot be had: {reason}")
 
     return directory_of
+
+
+@pytest.fixture(scope="session")
+def safe_bfloat16() -> None:
+    """oneDNN is off where bfloat16 faults, also for models that a test runs without headscope."""
+    from headscope.model.bfloat16 import ensure_bfloat16
+
+    ensure_bfloat16()

@@ -240,6 +240,7 @@ def test_several_lenses_at_once_are_refused() -> None:
         pass
 
 
+@pytest.mark.usefixtures("safe_bfloat16")
 @pytest.mark.parametrize("lens", ["norm", "effective", "effective-simplex"])
 def test_half_precision_is_seen_nearly_as_it_is_in_float32(lens: str) -> None:
     model = worded(BertModel)
@@ -252,6 +253,7 @@ def test_half_precision_is_seen_nearly_as_it_is_in_float32(lens: str) -> None:
     assert (both["value_x"] - both["value_y"]).abs().max() < 0.05
 
 
+@pytest.mark.usefixtures("safe_bfloat16")
 def test_half_precision_has_no_gradient_lens() -> None:
     half = AttentionModel(copy.deepcopy(shared("bert").model).bfloat16(), shared("bert").tokenizer)
     with pytest.raises(HeadscopeError, match="float32"), half.watched(print, lens="gradient"):

@@ -275,6 +275,7 @@ def one_stack(model: AttentionModel) -> bool:
 
 
 # transformers' own XLNet does not run in bfloat16: its positions stay in float32, and einsum refuses the mixture.
+@pytest.mark.usefixtures("safe_bfloat16")
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "xlnet"])
 def test_bfloat16_is_watched_in_float32(family: str) -> None:
     model = AttentionModel(copy.deepcopy(shared(family).model).to(torch.bfloat16), shared(family).tokenizer)
@@ -650,6 +651,7 @@ def test_masked_scores_change_the_output_watched_or_not(case: str) -> None:
     torch.testing.assert_close(*(at_real_tokens(o, dict(inputs)) for o in (seen, tilted)), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("safe_bfloat16")
 @pytest.mark.parametrize("family", ["bert", "deberta-v2", "mpnet"])
 def test_numbers_added_to_scores_take_on_the_models_dtype(family: str) -> None:
     model = AttentionModel(copy.deepcopy(shared(family).model).to(torch.bfloat16), shared(family).tokenizer)

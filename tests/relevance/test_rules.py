@@ -246,6 +246,7 @@ def test_a_family_that_is_not_covered_is_named_with_those_that_are() -> None:
     assert covered() == tuple(sorted(TEXT))
 
 
+@pytest.mark.usefixtures("safe_bfloat16")
 def test_half_precision_is_refused() -> None:
     model = tiny("bert")
     model.model.bfloat16()

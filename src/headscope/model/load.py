@@ -13,6 +13,7 @@ import torch
 
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel, family_of
+from headscope.model.bfloat16 import ensure_bfloat16
 from headscope.model.checkpoint import check_finite, read_config, read_tokenizer, read_weights
 from headscope.model.cut_checkpoint import read_cut_weights
 from headscope.model.folder import find_folder
@@ -51,6 +52,8 @@ def load(
     if dtype not in DTYPES:
         raise HeadscopeError(f'"{dtype}" is not a dtype', where="--dtype", expected=choices(dtype, DTYPES))
     place = device_named(device)
+    if dtype == "bfloat16" and place.type == "cpu":
+        ensure_bfloat16()
     folder, name, revision = find_folder(spec, revision, say)
     config = read_config(folder)
     family = family_of(config["model_type"], where=folder / "config.json")
