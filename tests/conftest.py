@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headscope.errors import HeadscopeError
 from headscope.model import zoo
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +41,12 @@ def safe_bfloat16() -> None:
     from headscope.model.bfloat16 import ensure_bfloat16
 
     ensure_bfloat16()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium. One a module and not a session: while it runs, asyncio.run fails in every other test."""
+    from browsers import chromium
+
+    with chromium() as running:
+        yield running
