@@ -13,9 +13,15 @@ import pytest
 
 from headscope.errors import HeadscopeError
 from headscope.model import zoo
+from sampling import mark_products
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_products(items)
 
 
 @pytest.fixture(scope="session")

@@ -241,14 +241,14 @@ def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("text", [LONG, b"a" * 1_000_000], ids=["words", "one word"])
 @pytest.mark.parametrize("long", ["truncate", "skip"])
-def test_a_line_of_a_million_characters_is_read_at_most_twice_and_counted(
+def test_a_line_of_a_million_characters_is_tokenized_a_few_times_and_counted(
     here: Path, analyze: Run, long: str, text: bytes, tokenized: list[int]
 ) -> None:
     (here / "c.txt").write_bytes(b"the cat\n" + text + b"\n")
     said = analyze("bert", "c.txt", "--long", long)
     assert said.status == 0, said.err
-    once = len(b"the cat") + len(text)
-    assert once <= sum(tokenized) <= 2 * once, "as it is, and truncated"
+    assert max(tokenized) == len(text)
+    assert len(tokenized) <= 10, "a few times as a whole, however long it is"
     assert "Token indices" not in said.err, "the tokenizer's own warning: what became of the text is counted"
     data = record(here)
     is_long = text == LONG  # one word of a million letters is one unknown token

@@ -90,6 +90,7 @@ def test_the_norm_lens_is_the_brute_force_tensor(case: str) -> None:
     assert compared == sum(len(site.numbers or ()) for site in sites) * len(next(iter(inputs.values())))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("lens", ["effective", "effective-simplex"])
 @pytest.mark.parametrize("case", CASES)
 def test_effective_attention_is_attention_less_its_null_space(case: str, lens: str) -> None:

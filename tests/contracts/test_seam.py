@@ -151,6 +151,7 @@ def test_the_contract_covers_every_registered_family() -> None:
     assert set(FAMILIES) == set(families())
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("case", CASES)
 def test_watching_changes_no_output(case: str, side: str) -> None:
@@ -168,6 +169,7 @@ def test_watching_changes_no_output(case: str, side: str) -> None:
         torch.testing.assert_close(seen, plain, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("mode", ["inference", "gradients"])
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("case", CASES)

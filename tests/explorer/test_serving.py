@@ -252,16 +252,16 @@ def test_what_is_loaded_is_said_at_once(tmp_path: Path) -> None:
 
 
 BUSY = """
-import runpy, threading
+import os, runpy, threading
 from headscope.explorer.line import Line
 from headscope.explorer.session import Session
 real = Line._wait
 def wait(self, page, turn):
-    print("one waits", flush=True)
+    os.write(1, b"one waits\\n")
     return real(self, page, turn)
 Line._wait = wait
 def attend(self, text, *given):
-    print("at work", flush=True)
+    os.write(1, b"at work\\n")
     threading.Event().wait()  # for ever: who waits for it never ends
 Session.attend = attend
 runpy.run_module("headscope", run_name="__main__")

@@ -43,6 +43,7 @@ def kept(model: AttentionModel, batch: Batch, rules: Rules = "voita") -> tuple[A
     return accounts, found.detach()
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("family", TEXT)
 def test_inputs_and_biases_make_up_what_the_model_says(family: str, double: bool) -> None:
