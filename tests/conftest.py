@@ -1,14 +1,27 @@
-"""Real weights for tests: `zoo_model("minilm")` is a directory, or the test is skipped with the reason."""
+"""Real weights for tests: `zoo_model("minilm")` is a directory, or the test is skipped with the reason.
+
+`safe_bfloat16` is for tests that compute in bfloat16: some CPUs fault there, and headscope's own probe tells.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headscope.errors import HeadscopeError
 from headscope.model import zoo
+from sampling import mark_products
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_products(items)
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +39,20 @@ def zoo_model() -> Callable[..., Path]:
             pytest.skip(f"{name} cannot be had: {reason}")
 
     return directory_of
+
+
+@pytest.fixture(scope="session")
+def safe_bfloat16() -> None:
+    """oneDNN is off where bfloat16 faults, also for models that a test runs without headscope."""
+    from headscope.model.bfloat16 import ensure_bfloat16
+
+    ensure_bfloat16()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium. One a module and not a session: while it runs, asyncio.run fails in every other test."""
+    from browsers import chromium
+
+    with chromium() as running:
+        yield running

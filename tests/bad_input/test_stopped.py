@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,11 @@ from said import Run
 
 from headscope.commands import _options
 from headscope.commands import analyze as command
+from waiting import LONGEST
 
 # Without figures, and so slow that there is a middle to be stopped in.
 SLOW = """
-import sys, time
+import signal, sys
 from headscope.commands import main
 from headscope.report import publish
 from headscope.study import analyze
@@ -27,7 +27,7 @@ real = analyze.stream
 def slow(*given, **options):
     for batch in real(*given, **options):
         print("in the middle", file=sys.stderr, flush=True)
-        time.sleep(60)
+        signal.pause()
         yield batch
 analyze.stream = slow
 main()
@@ -87,7 +87,7 @@ def test_a_run_that_was_killed_is_not_in_the_way_of_the_next(here: Path, run: Ru
     assert (here / "study.partial").is_dir(), "".join(seen)
     (here / "study.partial" / "half").write_text("half")
     running.send_signal(how)
-    running.wait(timeout=20)
+    running.wait(timeout=LONGEST)
     said = running.stderr.read()
     running.stderr.close()
     if how == signal.SIGKILL:
@@ -109,5 +109,4 @@ def test_the_bar_shows_any_name_as_it_is(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setenv("FORCE_COLOR", "1")
     with _options.progress("runs/[/x][red]model") as update:
         update(1, 2)
-        time.sleep(0.2)
     assert "runs/[/x][red]model" in capsys.readouterr().err

@@ -33,6 +33,7 @@ WIDE = [case for case in CASES if case not in ("mistral", "modernbert", "xlnet/t
 POSSIBLE = [(case, name) for case in WIDE for name in PATTERNS if case not in DECODERS or name not in LOOK_AHEAD]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("case", "name"), POSSIBLE)
 def test_a_head_attends_by_its_pattern_and_the_others_as_before(case: str, name: str) -> None:
     family = family_of_case(case)

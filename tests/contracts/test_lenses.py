@@ -90,6 +90,7 @@ def test_the_norm_lens_is_the_brute_force_tensor(case: str) -> None:
     assert compared == sum(len(site.numbers or ()) for site in sites) * len(next(iter(inputs.values())))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("lens", ["effective", "effective-simplex"])
 @pytest.mark.parametrize("case", CASES)
 def test_effective_attention_is_attention_less_its_null_space(case: str, lens: str) -> None:
@@ -240,6 +241,7 @@ def test_several_lenses_at_once_are_refused() -> None:
         pass
 
 
+@pytest.mark.usefixtures("safe_bfloat16")
 @pytest.mark.parametrize("lens", ["norm", "effective", "effective-simplex"])
 def test_half_precision_is_seen_nearly_as_it_is_in_float32(lens: str) -> None:
     model = worded(BertModel)
@@ -252,6 +254,7 @@ def test_half_precision_is_seen_nearly_as_it_is_in_float32(lens: str) -> None:
     assert (both["value_x"] - both["value_y"]).abs().max() < 0.05
 
 
+@pytest.mark.usefixtures("safe_bfloat16")
 def test_half_precision_has_no_gradient_lens() -> None:
     half = AttentionModel(copy.deepcopy(shared("bert").model).bfloat16(), shared("bert").tokenizer)
     with pytest.raises(HeadscopeError, match="float32"), half.watched(print, lens="gradient"):

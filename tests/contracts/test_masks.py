@@ -64,6 +64,7 @@ def seen_on(model: AttentionModel, batch: object) -> dict[Site, dict[int, Tensor
     return found
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", CASES)
 def test_forbidden_keys_get_nothing_and_the_others_their_share(case: str, name: str) -> None:
@@ -96,6 +97,7 @@ BY_HAND = [(case, name) for case in CASES for name in ("star", "bigbird")]
 BY_HAND += [(case, "no-diagonal") for case in CASES if case not in (*DECODERS, *ENCODER_DECODERS)]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("case", "name"), BY_HAND)
 def test_unwatched_outputs_are_those_of_scores_masked_by_hand(case: str, name: str) -> None:
     family = family_of_case(case)

@@ -45,6 +45,7 @@ def test_a_model_in_training_mode_is_refused() -> None:
         model.canary()
 
 
+@pytest.mark.usefixtures("safe_bfloat16")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_the_canary_lives_in_every_dtype(dtype: torch.dtype) -> None:
     model = tiny("bert")
@@ -128,6 +129,7 @@ def test_a_batch_is_of_pairs_or_of_single_texts() -> None:
         collate(model, [Sequence(0, side, side), Sequence(1, side)])
 
 
+@pytest.mark.usefixtures("safe_bfloat16")
 def test_a_dtype_that_a_model_cannot_compute_in_is_refused() -> None:
     model = copy.deepcopy(tiny("xlnet").model).to(torch.bfloat16)
     with pytest.raises(

@@ -151,6 +151,7 @@ def test_the_contract_covers_every_registered_family() -> None:
     assert set(FAMILIES) == set(families())
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("case", CASES)
 def test_watching_changes_no_output(case: str, side: str) -> None:
@@ -168,6 +169,7 @@ def test_watching_changes_no_output(case: str, side: str) -> None:
         torch.testing.assert_close(seen, plain, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("mode", ["inference", "gradients"])
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("case", CASES)
@@ -275,6 +277,7 @@ def one_stack(model: AttentionModel) -> bool:
 
 
 # transformers' own XLNet does not run in bfloat16: its positions stay in float32, and einsum refuses the mixture.
+@pytest.mark.usefixtures("safe_bfloat16")
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "xlnet"])
 def test_bfloat16_is_watched_in_float32(family: str) -> None:
     model = AttentionModel(copy.deepcopy(shared(family).model).to(torch.bfloat16), shared(family).tokenizer)
@@ -650,6 +653,7 @@ def test_masked_scores_change_the_output_watched_or_not(case: str) -> None:
     torch.testing.assert_close(*(at_real_tokens(o, dict(inputs)) for o in (seen, tilted)), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("safe_bfloat16")
 @pytest.mark.parametrize("family", ["bert", "deberta-v2", "mpnet"])
 def test_numbers_added_to_scores_take_on_the_models_dtype(family: str) -> None:
     model = AttentionModel(copy.deepcopy(shared(family).model).to(torch.bfloat16), shared(family).tokenizer)

@@ -29,6 +29,7 @@ from headscope.statistics.pattern_classes import PatternClasses
 from headscope.tables import Row
 from reference import surface
 from reference.surface import Seen
+from sampling import representative
 from tiny import (
     CASES,
     CLS,
@@ -222,6 +223,7 @@ def test_tiny_models_attend_far_from_uniformly(case: str) -> None:
 # The reference
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize(
     "kind", [kind for kind in registry() if SURFACE & set(kind.definitions)], ids=lambda kind: kind.__name__
@@ -234,6 +236,7 @@ def test_a_statistic_agrees_with_the_sum_written_out_by_hand(case: str, kind: ty
     assert_agrees(table_of(mine), library, SURFACE & set(kind.definitions))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("case", CASES)
 def test_maps_agree_with_the_sums_written_out_by_hand(case: str, side: str) -> None:
@@ -272,7 +275,7 @@ def test_long_sequences_agree_and_maps_end_at_their_cap(case: str) -> None:
 # However the data are cut
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", representative(CASES))
 @given(data=st.data())
 @FEW
 def test_split_and_merge_equals_the_whole(case: str, data: st.DataObject) -> None:
@@ -285,7 +288,7 @@ def test_split_and_merge_equals_the_whole(case: str, data: st.DataObject) -> Non
     assert_same(merged, asked(model, batches))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", representative(CASES))
 @given(data=st.data())
 @FEW
 def test_order_and_batch_size_do_not_matter(case: str, data: st.DataObject) -> None:
@@ -315,7 +318,7 @@ def double(family: str) -> AttentionModel:
     return in_double(shared(family))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", representative(CASES))
 def test_a_statistic_may_be_pickled_midway(case: str) -> None:
     model = shared(family_of_case(case))
     some = examples(case)
@@ -326,7 +329,7 @@ def test_a_statistic_may_be_pickled_midway(case: str) -> None:
     assert_same(halfway, asked(model, batches))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", representative(CASES))
 def test_merging_leaves_the_other_one_as_it_was(case: str) -> None:
     model = shared(family_of_case(case))
     batch = batch_for(model, examples(case))
@@ -401,6 +404,7 @@ def assert_no_nan(table: Table) -> None:
         assert math.isnan(row.low) == math.isnan(row.high) == empty, f"{name} of {head}"
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("case", TEXT_CASES)
 @pytest.mark.parametrize("ids", [(9,), (SEP,)], ids=["a word", "a separator"])
 def test_a_one_token_sequence_has_a_defined_outcome(case: str, ids: tuple[int, ...]) -> None:
@@ -471,7 +475,7 @@ def test_exact_ties_share_their_credit(case: str) -> None:
         assert row.value == pytest.approx(0.5)  # two rows, each half on itself and half on its neighbour
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", representative(CASES))
 def test_absent_classes_have_no_rows(case: str) -> None:
     family = family_of_case(case)
     model = shared(family)
@@ -535,7 +539,7 @@ def test_random_cuts_of_a_larger_corpus_give_one_answer() -> None:
 # Cut models
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", representative(CASES))
 def test_heads_of_a_cut_model_are_measured_under_their_own_numbers(case: str) -> None:
     """A head of the last layer that is cut changes what no other head attends to: their rows and maps stay."""
     family = family_of_case(case)

@@ -64,6 +64,7 @@ def without_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
 HALF = [("bert", torch.bfloat16), ("llama", torch.bfloat16), ("t5", torch.float16)]
 
 
+@pytest.mark.usefixtures("safe_bfloat16")
 @pytest.mark.parametrize(("family", "dtype"), HALF)
 def test_half_precision_is_that_of_transformers_before_and_after_a_cut(
     family: str, dtype: torch.dtype, tmp_path: Path, without_tokenizer: None

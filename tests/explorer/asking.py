@@ -10,6 +10,7 @@ from typing import Any
 from headscope.explorer.serving import Explorer
 from headscope.model.attention_model import AttentionModel
 from reference.maps import Maps
+from waiting import LONGEST
 
 JSON = {"Content-Type": "application/json"}
 
@@ -42,7 +43,7 @@ class Asking:
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.explorer.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.explorer.port, timeout=LONGEST)
         try:
             connection.request(method, path, body, {**self.headers, **(headers or {})})
             answer = connection.getresponse()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from hostile import LABELS
 from numpy.typing import NDArray
 from playwright.sync_api import Page, expect
+
+TEXT = "the old cat sat on the mat ."
+Opened = Callable[..., Page]  # opened(heads="1.2") is the page in that state
 
 
 def drawn(page: Page) -> Page:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
 from xml.etree import ElementTree
@@ -12,22 +12,20 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from hostile import BIDI, HEADS, LAYERS, MARKUP, TEMPLATE, classifier, said
-from pages import as_written, drawn, head_of, numbers_in, saved, shares, shows
-from playwright.sync_api import Browser, Page, expect
+from pages import TEXT, Opened, as_written, drawn, head_of, numbers_in, saved, shares, shows
+from playwright.sync_api import Browser, expect
 from transformers import BertModel
 
 import headscope
-from browsers import Watched, chromium, serious
+from browsers import Watched, serious
 from headscope.explorer.serving import Explorer, serve
 from headscope.model.attention_model import AttentionModel
 from worded import translator, worded
 
 pytestmark = pytest.mark.browser
 
-TEXT = "the old cat sat on the mat ."
 HOSTILE = f"the {MARKUP} cat {BIDI} sat {TEMPLATE} on =2+3 עולם <!-- &amp; ."
 ROUNDING = 0.0045  # of a stored weight, and the three digits of a table
-Opened = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
@@ -49,34 +47,6 @@ def explorer(
     study = headscope.analyze(model, corpus=[corpus])
     with serve(model, study=study, compare=other, port=0, browser=False, wait=False) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def watched(browser: Browser, explorer: Explorer) -> Iterator[Watched]:
-    """A page of the explorer; after the test it must have asked nobody else, complained of nothing, said nothing."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
-    seen = Watched(context.new_page(), home=explorer.url)
-    yield seen
-    seen.assert_quiet()
-    context.close()
-
-
-@pytest.fixture
-def opened(watched: Watched, explorer: Explorer) -> Opened:
-    """Opens the explorer in a state and waits until it is drawn."""
-
-    def at(**state: str) -> Page:
-        watched.page.goto("about:blank")
-        watched.page.goto(f"{explorer.url}#{urlencode({'text': TEXT, **state})}")
-        return drawn(watched.page)
-
-    return at
 
 
 def test_typing_shows_every_head_and_a_click_its_numbers(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:

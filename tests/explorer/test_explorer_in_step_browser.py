@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
 from xml.etree import ElementTree
@@ -13,26 +13,17 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 from beside import full, model, of, role
-from pages import drawn, head_of, saved, shows
-from playwright.sync_api import Browser, Page, Route, expect
+from pages import TEXT, Opened, drawn, head_of, saved, shows
+from playwright.sync_api import Browser, Route, expect
 
 import headscope
-from browsers import Watched, chromium
+from browsers import Watched
 from headscope.explorer.serving import Explorer, serve
 from worded import translator
 
 pytestmark = pytest.mark.browser
 
-TEXT = "the old cat sat on the mat ."
 SVG = "{http://www.w3.org/2000/svg}"
-SLOW = 20_000  # milliseconds, for an answer on a machine that is shared
-Opened = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -50,25 +41,6 @@ def explorer() -> Iterator[Explorer]:
         yield running
 
 
-@pytest.fixture
-def watched(browser: Browser, explorer: Explorer) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": 1300, "height": 900}, accept_downloads=True)
-    seen = Watched(context.new_page(), home=explorer.url)
-    yield seen
-    seen.assert_quiet()
-    context.close()
-
-
-@pytest.fixture
-def opened(watched: Watched, explorer: Explorer) -> Opened:
-    def at(**state: str) -> Page:
-        watched.page.goto("about:blank")
-        watched.page.goto(f"{explorer.url}#{urlencode({'text': TEXT, **state})}")
-        return drawn(watched.page)
-
-    return at
-
-
 def texts_in(drawing: Path) -> list[str | None]:
     return [node.text for node in ElementTree.parse(drawing).getroot().iter(f"{SVG}text")]
 
@@ -76,16 +48,19 @@ def texts_in(drawing: Path) -> list[str | None]:
 def test_a_resting_pointer_does_not_choose_another_token(opened: Opened, explorer: Explorer) -> None:
     page = opened(heads="1.3")
     shows(page, "1.3")
-    unit = page.locator("#texts .unit", has_text="old")
-    unit.hover()
+    box = page.locator("#texts .unit", has_text="old").bounding_box()
+    assert box is not None
+    at = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.evaluate("window.told = 0; addEventListener('pointermove', () => { window.told += 1; }, true)")
+    page.mouse.move(*at)
     expect(page.locator("#texts .unit.source")).to_have_text("old")
     page.evaluate(f"location.hash = {json.dumps(urlencode({'text': TEXT, 'heads': '1.3', 'token': '7'}))}")
     expect(page.locator("#texts .unit.source")).to_have_text("mat")
-    page.wait_for_timeout(400)  # the browser says once more what lies under the pointer
+    told = page.evaluate("window.told")
+    page.mouse.move(*at)  # what the browser does by itself: it says once more what lies under the pointer
+    assert page.evaluate("window.told") > told
     expect(page.locator("#texts .unit.source")).to_have_text("mat")
-    box = unit.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] / 2 + 2, box["y"] + box["height"] / 2 + 1)
+    page.mouse.move(at[0] + 2, at[1] + 1)
     expect(page.locator("#texts .unit.source")).to_have_text("old")
 
 
@@ -102,7 +77,7 @@ def test_what_is_old_is_dim_and_explained_as_what_it_is(opened: Opened) -> None:
     for one in held:
         one.continue_()
     page.unroute("**/api/attend")
-    expect(page.locator("#how")).to_contain_text("Kobayashi", timeout=SLOW)
+    expect(page.locator("#how")).to_contain_text("Kobayashi")
     expect(page.locator("#grids")).to_have_css("opacity", "1")
     expect(page.locator("#status")).to_contain_text("10 tokens")
 
@@ -127,15 +102,15 @@ def test_thumbnails_change_together(opened: Opened) -> None:
         """() => { const put = CanvasRenderingContext2D.prototype.putImageData;
             let turn = 0, now = 0;
             window.turns = new Set();
+            window.painted = new Set();
             performance.now = () => (now += 20);  // as on a slow machine: a rest after each picture
             const next = () => { turn += 1; setTimeout(next, 0); }; next();
             CanvasRenderingContext2D.prototype.putImageData = function (...all) {
-                if (this.canvas.closest?.('.thumb')) window.turns.add(turn);
+                if (this.canvas.closest?.('.thumb')) { window.turns.add(turn); window.painted.add(this.canvas); }
                 return put.apply(this, all); }; }"""
     )
     page.locator('input[name="scale"][value="linear"]').check(force=True)
-    page.wait_for_function("() => window.turns.size > 0")
-    page.wait_for_timeout(200)
+    page.wait_for_function("() => window.painted.size === document.querySelectorAll('.thumb canvas').length")
     assert page.evaluate("window.turns.size") == 1
 
 
@@ -158,7 +133,7 @@ def test_a_number_has_the_digits_that_its_change_needs(opened: Opened, after: fl
     page.route("**/api/attend", answer)
     page.route("**/api/alike/**", lambda route: route.fulfill(json={"cosines": [-0.0001]}))
     page.fill("#text", "the cat")
-    expect(page.locator(".answer").first.locator(".figure > *")).to_have_text(said, timeout=SLOW)
+    expect(page.locator(".answer").first.locator(".figure > *")).to_have_text(said)
     expect(page.locator(".together b")).to_have_text("0.000")
     page.unroute_all()
 
@@ -261,7 +236,7 @@ def test_no_exports_without_maps_and_no_jump_when_they_come(browser: Browser) ->
         context = browser.new_context(viewport={"width": 1300, "height": 900})
         page = context.new_page()
         page.goto(f"{running.url}#{urlencode({'text': 'the cat sat', 'stack': 'cross'})}")
-        expect(page.locator("#missing")).to_be_visible(timeout=SLOW)
+        expect(page.locator("#missing")).to_be_visible()
         expect(page.locator("#all-png")).to_be_hidden()
         page.goto("about:blank")
         held: list[Route] = []
@@ -283,7 +258,7 @@ def test_a_text_that_is_too_long_for_a_lens_is_said_where_maps_would_be(
     monkeypatch.setattr("headscope.explorer.session.MOST_TRIED", 4)
     page = opened()
     page.select_option("#lens", "value-zeroing")
-    expect(page.locator("#refused")).to_contain_text("at most 4 tokens here", timeout=SLOW)
+    expect(page.locator("#refused")).to_contain_text("at most 4 tokens here")
     expect(page.locator("#error")).to_be_hidden()
     expect(page.locator("#all-png")).to_be_hidden()
     page.select_option("#lens", "raw")

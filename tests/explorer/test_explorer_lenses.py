@@ -17,6 +17,7 @@ OTHERS = [name for name in LENSES if name != "raw"]
 AskKind = Callable[[str], Asking]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", ["classifier", "translation", "cut"])
 @pytest.mark.parametrize("lens", OTHERS)
 @pytest.mark.parametrize("is_off", [False, True])

@@ -5,26 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlencode
 
 import pytest
 from beside import EVIL, full, model
-from pages import drawn, head_of, shows
-from playwright.sync_api import Browser, Page, expect
+from pages import Opened, drawn, head_of, shows
+from playwright.sync_api import Page, expect
 
-from browsers import Watched, chromium
+from browsers import Watched
 from headscope.explorer.serving import Explorer, serve
 from headscope.study.directory import write_tables
 
 pytestmark = pytest.mark.browser
-
-TEXT = "the old cat sat on the mat ."
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture
@@ -36,19 +27,8 @@ def explorer(tmp_path: Path) -> Iterator[Explorer]:
 
 
 @pytest.fixture
-def watched(browser: Browser, explorer: Explorer) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    seen = Watched(context.new_page(), home=explorer.url)
-    seen.page.goto(f"{explorer.url}#{urlencode({'text': TEXT})}")
-    drawn(seen.page)
-    yield seen
-    seen.assert_quiet()
-    context.close()
-
-
-@pytest.fixture
-def page(watched: Watched) -> Page:
-    return watched.page
+def page(opened: Opened) -> Page:
+    return opened()
 
 
 def test_all_unimportant_heads_are_switched_off_at_once_and_back(page: Page) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
+import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +24,7 @@ from transformers import BertModel
 from headscope.explorer import requests
 from headscope.explorer.serving import Explorer
 from headscope.explorer.session import Session
+from waiting import LONGEST, until
 from worded import worded
 
 GOOD = {"model": "a", "text": "the cat sat"}
@@ -179,17 +182,35 @@ POST = (
 
 def raw(asking: Asking, sent: bytes, *, ends: bool = True) -> bytes:
     """What comes back when these very bytes are sent."""
+    with socket.create_connection(("127.0.0.1", asking.explorer.port), timeout=LONGEST) as line:
+        return exchanged(line, sent, ends=ends)
+
+
+def exchanged(line: socket.socket, sent: bytes, *, ends: bool = True) -> bytes:
+    """What comes back over this connection; the other side may hang up in the middle of what is too long."""
     came = b""
-    with (
-        socket.create_connection(("127.0.0.1", asking.explorer.port), timeout=20) as line,
-        suppress(ConnectionError),  # hung up on in the middle of what is too long
-    ):
+    try:
         line.sendall(sent)
         if ends:
             line.shutdown(socket.SHUT_WR)
         while part := line.recv(65536):
             came += part
+    except OSError as error:
+        if not isinstance(error, ConnectionError) and error.errno != errno.ENOTCONN:
+            raise
     return came
+
+
+@pytest.mark.parametrize("sent", [b"", b"x" * 1_000_000])
+def test_a_side_that_has_hung_up_already_sends_nothing(sent: bytes) -> None:
+    """Its reset has come before the first byte is sent, or before the sending side is shut: ENOTCONN."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        line = socket.create_connection(server.getsockname())
+        other, _ = server.accept()
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        other.close()
+        with line:
+            assert exchanged(line, sent) == b""
 
 
 LONG = 400_000  # bytes: more than is read at a time, so that it is seen to be too long before it is whole
@@ -201,8 +222,9 @@ def test_a_gigabyte_that_is_only_announced_is_refused_at_once(ask: Asking) -> No
 
 
 def test_a_body_that_does_not_come_is_408(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "BODY_SECONDS", 0.2)
-    assert raw(ask, POST % 50 + b"{", ends=False).startswith(b"HTTP/1.1 408 ")
+    with monkeypatch.context() as impatient:
+        impatient.setattr(requests, "BODY_SECONDS", 0.2)
+        assert raw(ask, POST % 50 + b"{", ends=False).startswith(b"HTTP/1.1 408 ")
     assert is_alive(ask)
 
 
@@ -242,7 +264,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, thr
     def slow(self: Session, text: str, *more: Any) -> Any:
         texts.append(text)
         begun.set()
-        assert let_go.wait(30)
+        assert let_go.wait(LONGEST)
         return real(self, text, *more)
 
     monkeypatch.setattr(Session, "attend", slow)
@@ -255,7 +277,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, thr
 def test_only_so_many_may_wait(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     with held(monkeypatch) as (begun, let_go, texts), ThreadPoolExecutor(100) as pool:
         running = pool.submit(ask.post, "/api/attend", GOOD | {"client": "first"})
-        assert begun.wait(30)
+        assert begun.wait(LONGEST)
         asked = [pool.submit(ask.post, "/api/attend", GOOD | {"client": str(i)}) for i in range(99)]
         refused = [one.result() for one in _first(asked, 91)]
         assert {answer.status for answer in refused} == {429}
@@ -270,7 +292,7 @@ def test_only_so_many_may_wait(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> 
 
 def _first(asked: list[Any], count: int) -> list[Any]:
     """Those that are answered first."""
-    return [one for _, one in zip(range(count), as_completed(asked, timeout=30), strict=False)]
+    return [one for _, one in zip(range(count), as_completed(asked, timeout=LONGEST), strict=False)]
 
 
 def test_a_newer_turn_of_a_page_makes_older_ones_stale(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,28 +303,20 @@ def test_a_newer_turn_of_a_page_makes_older_ones_stale(ask: Asking, monkeypatch:
             return pool.submit(ask.post, "/api/attend", body)
 
         running = turn("cat", 1)
-        assert begun.wait(30)
+        assert begun.wait(LONGEST)
         waiting = turn("cat", 2)
         other = turn("dog", 1)
-        _until(lambda: ask.explorer.server.line.waiting == 2)
+        until(lambda: ask.explorer.server.line.waiting == 2)
         newest = turn("cat", 3)
-        assert waiting.result(30).status == 409, "it is answered at once, not when it would have been its turn"
+        assert waiting.result(LONGEST).status == 409, "it is answered at once, not when it would have been its turn"
         assert waiting.result().error.startswith("turn 2 is over: this page has asked turn 3 since.")
-        late = turn("cat", 2).result(30)
+        late = turn("cat", 2).result(LONGEST)
         assert late.status == 409
         again = turn("cat", 3)
         let_go.set()
-        assert [one.result(30).status for one in (running, other, newest, again)] == [200, 200, 200, 200]
+        assert [one.result(LONGEST).status for one in (running, other, newest, again)] == [200, 200, 200, 200]
     assert texts.count("cat 2") == 0, "what is stale is not run"
     assert sorted(texts) == ["cat 1", "cat 3", "cat 3", "dog 1"]
-
-
-def _until(is_so: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if is_so():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("it never came")
 
 
 def test_a_hundred_at_once_get_right_answers(ask: Asking) -> None:

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,11 +25,12 @@ from transformers import BertForSequenceClassification, BertModel
 
 import headscope
 from headscope.errors import HeadscopeError
-from headscope.explorer import serving
+from headscope.explorer import model_thread, serving
 from headscope.explorer.serving import Explorer
 from headscope.study.directory import write_tables
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
+from waiting import LONGEST
 from worded import saved, worded
 
 Start = Callable[..., Explorer]
@@ -149,7 +149,7 @@ def test_it_is_gone_after_stop() -> None:
     with headscope.serve(worded(BertModel), port=0, browser=False, wait=False, say=lambda line: None) as explorer:
         assert Asking(explorer, worded(BertModel)).attend("the cat")
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", explorer.port), timeout=5)
+        socket.create_connection(("127.0.0.1", explorer.port), timeout=LONGEST)
 
 
 def test_two_models_stand_beside_each_other(start: Start) -> None:
@@ -224,14 +224,12 @@ def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: 
             here = int(found[1])
             assert said == [f"port {port} is taken: this is {here}", f"http://127.0.0.1:{here}/", "Ctrl-C ends it"]
             connection = http.client.HTTPConnection(
-                "127.0.0.1", here, timeout=30
+                "127.0.0.1", here, timeout=LONGEST
             )  # left open: it must not be waited for
             connection.request("GET", "/api/about")
             assert json.loads(connection.getresponse().read())["models"][0]["name"] == "bert"
-            begun = time.monotonic()
             process.send_signal(sign)
-            out, err = process.communicate(timeout=60)
-            assert time.monotonic() - begun < 30
+            out, err = process.communicate(timeout=LONGEST)
         finally:
             process.kill()
     assert (process.returncode, err) == (status, "loading bert …\n")
@@ -247,18 +245,24 @@ def test_what_is_loaded_is_said_at_once(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("http://")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=LONGEST)
     finally:
         process.kill()
     assert [line for line in err.splitlines() if "…" in line] == ["loading bert …", "reading study …", "loading bert …"]
 
 
 BUSY = """
-import runpy, sys, time
+import os, runpy, threading
+from headscope.explorer.line import Line
 from headscope.explorer.session import Session
+real = Line._wait
+def wait(self, page, turn):
+    os.write(1, b"one waits\\n")
+    return real(self, page, turn)
+Line._wait = wait
 def attend(self, text, *given):
-    print("at work", flush=True)
-    time.sleep(60)
+    os.write(1, b"at work\\n")
+    threading.Event().wait()  # for ever: who waits for it never ends
 Session.attend = attend
 runpy.run_module("headscope", run_name="__main__")
 """
@@ -272,7 +276,7 @@ def test_control_c_does_not_wait_for_the_model(tmp_path: Path) -> None:
     answers: list[int] = []
 
     def ask(port: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONGEST)
         body = json.dumps({"model": "a", "text": "the cat"})
         connection.request("POST", "/api/attend", body, {"Content-Type": "application/json"})
         answers.append(connection.getresponse().status)
@@ -285,21 +289,19 @@ def test_control_c_does_not_wait_for_the_model(tmp_path: Path) -> None:
         asking = [threading.Thread(target=ask, args=(int(found[1]),)) for _ in range(2)]
         for one in asking:
             one.start()
-        assert process.stdout.readline() == "at work\n"
-        begun = time.monotonic()
+        assert {process.stdout.readline() for _ in asking} == {"at work\n", "one waits\n"}
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-        took = time.monotonic() - begun
+        out, err = process.communicate(timeout=LONGEST)
         for one in asking:
             one.join()
     finally:
         process.kill()
     assert (process.returncode, out, err) == (0, "ended\n", "loading bert …\n")
     assert answers == [503, 503]
-    assert took < 5  # 1 s for the work, 2 s for connections; the machine may be shared
 
 
-def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was() -> None:
+def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_thread, "STOPPING_SECONDS", LONGEST)  # that it may take on a busy machine
     model = worded(BertModel)
     explorer = headscope.serve(model, port=0, browser=False, wait=False, say=lambda line: None)
     begun = threading.Event()
@@ -320,9 +322,9 @@ def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was() -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    assert begun.wait(60)
+    assert begun.wait(LONGEST)
     explorer.stop()
-    waiting.join(10)
+    waiting.join(LONGEST)
     assert not explorer.is_working
     assert "being ended" in str(outcome[0])
     whole = headscope.look(model, "the cat").lenses[0].stacks[0].weights
@@ -332,7 +334,7 @@ def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was() -> None:
 
 def test_a_wrong_study_is_one_line_before_the_model_is_loaded(tmp_path: Path) -> None:
     process = started(tmp_path, "no-such-model", "--study", "nowhere")
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=LONGEST)
     assert process.returncode == 2
     assert out == ""
     assert err.splitlines()[:-1] == ["loading no-such-model …", "reading nowhere …"]

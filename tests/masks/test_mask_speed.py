@@ -58,6 +58,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 # Ways that leave work out
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("length", [1, 2, 9, 128, 300])
 @pytest.mark.parametrize("name", [*PATTERNS, *COMPOSED])
 def test_attention_by_blocks_is_that_of_the_textbook(name: str, length: int) -> None:

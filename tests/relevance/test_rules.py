@@ -43,6 +43,7 @@ def kept(model: AttentionModel, batch: Batch, rules: Rules = "voita") -> tuple[A
     return accounts, found.detach()
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("family", TEXT)
 def test_inputs_and_biases_make_up_what_the_model_says(family: str, double: bool) -> None:
@@ -246,6 +247,7 @@ def test_a_family_that_is_not_covered_is_named_with_those_that_are() -> None:
     assert covered() == tuple(sorted(TEXT))
 
 
+@pytest.mark.usefixtures("safe_bfloat16")
 def test_half_precision_is_refused() -> None:
     model = tiny("bert")
     model.model.bfloat16()

@@ -7,14 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
-from browsers import Watched, chromium
-
-
-# One browser a module, not a session: while it runs, asyncio.run fails in every other test.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
+from browsers import Watched
 
 
 @pytest.fixture

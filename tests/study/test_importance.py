@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from children import begun, bytes_of, finished, killed
+from children import bytes_of, finished, killed
 from transformers import BertForSequenceClassification
 from typer.testing import CliRunner, Result
 
@@ -65,13 +65,10 @@ def test_twenty_kills_change_no_byte(here: Path) -> None:
     journal = places[1] / "study.partial" / NAME
     total = 1 + 3 * 40  # what run it is; the intact model and two sites, in blocks of four examples
     chance = random.Random(0)
-    goals = sorted(chance.sample(range(total - 12), KILLS))
-    kills, sizes = 0, [0]
-    for goal in goals:
-        child = begun(places[1], *words)
-        kills += killed(child, lambda goal=goal: lines(journal) > goal, chance, longest=0.02)
+    sizes = [0]
+    for _ in range(KILLS):
+        assert killed(places[1], *words, after=chance.randint(1, 9))
         sizes.append(lines(journal))
-    assert kills == KILLS
     assert sizes == sorted(sizes)
     assert len(set(sizes)) > KILLS // 2, "most kills came in the middle of the sweep"
     assert sizes[-1] < total

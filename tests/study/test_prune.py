@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from children import begun, killed
+from children import finished, killed
 from transformers import BertForSequenceClassification, pipeline
 from typer.testing import CliRunner, Result
 
@@ -320,10 +319,6 @@ def test_a_dry_run_of_named_heads_tells_the_size_of_its_form(here: Path) -> None
     assert "study/" not in plain
 
 
-def has_grown(journal: Path, lines: int) -> bool:
-    return journal.exists() and journal.read_bytes().count(b"\n") > lines
-
-
 def test_kills_change_no_plan(here: Path) -> None:
     """Timings apart, which are measured: the model and every set that was tried are the same."""
     places = [here / "whole", here / "killed"]
@@ -331,22 +326,14 @@ def test_kills_change_no_plan(here: Path) -> None:
         saved(place / "bert", BertForSequenceClassification, num_labels=2)
         table(place / "dev.tsv", ("sentence", "label"), sentiments(160))
     words = (*SEARCH, "--out", "small")
-    whole = begun(places[0], *words)
-    whole.join(240)
-    assert whole.exitcode == 0
+    finished(places[0], *words)
     chance = random.Random(0)
     journal = places[1] / "small.partial" / "journal.jsonl"
-    count = 0
-    for turn in range(40):
-        child = begun(places[1], *words, *(["--resume"] if turn else []))
-        lines = journal.read_bytes().count(b"\n") if journal.exists() else 0
-        grew = partial(has_grown, journal, lines)
-        if count < KILLS and killed(child, grew, chance, 0.2):
-            count += 1
-            continue
-        child.join(240)
-        break
-    assert count >= 3
+    for turn in range(KILLS):
+        resume = ["--resume"] if turn else []
+        assert killed(places[1], *words, *resume, after=chance.randint(2, 5))
+    assert journal.exists()
+    finished(places[1], *words, "--resume")
     for name in ("model.safetensors", "study/search.csv", "study/heads.csv"):
         assert (places[0] / "small" / name).read_bytes() == (places[1] / "small" / name).read_bytes(), name
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Annotated, Any
@@ -54,6 +55,9 @@ for _module in sorted(module.name for module in iter_modules(__path__)):
 
 def main() -> None:
     """Run a command; a user's mistake is one line on stderr and exit status 2, without a traceback."""
+    if not faulthandler.is_enabled():
+        with suppress(AttributeError, OSError, RuntimeError):  # stderr may be closed, or not be a file
+            faulthandler.enable()  # a process that dies by a signal such as SIGILL names it, and the line it was in
     verbose = _take_verbose()
     sys.argv[1:] = _spread(sys.argv[1:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, as after Ctrl-C

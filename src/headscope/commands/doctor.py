@@ -14,6 +14,7 @@ def doctor() -> None:
 
     from headscope.errors import HeadscopeError
     from headscope.model import zoo
+    from headscope.model.bfloat16 import STATES, bfloat16_state
     from headscope.model.families import families
     from headscope.model.load import load
     from headscope.study.record import versions
@@ -25,6 +26,7 @@ def doctor() -> None:
     ]
     devices += ["mps"] if torch.backends.mps.is_available() else []
     typer.echo(f"devices   {', '.join(devices)}; {torch.get_num_threads()} threads")
+    typer.echo(f"bfloat16  {STATES[bfloat16_state()]}")
     typer.echo(f"families  {', '.join(families())}")
     typer.echo(f"cache     {zoo.cache_directory()}")
     for name in zoo.MODELS:

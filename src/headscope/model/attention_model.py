@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, Heads, Site
 from headscope.model.attention import Attention
+from headscope.model.bfloat16 import prepare_bfloat16
 from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family, families
 from headscope.model.fixed_heads import fixed_of
@@ -84,6 +86,7 @@ class AttentionModel:
             decoder_only=set(self._expected) == {"decoder"},
             takes_text=self.family.takes_text,
         )
+        prepare_bfloat16(*model.parameters())
         self._sites: dict[Site, Site] = {}  # by address, with the heads each has
         self._find_sites({} if cut is None else cut.kept)
 
@@ -140,6 +143,7 @@ class AttentionModel:
                 expected="a text, a list of texts, a Batch, or tensors by name",
                 mend="Write model(input_ids=…) for token ids" if isinstance(batch, Tensor) else None,
             )
+        self._prepare()
         given = batch.inputs if isinstance(batch, Batch) else (batch or {})
         inputs = {**given, **inputs}
         inputs = {k: v.to(self.device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
@@ -269,6 +273,10 @@ class AttentionModel:
 
     # Inside
 
+    def _prepare(self) -> None:
+        """The model may have been cast since it was wrapped; its first parameter tells, as looking at all is slow."""
+        prepare_bfloat16(*islice(self.model.parameters(), 1))
+
     @contextmanager
     def _lifted(self) -> Iterator[None]:
         """Without whatever is being watched and edited around it."""
@@ -284,6 +292,7 @@ class AttentionModel:
     def _open(self) -> Iterator[None]:
         """Open the door to the seam; whoever leaves last closes it, in whatever order they leave."""
         if not self._frames:
+            self._prepare()
             self._door = self._opened_door()
         self._frames += 1
         try:
@@ -377,6 +386,7 @@ class AttentionModel:
         return inputs | {name: value.to(self.device) for name, value in self.family.dry_inputs(inputs).items()}
 
     def _run(self, module: nn.Module, inputs: dict[str, Tensor]) -> Any:
+        self._prepare()
         return module(**inputs, **({"use_cache": False} if _accepts(module, "use_cache") else {}))
 
     def _values(self, inputs: dict[str, Tensor]) -> Tensor:

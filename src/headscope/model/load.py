@@ -13,6 +13,7 @@ import torch
 
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel, family_of
+from headscope.model.bfloat16 import ensure_bfloat16
 from headscope.model.checkpoint import check_finite, read_config, read_tokenizer, read_weights
 from headscope.model.cut_checkpoint import read_cut_weights
 from headscope.model.folder import find_folder
@@ -62,6 +63,8 @@ def load(
     if dtype not in DTYPES:
         raise HeadscopeError(f'"{dtype}" is not a dtype', where="--dtype", expected=choices(dtype, DTYPES))
     place = device_named(device)
+    if dtype == "bfloat16" and place.type == "cpu":
+        ensure_bfloat16()
     root, name, revision = find_folder(spec, revision, say)
     folder = transformer_folder(root)
     reading = (reading or read_reading(root)).overridden(pooling, prompt)
