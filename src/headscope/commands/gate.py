@@ -95,7 +95,7 @@ def gate(
     from headscope.report.write import write_report
     from headscope.study.gating import GateOptions
     from headscope.study.gating import gate as run
-    from headscope.training.loop import Settings
+    from headscope.training.settings import Settings
 
     aims = _aims(keep, penalty)
     options = GateOptions(frozen, gate_rate, settle)

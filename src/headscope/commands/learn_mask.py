@@ -91,7 +91,7 @@ def learn_mask(
     from headscope.report.write import write_report
     from headscope.study.mask_learning import MaskOptions
     from headscope.study.mask_learning import learn_mask as run
-    from headscope.training.loop import Settings
+    from headscope.training.settings import Settings
 
     task, data = _source(task, data, objective, corpus)
     aims = _aims(penalty, sparsity, soft, list(numbers_of(seeds, "--seeds")))

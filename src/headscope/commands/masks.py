@@ -59,15 +59,16 @@ def names(context: typer.Context) -> None:
     """List the named masks, their parameters, and how much of attention at 128 positions they forbid."""
     if context.invoked_subcommand is not None:
         return
+    from headscope.config.masks import written_parameters
     from headscope.masks import read_mask, sparsity
-    from headscope.masks.mask import written_parameters
+    from headscope.masks.mask import defaults_of
     from headscope.masks.patterns import PATTERNS
 
     typer.echo(f"{'name':14} forbidden  what a position may attend to; the share is of 128 x 128 positions")
     for name, make in PATTERNS.items():
         forbidden = 100 * sparsity(read_mask(name).at(128))
         typer.echo(f"{name:15} {forbidden:6.1f} %  {(make.__doc__ or '').splitlines()[0]}")
-        if parameters := written_parameters(make):
+        if parameters := written_parameters(defaults_of(make)):
             typer.echo(f"{'':15} {'':8}  {name}:{parameters}")
 
 
@@ -80,9 +81,9 @@ def show(
     ] = None,
 ) -> None:
     """What a mask lets attend to what."""
+    from headscope.config.checks import check_count
     from headscope.masks import met, read_mask, sparsity
     from headscope.masks.mask import check_fits
-    from headscope.tasks.base import check_count
 
     check_count(length, "--length")
     if out is not None:
@@ -147,7 +148,7 @@ def compare(
     """What a task loses under each mask: straight away, after a short repair, and when trained so from the start."""
     from headscope.report.write import write_report
     from headscope.study.mask_table import NAMED, MaskTableOptions, compare_masks
-    from headscope.training.loop import Settings
+    from headscope.training.settings import Settings
 
     options = MaskTableOptions(tuple(mask or NAMED), numbers_of(seeds, "--seeds"), repair, start, open_special)
     with progress(f"{model} on {task}") as update:

@@ -95,7 +95,8 @@ def pretrain(
     from headscope.model.scratch import Sizes
     from headscope.study.pretrain import pretrain as run
     from headscope.study.scratch import Scratch
-    from headscope.training.loop import Settings, Step
+    from headscope.training.loop import Step
+    from headscope.training.settings import Settings
 
     if epochs is not None and steps is not None:
         raise HeadscopeError("how long it trains is said twice", where="--epochs, --steps", expected="one of them")

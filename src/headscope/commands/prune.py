@@ -125,12 +125,12 @@ def prune(
     overwrite: Overwrite = False,
 ) -> None:
     """Cut attention heads and save a smaller model: these heads, or those that a task can do without."""
+    from headscope.config.checks import repair_names
+    from headscope.config.search import FRONT, Mending, SearchOptions
     from headscope.model.attention_model import AttentionModel
     from headscope.model.saving import check_form
-    from headscope.pruning.repair import names
     from headscope.report.write import write_report
-    from headscope.study.asked import FRONT, SearchOptions
-    from headscope.study.mending import Judgement, Mending
+    from headscope.study.mending import Judgement
     from headscope.study.prune import prune_into, shown
     from headscope.study.wanted import Wanted
     from headscope.tasks import task_named
@@ -153,7 +153,7 @@ def prune(
         repairs=tuple(try_repairs.split(",")) if try_repairs else (),
         sizes=numbers_of(sizes, "--sizes") if sizes else FRONT,
     )
-    mending = Mending(names(repair), recover, teacher, learning_rate, seed)
+    mending = Mending(repair_names(repair), recover, teacher, learning_rate, seed)
     judgement = None
     if task is not None and data is not None:
         the_task = task_named(task, columns=pairs_of(columns, "--columns"), labels=pairs_of(labels, "--labels"))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from headscope.errors import HeadscopeError
-from headscope.pruning import speed
-from headscope.pruning.selection import Selection, State
+
+if TYPE_CHECKING:
+    from headscope.pruning.selection import Selection, State
+    from headscope.pruning.speed import Layers
 
 Told = Callable[[str], None]
 PATIENCE = 3  # sizes in a row below the wanted metric, after which a search gives up
@@ -85,8 +88,10 @@ class Pursuit:
                 expected="a model that can do the task, or --heads N",
             )
         self.most = target.most(selection)
-        self.layers: speed.Layers | None = None
+        self.layers: Layers | None = None
         if target.speedup is not None:
+            from headscope.pruning import speed
+
             known = selection.memory.get("layers")  # a run that goes on keeps the clock it began with
             if known is None:
                 batch_size, length = speed.TIMED[0], speed.longest(selection.model, speed.TIMED[1])  # as it is judged
@@ -103,6 +108,8 @@ class Pursuit:
 
     def followed(self, path: Iterator[State]) -> list[State]:
         """The states of a search, from the intact model to the target."""
+        from headscope.pruning.selection import State
+
         found = [State(frozenset(), self.selection.intact)]
         below = 0
         for state in path:

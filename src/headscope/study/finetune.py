@@ -29,7 +29,8 @@ from headscope.study.study import SCHEMA
 from headscope.tasks import Task, task_named
 from headscope.tasks.base import Prepared, two_files
 from headscope.tasks.running import evaluate
-from headscope.training.loop import Settings, Step, Training
+from headscope.training.loop import Step, Training
+from headscope.training.settings import Settings
 
 RECORD = "training.json"
 

@@ -30,7 +30,8 @@ from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Task, task_named
 from headscope.training.learned import check_rate, said_of_little
-from headscope.training.loop import Settings, Step, Training
+from headscope.training.loop import Step, Training
+from headscope.training.settings import Settings
 
 MOMENTS = 100  # of the training at which the gates are written down
 PLAN = "plan.json"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from headscope.config.checks import check_rules
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head
@@ -22,7 +23,7 @@ from headscope.importances.significance import metrics_of
 from headscope.importances.sweep import Mode, check_mode
 from headscope.importances.variants import KINDS
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.rules import Rules, check_rules
+from headscope.model.relevance.rules import Rules
 from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
 from headscope.study.evaluate import loaded_for

@@ -29,7 +29,8 @@ from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Prepared, Task, task_named
 from headscope.training.learned import check_rate, said_of_little
-from headscope.training.loop import Settings, Training
+from headscope.training.loop import Training
+from headscope.training.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -31,7 +31,8 @@ from headscope.tasks.base import Item, Prepared
 from headscope.tasks.per_token import IGNORED
 from headscope.tasks.remasked import Remasked
 from headscope.tasks.running import evaluate
-from headscope.training.loop import Settings, Step, Training
+from headscope.training.loop import Step, Training
+from headscope.training.settings import Settings
 
 RECORD = "training.json"
 SMALL = Sizes(layers=4, heads=4, hidden=128, intermediate=512)

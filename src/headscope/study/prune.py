@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from headscope.config.search import Mending, SearchOptions
 from headscope.drafts import check_free, drafted
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import delta_of_metric, metrics_of, resamples
@@ -20,12 +21,12 @@ from headscope.model.surgery import check_cut, prune, read_heads
 from headscope.pruning import speed
 from headscope.pruning.plan import Plan, read_plan
 from headscope.pruning.repair import repaired
-from headscope.study.asked import CALIBRATION, SearchOptions
+from headscope.study.asked import CALIBRATION
 from headscope.study.directory import write_tables
 from headscope.study.found import Search
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
-from headscope.study.mending import KEPT, Judgement, Mending, clear, recovered
+from headscope.study.mending import KEPT, Judgement, clear, recovered
 from headscope.study.search import search
 from headscope.study.shown import Shown, Size
 from headscope.study.stepwise import HEADER, STEPS, in_steps

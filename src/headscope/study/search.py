@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from headscope.config.search import SearchOptions
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.front import Report
 from headscope.pruning.scores import scores_by
 from headscope.pruning.selection import Memory, Selection, State
 from headscope.pruning.target import Pursuit, Target
-from headscope.study.asked import SearchOptions, ask
+from headscope.study.asked import ask
 from headscope.study.found import Search, found
 from headscope.study.journal import Journal
 from headscope.tasks import Task, task_named
