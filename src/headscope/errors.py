@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-MANY = 24  # names that a message lists; of more it lists the first ones
+MANY = 20  # names that a message lists; of many more it lists the first ones
 
 
 class HeadscopeError(Exception):
@@ -67,7 +67,7 @@ def choices(wrong: str, known: Iterable[str], meant: Sequence[str] = ()) -> str:
     """
     names = sorted(known)
     listed = " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
-    if len(names) > MANY:
+    if len(names) > MANY + 5:  # to leave out a few would save nothing
         listed = f"{', '.join(names[:MANY])} … ({len(names)} in all)"
     near = " or ".join(f'"{name}"' for name in meant or get_close_matches(wrong, names, n=1))
     return f"{listed}; did you mean {near}?" if near else listed

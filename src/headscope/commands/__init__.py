@@ -45,8 +45,20 @@ def _options(
     """See what every attention head of a transformer attends to, measured over a corpus, with intervals."""
 
 
-for _module in sorted(module.name for module in iter_modules(__path__)):
+for _module in sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_")):
     import_module(f"{__name__}.{_module}")
+
+
+def _check_early() -> None:
+    """Every command checks its options before it imports torch."""
+    from headscope.commands._early import EarlyChecked
+
+    for group in (app, *(one.typer_instance for one in app.registered_groups)):
+        for command in group.registered_commands if group is not None else ():
+            command.cls = EarlyChecked
+
+
+_check_early()
 
 
 def main() -> None:

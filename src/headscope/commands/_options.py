@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from headscope.errors import HeadscopeError
-
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
     from headscope.model.edits import Edit
@@ -96,8 +94,6 @@ def masked(mask: str | None, open_special: bool) -> list[Edit]:
     """The mask to wear, if there is one."""
     from headscope.masks import Masked
 
-    if mask is None and open_special:
-        raise HeadscopeError("there is no mask to keep open", where="--open-special", expected="--mask NAME")
     return [] if mask is None else [Masked(mask, open_special=open_special)]
 
 

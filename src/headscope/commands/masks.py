@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
+from headscope.commands._early import say_first
 from headscope.commands._options import Device, MaxLength, Model, OpenSpecial, Overwrite, Revision, progress, say, typed
 from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, numbers_of, pairs_of
 
@@ -59,6 +60,7 @@ def names(context: typer.Context) -> None:
     """List the named masks, their parameters, and how much of attention at 128 positions they forbid."""
     if context.invoked_subcommand is not None:
         return
+    say_first("masks", {})
     from headscope.config.masks import written_parameters
     from headscope.masks import read_mask, sparsity
     from headscope.masks.mask import defaults_of

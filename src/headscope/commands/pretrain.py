@@ -21,7 +21,6 @@ from headscope.commands._options import (
 )
 from headscope.commands._tasks import BatchSize
 from headscope.commands._training import Checkpoints, Heads, Hidden, Intermediate, Layers, Resume, Vocabulary
-from headscope.errors import HeadscopeError
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -98,8 +97,6 @@ def pretrain(
     from headscope.training.loop import Step
     from headscope.training.settings import Settings
 
-    if epochs is not None and steps is not None:
-        raise HeadscopeError("how long it trains is said twice", where="--epochs, --steps", expected="one of them")
     settings = Settings(
         1 if epochs is None else epochs, batch_size, learning_rate, warmup, weight_decay, clip, seed, steps
     )

@@ -22,7 +22,6 @@ from headscope.commands._options import (
     typed,
 )
 from headscope.commands._tasks import BatchSize, Columns, Labels, numbers_of, pairs_of
-from headscope.errors import HeadscopeError
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -158,12 +157,6 @@ def prune(
     if task is not None and data is not None:
         the_task = task_named(task, columns=pairs_of(columns, "--columns"), labels=pairs_of(labels, "--labels"))
         judgement = Judgement(the_task, data, select_on, report_on, max_length, batch_size, report_limit)
-    elif task is not None or data is not None:
-        raise HeadscopeError("a task and its data belong together", where="--task", expected="--task and --data")
-    if dry_run and (mending.repairs or mending.recover):
-        raise HeadscopeError("a dry run mends nothing", where="--dry-run", mend="Leave --repair and --recover out")
-    if (out is None) == (not dry_run):
-        raise HeadscopeError("nowhere to write it" if out is None else "a dry run writes nothing", where="--out")
 
     def loaded(wanted_class: str | None) -> AttentionModel:
         return load_aloud(model, revision=revision, device=device, dtype=dtype, model_class=wanted_class)

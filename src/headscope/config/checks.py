@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from headscope.config.names import DEVICES, LENSES, REPAIRS, RULES, TOKEN_MAPS
 from headscope.errors import HeadscopeError, choices
 
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
 _DEVICE = re.compile(rf"({'|'.join(DEVICES)})(:\d+)?")
 
 
@@ -38,12 +39,17 @@ def check_rules(rules: str) -> None:
     check_choice(rules, RULES, "--rules", "are no rules of relevance")
 
 
+def check_pairs(kinds: Iterable[str], heads: str | None) -> None:
+    """Refuse to ablate every pair of heads: there are thousands."""
+    if "pair" in kinds and heads is None:
+        raise HeadscopeError("pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*")
+
+
 def check_device(device: str) -> None:
     """Refuse what no machine has; whether this one has it is asked of torch, later."""
     if not _DEVICE.fullmatch(device):
-        raise HeadscopeError(
-            f'"{device}" is not a device', where="--device", expected=choices(device, [*DEVICES, "cuda:0"])
-        )
+        known, meant = ("auto", "cpu", "cuda", "cuda:1", "mps"), ("cuda",) if device.startswith("gpu") else ()
+        raise HeadscopeError(f'"{device}" is not a device', where="--device", expected=choices(device, known, meant))
 
 
 def repair_names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -70,3 +76,21 @@ def lenses_named(names: str | Iterable[str], where: str = "--lens") -> tuple[str
     if not asked:
         raise HeadscopeError("no lens is named", where=where, expected=f"some of {', '.join(LENSES)}")
     return tuple(dict.fromkeys(asked))
+
+
+def check_token(token: str | None) -> None:
+    """Refuse a token that an address or a cookie cannot carry as it is, or that is soon guessed."""
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise HeadscopeError(
+            "the token cannot be used",
+            where="--token",
+            expected="eight or more letters, digits, dashes and underscores",
+        )
+
+
+def check_rate(rate: float, option: str, settle: float) -> None:
+    """Refuse what cannot be a learning rate, or the share of the steps after which what is learned is settled."""
+    if not 0 < settle <= 1:
+        raise HeadscopeError(f"{settle} is no share", where="--settle", expected="more than 0, at most 1")
+    if not rate > 0:
+        raise HeadscopeError(f"{rate} is no rate", where=option, expected="more than 0")

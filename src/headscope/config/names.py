@@ -43,6 +43,7 @@ FORMS = ("small", "plain", "onnx")
 FIXED_PATTERNS = ("current", "previous", "next", "left", "right", "end", "start", "uniform", "first", "raganato")
 MASKED_TOKENS = ("special", "classification", "separator", "punctuation", "content")  # knock-out --to
 MASK_FORMS = ("renormalised", "additive", "multiplicative")
+EITHER = "one of --penalty, --sparsity and --soft"  # what learn-mask must be given
 PER = ("model", "layer", "head")
 
 POOLS = ("mean", "first", "max")

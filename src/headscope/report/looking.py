@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from headscope.config.requirements import check_effects
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
@@ -38,6 +39,7 @@ def look(
     The result draws itself in a notebook, and saves a page. Input longer than `max_length` is refused.
     """
     wanted = lenses_asked(lens)
+    check_effects("look", {"lens": wanted, "target": target})
     model = model if isinstance(model, AttentionModel) else load(model)
     given = Input(model, one_input(model, first, second, max_length=max_length), target)
     lenses = tuple(through(given, name) for name in wanted)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from headscope.config.requirements import check_effects
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import metrics_of
@@ -81,6 +82,7 @@ def finetune(
     """
     started = time.perf_counter()
     settings = settings or Settings()
+    check_effects("finetune", {"mask": mask, "open_special": open_special})
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _smooth(chosen, label_smoothing)
     files = _files(chosen, data, validate_on)

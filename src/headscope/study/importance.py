@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from headscope.config.checks import check_rules
+from headscope.config.checks import check_pairs, check_rules
+from headscope.config.requirements import check_effects
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head
@@ -93,12 +94,15 @@ def importance(
     )
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _check(asked, the_task)
-    if rules is not None and "relevance" not in asked.by:
-        raise HeadscopeError("only relevance goes by rules", where="--rules", expected="--by relevance (or all)")
+    given = {"by": asked.by, "kind": kinds, "mode": mode, "heads": heads, "patterns": patterns, "race": race}
+    check_effects("importance", given | {"normalized": normalized, "rules": rules})
     if labels_free:
         the_task = copy(the_task)  # the caller's stays as it is
         the_task.needs_labels = False
     items = the_task.items(data, split, limit=limit)
+    if labels_free and "gradient" not in asked.by and items[0].target is not None:
+        requires = "--by gradient (or all), or data without labels"
+        raise HeadscopeError(f"--labels-free requires {requires}", mend="It has no effect otherwise")
     loaded = loaded_for(model, the_task)
     loaded.canary()
     prepared = the_task.prepare(loaded, items, max_length=max_length)
@@ -173,17 +177,7 @@ def _check(asked: Asked, task: Task) -> None:
     """Refuse what cannot be found out, before anything is read."""
     check_mode(asked.mode)
     check_rules(asked.rules)
-    if "pair" in asked.kinds and asked.heads is None:
-        raise HeadscopeError("pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*")
-    others = [kind for kind in asked.kinds if kind not in ("head", "pair")]
-    if others and asked.heads is not None:
-        raise HeadscopeError(
-            f"heads cannot be named for the kind {others[0]}", where="--heads", expected="--kind head or pair"
-        )
-    if asked.race is not None and not ("ablation" in asked.by and "head" in asked.kinds):
-        raise HeadscopeError(
-            "only heads that are removed can race", where="--race", expected="--by ablation (or all) and --kind head"
-        )
+    check_pairs(asked.kinds, asked.heads)
     if asked.race is not None and task.is_coupled:
         raise HeadscopeError(
             f"the examples of {task.name} hang together, so none can be left out",

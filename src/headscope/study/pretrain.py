@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headscope.config.requirements import check_effects
 from headscope.data.held_out import check_held_out, is_held_out
 from headscope.data.packed import packed
 from headscope.errors import HeadscopeError
@@ -76,6 +77,7 @@ def pretrain(
     started = time.perf_counter()
     settings = settings or Settings(epochs=1, learning_rate=1e-3)
     scratch = scratch or Scratch()
+    check_effects("pretrain", {"mask": mask, "open_special": open_special, "steps": None})
     worn = [] if mask is None else [MaskedAttention(mask, open_special=open_special)]
     source, scratch = _source(config, scratch, say)
     texts = _Texts(Corpus(corpus, (), False, fields, limit), held_out)
