@@ -26,6 +26,11 @@ app = typer.Typer(
 WITHOUT_MODEL = ("pretrain",)  # commands whose first word is an option
 SEVERAL = ("--corpus", "--treebank", "--coreference", "--models", "--test")  # options that several files may follow
 
+TOO_MANY_WORDS = {
+    "headscope look": 'Put the text in quotes: headscope look MODEL "The cat sat." --out look.html',
+    "headscope analyze": 'For one text use look: headscope look MODEL "The cat sat." --out look.html',
+}
+
 
 def _version(asked: bool) -> None:
     if asked:
@@ -118,4 +123,6 @@ def _usage(error: Any) -> str:
     """A wrong option or argument in one line, with the command whose help says more."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "headscope"
-    return str(HeadscopeError(error.format_message(), mend=f"See {command} --help"))
+    message = error.format_message()
+    hint = TOO_MANY_WORDS.get(command) if message.startswith("Got unexpected extra argument") else None
+    return str(HeadscopeError(message, mend=hint or f"See {command} --help"))

@@ -45,7 +45,11 @@ class EarlyChecked(TyperCommand):
         given = {one for one in ctx.params if ctx.get_parameter_source(one).name == "COMMANDLINE"}
         check_early(name, ctx.params, given)
         say_first(name, ctx.params)
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
+            say_resume(name, ctx.params)
+            raise
 
 
 def check_early(command: str, values: Mapping[str, Any], given: set[str]) -> None:
@@ -64,6 +68,14 @@ def say_first(command: str, values: Mapping[str, Any]) -> None:
     """One line on stderr: what is being loaded or read."""
     if command in FIRST:
         say(FIRST[command].format(**{name: _named(value) for name, value in values.items()}))
+
+
+def say_resume(command: str, values: Mapping[str, Any]) -> None:
+    """After a run that was stopped: what is kept of it, if anything, and how to go on."""
+    from headscope.commands._early_files import kept_of
+
+    if (partial := kept_of(command, values)) is not None:
+        say(f"finished work is kept in {partial}; the same command with --resume continues")
 
 
 def _named(value: Any) -> str:

@@ -127,9 +127,9 @@ def check_out(command: str, values: Values) -> None:
         return
     overwrite, resume = bool(values.get("overwrite")), bool(values.get("resume"))
     if command == "look":
-        from headscope.report.look import check_place
+        from headscope.report.look import check_place, page_path
 
-        check_place(Path(out))
+        check_place(page_path(out))
     elif command == "report":
         check_page(out, overwrite=overwrite)
     elif command in ("masks show", "speed"):
@@ -145,3 +145,12 @@ def check_out(command: str, values: Values) -> None:
             mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
             raise HeadscopeError(f"the study there has its {part} already", where=out, mend=mend)
         check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=record)
+
+
+def kept_of(command: str, values: Values) -> Path | None:
+    """The directory in which a run that was stopped left finished work; None if it left none."""
+    out = values.get("out")
+    if out is None or command not in WRITTEN:
+        return None
+    partial = Path(f"{out}.partial")
+    return partial if any((partial / name).exists() for name in WRITTEN[command][1]) else None

@@ -159,6 +159,16 @@ def _check_importance(values: Values) -> None:
     check_pairs(values["kind"].split(","), values["heads"])
 
 
+def _check_texts(values: Values) -> None:
+    if not any(values.get(name) for name in ("corpus", "treebank", "coreference")):
+        raise HeadscopeError(
+            "no text was given",
+            where="--corpus",
+            expected="--corpus FILE (--corpus wikipedia-pairs --pairs is bundled), --treebank FILE"
+            + (" or --coreference FILE" if "coreference" in values else ""),
+        )
+
+
 def _check_penalties(given: str) -> None:
     """0.001,0.01 or encoder=0.01,cross=0.002."""
     prices = list(pairs_of(given, "--penalty").values()) if "=" in given else given.split(",")
@@ -255,6 +265,8 @@ CHECKS: dict[str, Check] = {
     "target": lambda token: check_range(token, lambda x: x >= 0, "--target", "is no token", "0 or more"),
 }  # fmt: skip
 TOGETHER: dict[str, Callable[[Values], None]] = {
+    "analyze": _check_texts,
+    "film": _check_texts,
     "prune": _check_prune,
     "importance": _check_importance,
     "gate": _check_gate,

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, progress, say, typed
+from headscope.commands._options import (
+    Device,
+    MaxLength,
+    Model,
+    Overwrite,
+    Revision,
+    progress,
+    report_aloud,
+    say,
+    typed,
+)
 from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, numbers_of, pairs_of
 from headscope.commands._training import (
     FromScratch,
@@ -91,7 +101,6 @@ def gate(
     overwrite: Overwrite = False,
 ) -> None:
     """Learn which heads to keep: a gate on every head, trained with the weights or alone, becomes a plan to cut by."""
-    from headscope.report.write import write_report
     from headscope.study.gating import GateOptions
     from headscope.study.gating import gate as run
     from headscope.training.settings import Settings
@@ -121,7 +130,7 @@ def gate(
             roles=roles,
             resume=resume,
             overwrite=overwrite,
-            report=write_report,
+            report=report_aloud(update),
             command=typed(),
             watch=lambda name, done, total: update(done, total, f"{name}, steps"),
             say=say,

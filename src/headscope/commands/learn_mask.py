@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, MaxLength, Model, Overwrite, Revision, progress, say, typed
+from headscope.commands._options import (
+    Device,
+    MaxLength,
+    Model,
+    Overwrite,
+    Revision,
+    progress,
+    report_aloud,
+    say,
+    typed,
+)
 from headscope.commands._tasks import BatchSize, Columns, Labels, TrainLimit, numbers_of, pairs_of
 from headscope.config.checks import check_range
 from headscope.config.names import EITHER
@@ -91,7 +101,6 @@ def learn_mask(
     overwrite: Overwrite = False,
 ) -> None:
     """Learn which positions need to attend to which: a mask that is trained with the weights or alone."""
-    from headscope.report.write import write_report
     from headscope.study.mask_learning import MaskOptions
     from headscope.study.mask_learning import learn_mask as run
     from headscope.training.settings import Settings
@@ -119,7 +128,7 @@ def learn_mask(
             revision=revision,
             resume=resume,
             overwrite=overwrite,
-            report=write_report,
+            report=report_aloud(update),
             command=typed(),
             watch=lambda name, done, total: update(done, total, f"{name}, steps"),
             say=say,

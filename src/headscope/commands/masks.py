@@ -9,7 +9,18 @@ import typer
 
 from headscope.commands import app
 from headscope.commands._early import say_first
-from headscope.commands._options import Device, MaxLength, Model, OpenSpecial, Overwrite, Revision, progress, say, typed
+from headscope.commands._options import (
+    Device,
+    MaxLength,
+    Model,
+    OpenSpecial,
+    Overwrite,
+    Revision,
+    progress,
+    report_aloud,
+    say,
+    typed,
+)
 from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, numbers_of, pairs_of
 
 LISTED = """
@@ -148,7 +159,6 @@ def compare(
     overwrite: Overwrite = False,
 ) -> None:
     """What a task loses under each mask: straight away, after a short repair, and when trained so from the start."""
-    from headscope.report.write import write_report
     from headscope.study.mask_table import NAMED, MaskTableOptions, compare_masks
     from headscope.training.settings import Settings
 
@@ -171,7 +181,7 @@ def compare(
             revision=revision,
             resume=resume,
             overwrite=overwrite,
-            report=write_report,
+            report=report_aloud(update),
             command=typed(),
             watch=lambda name, done, total: update(done, total, f"{name}, steps"),
             say=say,

@@ -18,6 +18,7 @@ from headscope.commands._options import (
     Revision,
     load_aloud,
     progress,
+    report_aloud,
     say,
     typed,
 )
@@ -128,7 +129,6 @@ def prune(
     from headscope.config.search import FRONT, Mending, SearchOptions
     from headscope.model.attention_model import AttentionModel
     from headscope.model.saving import check_form
-    from headscope.report.write import write_report
     from headscope.study.mending import Judgement
     from headscope.study.prune import prune_into, shown
     from headscope.study.wanted import Wanted
@@ -174,7 +174,7 @@ def prune(
             judgement=judgement,
             mending=mending,
             options=options,
-            report=write_report,
+            report=report_aloud(update),
             command=typed(),
             resume=resume,
             overwrite=overwrite,

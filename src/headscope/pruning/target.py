@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from headscope.pruning.speed import Layers
 
 Told = Callable[[str], None]
+FEWER = 256  # examples that an estimate suggests to choose on
 PATIENCE = 3  # sizes in a row below the wanted metric, after which a search gives up
 
 
@@ -75,6 +77,15 @@ def _reachable(selection: Selection) -> int:
     return selection.size(removed)
 
 
+def estimate(seconds: float, steps: int, examples: int) -> str:
+    """How long a search may take, by its first step; empty if that is hardly a minute. Later steps are cheaper."""
+    minutes = seconds * steps / 60
+    if minutes < 2:
+        return ""
+    fewer = f"; --limit {FEWER} makes it {max(minutes * FEWER / examples, 1):.0f}" if examples > 2 * FEWER else ""
+    return f"about {minutes:.0f} min at most for {steps} steps{fewer}"
+
+
 class Pursuit:
     """Follows a search until its target is reached."""
 
@@ -111,7 +122,7 @@ class Pursuit:
         from headscope.pruning.selection import State
 
         found = [State(frozenset(), self.selection.intact)]
-        below = 0
+        below, started = 0, time.monotonic()
         for state in path:
             if self.most is not None and self.selection.size(state.removed) > self.most:
                 reached = self.selection.size(found[-1].removed)
@@ -120,6 +131,8 @@ class Pursuit:
             found.append(state)
             size = self.selection.size(state.removed)
             self.say(self._told(state))
+            if len(found) == 2 and (line := estimate(time.monotonic() - started, self.reachable, self.selection.count)):
+                self.say(line)
             self.progress(min(size, self.reachable), self.reachable)
             below = 0 if self._keeps(state) else below + 1
             if (self.most is not None and size >= self.most) or below >= PATIENCE or self._is_fast(state):

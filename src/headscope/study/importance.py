@@ -35,7 +35,7 @@ from headscope.study.study import SCHEMA, Study
 from headscope.tables import Moments, Row, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_named
 from headscope.tasks.base import batch_of, plan, two_files
-from headscope.tasks.running import answers, evaluate, sites_in_use
+from headscope.tasks.running import answers, evaluate, sites_in_use, unpruned
 
 BY = ("ablation", "gradient", "relevance", "confidence", "entropy", "norm", "random")
 
@@ -202,7 +202,9 @@ class _Run:
         self.durations: dict[str, float] = {}
         self._terms: Terms | None = None
         self._guides: Terms | None = None  # the race's: of the loss that is raced on
+        say(f"evaluating the unpruned model on {len(prepared.items)} examples")
         self.intact = evaluate(model, task, prepared, batch_size=asked.batch_size, progress=progress)
+        say(unpruned(task, task.measure(self.intact.scores)[task.metrics[0]], len(prepared.items)))
 
     def study(self) -> Study:
         rows: list[Row] = []

@@ -18,6 +18,7 @@ from headscope.study.asked import ask
 from headscope.study.found import Search, found
 from headscope.study.journal import Journal
 from headscope.tasks import Task, task_named
+from headscope.tasks.running import unpruned
 
 Told = Callable[[str], None]
 
@@ -73,8 +74,12 @@ def search(
         max_length=max_length,
         batch_size=batch_size,
     )
+    examples = len(asked.chosen_on.items)
+    say(f"evaluating the unpruned model on {examples} examples")
     memory = Memory() if journal is None else JournalMemory(journal(asked.header()))
     selection = asked.selection(memory)
+    say(unpruned(selection.task, selection.intact.metric, examples))
+    say(f"search: {options.how}")
     run = Pursuit(selection, target, say, progress)
     paths = [run.followed(path) for path in _paths(selection, options)]
     best = run.chosen(paths[0])
