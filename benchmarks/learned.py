@@ -33,7 +33,8 @@ from headscope.pruning.speed import interleaved, median, working_bytes
 from headscope.tasks import task_named
 from headscope.tasks.base import Item, batch_of
 from headscope.training.learned import Learned
-from headscope.training.loop import Settings, Training
+from headscope.training.loop import Training
+from headscope.training.settings import Settings
 
 BATCH, LENGTH = 32, 128
 LABELS = ("entailment", "neutral", "contradiction")

@@ -23,13 +23,13 @@ import numpy as np
 import torch
 
 import headscope
+from headscope.config.search import SearchOptions
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
 from headscope.pruning.selection import Selection, State
 from headscope.pruning.speed import fastest, forward_of, inputs_of, interleaved, median, thinned
-from headscope.study.asked import SearchOptions
 from headscope.tasks import task_named
 
 SHARES = (1.0, 0.75, 0.5, 0.25)

@@ -8,8 +8,8 @@ from pathlib import Path
 import headscope
 
 PACKAGE = Path(next(iter(headscope.__path__)))
-ROOMS = ["errors", "heads", "tables", "drafts", "model", "data", "statistics", "tasks", "training", "importances"]
-ROOMS += ["pruning", "masks", "study", "report", "explorer", "commands"]
+ROOMS = ["errors", "heads", "tables", "drafts", "config", "model", "data", "statistics", "tasks", "training"]
+ROOMS += ["importances", "pruning", "masks", "study", "report", "explorer", "commands"]
 
 
 def rooms_imported_by(source: str, parts: tuple[str, ...]) -> set[str]:

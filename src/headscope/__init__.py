@@ -39,9 +39,9 @@ _WHERE = {
     "Masked": "headscope.masks",
     "Replace": "headscope.model.edits",
     "Scratch": "headscope.study.scratch",
-    "SearchOptions": "headscope.study.asked",
+    "SearchOptions": "headscope.config.search",
     "Sentence": "headscope.data.sentences",
-    "Settings": "headscope.training.loop",
+    "Settings": "headscope.training.settings",
     "Site": "headscope.heads",
     "Sizes": "headscope.model.scratch",
     "Study": "headscope.study.study",
@@ -93,6 +93,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from headscope.config.search import SearchOptions as SearchOptions
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence
     from headscope.errors import HeadscopeError as HeadscopeError
@@ -122,7 +123,6 @@ if TYPE_CHECKING:
     from headscope.report.publish import write as write
     from headscope.statistics import stream as stream
     from headscope.study.analyze import analyze as analyze
-    from headscope.study.asked import SearchOptions as SearchOptions
     from headscope.study.compare import Comparison as Comparison
     from headscope.study.compare import compare as compare
     from headscope.study.evaluate import evaluate as evaluate
@@ -148,4 +148,4 @@ if TYPE_CHECKING:
     from headscope.study.search import search as search
     from headscope.study.study import Study as Study
     from headscope.study.token_maps import token_map as token_map
-    from headscope.training.loop import Settings as Settings
+    from headscope.training.settings import Settings as Settings

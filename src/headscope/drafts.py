@@ -107,6 +107,19 @@ def check_free(
         )
 
 
+def check_page(out: str | Path, *, overwrite: bool = False) -> None:
+    """Refuse a place where no page can be written, before there is one."""
+    place = Path(out)
+    if place.suffix not in (".html", ".htm"):
+        raise HeadscopeError(f'"{place.name}" is no page', where=out, expected="a name that ends in .html")
+    if place.is_dir() or not place.parent.is_dir():
+        what = "it is a directory" if place.is_dir() else f"there is no directory {place.parent}"
+        raise HeadscopeError(f"cannot be written: {what}", where=out, mend="Choose another --out")
+    if place.exists() and not overwrite:
+        mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
+        raise HeadscopeError("a page is already there", where=out, mend=mend)
+
+
 def read_record(folder: Path, name: str = "run.json") -> dict[str, Any]:
     """The run record of a study; empty where there is none, or the `run.json` of another program."""
     try:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-MANY = 20  # names that a message lists; of more it lists the first ones
+MANY = 20  # names that a message lists; of many more it lists the first ones
 
 
 class HeadscopeError(Exception):
@@ -85,11 +85,14 @@ def reason(cause: BaseException) -> str:
     return printable(" ".join(lines[:2]) if lines[0].endswith(":") else lines[0])[:200].rstrip(".")
 
 
-def choices(wrong: str, known: Iterable[str]) -> str:
-    """The known names for an error message, with the nearest one suggested: `a, b or c; did you mean "b"?`"""
+def choices(wrong: str, known: Iterable[str], meant: Sequence[str] = ()) -> str:
+    """The known names for an error message, with the nearest one suggested: `a, b or c; did you mean "b"?`
+
+    meant  suggested instead of the nearest: names that are spelt differently
+    """
     names = sorted(known)
     listed = " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
-    if len(names) > MANY:
+    if len(names) > MANY + 5:  # to leave out a few would save nothing
         listed = f"{', '.join(names[:MANY])} … ({len(names)} in all)"
-    near = get_close_matches(wrong, names, n=1)
-    return f'{listed}; did you mean "{near[0]}"?' if near else listed
+    near = " or ".join(f'"{name}"' for name in meant or get_close_matches(wrong, names, n=1))
+    return f"{listed}; did you mean {near}?" if near else listed

@@ -120,9 +120,7 @@ class HeadSet(Collection[Head]):
 
     def _read(self, item: str, whole: str) -> list[Head]:
         where = f'heads "{whole}"'
-        match = _ITEM.fullmatch(item)
-        if match is None:
-            raise HeadscopeError(f'"{item}" names no head', where=where, expected=FORM)
+        match = _match(item, where)
         stacks = sorted({head.stack for head in self.among})
         stack = match["stack"]
         if stack is None and len(stacks) > 1:
@@ -195,6 +193,19 @@ class HeadSet(Collection[Head]):
 
     def __repr__(self) -> str:
         return f"HeadSet({str(self)!r})"
+
+
+def check_heads(heads: str) -> None:
+    """Refuse what is not written as heads are, before it is known which heads there are."""
+    for item in heads.split(","):
+        _match(item.strip(), f'heads "{heads}"')
+
+
+def _match(item: str, where: str) -> re.Match[str]:
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        raise HeadscopeError(f'"{item}" names no head', where=where, expected=FORM)
+    return match
 
 
 def _runs(numbers: list[int]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from transformers import PreTrainedTokenizerFast
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 WORDS = [*SPECIAL, *".,<>/=()1", *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "cat", "sat", "mat"]
+FIRST = re.compile("(loading|reading) .* …")
 MALICE = "</script><img src=x onerror=alert(1)>"
 
 
@@ -22,6 +24,12 @@ class Said:
     status: int
     out: str
     err: str
+
+    @property
+    def rest(self) -> list[str]:
+        """Lines of stderr but for the first, where that says what is being loaded or read."""
+        lines = self.err.splitlines()
+        return lines[1:] if lines and FIRST.fullmatch(lines[0]) else lines
 
     @property
     def error(self) -> str:

@@ -53,7 +53,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
 def test_a_bad_option_is_refused_as_typed(analyze: Run, options: tuple[str, ...], message: str) -> None:
     said = analyze("bert", "good.txt", *options)
     assert (said.status, said.error) == (2, message)
-    assert len(said.err.splitlines()) == 1
+    assert len(said.rest) == 1
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_folder_of_a_look_is_made_and_none_is_left_by_one_that_fails(run: Ru
 def test_a_wrong_call_is_one_line(run: Run, words: tuple[str, ...], message: str) -> None:
     said = run(*words)
     assert (said.status, said.error) == (2, message)
-    assert len(said.err.splitlines()) == 1
+    assert len(said.rest) == 1
 
 
 def test_verbose_shows_the_traceback(run: Run) -> None:

@@ -65,7 +65,7 @@ def importance(files: Path, run: Run) -> Run:
 def one_line(said: Said, message: str) -> None:
     assert (said.status, said.error) == (2, message)
     notes = [line for line in said.err.splitlines() if line.startswith("note: ")]  # on how the model was loaded
-    assert len(said.err.splitlines()) == len(notes) + 1
+    assert len(said.rest) == len(notes) + 1
     assert not said.out
 
 

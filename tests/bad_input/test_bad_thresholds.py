@@ -34,7 +34,7 @@ BAD: list[tuple[str, str]] = [
 def test_a_bad_threshold_is_refused_before_a_model_is_loaded(run: Run, typed: str, message: str) -> None:
     said = run("analyze", "no/such-model", "--corpus", "good.txt", "--out", "study", "--threshold", typed)
     assert (said.status, said.error) == (2, f"--threshold: {message}")
-    assert len(said.err.splitlines()) == 1
+    assert len(said.rest) == 1
 
 
 def test_a_bad_threshold_is_refused_from_python_too() -> None:

@@ -6,13 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from headscope.config.checks import repair_names
 from headscope.errors import HeadscopeError
 from headscope.importances.sweep import mean_results
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Replace
 from headscope.model.surgery import prune
-from headscope.pruning.repair import fold, names, refit, repaired
+from headscope.pruning.repair import fold, refit, repaired
 from headscope.tasks.running import answers
 from tiny import FAMILIES, tiny
 from toys import Means, means_of
@@ -146,10 +147,10 @@ def test_where_nothing_is_called_that_is_said() -> None:
     ]
 
 
-def test_repairs_have_names() -> None:
-    assert names("fold, refit") == names("refit,fold,fold") == ("fold", "refit")
-    assert names(None) == ()
+def test_repairs_have_repair_names() -> None:
+    assert repair_names("fold, refit") == repair_names("refit,fold,fold") == ("fold", "refit")
+    assert repair_names(None) == ()
     with pytest.raises(HeadscopeError, match='"glue" is no repair'):
-        names("glue")
+        repair_names("glue")
     with pytest.raises(HeadscopeError, match='"glue" is no repair'):
         repaired(tiny("bert"), tiny("bert"), "glue", Means(), means_of("bert"))

@@ -9,7 +9,8 @@ from carrier import CARRIER, classifier, examples
 
 from headscope.pruning.gates import Gates
 from headscope.tasks import task_named
-from headscope.training.loop import Settings, Training
+from headscope.training.loop import Training
+from headscope.training.settings import Settings
 
 
 @pytest.mark.parametrize("options", [{"penalty": 0.01}, {"penalty": 0.03}, {"penalty": 0.1}, {"keep": 1}])

@@ -14,7 +14,8 @@ from headscope.masks.learned import LearnedMask
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared
-from headscope.training.loop import Settings, Training
+from headscope.training.loop import Training
+from headscope.training.settings import Settings
 from tiny import examples, inputs_for, outputs, tiny
 from toys import Means, prepared
 

@@ -14,10 +14,11 @@ from carrier import CARRIER, HEADS, WIDTH, classifier, examples, write
 from transformers import BertForSequenceClassification
 
 from headscope import HeadSet, SearchOptions, Target, prune, search
+from headscope.config.names import SCORES
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
-from headscope.pruning.scores import IMPORTANCES, scores_by
+from headscope.pruning.scores import scores_by
 from headscope.pruning.selection import Selection, State
 from headscope.study.found import warning_of
 from headscope.tasks import task_named
@@ -198,7 +199,7 @@ def test_slopes_of_removed_heads_say_what_bringing_them_back_does(tmp_path: Path
     assert np.argmax(np.abs(on)) == np.argmax(np.abs(off)) == carrier
 
 
-@pytest.mark.parametrize("by", IMPORTANCES)
+@pytest.mark.parametrize("by", SCORES)
 def test_every_importance_gives_a_number_for_every_unit_that_is_left(by: str, tmp_path: Path) -> None:
     selection = selection_of(classifier(noise=0.3), tmp_path, 40)
     found = scores_by(selection, by)(frozenset({1}))

@@ -14,13 +14,13 @@ from test_relevances import labelled
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
 from headscope import HeadSet
+from headscope.config.search import SearchOptions
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate
 from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
 from headscope.pruning.selection import Selection
-from headscope.study.asked import SearchOptions
 from headscope.tasks import task_named
 from headscope.tasks.base import Prepared, Task, batch_of
 from headscope.tasks.per_token import IGNORED

@@ -12,7 +12,7 @@ from transformers import BertModel
 from headscope.errors import HeadscopeError
 from headscope.study.finetune import finetune
 from headscope.study.resumable import DIVERGED, STATE
-from headscope.training.loop import Settings
+from headscope.training.settings import Settings
 from poison import poisoned
 from worded import glue, saved
 

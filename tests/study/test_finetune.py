@@ -18,7 +18,7 @@ from headscope.errors import HeadscopeError
 from headscope.study import finetune as module
 from headscope.study.evaluate import evaluate
 from headscope.study.finetune import STATE, finetune
-from headscope.training.loop import Settings
+from headscope.training.settings import Settings
 from worded import glue, random_bert, saved, tokenizer
 
 FAST = Settings(epochs=4, batch_size=8, learning_rate=1e-2)

@@ -20,7 +20,7 @@ from headscope.study.finetune import finetune
 from headscope.study.scratch import Scratch
 from headscope.tasks import task_named
 from headscope.tasks.base import batch_of
-from headscope.training.loop import Settings
+from headscope.training.settings import Settings
 from worded import PLAIN, glue, saved, translator
 
 ENCODERS = ["albert", "bert", "deberta-v2", "distilbert", "electra", "modernbert", "roberta"]

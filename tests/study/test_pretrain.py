@@ -24,7 +24,7 @@ from headscope.model.scratch import Sizes
 from headscope.study.pretrain import pretrain
 from headscope.study.resumable import STATE
 from headscope.study.scratch import Scratch
-from headscope.training.loop import Settings
+from headscope.training.settings import Settings
 from worded import LIKED, WORDS, saved, translator
 
 FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-2)

@@ -15,7 +15,8 @@ from headscope.data.packed import packed
 from headscope.tasks import Item, tasks
 from headscope.tasks.base import Prepared, batch_of
 from headscope.tasks.remasked import Remasked
-from headscope.training.loop import Settings, Training
+from headscope.training.loop import Training
+from headscope.training.settings import Settings
 from worded import SPECIAL, WORDS, sentence, worded
 
 CHANCE = random.Random(3)

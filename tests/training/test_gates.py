@@ -15,7 +15,8 @@ from headscope import Ablate, HeadSet, prune
 from headscope.errors import HeadscopeError
 from headscope.pruning.gates import BETA, HIGH, LOW, Gates, gate_of, open_probability
 from headscope.tasks import Item, task_named
-from headscope.training.loop import Settings, Training
+from headscope.training.loop import Training
+from headscope.training.settings import Settings
 from tiny import CASES, at_real_tokens, examples, family_of_case, inputs_for, outputs, shared
 from worded import sentiments, translator, worded
 

@@ -12,7 +12,8 @@ from transformers import BertForSequenceClassification
 from headscope.errors import HeadscopeError
 from headscope.tasks import Item, task_named
 from headscope.tasks.running import answers
-from headscope.training.loop import Settings, Training
+from headscope.training.loop import Training
+from headscope.training.settings import Settings
 from worded import sentiments, worded
 
 CLIP = 1e-7  # so small that Adam's epsilon shows it: else a step would not depend on the gradients' length

@@ -30,6 +30,11 @@ app = typer.Typer(
 WITHOUT_MODEL = ("pretrain",)  # commands whose first word is an option
 SEVERAL = ("--corpus", "--treebank", "--coreference", "--models", "--test")  # options that several files may follow
 
+TOO_MANY_WORDS = {
+    "headscope look": 'Put the text in quotes: headscope look MODEL "The cat sat." --out look.html',
+    "headscope analyze": 'For one text use look: headscope look MODEL "The cat sat." --out look.html',
+}
+
 
 def _version(asked: bool) -> None:
     if asked:
@@ -49,8 +54,20 @@ def _options(
     """See what every attention head of a transformer attends to, measured over a corpus, with intervals."""
 
 
-for _module in sorted(module.name for module in iter_modules(__path__)):
+for _module in sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_")):
     import_module(f"{__name__}.{_module}")
+
+
+def _check_early() -> None:
+    """Every command checks its options before it imports torch."""
+    from headscope.commands._early import EarlyChecked
+
+    for group in (app, *(one.typer_instance for one in app.registered_groups)):
+        for command in group.registered_commands if group is not None else ():
+            command.cls = EarlyChecked
+
+
+_check_early()
 
 
 def main() -> None:
@@ -130,4 +147,6 @@ def _usage(error: Any) -> str:
     """A wrong option or argument in one line, with the command whose help says more."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "headscope"
-    return str(HeadscopeError(error.format_message(), mend=f"See {command} --help"))
+    message = error.format_message()
+    hint = TOO_MANY_WORDS.get(command) if message.startswith("Got unexpected extra argument") else None
+    return str(HeadscopeError(message, mend=hint or f"See {command} --help"))

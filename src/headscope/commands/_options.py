@@ -6,17 +6,17 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from headscope.errors import HeadscopeError
-
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
     from headscope.model.edits import Edit
+    from headscope.study.study import Study
 
 Model = Annotated[
     str,
@@ -133,8 +133,6 @@ def masked(mask: str | None, open_special: bool) -> list[Edit]:
     """The mask to wear, if there is one."""
     from headscope.masks import Masked
 
-    if mask is None and open_special:
-        raise HeadscopeError("there is no mask to keep open", where="--open-special", expected="--mask NAME")
     return [] if mask is None else [Masked(mask, open_special=open_special)]
 
 
@@ -182,8 +180,22 @@ def drawing_figures() -> Iterator[None]:
     from headscope.report.plates import telling
 
     say("drawing figures")
-    with progress("drawing figures") as update, telling(update):
+    with progress("drawing figures") as update, telling(update, say):
         yield
+
+
+def report_aloud(update: Update) -> Callable[[Study, Path], None]:
+    """Writes a study's figures and page, and says so. update: the progress that is shown already."""
+
+    def write(study: Study, folder: Path) -> None:
+        from headscope.report.plates import telling
+        from headscope.report.write import write_report
+
+        say("drawing figures")
+        with telling(lambda done, total: update(done, total, "figures"), say):
+            write_report(study, folder)
+
+    return write
 
 
 def _named(what: str, part: str) -> str:

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
+from headscope.config.names import TASKS
 from headscope.errors import HeadscopeError
 
 TaskName = Annotated[
     str,
     typer.Option(
         "--task",
-        help="mnli, sst2, cola, mrpc, qnli, rte, snli, qqp, classification, pairs, stsb (similarity), retrieval, "
-        "masked, squad, swag (choice), translation or bleu",
+        help=f"{', '.join(TASKS[:-1])} or {TASKS[-1]}",
         show_default=False,
     ),
 ]

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headscope.errors import HeadscopeError
-
 if TYPE_CHECKING:
     from headscope.study.scratch import Scratch
 
@@ -49,13 +47,4 @@ def scratch_of(
     from headscope.model.scratch import Sizes
     from headscope.study.scratch import Scratch
 
-    sizes = Sizes(layers, heads, hidden, intermediate)
-    if from_scratch:
-        return Scratch(sizes, vocabulary=vocabulary)
-    if sizes != Sizes() or vocabulary is not None:
-        raise HeadscopeError(
-            "a trained model has its size and its tokens",
-            where="--layers, --heads, --hidden, --intermediate, --vocabulary",
-            mend="Add --from-scratch, or leave them out",
-        )
-    return None
+    return Scratch(Sizes(layers, heads, hidden, intermediate), vocabulary=vocabulary) if from_scratch else None

@@ -16,6 +16,7 @@ from headscope.commands._options import (
     Overwrite,
     Pairs,
     progress,
+    report_aloud,
     say,
     separated,
     typed,
@@ -88,7 +89,6 @@ def film(
     overwrite: Overwrite = False,
 ) -> None:
     """What every head does at each checkpoint of a training: statistics and roles by step, figures, a page."""
-    from headscope.report.write import write_report
     from headscope.study.film import film as run
     from headscope.study.roles import read_thresholds
 
@@ -112,7 +112,7 @@ def film(
             device=device,
             resume=resume,
             overwrite=overwrite,
-            report=write_report,
+            report=report_aloud(update),
             command=typed(),
             progress=update,
             say=say,

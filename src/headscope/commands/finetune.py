@@ -105,7 +105,8 @@ def finetune(
 ) -> None:
     """Train a model on a task and keep the best of its epochs, in a directory that loads anywhere."""
     from headscope.study.finetune import finetune as run
-    from headscope.training.loop import Settings, Step
+    from headscope.training.loop import Step
+    from headscope.training.settings import Settings
 
     scratch = scratch_of(from_scratch, layers, heads, hidden, intermediate, vocabulary)
     settings = Settings(epochs, batch_size, learning_rate, warmup, weight_decay, clip, seed)

@@ -19,6 +19,7 @@ from headscope.commands._options import (
     Revision,
     load_aloud,
     progress,
+    report_aloud,
     say,
     typed,
 )
@@ -87,7 +88,6 @@ def fix(
     """Let heads attend by fixed patterns, see what is lost, and save the model without their queries and keys."""
     from headscope.model.attention_model import AttentionModel
     from headscope.model.card import times_as_fast
-    from headscope.report.write import write_report
     from headscope.study.fixing import SIZES, FixOptions, fix_into
     from headscope.study.mending import Judgement
     from headscope.tasks import task_named
@@ -107,7 +107,7 @@ def fix(
             loaded,
             judgement,
             options,
-            report=write_report,
+            report=report_aloud(update),
             command=typed(),
             resume=resume,
             overwrite=overwrite,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Overwrite, typed
+from headscope.commands._options import Overwrite, drawing_figures, typed
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -43,5 +43,6 @@ def fronts(
     with drafted(out, overwrite=overwrite) as folder:
         study = run(studies, roles=roles, command=typed())
         write_tables(study, folder)
-        write_report(study, folder)
+        with drawing_figures():
+            write_report(study, folder)
     typer.echo(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,10 +18,13 @@ from headscope.commands._options import (
     Prompt,
     Revision,
     progress,
+    report_aloud,
     say,
     typed,
 )
 from headscope.commands._tasks import BatchSize, Columns, Labels, TrainLimit, numbers_of, pairs_of
+from headscope.config.checks import check_range
+from headscope.config.names import EITHER
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
@@ -101,12 +105,11 @@ def learn_mask(
     overwrite: Overwrite = False,
 ) -> None:
     """Learn which positions need to attend to which: a mask that is trained with the weights or alone."""
-    from headscope.report.write import write_report
     from headscope.study.mask_learning import MaskOptions
     from headscope.study.mask_learning import learn_mask as run
-    from headscope.training.loop import Settings
+    from headscope.training.settings import Settings
 
-    task, data = _source(task, data, objective, corpus)
+    task, data = source_of(task, data, objective, corpus)
     aims = _aims(penalty, sparsity, soft, list(numbers_of(seeds, "--seeds")))
     options = MaskOptions(structured, not without_diagonal, per, form, soft, frozen, mask_rate, settle)  # type: ignore[arg-type]
     with progress(f"{model} on {task}") as update:
@@ -131,7 +134,7 @@ def learn_mask(
             revision=revision,
             resume=resume,
             overwrite=overwrite,
-            report=write_report,
+            report=report_aloud(update),
             command=typed(),
             watch=lambda name, done, total: update(done, total, f"{name}, steps"),
             say=say,
@@ -149,7 +152,7 @@ def learn_mask(
     typer.echo(out)
 
 
-def _source(task: str | None, data: str | None, objective: str | None, corpus: str | None) -> tuple[str, str]:
+def source_of(task: str | None, data: str | None, objective: str | None, corpus: str | None) -> tuple[str, str]:
     """Task and data, however they were told."""
     if objective is not None and objective != "mlm":
         raise HeadscopeError(f'"{objective}" is no objective', where="--objective", expected="mlm")
@@ -165,16 +168,28 @@ def _source(task: str | None, data: str | None, objective: str | None, corpus: s
 
 
 def _aims(penalty: str | None, sparsity: str | None, soft: bool, seeds: list[int]) -> list[MaskAim]:
-    from headscope.masks.learned import EITHER
     from headscope.study.mask_learning import MaskAim
 
+    option, values = numbers_wanted(penalty, sparsity, soft)
+    return [MaskAim(**{option: value}, seed=seed) for value in values for seed in seeds]
+
+
+def numbers_wanted(penalty: str | None, sparsity: str | None, soft: bool) -> tuple[str, list[float | None]]:
+    """Whether there are penalties or sparsities, and which; a soft mask may have neither."""
     if (penalty is not None) + (sparsity is not None) > 1 or not (penalty or sparsity or soft):
         raise HeadscopeError("what shall open attention cost?", where="learn-mask", expected=EITHER)
-    if penalty is None and sparsity is None:
-        return [MaskAim(seed=seed) for seed in seeds]
-    option, told = ("--penalty", penalty) if penalty is not None else ("--sparsity", sparsity)
+    if soft and sparsity is not None:
+        raise HeadscopeError("a soft mask has no sparsity", where="--soft", mend="Leave --sparsity out")
+    option, told = ("sparsity", sparsity) if sparsity is not None else ("penalty", penalty)
+    if told is None:
+        return option, [None]
     try:
-        values = [float(value) for value in (told or "").split(",")]
+        values = [float(value) for value in told.split(",")]
     except ValueError as cause:
-        raise HeadscopeError(f'"{told}" is no {option[2:]}', where=option, expected="numbers: 0.5,0.9") from cause
-    return [MaskAim(**{option[2:]: value}, seed=seed) for value in values for seed in seeds]
+        raise HeadscopeError(f'"{told}" is no {option}', where=f"--{option}", expected="numbers: 0.5,0.9") from cause
+    for value in values:
+        if option == "sparsity":
+            check_range(value, lambda x: 0 < x < 1, "--sparsity", "is no sparsity", "between 0 and 1")
+        else:
+            check_range(value, lambda x: 0 <= x < math.inf, "--penalty", "is no penalty", "0 or more")
+    return option, list(values)

@@ -43,7 +43,12 @@ def look(
         str | None,
         typer.Argument(metavar="SECOND", help="A second text, or the target of a translation", show_default=False),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The page to write, such as look.html", show_default=False)] = ...,  # type: ignore[assignment]
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The page to write, such as look.html; .html is added to a name without an ending", show_default=False
+        ),
+    ] = ...,  # type: ignore[assignment]
     lens: Annotated[
         str,
         typer.Option(
@@ -68,11 +73,9 @@ def look(
 ) -> None:
     """Draw what every head attends to in one text, as a page to click through."""
     from headscope.model.load import load
-    from headscope.report.look import check_place
     from headscope.report.looking import lenses_asked
     from headscope.report.looking import look as run
 
-    check_place(out)
     lenses = lenses_asked(lens)
     if pooling is not None and not {"gradient", "gradient-rollout"} & set(lenses):
         raise HeadscopeError(

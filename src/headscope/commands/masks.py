@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
+from headscope.commands._early import say_first
 from headscope.commands._options import (
     Device,
     MaxLength,
@@ -18,6 +19,7 @@ from headscope.commands._options import (
     Prompt,
     Revision,
     progress,
+    report_aloud,
     say,
     typed,
 )
@@ -71,15 +73,17 @@ def names(context: typer.Context) -> None:
     """List the named masks, their parameters, and how much of attention at 128 positions they forbid."""
     if context.invoked_subcommand is not None:
         return
+    say_first("masks", {})
+    from headscope.config.masks import written_parameters
     from headscope.masks import read_mask, sparsity
-    from headscope.masks.mask import written_parameters
+    from headscope.masks.mask import defaults_of
     from headscope.masks.patterns import PATTERNS
 
     typer.echo(f"{'name':14} forbidden  what a position may attend to; the share is of 128 x 128 positions")
     for name, make in PATTERNS.items():
         forbidden = 100 * sparsity(read_mask(name).at(128))
         typer.echo(f"{name:15} {forbidden:6.1f} %  {(make.__doc__ or '').splitlines()[0]}")
-        if parameters := written_parameters(make):
+        if parameters := written_parameters(defaults_of(make)):
             typer.echo(f"{'':15} {'':8}  {name}:{parameters}")
 
 
@@ -92,9 +96,9 @@ def show(
     ] = None,
 ) -> None:
     """What a mask lets attend to what."""
+    from headscope.config.checks import check_count
     from headscope.masks import met, read_mask, sparsity
     from headscope.masks.mask import check_fits
-    from headscope.tasks.base import check_count
 
     check_count(length, "--length")
     if out is not None:
@@ -159,9 +163,8 @@ def compare(
     overwrite: Overwrite = False,
 ) -> None:
     """What a task loses under each mask: straight away, after a short repair, and when trained so from the start."""
-    from headscope.report.write import write_report
     from headscope.study.mask_table import NAMED, MaskTableOptions, compare_masks
-    from headscope.training.loop import Settings
+    from headscope.training.settings import Settings
 
     options = MaskTableOptions(tuple(mask or NAMED), numbers_of(seeds, "--seeds"), repair, start, open_special)
     with progress(f"{model} on {task}") as update:
@@ -184,7 +187,7 @@ def compare(
             revision=revision,
             resume=resume,
             overwrite=overwrite,
-            report=write_report,
+            report=report_aloud(update),
             command=typed(),
             watch=lambda name, done, total: update(done, total, f"{name}, steps"),
             say=say,

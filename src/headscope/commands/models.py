@@ -18,8 +18,13 @@ app.add_typer(models, name="models", help="List the named models, fetch one, or 
 @models.callback(invoke_without_command=True)
 def list_models(context: typer.Context) -> None:
     """List the real models that headscope knows by name, and which are here already."""
-    if context.invoked_subcommand is not None:
-        return
+    if context.invoked_subcommand is None:
+        list_models()
+
+
+@models.command("list")
+def list_models() -> None:
+    """List the named models, as headscope models does."""
     from headscope.model import zoo
 
     for name, model in zoo.MODELS.items():

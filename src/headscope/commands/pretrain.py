@@ -21,7 +21,6 @@ from headscope.commands._options import (
 )
 from headscope.commands._tasks import BatchSize
 from headscope.commands._training import Checkpoints, Heads, Hidden, Intermediate, Layers, Resume, Vocabulary
-from headscope.errors import HeadscopeError
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -95,10 +94,9 @@ def pretrain(
     from headscope.model.scratch import Sizes
     from headscope.study.pretrain import pretrain as run
     from headscope.study.scratch import Scratch
-    from headscope.training.loop import Settings, Step
+    from headscope.training.loop import Step
+    from headscope.training.settings import Settings
 
-    if epochs is not None and steps is not None:
-        raise HeadscopeError("how long it trains is said twice", where="--epochs, --steps", expected="one of them")
     settings = Settings(
         1 if epochs is None else epochs, batch_size, learning_rate, warmup, weight_decay, clip, seed, steps
     )

@@ -20,11 +20,11 @@ from headscope.commands._options import (
     Revision,
     load_aloud,
     progress,
+    report_aloud,
     say,
     typed,
 )
 from headscope.commands._tasks import BatchSize, Columns, Labels, numbers_of, pairs_of
-from headscope.errors import HeadscopeError
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -129,13 +129,12 @@ def prune(
     overwrite: Overwrite = False,
 ) -> None:
     """Cut attention heads and save a smaller model: these heads, or those that a task can do without."""
+    from headscope.config.checks import repair_names
+    from headscope.config.search import FRONT, Mending, SearchOptions
     from headscope.model.attention_model import AttentionModel
     from headscope.model.card import times_as_fast
     from headscope.model.saving import check_form
-    from headscope.pruning.repair import names
-    from headscope.report.write import write_report
-    from headscope.study.asked import FRONT, SearchOptions
-    from headscope.study.mending import Judgement, Mending
+    from headscope.study.mending import Judgement
     from headscope.study.prune import prune_into, shown
     from headscope.study.wanted import Wanted
     from headscope.tasks import task_named
@@ -158,17 +157,11 @@ def prune(
         repairs=tuple(try_repairs.split(",")) if try_repairs else (),
         sizes=numbers_of(sizes, "--sizes") if sizes else FRONT,
     )
-    mending = Mending(names(repair), recover, teacher, learning_rate, seed)
+    mending = Mending(repair_names(repair), recover, teacher, learning_rate, seed)
     judgement = None
     if task is not None and data is not None:
         the_task = task_named(task, columns=pairs_of(columns, "--columns"), labels=pairs_of(labels, "--labels"))
         judgement = Judgement(the_task, data, select_on, report_on, max_length, batch_size, report_limit)
-    elif task is not None or data is not None:
-        raise HeadscopeError("a task and its data belong together", where="--task", expected="--task and --data")
-    if dry_run and (mending.repairs or mending.recover):
-        raise HeadscopeError("a dry run mends nothing", where="--dry-run", mend="Leave --repair and --recover out")
-    if (out is None) == (not dry_run):
-        raise HeadscopeError("nowhere to write it" if out is None else "a dry run writes nothing", where="--out")
 
     def loaded(wanted_class: str | None) -> AttentionModel:
         return load_aloud(model, revision, device, dtype, wanted_class, pooling=pooling, prompt=prompt)
@@ -186,7 +179,7 @@ def prune(
             judgement=judgement,
             mending=mending,
             options=options,
-            report=write_report,
+            report=report_aloud(update),
             command=typed(),
             resume=resume,
             overwrite=overwrite,

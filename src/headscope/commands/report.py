@@ -31,10 +31,9 @@ def report(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a page that is already there")] = False,
 ) -> None:
     """One page for a whole study: what several commands found, joined by model, and models compared."""
-    from headscope.report.joined_page import check_page, write_joined
+    from headscope.report.joined_page import write_joined
     from headscope.study.joining import join
 
-    check_page(out, overwrite=overwrite)
     joined = join(studies, command=typed())
     with drawing_figures():
         page = write_joined(joined, out, overwrite=overwrite)

@@ -63,11 +63,9 @@ def serve(
     dtype: Dtype = "float32",
 ) -> None:
     """Explore a model in the browser: every head on any text, and what the model says without some of them."""
-    say(f"loading {model} …")  # at once: to import what it needs takes seconds
-    from headscope.explorer.serving import check_token, studied
     from headscope.explorer.serving import serve as run
+    from headscope.explorer.serving import studied
 
-    check_token(token)
     if study:
         say(f"reading {' and '.join(map(str, study))} …")
     found, notes = studied(study)  # before anything that takes longer

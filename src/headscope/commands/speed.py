@@ -53,20 +53,13 @@ def speed(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
 ) -> None:
     """The time of a model by its number of heads, and the most that cutting heads can gain; or what a mask gains."""
-    lengths = _lengths(length)
+    lengths = lengths_of(length)
     if mask is not None:
-        if against is not None:
-            raise HeadscopeError(
-                "a mask is measured against no model", where="--against", mend="Leave it or --mask out"
-            )
         from headscope.commands._mask_speed import speed_of_mask
 
         how = {"revision": revision, "device": device, "dtype": dtype}
         speed_of_mask(model, mask, batch_size, lengths, repeats, out=out, as_json=as_json, **how)
         return
-    if out is not None or (lengths is not None and len(lengths) > 1):
-        where = "--length" if out is None else "--out"
-        raise HeadscopeError("this belongs to a mask", where=where, mend="Name one with --mask, or leave it out")
     from headscope.pruning.speed import layers, measure
 
     size, tokens = 32 if batch_size is None else batch_size, 128 if lengths is None else lengths[0]
@@ -98,7 +91,7 @@ def speed(
         )
 
 
-def _lengths(told: str | None) -> list[int] | None:
+def lengths_of(told: str | None) -> list[int] | None:
     """`512,1024` as numbers."""
     names = separated(told)
     if names is None:

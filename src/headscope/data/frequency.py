@@ -88,7 +88,7 @@ def words_in(text: str) -> tuple[str, ...]:
 def read_frequencies(path: str | Path) -> Frequencies:
     """Ranks from a file, or from a list that comes with headscope, by its name."""
     frequencies: dict[str, float] = {}
-    for word, frequency in _read(_named(path)):
+    for word, frequency in _read(frequency_file(path)):
         frequencies[word] = max(frequency, frequencies.get(word, -math.inf))
     found = Frequencies(frequencies)
     if not len(found):
@@ -96,7 +96,7 @@ def read_frequencies(path: str | Path) -> Frequencies:
     return found
 
 
-def _named(path: str | Path) -> str | Path:
+def frequency_file(path: str | Path) -> str | Path:
     """The file of a bundled list if this is its name, unless a file here has it."""
     if Path(path).exists() or str(path) == STDIN or Path(path).name != str(path):
         return path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 import secrets
 import socket
 import sys
@@ -15,6 +14,7 @@ from typing import Self
 
 import uvicorn
 
+from headscope.config.checks import check_token
 from headscope.errors import HeadscopeError, reason
 from headscope.explorer.addresses import addresses_of, in_address, is_everywhere, is_loopback
 from headscope.explorer.guard import Guard
@@ -31,7 +31,6 @@ HOST = "127.0.0.1"
 PORT = 8760
 TRIED_PORTS = 20
 Given = Study | str | Path
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
 
 
 def say_at_once(line: str) -> None:
@@ -176,16 +175,6 @@ def studied(given: Given | Sequence[Given] | None) -> tuple[Study | None, list[s
             expected="studies of one model",
         )
     return chapters[0].study, list(chapters[0].notes)
-
-
-def check_token(token: str | None) -> None:
-    """Refuse a token that an address or a cookie cannot carry as it is, or that is soon guessed."""
-    if token is not None and not _TOKEN.fullmatch(token):
-        raise HeadscopeError(
-            "the token cannot be used",
-            where="--token",
-            expected="eight or more letters, digits, dashes and underscores",
-        )
 
 
 def _listen(host: str, port: int) -> tuple[socket.socket, bool]:

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.config.masks import MASK_FILE
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, Site
 from headscope.masks.mask import Mask
 
 Per = Literal["model", "layer", "head"]
 PLAIN = ".npy"
-_EXPECTED = "a mask that headscope learn-mask wrote, or an .npy file with n x n of true and false"
 
 
 def groups_of(heads: Iterable[Head], per: Per) -> tuple[str, ...]:
@@ -111,11 +111,11 @@ def _read_plain(path: str | Path) -> Positions:
     try:
         held = np.load(path, allow_pickle=False)
     except FileNotFoundError as cause:
-        raise HeadscopeError("not there", where=path, expected=_EXPECTED) from cause
+        raise HeadscopeError("not there", where=path, expected=MASK_FILE) from cause
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as cause:
-        raise HeadscopeError(f"not a mask: {reason(cause)}", where=path, expected=_EXPECTED) from cause
+        raise HeadscopeError(f"not a mask: {reason(cause)}", where=path, expected=MASK_FILE) from cause
     if not isinstance(held, np.ndarray):
-        raise HeadscopeError("not a mask: it is an archive", where=path, expected=_EXPECTED)
+        raise HeadscopeError("not a mask: it is an archive", where=path, expected=MASK_FILE)
     if held.ndim != 2 or held.shape[0] != held.shape[1] or not held.size:
         shape = " x ".join(map(str, held.shape)) or "one number"
         raise HeadscopeError(f"it is {shape}, not square", where=path, expected="n x n: rows attend, columns are seen")
@@ -139,9 +139,9 @@ def _read_learned(path: str | Path) -> Positions:
                 )
             allowed, about = held["allowed"], json.loads(str(held["about"]))
     except FileNotFoundError as cause:
-        raise HeadscopeError("not there", where=path, expected=_EXPECTED) from cause
+        raise HeadscopeError("not there", where=path, expected=MASK_FILE) from cause
     except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as cause:
-        raise HeadscopeError(f"not a mask: {reason(cause)}", where=path, expected=_EXPECTED) from cause
+        raise HeadscopeError(f"not a mask: {reason(cause)}", where=path, expected=MASK_FILE) from cause
     _check_content(allowed, about, path)
     found = torch.from_numpy(allowed)
     return Positions(tuple(about["groups"]), about["per"], found.dim() == 2, about["diagonal"], found)
@@ -149,7 +149,7 @@ def _read_learned(path: str | Path) -> Positions:
 
 def _check_content(allowed: Any, about: Any, path: str | Path) -> None:
     def refuse(what: str) -> None:
-        raise HeadscopeError(what, where=path, expected=_EXPECTED)
+        raise HeadscopeError(what, where=path, expected=MASK_FILE)
 
     if not isinstance(about, dict) or about.get("schema") != 1:
         refuse(f"a mask of schema {about.get('schema') if isinstance(about, dict) else None!r}, not 1")

@@ -20,6 +20,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from headscope.config.names import EITHER
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, Site
 from headscope.masks.file import Per, Positions, groups_of
@@ -35,7 +36,6 @@ SETTLE = 0.75
 WARM, COLD = 1.0, 0.1  # τ at the first step, and when the mask settles
 FAR = 10_000.0  # the additive form's constant
 EDGE = 1e-6
-EITHER = "one of --penalty, --sparsity and --soft"
 
 
 class LearnedMask(Learned):

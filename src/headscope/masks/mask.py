@@ -11,12 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headscope.config.masks import FILES, WITHOUT_DIAGONAL, read_parameters, split_mask
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, Site
-from headscope.masks.patterns import PATTERNS, Pattern, Positions
-
-WITHOUT_DIAGONAL = "-no-diagonal"
-FILES = (".npz", ".npy")
+from headscope.masks.patterns import PATTERNS, Pattern
 
 
 @dataclass(frozen=True)
@@ -75,9 +73,9 @@ def seeded(spec: str, seed: int) -> str:
     """A mask as it is written, with this seed for every part that is drawn by chance and names none."""
     parts = []
     for part in map(str.strip, spec.split("+")):
-        name, told, without = _split(part)
+        name, told, without = split_mask(part)
         keys = [item.partition("=")[0] for item in told.split(",")]
-        by_chance = name in PATTERNS and "seed" in {one.name for one in _known(PATTERNS[name])}
+        by_chance = name in PATTERNS and "seed" in defaults_of(PATTERNS[name])
         if by_chance and "seed" not in keys:
             told = f"{told},seed={seed}" if told else f"seed={seed}"
             part = f"{name}:{told}{WITHOUT_DIAGONAL if without else ''}"
@@ -94,9 +92,9 @@ def files_of(spec: str) -> list[str]:
 def check_fits(spec: str, length: int, option: str = "--mask") -> None:
     """Refuse parameters that mean nothing at a length: a position beyond it, more keys dropped than there are."""
     for part in map(str.strip, spec.split("+")):
-        name, told, _ = _split(part)
+        name, told, _ = split_mask(part)
         where = f'{option} "{spec}"'
-        given = _parameters(PATTERNS[name], told, where) if name in PATTERNS else {}
+        given = read_parameters(told, defaults_of(PATTERNS[name]), where) if name in PATTERNS else {}
         beyond = [one for one in given.get("globals", ()) if one.isdecimal() and int(one) >= length]
         if beyond:
             expected = f"0 to {length - 1}, or a larger --length"
@@ -106,23 +104,13 @@ def check_fits(spec: str, length: int, option: str = "--mask") -> None:
             raise HeadscopeError(what, where=where, expected=f"less than {length}, or a larger --length")
 
 
-def _split(part: str) -> tuple[str, str, bool]:
-    """Its name, its parameters, and whether it is without the diagonal."""
-    name, _, told = part.partition(":")
-    if told.endswith(WITHOUT_DIAGONAL):
-        return name, told.removesuffix(WITHOUT_DIAGONAL), True
-    if name.endswith(WITHOUT_DIAGONAL) and name not in PATTERNS:
-        return name.removesuffix(WITHOUT_DIAGONAL), told, True
-    return name, told, False
-
-
 def _read_part(part: str, where: str) -> Mask:
     if part.removesuffix(WITHOUT_DIAGONAL).endswith(FILES):
         return _read_file(part)
-    name, told, without = _split(part)
+    name, told, without = split_mask(part)
     if name not in PATTERNS:
         raise HeadscopeError(f'"{name}" is no mask', where=where, expected=choices(name, PATTERNS))
-    given = _parameters(PATTERNS[name], told, where)
+    given = read_parameters(told, defaults_of(PATTERNS[name]), where)
 
     @lru_cache(maxsize=512)
     def made(length: int) -> Tensor:
@@ -141,45 +129,6 @@ def _read_file(part: str) -> Mask:
     return replace(held, diagonal=held.diagonal and not part.endswith(WITHOUT_DIAGONAL)).mask(part)
 
 
-def _parameters(make: Pattern, told: str, where: str) -> dict[str, Any]:
-    """`width=8,globals=first/12` as the function takes it."""
-    kinds = {one.name: one.annotation for one in _known(make)}
-    found: dict[str, Any] = {}
-    for item in told.split(",") if told else []:
-        key, _, value = item.partition("=")
-        if key not in kinds:
-            expected = written_parameters(make) or "no parameters"
-            raise HeadscopeError(f'"{key}" is no parameter of this mask', where=where, expected=expected)
-        found[key] = _value(value, kinds[key], key, where)
-    return found
-
-
-def _value(value: str, kind: Any, key: str, where: str) -> Any:
-    if kind == Positions:
-        positions = tuple(value.split("/"))
-        wrong = [one for one in positions if one not in ("first", "middle", "last") and not one.isdecimal()]
-        if wrong:
-            raise HeadscopeError(
-                f'"{wrong[0]}" is no position', where=where, expected="numbers from 0, first, middle or last, with /"
-            )
-        return positions
-    least = 1 if key == "stride" else 0
-    try:
-        number = kind(value)
-    except ValueError as cause:
-        raise HeadscopeError(f'{key} is "{value}"', where=where, expected=f"a number, {least} or more") from cause
-    if not number >= least or (kind is float and number > 1):
-        expected = "0 to 1" if kind is float else f"{least} or more"
-        raise HeadscopeError(f"{key} is {value}", where=where, expected=expected)
-    return number
-
-
-def _known(make: Pattern) -> list[inspect.Parameter]:
-    """The parameters of a mask beside its length."""
-    return list(inspect.signature(make, eval_str=True).parameters.values())[1:]
-
-
-def written_parameters(make: Pattern) -> str:
-    """A mask's parameters with their defaults, as they are written."""
-    defaults = {one.name: one.default for one in _known(make)}
-    return ",".join(f"{name}={'/'.join(x) if isinstance(x, tuple) else x}" for name, x in defaults.items())
+def defaults_of(make: Pattern) -> dict[str, Any]:
+    """The parameters of a mask besides its length, with their defaults."""
+    return {one.name: one.default for one in list(inspect.signature(make).parameters.values())[1:]}

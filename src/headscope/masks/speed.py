@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
+from headscope.config.checks import check_count
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Site
 from headscope.masks.blocks import attend_by_blocks, share_of_blocks, strips_of
@@ -24,7 +25,6 @@ from headscope.masks.mask import Mask, met, read_mask, sparsity
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.pruning.speed import REPEATS, fastest, forward_of, inputs_of, interleaved, longest, median, timeable
-from headscope.tasks.base import check_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

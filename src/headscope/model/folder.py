@@ -23,6 +23,20 @@ def find_folder(
 
     A zoo name and a directory come before the old short name of a hub model (`bert-base-uncased`).
     """
+    folder, name, revision = read_spec(spec, revision)
+    if folder is not None:
+        return folder, name, None
+    if name not in zoo.MODELS:
+        return _from_hub(name, str(spec).partition("@")[0], revision, say), name, revision
+    if (there := zoo.find(name)) is None:
+        return zoo.fetch(name, say), name, None
+    if zoo.is_damaged(name):  # wrong numbers otherwise; hashing 100 MB takes a fifth of a second
+        zoo.verify(name)
+    return there, name, None
+
+
+def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | None, str, str | None]:
+    """A directory, else None; the name or hub id; the revision. Refuses what is neither; nothing is fetched."""
     text = str(spec)
     folder = Path(os.path.expanduser(text))  # noqa: PTH111 - Path.expanduser raises for an unknown user
     is_named = isinstance(spec, str) and text in zoo.MODELS
@@ -31,11 +45,7 @@ def find_folder(
             what = "a named model" if is_named else "a directory"
             raise HeadscopeError(f'"{text}" is {what}', where=f'--revision "{revision}"', expected="a hub id with it")
         if is_named:
-            if (there := zoo.find(text)) is None:
-                return zoo.fetch(text, say), text, None
-            if zoo.is_damaged(text):  # wrong numbers otherwise; hashing 100 MB takes a fifth of a second
-                zoo.verify(text)
-            return there, text, None
+            return None, text, None
         if not (transformer_folder(folder) / "config.json").is_file():
             raise HeadscopeError(
                 "no config.json here",
@@ -52,8 +62,7 @@ def find_folder(
         raise HeadscopeError(
             f'"{text}" names another revision', where=f'--revision "{revision}"', expected="one of them"
         )
-    revision = revision or tail or None
-    return _from_hub(identifier, typed, revision, say), identifier, revision
+    return None, identifier, revision or tail or None
 
 
 def _no_model(text: str, folder: Path) -> HeadscopeError:

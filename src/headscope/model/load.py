@@ -126,11 +126,20 @@ def device_named(device: str) -> torch.device:
         there = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
         there += ["mps"] if torch.backends.mps.is_available() else []
         raise HeadscopeError(
-            f'"{device}" cannot be used here',
+            f'"{device}" cannot be used here{_why_not(device)}',
             where="--device",
             expected=choices(device, ["auto", "cpu", *there]),
         ) from cause
     return chosen
+
+
+def _why_not(device: str) -> str:
+    """Why there is no such CUDA device, where that is what was asked for."""
+    if not device.startswith("cuda"):
+        return ""
+    if not torch.backends.cuda.is_built():
+        return ": this build of torch has no CUDA"
+    return f": torch finds {torch.cuda.device_count() or 'no'} CUDA devices"
 
 
 @contextmanager

@@ -7,14 +7,15 @@ refit   each output projection is fitted anew, by least squares, so that what th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headscope.errors import HeadscopeError, choices
+from headscope.config.checks import check_choice
+from headscope.config.names import REPAIRS
 from headscope.heads import Head, Site
 from headscope.importances.sweep import mean_results
 from headscope.model.anatomy import Parts, anatomy, weight_of
@@ -22,13 +23,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, batch_of, plan
 
-REPAIRS = ("fold", "refit")
 RIDGE = 1e-3  # of the mean square of what a head says: keeps a fit from few tokens near the weights there were
-
-
-def check_repair(repair: str) -> None:
-    if repair not in REPAIRS:
-        raise HeadscopeError(f'"{repair}" is no repair', where="--repair", expected=choices(repair, REPAIRS))
 
 
 def repaired(
@@ -42,7 +37,7 @@ def repaired(
     say: Callable[[str], None] = lambda line: None,
 ) -> AttentionModel:
     """The cut model, mended in place: `fold` or `refit`, with these examples to learn from."""
-    check_repair(repair)
+    check_choice(repair, REPAIRS, "--repair", "is no repair")
     if repair == "fold":
         fold(whole, cut, mean_results(whole, task, prepared, batch_size), say)
     else:
@@ -210,12 +205,3 @@ class _Gram:
                 bias: Tensor = self.projection.bias  # type: ignore[assignment]
                 bias.copy_(fitted[:, -1].to(bias))
         return self.squares / max(self.count, 1), max(after, 0.0) / max(self.count, 1)
-
-
-def names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
-    """`fold`, `refit`, both with a comma between, or none; folding comes first, since a fit takes the means in."""
-    found = [] if not repairs else repairs.split(",") if isinstance(repairs, str) else list(repairs)
-    asked = [one.strip() for one in found]
-    for one in asked:
-        check_repair(one)
-    return tuple(one for one in REPAIRS if one in asked)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headscope.config.names import GRADIENT_SCORES, RELEVANCE_SCORES, SCORES
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head
 from headscope.importances.agreement import of_items
@@ -21,10 +22,6 @@ from headscope.tasks.base import batch_of, plan
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-GRADIENTS = ("gradient", "gradient-absolute", "gradient-tokens", "gradient-fisher", "gradient-second", "gradient-batch")
-RELEVANCES = ("relevance", "relevance-signed")
-IMPORTANCES = (*GRADIENTS, *RELEVANCES, "ablation", "confidence", "entropy", "norm")
-
 OfHeads = dict[Head, float]
 
 
@@ -35,26 +32,24 @@ def scores_by(
 
     rules  of relevance
     """
-    if importance not in IMPORTANCES:
-        raise HeadscopeError(
-            f'"{importance}" is no importance', where="--by", expected=choices(importance, IMPORTANCES)
-        )
+    if importance not in SCORES:
+        raise HeadscopeError(f'"{importance}" is no importance', where="--by", expected=choices(importance, SCORES))
 
     def scores(removed: Removed) -> NDArray[np.float64]:
-        key = f"scores {importance} {rules + ' ' if importance in RELEVANCES else ''}{sorted(removed)}"
+        key = f"scores {importance} {rules + ' ' if importance in RELEVANCE_SCORES else ''}{sorted(removed)}"
         known = selection.memory.get(key)
         if known is None:
             if importance == "ablation":
                 known = _by_ablation(selection, removed)
-            elif importance in GRADIENTS:
+            elif importance in GRADIENT_SCORES:
                 known = _by_gradient(selection, removed, importance)
-            elif importance in RELEVANCES:
+            elif importance in RELEVANCE_SCORES:
                 known = _by_relevance(selection, removed, importance, rules)
             else:
                 found = _of_heads(selection, removed, importance)
                 known = [sum(found.get(head, 0.0) for head in unit) for unit in selection.units]
             selection.memory.add(key, known)
-        is_backward = importance in GRADIENTS or importance in RELEVANCES
+        is_backward = importance in GRADIENT_SCORES or importance in RELEVANCE_SCORES
         selection.spent += BACKWARD if is_backward else 0.0 if importance == "ablation" else 1.0
         return np.array(known)
 
@@ -99,7 +94,8 @@ def _of_heads(selection: Selection, removed: Removed, importance: str) -> OfHead
     if importance == "norm":
         norms = output_norms(model, task, prepared, model.heads, size)
         if norms is None:
-            raise HeadscopeError("this family's heads have no norms", where="--by norm", expected=", ".join(GRADIENTS))
+            expected = ", ".join(GRADIENT_SCORES)
+            raise HeadscopeError("this family's heads have no norms", where="--by norm", expected=expected)
         return dict(zip(model.heads, norms.mean(axis=0).tolist(), strict=True))
     asked = chosen([importance])
     for _ in stream(model, (batch_of(model, prepared, numbers) for numbers in plan(prepared, size)), asked):

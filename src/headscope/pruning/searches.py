@@ -18,14 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headscope.config.search import EXPANSION, SWAPS, WIDTH
 from headscope.pruning.selection import Removed, Selection, State
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-SEARCHES = ("beam", "greedy", "iterative", "rank", "random")
-WIDTH, EXPANSION = 3, 12  # sets that a beam keeps, and candidates of each
-SWAPS = 4  # heads that may come back, and heads that may go for each of them
 
 Scores = Callable[[Removed], "NDArray[np.float64]"]  # the importance of every unit when these are gone
 

@@ -18,11 +18,11 @@ import torch
 from scipy.stats import binom
 from torch import Tensor
 
+from headscope.config.checks import check_count
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import prune, units
-from headscope.tasks.base import check_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

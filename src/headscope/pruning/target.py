@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from headscope.errors import HeadscopeError
-from headscope.pruning import speed
-from headscope.pruning.selection import Selection, State
+
+if TYPE_CHECKING:
+    from headscope.pruning.selection import Selection, State
+    from headscope.pruning.speed import Layers
 
 Told = Callable[[str], None]
+FEWER = 256  # examples that an estimate suggests to choose on
 PATIENCE = 3  # sizes in a row below the wanted metric, after which a search gives up
 
 
@@ -72,6 +77,15 @@ def _reachable(selection: Selection) -> int:
     return selection.size(removed)
 
 
+def estimate(seconds: float, steps: int, examples: int) -> str:
+    """How long a search may take, by its first step; empty if that is hardly a minute. Later steps are cheaper."""
+    minutes = seconds * steps / 60
+    if minutes < 2:
+        return ""
+    fewer = f"; --limit {FEWER} makes it {max(minutes * FEWER / examples, 1):.0f}" if examples > 2 * FEWER else ""
+    return f"about {minutes:.0f} min at most for {steps} steps{fewer}"
+
+
 class Pursuit:
     """Follows a search until its target is reached."""
 
@@ -85,8 +99,10 @@ class Pursuit:
                 expected="a model that can do the task, or --heads N",
             )
         self.most = target.most(selection)
-        self.layers: speed.Layers | None = None
+        self.layers: Layers | None = None
         if target.speedup is not None:
+            from headscope.pruning import speed
+
             known = selection.memory.get("layers")  # a run that goes on keeps the clock it began with
             if known is None:
                 batch_size, length = speed.TIMED[0], speed.longest(selection.model, speed.TIMED[1])  # as it is judged
@@ -103,8 +119,10 @@ class Pursuit:
 
     def followed(self, path: Iterator[State]) -> list[State]:
         """The states of a search, from the intact model to the target."""
+        from headscope.pruning.selection import State
+
         found = [State(frozenset(), self.selection.intact)]
-        below = 0
+        below, started = 0, time.monotonic()
         for state in path:
             if self.most is not None and self.selection.size(state.removed) > self.most:
                 reached = self.selection.size(found[-1].removed)
@@ -113,6 +131,8 @@ class Pursuit:
             found.append(state)
             size = self.selection.size(state.removed)
             self.say(self._told(state))
+            if len(found) == 2 and (line := estimate(time.monotonic() - started, self.reachable, self.selection.count)):
+                self.say(line)
             self.progress(min(size, self.reachable), self.reachable)
             below = 0 if self._keeps(state) else below + 1
             if (self.most is not None and size >= self.most) or below >= PATIENCE or self._is_fast(state):

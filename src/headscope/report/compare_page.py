@@ -11,6 +11,7 @@ from headscope.report.comparison import comparison_view, findings_of, plates_of
 from headscope.report.facts import Facts
 from headscope.report.grids import plain
 from headscope.report.page import TEMPLATES, environment
+from headscope.report.plates import announce
 from headscope.study.compare import Comparison
 from headscope.study.local_paths import without_paths
 
@@ -39,6 +40,7 @@ def fill_comparison(comparison: Comparison, folder: Path) -> None:
     for plate in plates:
         (figures / f"{plate.name}.svg").write_text(plate.svg, "utf-8")
         (figures / f"{plate.name}.png").write_bytes(plate.png)
+    announce("writing the page")
     (folder / "index.html").write_text(render(comparison, plates), "utf-8")
 
 

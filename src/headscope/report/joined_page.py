@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headscope.drafts import check_page
 from headscope.errors import HeadscopeError, reason
 from headscope.report.page import render_joined
 from headscope.study.joining import Joined
@@ -24,19 +25,6 @@ def write_joined(joined: Joined, out: str | Path, overwrite: bool = False) -> Pa
         partial.unlink(missing_ok=True)
         raise HeadscopeError(f"cannot be written: {reason(cause)}", where=out, mend="Choose another --out") from cause
     return final
-
-
-def check_page(out: str | Path, *, overwrite: bool = False) -> None:
-    """Refuse a place where no page can be written, before there is one."""
-    place = Path(out)
-    if place.suffix not in (".html", ".htm"):
-        raise HeadscopeError(f'"{place.name}" is no page', where=out, expected="a name that ends in .html")
-    if place.is_dir() or not place.parent.is_dir():
-        what = "it is a directory" if place.is_dir() else f"there is no directory {place.parent}"
-        raise HeadscopeError(f"cannot be written: {what}", where=out, mend="Choose another --out")
-    if place.exists() and not overwrite:
-        mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
-        raise HeadscopeError("a page is already there", where=out, mend=mend)
 
 
 Joined.publish = staticmethod(write_joined)

@@ -24,6 +24,21 @@ from headscope.report.look_sides import inert, told_sides
 from headscope.study.local_paths import local_name
 
 NOTEBOOK_LIMIT_BYTES = 5_000_000
+OTHER_FILES = (
+    ".csv",
+    ".gif",
+    ".ipynb",
+    ".jpg",
+    ".jpeg",
+    ".json",
+    ".md",
+    ".npz",
+    ".pdf",
+    ".png",
+    ".svg",
+    ".tsv",
+    ".txt",
+)
 FILE_LIMIT_BYTES = 25_000_000
 _BUILT = Path(__file__).parent / "static"  # from web/
 
@@ -94,7 +109,7 @@ class Look:
 
     def save(self, path: str | Path, *, limit_bytes: int | None = FILE_LIMIT_BYTES) -> Path:
         """Write the page, whole or not at all; a page above `limit_bytes` is refused (None: any size)."""
-        path = Path(path)
+        path = page_path(path)
         content = self.page().encode("utf-8")
         if limit_bytes is not None and len(content) > limit_bytes:
             longest = max(max(one.weights.shape[2:]) for lens in self.lenses for one in lens.stacks)
@@ -138,6 +153,16 @@ def _json_for_html(data: object) -> str:
     """JSON that cannot end the element it stands in; pure ASCII, so U+2028 and its like are escaped too."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def page_path(path: str | Path) -> Path:
+    """Where a page goes: a name without an ending gets .html, as no browser opens it otherwise."""
+    place = Path(path)
+    if place.suffix.lower() in (".html", ".htm") or place.is_dir():
+        return place
+    if place.suffix.lower() in OTHER_FILES:
+        raise HeadscopeError(f'"{place.name}" is no page', where=path, expected="a name that ends in .html")
+    return place.with_name(f"{place.name}.html")
 
 
 def check_place(path: Path) -> None:

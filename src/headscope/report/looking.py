@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from headscope.config.requirements import check_effects
 from headscope.errors import HeadscopeError, choices, names_in
 from headscope.heads import Heads, HeadSet
 from headscope.model.attention_model import AttentionModel
@@ -44,6 +45,7 @@ def look(
     The result draws itself in a notebook, and saves a page. Input longer than `max_length` is refused.
     """
     wanted = lenses_asked(lens)
+    check_effects("look", {"lens": wanted, "target": target})
     model = as_model(model)
     with model.edited(*([] if off is None else [Ablate(off)])):
         given = Input(model, one_input(model, first, second, max_length=max_length), target)

@@ -20,6 +20,7 @@ from headscope.report.facts import Facts, reproduction, studied
 from headscope.report.findings import findings_of
 from headscope.report.five import five_of
 from headscope.report.grids import model_name, plain, recorded
+from headscope.report.plates import announce
 from headscope.study.joining import Chapter, Joined, Member
 from headscope.study.local_paths import without_paths
 
@@ -61,6 +62,7 @@ def render_joined(joined: Joined, figures: Sequence[Drawn] | None = None, most: 
     joined = _shareable(joined)
     script, style = script_of(), (TEMPLATES / "study.css").read_text("utf-8")
     figures = figures or [drawn(chapter) for chapter in joined.chapters]
+    announce("writing the page")
     room = (most - len(script) - len(style)) // max(len(joined.chapters), 1)
     chapters = [
         view_of(chapter, of, number, room)

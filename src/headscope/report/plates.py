@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DPI = 150
 _TELL: ContextVar[Callable[[int, int], None]] = ContextVar("tell", default=lambda done, total: None)
+_SAY: ContextVar[Callable[[str], None]] = ContextVar("say", default=lambda line: None)
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}href"
 ALLOWED = {
@@ -82,13 +83,19 @@ class Plate:
 
 
 @contextmanager
-def telling(tell: Callable[[int, int], None]) -> Iterator[None]:
-    """While this is open, `tell` hears how many of a study's figures are drawn, and of how many."""
-    token = _TELL.set(tell)
+def telling(tell: Callable[[int, int], None], say: Callable[[str], None]) -> Iterator[None]:
+    """While this is open, `tell` gets the numbers of figures drawn and to draw, `say` the other steps of a report."""
+    tokens = _TELL.set(tell), _SAY.set(say)
     try:
         yield
     finally:
-        _TELL.reset(token)
+        _TELL.reset(tokens[0])
+        _SAY.reset(tokens[1])
+
+
+def announce(step: str) -> None:
+    """Say which step of a report comes next."""
+    _SAY.get()(step)
 
 
 def plates_of(study: Study) -> list[Plate]:

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 def write_report(study: Study, folder: Path) -> None:
     """Write folder/figures/NAME.svg and NAME.png for every figure that applies, and folder/index.html."""
     from headscope.report.page import render_with
-    from headscope.report.plates import plates_of
+    from headscope.report.plates import announce, plates_of
 
     plates = plates_of(study)
     figures = folder / "figures"
     figures.mkdir(parents=True, exist_ok=True)
+    announce(f"saving {len(plates)} figures as svg and png")
     for plate in plates:
         (figures / f"{plate.name}.svg").write_text(plate.svg, "utf-8")
         (figures / f"{plate.name}.png").write_bytes(plate.png)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headscope.config.requirements import check_effects
 from headscope.data.batches import batches
 from headscope.data.coreference import windows
 from headscope.data.encode import Encoder, Long, check_long
@@ -143,6 +144,11 @@ def analyze(
     asked = chosen(names)
     lenses = lenses_asked(lens)
     check_asked(lenses, names)
+    given = {"corpus": corpus, "texts": texts, "pairs": pairs, "column": column, "long": long, "pool": pool}
+    given |= {"treebank": treebank, "sentences": sentences, "coreference": coreference, "frequency": frequency}
+    check_effects(
+        "analyze", given | {"control": control, "lenient": lenient, "all_rows": all_rows, "statistics": names}
+    )
     annotated = bool(treebank or sentences or coreference)
     plain = Corpus(corpus, texts, pairs, column, limit) if corpus or texts or not annotated else None
     notes = read_annotations(
@@ -155,10 +161,6 @@ def analyze(
         lenient=lenient,
         limit=limit if plain is None else None,
     )
-    if control and not notes.sentences:
-        raise HeadscopeError(
-            "a twin is asked for relations, and there are none", where="--control", mend="Add --treebank FILE"
-        )
     model = as_model(model)
     model.canary()
     if notes.frequency == "corpus":

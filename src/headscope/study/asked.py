@@ -3,115 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from headscope.config.search import SearchOptions
 from headscope.data.records import find_split
-from headscope.errors import HeadscopeError, choices
-from headscope.heads import Heads, written_heads
+from headscope.heads import written_heads
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.rules import Rules, check_rules
 from headscope.model.surgery import read_heads
-from headscope.pruning import searches
-from headscope.pruning.repair import names
-from headscope.pruning.scores import IMPORTANCES, RELEVANCES
-from headscope.pruning.searches import SEARCHES
 from headscope.pruning.selection import Memory, Selection
 from headscope.pruning.target import Target
 from headscope.study.evaluate import loaded_for
 from headscope.study.record import code_of, describe_files, describe_model, versions
 from headscope.tasks import Prepared, Task
-from headscope.tasks.base import check_apart, check_count, two_files
+from headscope.tasks.base import check_apart, two_files
 
 CALIBRATION = 256  # examples that a repair learns from
-FRONT = 12  # sizes of the front that are reported on the other split, and timed
-DRAWS = 3  # random orders
-OWN = {  # options that only some searches look at
-    ("rank", "iterative"): ("by",),
-    ("iterative",): ("step",),
-    ("beam",): ("width", "expansion", "swaps"),
-    ("random",): ("draws",),
-}
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """How to search.
-
-    how        beam, greedy, iterative, rank or random
-    by         the importance that rank and iterative go by
-    rules      of relevance, where they go by that: voita or attnlrp
-    objective  loss or metric; by default what the task prefers
-    at_least   so many heads stay in every layer
-    among      only these heads may go, as in encoder.*.*; None: all
-    step       the share of heads that iterative removes between two scorings
-    width, expansion, swaps  the sets a beam keeps, the heads it tries to add, the heads that may come back
-    draws      random orders
-    limit      only so many examples to choose on
-    sizes      the numbers of removed heads that are reported on the other split, and timed; or how many of them
-    repairs    ways to mend that every reported set is tried with too: fold, refit, fold+refit
-    """
-
-    how: str = "beam"
-    by: str = "gradient-second"
-    rules: Rules = "voita"
-    objective: str | None = None
-    at_least: int = 0
-    among: Heads | None = None
-    step: float = 0.1
-    width: int = searches.WIDTH
-    expansion: int = searches.EXPANSION
-    swaps: int = searches.SWAPS
-    draws: int = DRAWS
-    limit: int | None = None
-    sizes: int | tuple[int, ...] = FRONT
-    repairs: tuple[str, ...] = ()
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.how not in SEARCHES:
-            raise HeadscopeError(f'"{self.how}" is no search', where="--search", expected=choices(self.how, SEARCHES))
-        if self.by not in IMPORTANCES:
-            raise HeadscopeError(f'"{self.by}" is no importance', where="--by", expected=choices(self.by, IMPORTANCES))
-        check_rules(self.rules)
-        if self.rules != "voita" and not (self.how in ("rank", "iterative") and self.by in RELEVANCES):
-            raise HeadscopeError(
-                "only relevance has rules", where="--rules", expected="--search rank or iterative --by relevance"
-            )
-        if not 0 < self.step <= 1:
-            raise HeadscopeError(f"{self.step} is no share", where="--step", expected="more than 0, at most 1")
-        for repair in self.repairs:
-            if "+".join(names(repair.split("+"))) != repair:
-                raise HeadscopeError(
-                    f'"{repair}" is no way to mend', where="--try-repairs", expected="fold, refit or fold+refit"
-                )
-        for name in ("width", "expansion", "draws"):
-            check_count(getattr(self, name), f"--{name}")
-        if self.limit is not None:
-            check_count(self.limit, "--limit")
-        for size in (self.sizes,) if isinstance(self.sizes, int) else self.sizes:
-            check_count(size, "--sizes")
-        for name in ("at_least", "swaps"):
-            if getattr(self, name) < 0:
-                option = f"--{name.replace('_', '-')}"
-                raise HeadscopeError(f"{getattr(self, name)} is too few", where=option, expected="0 or more")
-        if self.among is not None:
-            object.__setattr__(self, "among", written_heads(self.among))  # as it is recorded
-        self._refuse_idle()
-
-    def _refuse_idle(self) -> None:
-        """Options that this search does not look at."""
-        nothing = {one.name: one.default for one in fields(self)}
-        for using, options in OWN.items():
-            for name in options:
-                if self.how not in using and getattr(self, name) != nothing[name]:
-                    raise HeadscopeError(
-                        f"--search {self.how} has no use for it",
-                        where=f"--{name}",
-                        expected=f"--search {' or '.join(using)}",
-                    )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from headscope.config.requirements import check_effects
 from headscope.data.examples import Column
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -109,6 +110,8 @@ def compare(
     for name, number in (("--batch-size", batch_size), ("--limit", limit)):
         if number is not None and number < 1:
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
+    asked = {"models": models, "corpus": corpus, "texts": texts, "pairs": pairs, "column": column, "limit": limit}
+    check_effects("compare", asked | {"max_length": max_length, "batch_size": batch_size})
     given = _checked(studies)
     shared = _shared(given)
     plain = _corpus(models, len(given), corpus, texts, pairs, column, limit)
@@ -209,19 +212,12 @@ def _corpus(
     """The texts to run the models on, checked before a model is loaded; None where no models are given."""
     texts = [texts] if isinstance(texts, str) else list(texts)
     if not models:
-        if corpus or texts:
-            mend = "Add --models A B, or leave the corpus out"
-            raise HeadscopeError("texts are read by the models, and none are given", where="--corpus", mend=mend)
         return None
     if len(models) != 2 or studies != 2:
         raise HeadscopeError(
             f"{len(models)} models for {studies} studies",
             where="--models",
             expected="two models for two studies, in the same order",
-        )
-    if not corpus and not texts:
-        raise HeadscopeError(
-            "the models are compared on texts, and none are given", where="--corpus", mend="Name a file"
         )
     return Corpus(corpus, texts, pairs, column, limit)
 

@@ -139,6 +139,10 @@ def _worn(trained: Path, mask: str | None, open_special: bool, say: Callable[[st
         edits = read_record(trained, RECORD).get("model", {}).get("edits") or []
         known = [one for edit in edits if (one := read_worn(str(edit))) is not None]
         if not known:
+            if open_special:
+                raise HeadscopeError(
+                    "--open-special requires --mask NAME, or a training under a mask", mend="It has no effect otherwise"
+                )
             return []
         mask, was_open = known[0]
         open_special = open_special or was_open

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from headscope.config.requirements import check_effects
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import metrics_of
@@ -30,7 +31,8 @@ from headscope.tasks import Task, task_named
 from headscope.tasks.base import Prepared, two_files
 from headscope.tasks.pooling import check_pools
 from headscope.tasks.running import evaluate
-from headscope.training.loop import Settings, Step, Training
+from headscope.training.loop import Step, Training
+from headscope.training.settings import Settings
 
 RECORD = "training.json"
 
@@ -84,6 +86,7 @@ def finetune(
     """
     started = time.perf_counter()
     settings = settings or Settings()
+    check_effects("finetune", {"mask": mask, "open_special": open_special})
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _smooth(chosen, label_smoothing)
     check_pools(chosen, pooling, prompt)

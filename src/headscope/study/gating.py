@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from headscope.config.checks import check_rate
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
@@ -29,8 +30,9 @@ from headscope.study.scratch import Scratch
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Task, task_named
-from headscope.training.learned import check_rate, said_of_little
-from headscope.training.loop import Settings, Step, Training
+from headscope.training.learned import said_of_little
+from headscope.training.loop import Step, Training
+from headscope.training.settings import Settings
 
 MOMENTS = 100  # of the training at which the gates are written down
 PLAN = "plan.json"

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from headscope.config.checks import check_pairs, check_rules
+from headscope.config.requirements import check_effects
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError, choices, names_in
 from headscope.heads import Head, Heads, written_heads
@@ -24,7 +26,7 @@ from headscope.importances.sweep import Mode, check_mode
 from headscope.importances.variants import KINDS
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fixed import Patterns, by_head
-from headscope.model.relevance.rules import Rules, check_rules
+from headscope.model.relevance.rules import Rules
 from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
 from headscope.study.evaluate import loaded_for
@@ -35,7 +37,7 @@ from headscope.study.study import SCHEMA, Study
 from headscope.tables import Moments, Row, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_named
 from headscope.tasks.base import batch_of, plan, two_files
-from headscope.tasks.running import answers, evaluate, sites_in_use
+from headscope.tasks.running import answers, evaluate, sites_in_use, unpruned
 
 BY = ("ablation", "gradient", "relevance", "confidence", "entropy", "norm", "random")
 
@@ -93,12 +95,15 @@ def importance(
     )
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _check(asked, the_task)
-    if rules is not None and "relevance" not in asked.by:
-        raise HeadscopeError("only relevance goes by rules", where="--rules", expected="--by relevance (or all)")
+    given = {"by": asked.by, "kind": kinds, "mode": mode, "heads": heads, "patterns": patterns, "race": race}
+    check_effects("importance", given | {"normalized": normalized, "rules": rules})
     if labels_free:
         the_task = copy(the_task)  # the caller's stays as it is
         the_task.needs_labels = False
     items = the_task.items(data, split, limit=limit)
+    if labels_free and "gradient" not in asked.by and items[0].target is not None:
+        requires = "--by gradient (or all), or data without labels"
+        raise HeadscopeError(f"--labels-free requires {requires}", mend="It has no effect otherwise")
     loaded = loaded_for(model, the_task)
     loaded.canary()
     if patterns is not None:
@@ -177,17 +182,7 @@ def _check(asked: Asked, task: Task) -> None:
     """Refuse what cannot be found out, before anything is read."""
     check_mode(asked.mode)
     check_rules(asked.rules)
-    if "pair" in asked.kinds and asked.heads is None:
-        raise HeadscopeError("pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*")
-    others = [kind for kind in asked.kinds if kind not in ("head", "pair")]
-    if others and asked.heads is not None:
-        raise HeadscopeError(
-            f"heads cannot be named for the kind {others[0]}", where="--heads", expected="--kind head or pair"
-        )
-    if asked.race is not None and not ("ablation" in asked.by and "head" in asked.kinds):
-        raise HeadscopeError(
-            "only heads that are removed can race", where="--race", expected="--by ablation (or all) and --kind head"
-        )
+    check_pairs(asked.kinds, asked.heads)
     if asked.race is not None and task.is_coupled:
         raise HeadscopeError(
             f"the examples of {task.name} hang together, so none can be left out",
@@ -212,7 +207,9 @@ class _Run:
         self.durations: dict[str, float] = {}
         self._terms: Terms | None = None
         self._guides: Terms | None = None  # the race's: of the loss that is raced on
+        say(f"evaluating the unpruned model on {len(prepared.items)} examples")
         self.intact = evaluate(model, task, prepared, batch_size=asked.batch_size, progress=progress)
+        say(unpruned(task, task.measure(self.intact.scores)[task.metrics[0]], len(prepared.items)))
 
     def study(self) -> Study:
         rows: list[Row] = []

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 import torch
 
+from headscope.config.checks import check_count
 from headscope.data.encode import Counts
 from headscope.data.held_out import BLOCK, check_held_out, is_held_out
 from headscope.data.records import find_split
@@ -28,10 +29,11 @@ from headscope.study.record import code_of, describe_files, describe_model, vers
 from headscope.study.resumable import BEST, DIVERGED, STATE
 from headscope.study.scratch import Scratch, begun
 from headscope.tasks import Judged, Task
-from headscope.tasks.base import Item, Prepared, check_apart, check_count, spread
+from headscope.tasks.base import Item, Prepared, check_apart, spread
 from headscope.tasks.pooling import check_pools
 from headscope.tasks.running import evaluate
-from headscope.training.loop import Diverged, Settings
+from headscope.training.loop import Diverged
+from headscope.training.settings import Settings
 
 FOUND, HEADER = "found.json", "header.json"
 LOOKED_AT = 500  # examples of the split that is looked at after every epoch, at most

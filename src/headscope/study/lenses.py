@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from headscope.config.checks import lenses_named
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.lenses import LENSES, Lens, lenses_named
+from headscope.model.lenses import LENSES, Lens
 from headscope.model.lenses.effective import EffectiveLens
 from headscope.statistics import Statistic, chosen
 from headscope.statistics.stream import Losses

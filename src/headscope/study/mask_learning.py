@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headscope.config.checks import check_rate
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import students_interval
 from headscope.masks.file import Per, groups_of, read_positions
@@ -28,8 +29,9 @@ from headscope.study.resumable import Resumable
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Prepared, Task, task_named
-from headscope.training.learned import check_rate, said_of_little
-from headscope.training.loop import Settings, Training
+from headscope.training.learned import said_of_little
+from headscope.training.loop import Training
+from headscope.training.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd

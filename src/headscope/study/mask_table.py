@@ -30,7 +30,8 @@ from headscope.study.study import SCHEMA, Study
 from headscope.tables import to_frame
 from headscope.tasks import Judged, Task, task_named
 from headscope.tasks.running import evaluate
-from headscope.training.loop import Settings, Training
+from headscope.training.loop import Training
+from headscope.training.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd

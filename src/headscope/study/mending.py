@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from headscope.config.checks import check_count
+from headscope.config.search import Mending
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -18,8 +20,8 @@ from headscope.model.weights import weights_sha256
 from headscope.study.finetune import RECORD, finetune
 from headscope.study.record import describe_files
 from headscope.tasks import Task
-from headscope.tasks.base import check_apart, check_count
-from headscope.training.loop import Settings
+from headscope.tasks.base import check_apart
+from headscope.training.settings import Settings
 
 KEPT = ("cut", "recovered.partial", "recovered")  # of a recovery: until the model is written
 
@@ -78,23 +80,6 @@ class Judgement:
             "labels": ",".join(f"{theirs}={ours}" for theirs, ours in self.task.renamed.items()),
         }
         return shlex.join(word for name, value in told.items() if value for word in (f"--{name}", str(value)))
-
-
-@dataclass(frozen=True)
-class Mending:
-    """repairs: fold, refit. recover: epochs of training on the train split, with the whole model as teacher or not."""
-
-    repairs: tuple[str, ...] = ()
-    recover: int = 0
-    teacher: bool = False
-    learning_rate: float = 5e-5
-    seed: int = 0
-
-    def check(self) -> None:
-        if self.recover < 0:
-            raise HeadscopeError(f"{self.recover} epochs are too few", where="--recover", expected="1 or more")
-        if self.teacher and not self.recover:
-            raise HeadscopeError("there is nobody to teach", where="--teacher", mend="Add --recover 1")
 
 
 def recovered(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headscope.config.requirements import check_effects
 from headscope.data.examples import Column
 from headscope.data.held_out import check_held_out, is_held_out
 from headscope.data.packed import packed
@@ -32,7 +33,8 @@ from headscope.tasks.base import Item, Prepared
 from headscope.tasks.per_token import IGNORED
 from headscope.tasks.remasked import Remasked
 from headscope.tasks.running import evaluate
-from headscope.training.loop import Settings, Step, Training
+from headscope.training.loop import Step, Training
+from headscope.training.settings import Settings
 
 RECORD = "training.json"
 SMALL = Sizes(layers=4, heads=4, hidden=128, intermediate=512)
@@ -76,6 +78,7 @@ def pretrain(
     started = time.perf_counter()
     settings = settings or Settings(epochs=1, learning_rate=1e-3)
     scratch = scratch or Scratch()
+    check_effects("pretrain", {"mask": mask, "open_special": open_special, "steps": None})
     worn = [] if mask is None else [MaskedAttention(mask, open_special=open_special)]
     source, scratch = _source(config, scratch, say)
     texts = _Texts(Corpus(corpus, (), False, column, limit), held_out)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from headscope.config.search import Mending, SearchOptions
 from headscope.drafts import check_free, drafted
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import delta_of_metric, metrics_of, resamples
@@ -21,19 +22,19 @@ from headscope.pruning import speed
 from headscope.pruning.front import Speeds, speeds_of
 from headscope.pruning.plan import Plan, read_plan
 from headscope.pruning.repair import repaired
-from headscope.study.asked import CALIBRATION, SearchOptions
+from headscope.study.asked import CALIBRATION
 from headscope.study.directory import write_tables
 from headscope.study.found import Search
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
-from headscope.study.mending import KEPT, Judgement, Mending, clear, recovered
+from headscope.study.mending import KEPT, Judgement, clear, recovered
 from headscope.study.search import search
 from headscope.study.shown import Shown, Size
 from headscope.study.stepwise import HEADER, STEPS, in_steps
 from headscope.study.study import Study
 from headscope.study.wanted import Wanted
 from headscope.tasks import Judged
-from headscope.tasks.running import evaluate
+from headscope.tasks.running import evaluate, unpruned
 
 Loader = Callable[[str | None], AttentionModel]  # given the class that the task wants
 
@@ -195,7 +196,7 @@ def carry_out(
     mending = mending or Mending()
     cut = prune(model, list(plan.heads)) if trained is None else trained
     stages: dict[str, Any] = {}
-    measured = None if judgement is None else _Measured(model, judgement)
+    measured = None if judgement is None else _Measured(model, judgement, say)
     if measured is not None:
         measured.take("cut" if trained is None else "in steps", cut, stages, say)
     for repair in mending.repairs:
@@ -215,11 +216,15 @@ def carry_out(
     chosen["timed"] = f"{speed.TIMED[0]} sequences of {length} tokens" + (
         ", in the form small" if form == "plain" else ""
     )
-    whole, smaller = speeds or speeds_of(model, cut)
+    if speeds is None:
+        say(f"timing both models on {chosen['timed']}")
+        speeds = speeds_of(model, cut)
+    whole, smaller = speeds
     chosen["speed"] = [whole, smaller | {"name": "cut"}]
     aim, reached = (plan.chosen.get("target") or {}).get("speedup"), 1 / smaller["ratio"]
     if aim is not None and reached < aim:
         say(f"note: it is {reached:.2f} times as fast, not {aim:g}: that was expected from evenly thinned layers")
+    say("writing the model")
     write_model(cut, folder, form=form, chosen=chosen)
     plan.write(folder / "plan.json")
     return chosen
@@ -228,12 +233,15 @@ def carry_out(
 class _Measured:
     """The intact model on the split that nothing is learned from, and stages of the cut one beside it."""
 
-    def __init__(self, model: AttentionModel, judgement: Judgement) -> None:
+    def __init__(self, model: AttentionModel, judgement: Judgement, say: Callable[[str], None]) -> None:
         self.judgement, task = judgement, judgement.task
         items = task.items(judgement.data, judgement.report_on, limit=judgement.report_limit)
         self.prepared = task.prepare(model, items, max_length=judgement.max_length)
         self.draws = None if task.mean_column is not None else resamples(len(self.prepared.items), 0)
+        examples = len(self.prepared.items)
+        say(f"evaluating the unpruned and the pruned model on {examples} examples of {judgement.report_on}")
         self.before = self._judged(model)
+        say(unpruned(task, task.measure(self.before.scores)[task.metrics[0]], examples))
         self.metrics = metrics_of(task, self.before)
 
     def _judged(self, model: AttentionModel) -> Judged:

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from headscope.config.search import SearchOptions
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.front import Report
 from headscope.pruning.scores import scores_by
 from headscope.pruning.selection import Memory, Selection, State
 from headscope.pruning.target import Pursuit, Target
-from headscope.study.asked import SearchOptions, ask
+from headscope.study.asked import ask
 from headscope.study.found import Search, found
 from headscope.study.journal import Journal
 from headscope.tasks import Task, task_named
+from headscope.tasks.running import unpruned
 
 Told = Callable[[str], None]
 
@@ -72,8 +74,12 @@ def search(
         max_length=max_length,
         batch_size=batch_size,
     )
+    examples = len(asked.chosen_on.items)
+    say(f"evaluating the unpruned model on {examples} examples")
     memory = Memory() if journal is None else JournalMemory(journal(asked.header()))
     selection = asked.selection(memory)
+    say(unpruned(selection.task, selection.intact.metric, examples))
+    say(f"search: {options.how}")
     run = Pursuit(selection, target, say, progress)
     paths = [run.followed(path) for path in _paths(selection, options)]
     best = run.chosen(paths[0])

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from headscope.config.search import Mending, SearchOptions
 from headscope.data.records import find_split
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
@@ -18,10 +19,10 @@ from headscope.pruning.front import Report
 from headscope.pruning.scores import scores_by
 from headscope.pruning.selection import Memory, Removed, Selection, State
 from headscope.pruning.target import Target
-from headscope.study.asked import Asked, SearchOptions, ask
+from headscope.study.asked import Asked, ask
 from headscope.study.found import Search, found
 from headscope.study.journal import check_same_run
-from headscope.study.mending import Judgement, Mending, clear, recovered
+from headscope.study.mending import Judgement, clear, recovered
 from headscope.study.record import code_of, describe_files
 
 HEADER = "steps.json"

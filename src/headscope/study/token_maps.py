@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from headscope.config.requirements import check_effects
 from headscope.data.batches import collate
 from headscope.data.encode import Encoder
 from headscope.data.examples import Example
@@ -54,6 +55,7 @@ def token_map(
     target  where gradients are taken of what the model says: of which token; of all, or of the whole, by default
     """
     check_token_lens(by)
+    check_effects("look", {"lens": by, "target": target})
     model = as_model(model)
     return Input(model, one_input(model, first, second, max_length=max_length), target).by(by)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from headscope.config.search import Mending, SearchOptions
 from headscope.errors import HeadscopeError
 from headscope.pruning.target import Target
-from headscope.study.asked import SearchOptions
-from headscope.study.mending import Judgement, Mending
+
+if TYPE_CHECKING:
+    from headscope.study.mending import Judgement
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,15 @@ class Wanted:
 
     def check(self, judgement: Judgement | None, mending: Mending, options: SearchOptions) -> None:
         """Refuse what does not go together, before anything is loaded."""
-        if self.target is not None and judgement is None:
+        self.check_options(judgement is not None, mending, options)
+        if judgement is not None:
+            judgement.check(mending)
+
+    def check_options(self, has_task: bool, mending: Mending, options: SearchOptions) -> None:
+        """The same, as far as the options alone can tell."""
+        if self.target is not None and not has_task:
             raise HeadscopeError("a search needs a task", where="--task", mend="Add --task NAME and --data PATH")
-        if judgement is None and (mending.repairs or mending.recover):
+        if not has_task and (mending.repairs or mending.recover):
             where = "--repair" if mending.repairs else "--recover"
             raise HeadscopeError("there is no task to learn from", where=where, mend="Add --task NAME and --data PATH")
         if self.target is None and options != SearchOptions(seed=options.seed):
@@ -51,8 +60,6 @@ class Wanted:
             option = {"how": "search", "repairs": "try-repairs"}.get(given, given.replace("_", "-"))
             raise HeadscopeError(f"--{option} belongs to a search, and the heads are given already", where="prune")
         mending.check()
-        if judgement is not None:
-            judgement.check(mending)
         if self.steps:
             self._check_steps(mending, options)
 

@@ -8,6 +8,7 @@ from importlib import import_module
 from inspect import isabstract
 from pkgutil import iter_modules
 
+from headscope.config.names import TASKS_MEANT
 from headscope.errors import HeadscopeError, choices
 from headscope.tasks.base import Item, Judged, Prepared, Task
 
@@ -29,5 +30,6 @@ def task_named(name: str, *, columns: Mapping[str, str] | None = None, labels: M
     """A task; `columns` are the data's own names of columns by ours, `labels` our names of labels by the data's."""
     known = tasks()
     if name not in known:
-        raise HeadscopeError(f'"{name}" is no task', where="--task", expected=choices(name, known))
+        expected = choices(name, known, meant=TASKS_MEANT.get(name, ()))
+        raise HeadscopeError(f'"{name}" is no task', where="--task", expected=expected)
     return known[name](name, columns=columns, labels=labels)

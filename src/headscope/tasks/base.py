@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.config.checks import check_count
 from headscope.data.batches import collate
 from headscope.data.encode import Counts, Encoder
 from headscope.data.encode import Sequence as Encoded
@@ -265,11 +266,6 @@ def spread(items: list[Item], limit: int | None, where: str | Path) -> list[Item
         return items
     check_count(limit, "--limit")
     return [items[i * len(items) // limit] for i in range(limit)]
-
-
-def check_count(count: int, where: str) -> None:
-    if count < 1:
-        raise HeadscopeError(f"{count} is too few", where=where, expected="1 or more")
 
 
 def two_files(data: str | Path) -> tuple[str, str] | None:

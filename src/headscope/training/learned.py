@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headscope.errors import HeadscopeError
 from headscope.model.edits import Edit
 
 RAMP = 0.5  # share of the steps in which a target falls from all to what is to be left
@@ -57,14 +56,6 @@ class Learned(nn.Module):
     def cost(self, progress: float) -> Tensor:
         """What is added to the loss, after `draw`."""
         raise NotImplementedError
-
-
-def check_rate(rate: float, option: str, settle: float) -> None:
-    """Refuse what cannot be a learning rate, or the share of the steps after which what is learned is settled."""
-    if not 0 < settle <= 1:
-        raise HeadscopeError(f"{settle} is no share", where="--settle", expected="more than 0, at most 1")
-    if not rate > 0:
-        raise HeadscopeError(f"{rate} is no rate", where=option, expected="more than 0")
 
 
 def hardly_moved(logits: Tensor, start: float, chosen: Tensor | None = None) -> bool:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from headscope.errors import HeadscopeError, choices
+from headscope.config.checks import check_rules
 from headscope.model.attention_model import AttentionModel
 
 Rules = Literal["voita", "attnlrp"]
@@ -198,11 +198,6 @@ def linearised(model: AttentionModel, rules: Rules, books: Books) -> Iterator[No
         stack.enter_context(torch.enable_grad())
         stack.enter_context(_Rules(rules, books))
         yield
-
-
-def check_rules(rules: str) -> None:
-    if rules not in RULES:
-        raise HeadscopeError(f'"{rules}" are no rules of relevance', where="--rules", expected=choices(rules, RULES))
 
 
 def _is_activation(module: nn.Module) -> bool:

@@ -1,0 +1,275 @@
+"""Single values that are wrong whatever the model is: names, numbers, lists, heads, masks, models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from headscope.commands._tasks import numbers_of, pairs_of
+from headscope.config import names
+from headscope.config.checks import (
+    check_choice,
+    check_count,
+    check_device,
+    check_each,
+    check_pairs,
+    check_range,
+    check_rate,
+    check_rules,
+    check_token,
+    lenses_named,
+    repair_names,
+)
+from headscope.config.masks import check_mask
+from headscope.config.search import FRONT, Mending, SearchOptions
+from headscope.data.held_out import MOST
+from headscope.data.vocabulary import check_vocabulary
+from headscope.errors import HeadscopeError
+from headscope.heads import check_heads
+from headscope.model.folder import read_spec
+from headscope.study.wanted import Wanted
+from headscope.training.settings import Settings
+
+Values = Mapping[str, Any]
+Check = Callable[[Any], object]
+TRAINS = ("finetune", "gate", "learn-mask", "masks compare", "pretrain")  # their numbers are those of Settings
+
+
+def check_values(command: str, values: Values) -> None:
+    """Every option by itself, then those that make up one thing together."""
+    for name, value in values.items():
+        check = CHECKS.get(f"{command} {name}") or CHECKS.get(name)
+        if check is not None and value is not None and value != []:
+            check(value)
+    if "model" in values:
+        read_spec(values["model"], values.get("revision"))
+    if command in TRAINS:
+        _check_settings(values)
+    if "gate_rate" in values or "mask_rate" in values:
+        option = "gate_rate" if "gate_rate" in values else "mask_rate"
+        check_rate(values[option], _flag(option), values["settle"])
+    if command in TOGETHER:
+        TOGETHER[command](values)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _count(name: str) -> Check:
+    return lambda value: check_count(value, _flag(name))
+
+
+def _choice(flag: str, known: tuple[str, ...], what: str) -> Check:
+    return lambda value: check_choice(value, known, flag, what)
+
+
+def _share(flag: str) -> Check:
+    return lambda value: check_range(value, lambda x: x > 0, flag, "is no share", "0.99, say")
+
+
+def _check_task(task: str) -> None:
+    check_choice(task, names.TASKS, "--task", "is no task", names.TASKS_MEANT.get(task, ()))
+
+
+def _check_statistics(given: str) -> None:
+    check_each(given, names.STATISTICS, "--statistics", "is not a statistic")
+
+
+def _check_by(given: str) -> None:
+    check_each(given, (*names.IMPORTANCES, "all"), "--by", "is no importance")
+
+
+def _check_look_lens(given: str) -> None:
+    check_each(given, (*names.LENSES, *names.TOKEN_MAPS), "--lens", "is no lens")
+
+
+def _check_length(given: int) -> None:
+    check_range(given, lambda x: x > 0, "--max-length", "leaves no room for text", "1 or more")
+
+
+def _check_patterns(flag: str) -> Check:
+    def check(given: str) -> None:
+        if "=" not in given:
+            return  # a file
+        for word in given.split(","):
+            _, equals, pattern = word.partition("=")
+            if equals:
+                check_choice(pattern.strip(), names.FIXED_PATTERNS, flag, "is no fixed pattern")
+
+    return check
+
+
+def _check_thresholds(given: list[str]) -> None:
+    seen: set[str] = set()
+    for word in (word.strip() for words in given for word in words.split(",")):
+        name, equals, value = (part.strip() for part in word.partition("="))
+        check_choice(name, names.THRESHOLDS, "--threshold", "is not a threshold")
+        if name in seen:
+            raise HeadscopeError(f'"{name}" is given twice', where="--threshold", expected="each name once")
+        seen.add(name)
+        if not equals:
+            return  # which value it would have by default is said later
+        try:
+            number = float(value)
+        except ValueError as error:
+            what = f'{name} is "{value}"'
+            raise HeadscopeError(what, where="--threshold", expected="a number from 0 to 1") from error
+        if not 0 <= number <= 1:
+            raise HeadscopeError(f"{name} is {number}", where="--threshold", expected="a number from 0 to 1")
+
+
+def _check_config(spec: str) -> None:
+    if not spec.endswith(".json"):
+        read_spec(spec)
+
+
+def _check_settings(values: Values) -> None:
+    named = {one.name for one in fields(Settings)} & set(values)
+    Settings(**{name: values[name] for name in named if values[name] is not None})
+
+
+def _check_prune(values: Values) -> None:
+    check_choice(values["form"], names.FORMS, "--form", "is no form")
+    if values["heads"] is not None and not values["heads"].isdecimal():
+        check_heads(values["heads"])
+    wanted = Wanted.of(
+        *(values[name] for name in ("heads", "plan", "sparsity", "keep_metric", "speedup")),
+        steps=values["recover_steps"],
+    )
+    same = ("how", "by", "rules", "objective", "at_least", "among", "step", "width", "expansion", "draws", "limit")
+    options = SearchOptions(
+        **{name: values[name] for name in same},
+        repairs=tuple(values["try_repairs"].split(",")) if values["try_repairs"] else (),
+        sizes=numbers_of(values["sizes"], "--sizes") if values["sizes"] else FRONT,
+    )
+    mending = Mending(repair_names(values["repair"]), values["recover"], values["teacher"], values["learning_rate"])
+    if (values["task"] is None) != (values["data"] is None):
+        raise HeadscopeError("a task and its data belong together", where="--task", expected="--task and --data")
+    wanted.check_options(values["task"] is not None, mending, options)
+    if (values["out"] is None) == (not values["dry_run"]):
+        what = "nowhere to write it" if values["out"] is None else "a dry run writes nothing"
+        raise HeadscopeError(what, where="--out")
+
+
+def _check_importance(values: Values) -> None:
+    if values["heads"] is not None:
+        check_heads(values["heads"])
+    check_pairs(values["kind"].split(","), values["heads"])
+
+
+def _check_texts(values: Values) -> None:
+    if not any(values.get(name) for name in ("corpus", "treebank", "coreference")):
+        raise HeadscopeError(
+            "no text was given",
+            where="--corpus",
+            expected="--corpus FILE (--corpus wikipedia-pairs --pairs is bundled), --treebank FILE"
+            + (" or --coreference FILE" if "coreference" in values else ""),
+        )
+
+
+def _check_penalties(given: str) -> None:
+    """0.001,0.01 or encoder=0.01,cross=0.002."""
+    prices = list(pairs_of(given, "--penalty").values()) if "=" in given else given.split(",")
+    for price in prices:
+        try:
+            number = float(price)
+        except ValueError as cause:
+            expected = "0.001,0.01 or encoder=0.01,cross=0.002"
+            raise HeadscopeError(f'"{given}" is no penalty', where="--penalty", expected=expected) from cause
+        check_range(number, lambda x: x >= 0, "--penalty", "is no penalty", "0 or more")
+
+
+def _check_gate(values: Values) -> None:
+    if (values["keep"] is None) == (values["penalty"] is None):
+        raise HeadscopeError("what shall open heads cost?", where="gate", expected="either --keep or --penalty")
+
+
+def _check_learn_mask(values: Values) -> None:
+    from headscope.commands.learn_mask import numbers_wanted, source_of
+
+    source_of(*(values[name] for name in ("task", "data", "objective", "corpus")))
+    numbers_wanted(values["penalty"], values["sparsity"], values["soft"])
+
+
+def _check_speed(values: Values) -> None:
+    from headscope.commands.speed import lengths_of
+
+    lengths = lengths_of(values["length"])
+    if values["mask"] is None and lengths is not None and len(lengths) > 1:
+        raise HeadscopeError("--length requires --mask NAME for several lengths")
+
+
+CHECKS: dict[str, Check] = {
+    # models
+    "against": read_spec,
+    "teacher": read_spec,
+    "prune teacher": lambda is_teacher: None,
+    "start": read_spec,
+    "serve compare": read_spec,
+    "compare models": lambda models: [read_spec(model) for model in models],
+    "config": _check_config,
+    "tokenizer": read_spec,
+    "device": check_device,
+    "dtype": _choice("--dtype", names.DTYPES, "is not a dtype"),
+    "mask": check_mask,
+    "masks show mask": lambda mask: check_mask(mask, "MASK"),
+    "masks compare mask": lambda masks: [check_mask(mask) for mask in masks],
+    # names
+    "task": _check_task,
+    "statistics": _check_statistics,
+    "analyze lens": lenses_named,
+    "look lens": _check_look_lens,
+    "importance by": _check_by,
+    "kind": lambda kinds: check_each(kinds, names.KINDS, "--kind", "is no kind of ablation"),
+    "mode": _choice("--mode", names.MODES, "is no way to ablate"),
+    "rules": check_rules,
+    "long": _choice("--long", names.LONG, "is not a way with long input"),
+    "pool": _choice("--pool", names.POOLS, "is not a way to join pieces"),
+    "to": _choice("--to", names.MASKED_TOKENS, "is no class of tokens"),
+    "per": _choice("--per", names.PER, "is neither the model, a layer nor a head"),
+    "learn-mask form": _choice("--form", names.MASK_FORMS, "is no form"),
+    "prune objective": _choice("--objective", names.OBJECTIVES, "is no objective"),
+    "fix heads": check_heads,
+    "prune among": check_heads,
+    "patterns": _check_patterns("--patterns"),
+    "finetune fix": _check_patterns("--fix"),
+    "threshold": _check_thresholds,
+    "token": check_token,
+    # lists
+    "columns": lambda given: pairs_of(given, "--columns"),
+    "labels": lambda given: pairs_of(given, "--labels"),
+    "sizes": lambda given: numbers_of(given, "--sizes"),
+    "seeds": lambda given: numbers_of(given, "--seeds"),
+    "gate keep": lambda given: numbers_of(given, "--keep"),
+    "gate penalty": _check_penalties,
+    # numbers
+    **{name: _count(name) for name in ("limit", "report_limit", "batch_size", "repeats", "dimensions", "draws")},
+    **{f"{command} batch_size": lambda given: None for command in TRAINS},  # by Settings
+    "probe epochs": _count("epochs"),
+    "masks show length": _count("length"),
+    **{f"{command} {name}": _count(name) for command in ("finetune", "gate", "pretrain")
+       for name in ("layers", "heads", "hidden", "intermediate")},
+    "max_length": _check_length,
+    "vocabulary": check_vocabulary,
+    "race": lambda x: check_range(x, lambda x: 0 < x < 1, "--race", "is no error rate", "a number between 0 and 1"),
+    "fix keep_metric": _share("--keep-metric"),
+    "held_out": lambda share: check_range(
+        share, lambda x: 0 < x <= MOST, "--held-out", "is no share", f"more than 0, at most {MOST}"
+    ),
+    "label_smoothing": lambda share: check_range(
+        share, lambda x: 0 <= x < 1, "--label-smoothing", "is no share", "0 or more, below 1"
+    ),
+    "checkpoints": lambda count: check_range(count, lambda x: x >= 2, "--checkpoints", "is too few", "2 or more"),
+    "target": lambda token: check_range(token, lambda x: x >= 0, "--target", "is no token", "0 or more"),
+}  # fmt: skip
+TOGETHER: dict[str, Callable[[Values], None]] = {
+    "analyze": _check_texts,
+    "film": _check_texts,
+    "prune": _check_prune,
+    "importance": _check_importance,
+    "gate": _check_gate,
+    "learn-mask": _check_learn_mask,
+    "speed": _check_speed,
+}

@@ -1,0 +1,1 @@
+"""Names, ranges and requirements of options. Imports neither torch nor a registry, so that checks answer at once."""

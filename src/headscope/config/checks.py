@@ -1,0 +1,96 @@
+"""Checks of single values that need no model: names, counts, ranges, devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from headscope.config.names import DEVICES, LENSES, REPAIRS, RULES, TOKEN_MAPS
+from headscope.errors import HeadscopeError, choices, names_in
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
+_DEVICE = re.compile(rf"({'|'.join(DEVICES)})(:\d+)?")
+
+
+def check_count(count: int, where: str) -> None:
+    if count < 1:
+        raise HeadscopeError(f"{count} is too few", where=where, expected="1 or more")
+
+
+def check_choice(value: str, known: Iterable[str], where: str, what: str, meant: Sequence[str] = ()) -> None:
+    """Refuse a name that is not among the known ones. what: as in `is no task`; meant: suggested for this value."""
+    if value not in known:
+        raise HeadscopeError(f'"{value}" {what}', where=where, expected=choices(value, known, meant))
+
+
+def check_each(values: str, known: Sequence[str], where: str, what: str) -> None:
+    """The same for every name in a list with commas."""
+    for value in values.split(","):
+        check_choice(value.strip(), known, where, what)
+
+
+def check_range(value: float, holds: Callable[[float], bool], where: str, what: str, expected: str) -> None:
+    """Refuse a number out of its range, NaN among them. what: as in `is no share`."""
+    if not holds(value):
+        raise HeadscopeError(f"{value} {what}", where=where, expected=expected)
+
+
+def check_rules(rules: str) -> None:
+    check_choice(rules, RULES, "--rules", "are no rules of relevance")
+
+
+def check_pairs(kinds: Iterable[str], heads: str | None) -> None:
+    """Refuse to ablate every pair of heads: there are thousands."""
+    if "pair" in kinds and heads is None:
+        raise HeadscopeError("pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*")
+
+
+def check_device(device: str) -> None:
+    """Refuse what no machine has; whether this one has it is asked of torch, later."""
+    if not _DEVICE.fullmatch(device):
+        known, meant = ("auto", "cpu", "cuda", "cuda:1", "mps"), ("cuda",) if device.startswith("gpu") else ()
+        raise HeadscopeError(f'"{device}" is not a device', where="--device", expected=choices(device, known, meant))
+
+
+def repair_names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Repairs in a list with commas, or as a sequence; `fold` comes first, since a fit takes the means into account."""
+    given = repairs.split(",") if isinstance(repairs, str) else repairs or ()
+    wanted = [one.strip() for one in given]
+    for repair in wanted:
+        check_choice(repair, REPAIRS, "--repair", "is no repair")
+    return tuple(one for one in REPAIRS if one in wanted)
+
+
+def lenses_named(names: str | Iterable[str], where: str = "--lens") -> tuple[str, ...]:
+    """Names of lenses, each once and in the order given: "raw,norm" or a list of them."""
+    asked = names_in(names, "lens")
+    for name in asked:
+        if name in TOKEN_MAPS:
+            raise HeadscopeError(
+                f'"{name}" is a map of tokens over all heads, no lens on a head',
+                where=where,
+                expected=f"some of {', '.join(LENSES)}",
+                mend=f'See it by headscope look --lens {name}, or headscope.token_map(model, text, by="{name}")',
+            )
+        check_choice(name, LENSES, where, "is no lens")
+    if not asked:
+        raise HeadscopeError("no lens is named", where=where, expected=f"some of {', '.join(LENSES)}")
+    return tuple(dict.fromkeys(asked))
+
+
+def check_token(token: str | None) -> None:
+    """Refuse a token that an address or a cookie cannot carry as it is, or that is soon guessed."""
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise HeadscopeError(
+            "the token cannot be used",
+            where="--token",
+            expected="eight or more letters, digits, dashes and underscores",
+        )
+
+
+def check_rate(rate: float, option: str, settle: float) -> None:
+    """Refuse what cannot be a learning rate, or the share of the steps after which what is learned is settled."""
+    if not 0 < settle <= 1:
+        raise HeadscopeError(f"{settle} is no share", where="--settle", expected="more than 0, at most 1")
+    if not rate > 0:
+        raise HeadscopeError(f"{rate} is no rate", where=option, expected="more than 0")

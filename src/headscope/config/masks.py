@@ -1,0 +1,76 @@
+"""How a mask is written: `star`, `window:width=8`, `longformer-no-diagonal`, `window+star`, `mask.npz`, `mask.npy`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headscope.config.names import MASKS
+from headscope.errors import HeadscopeError, choices
+
+WITHOUT_DIAGONAL = "-no-diagonal"
+FILES = (".npz", ".npy")
+MASK_FILE = "a mask that headscope learn-mask wrote, or an .npy file with n x n of true and false"
+
+
+def check_mask(spec: str, option: str = "--mask") -> None:
+    """Refuse an unknown name, a wrong parameter and a file that does not exist. option: as errors name it."""
+    where = f'{option} "{spec}"'
+    for part in map(str.strip, spec.split("+")):
+        file = part.removesuffix(WITHOUT_DIAGONAL)
+        if file.endswith(FILES):
+            if not Path(file).exists():
+                raise HeadscopeError("not there", where=file, expected=MASK_FILE)
+            continue
+        name, told, _ = split_mask(part)
+        if name not in MASKS:
+            raise HeadscopeError(f'"{name}" is no mask', where=where, expected=choices(name, MASKS))
+        read_parameters(told, MASKS[name], where)
+
+
+def split_mask(part: str) -> tuple[str, str, bool]:
+    """Its name, its parameters, and whether it is without the diagonal."""
+    name, _, told = part.partition(":")
+    if told.endswith(WITHOUT_DIAGONAL):
+        return name, told.removesuffix(WITHOUT_DIAGONAL), True
+    if name.endswith(WITHOUT_DIAGONAL) and name not in MASKS:
+        return name.removesuffix(WITHOUT_DIAGONAL), told, True
+    return name, told, False
+
+
+def written_parameters(defaults: Mapping[str, Any]) -> str:
+    """A mask's parameters with their defaults, as they are written: `width=5,globals=first/middle`."""
+    return ",".join(f"{name}={'/'.join(x) if isinstance(x, tuple) else x}" for name, x in defaults.items())
+
+
+def read_parameters(told: str, defaults: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """`width=8,globals=first/12` as the mask's function takes it; each value has the type of its default."""
+    found: dict[str, Any] = {}
+    for item in told.split(",") if told else []:
+        key, _, value = item.partition("=")
+        if key not in defaults:
+            expected = written_parameters(defaults) or "no parameters"
+            raise HeadscopeError(f'"{key}" is no parameter of this mask', where=where, expected=expected)
+        found[key] = _value(value, type(defaults[key]), key, where)
+    return found
+
+
+def _value(value: str, kind: type, key: str, where: str) -> Any:
+    if kind is tuple:
+        positions = tuple(value.split("/"))
+        wrong = [one for one in positions if one not in ("first", "middle", "last") and not one.isdecimal()]
+        if wrong:
+            raise HeadscopeError(
+                f'"{wrong[0]}" is no position', where=where, expected="numbers from 0, first, middle or last, with /"
+            )
+        return positions
+    least = 1 if key == "stride" else 0
+    try:
+        number = kind(value)
+    except ValueError as cause:
+        raise HeadscopeError(f'{key} is "{value}"', where=where, expected=f"a number, {least} or more") from cause
+    if not number >= least or (kind is float and number > 1):
+        expected = "0 to 1" if kind is float else f"{least} or more"
+        raise HeadscopeError(f"{key} is {value}", where=where, expected=expected)
+    return number

@@ -1,0 +1,239 @@
+"""Options that have an effect only together with others. One that was given and would have none is an error.
+
+RULES lists them for each command. The command line asks for what was typed; Python functions ask for what differs from
+its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headscope.config.names import IMPORTANCES, RELEVANCE_SCORES, TARGETED_LENSES
+from headscope.errors import HeadscopeError
+
+Values = Mapping[str, Any]
+FLAGS = {"how": "--search"}  # others: the name with hyphens
+BY_CHANCE = ("random", "bigbird")  # masks that are drawn
+CORPUS_TASKS = ("masked", "mlm", "causal")  # a file of texts is split by the command itself
+
+
+@dataclass(frozen=True)
+class Rule:
+    """options: names with their defaults; they have an effect only where `holds`. requires: that, in words."""
+
+    options: Mapping[str, Any]
+    requires: str
+    holds: Callable[[Values], bool]
+
+
+def check_effects(command: str, values: Values, given: Collection[str] | None = None) -> None:
+    """Refuse an option that was given and has no effect. given: the names; None: those that differ from a default."""
+    for rule in RULES.get(command, ()):
+        if rule.holds(values):
+            continue
+        for name, default in rule.options.items():
+            if name in given if given is not None else _differs(values.get(name, default), default):
+                flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+                raise HeadscopeError(f"{flag} requires {rule.requires}", mend="It has no effect otherwise")
+
+
+def _differs(value: Any, default: Any) -> bool:
+    return value != default and not (isinstance(value, list | tuple) and not value)
+
+
+def listed(value: Any, every: Collection[str] = ()) -> set[str]:
+    """The names in a list with commas, or in a collection; `all` is every one."""
+    names = {name.strip() for name in value.split(",")} if isinstance(value, str) else set(value or ())
+    return names | set(every) if "all" in names and every else names
+
+
+def _by(values: Values) -> set[str]:
+    return listed(values.get("by"), IMPORTANCES)
+
+
+def _kinds(values: Values) -> set[str]:
+    return listed(values.get("kind"))
+
+
+def _has(*names: str) -> Callable[[Values], bool]:
+    """Whether one of these options has a value."""
+    return lambda values: any(bool(values.get(name)) for name in names)
+
+
+def _has_texts(values: Values) -> bool:
+    """A corpus, or nothing at all, which is another error."""
+    return _has("corpus", "texts")(values) or not _has("treebank", "sentences", "coreference")(values)
+
+
+def _searches(values: Values) -> bool:
+    """Whether prune searches for heads; also where no target was given at all, which is another error."""
+    heads = values.get("heads")
+    if heads is not None and not str(heads).isdecimal():
+        return False
+    return values.get("plan") is None
+
+
+def _has_splits(values: Values) -> bool:
+    """A file of texts is cut into train, selection and report parts by itself; only a directory has splits."""
+    data = values.get("corpus") or (values.get("data") if values.get("task") in CORPUS_TASKS else None)
+    return data is None or Path(str(data)).is_dir()
+
+
+def _threshold(name: str) -> Callable[[Values], bool]:
+    return lambda values: any(name in word for word in values.get("threshold") or ())
+
+
+def _is(option: str, *names: str) -> Callable[[Values], bool]:
+    return lambda values: values.get(option) in names
+
+
+MASK = Rule({"open_special": False}, "--mask NAME", _has("mask"))
+SCRATCH = Rule(
+    dict.fromkeys(("layers", "heads", "hidden", "intermediate", "vocabulary")), "--from-scratch", _has("from_scratch")
+)
+TRAINED_WEIGHTS = Rule(
+    {"learning_rate": 5e-5, "settle": 0.75}, "weights that are trained: leave --frozen out", lambda v: not v["frozen"]
+)
+SPLITS = Rule(
+    {"select_on": "dev:even", "report_on": "dev:odd"}, "a directory with train and dev files", lambda v: _has_splits(v)
+)
+OF_TEXTS = {"pairs": False, "column": None}
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "analyze": (
+        MASK,
+        Rule({"control": False}, "--treebank FILE", _has("treebank", "sentences")),
+        Rule({"lenient": False}, "--treebank FILE or --coreference FILE", _has("treebank", "coreference")),
+        Rule(
+            {"pool": "mean"},
+            "--treebank, --coreference or --frequency",
+            _has("treebank", "sentences", "coreference", "frequency"),
+        ),
+        Rule(OF_TEXTS | {"long": "truncate"}, "--corpus FILE", _has_texts),
+        Rule({"frequency": None}, "--corpus FILE or --treebank FILE", lambda v: _has_texts(v) or bool(v["treebank"])),
+        Rule(
+            {"all_rows": False},
+            "--statistics with twin-distance, or all statistics",
+            lambda v: v["statistics"] is None or "twin-distance" in listed(v["statistics"]),
+        ),
+        Rule(
+            {"threshold": ()},
+            "--treebank FILE for the threshold relation",
+            lambda v: not _threshold("relation")(v) or bool(v["treebank"]),
+        ),
+        Rule(
+            {"threshold": ()},
+            "--frequency LIST for the threshold rare",
+            lambda v: not _threshold("rare")(v) or v["frequency"] is not None,
+        ),
+    ),
+    "compare": (
+        Rule({"corpus": ()}, "--models A B", _has("models")),
+        Rule(
+            OF_TEXTS | {"limit": None, "max_length": None, "batch_size": 4},
+            "--models A B and --corpus FILE",
+            _has("models"),
+        ),
+        Rule({"models": ()}, "--corpus FILE", _has("corpus", "texts")),
+    ),
+    "evaluate": (MASK,),
+    "film": (Rule(OF_TEXTS, "--corpus FILE", _has_texts),),
+    "finetune": (MASK, SCRATCH),
+    "fix": (Rule({"heads": None}, "that --patterns is left out: they name heads", lambda v: not v["patterns"]),),
+    "gate": (
+        SCRATCH,
+        TRAINED_WEIGHTS,
+        Rule({"frozen": False}, "trained weights: leave --from-scratch out", lambda v: not v["from_scratch"]),
+        SPLITS,
+    ),
+    "importance": (
+        MASK,
+        Rule(
+            {"kind": "head", "mode": "zero", "heads": None, "race": None},
+            "--by ablation (or all)",
+            lambda v: "ablation" in _by(v),
+        ),
+        Rule({"race": None}, "--kind head", lambda v: "head" in _kinds(v)),
+        Rule({"heads": None}, "--kind head or pair", lambda v: _kinds(v) <= {"head", "pair"}),
+        Rule({"normalized": False}, "--by gradient (or all)", lambda v: "gradient" in _by(v)),
+        Rule({"rules": None}, "--by relevance (or all)", lambda v: "relevance" in _by(v)),
+        Rule({"patterns": None}, "--mode fixed", _is("mode", "fixed")),
+    ),
+    "knock-out": (MASK,),
+    "learn-mask": (
+        TRAINED_WEIGHTS,
+        Rule({"settle": 0.75}, "a mask that becomes 0 or 1: leave --soft out", lambda v: not v["soft"]),
+        SPLITS,
+    ),
+    "look": (
+        MASK,
+        Rule(
+            {"target": None},
+            f"--lens with one that takes gradients: {', '.join(TARGETED_LENSES)}",
+            lambda v: bool(listed(v["lens"]) & set(TARGETED_LENSES)),
+        ),
+    ),
+    "masks compare": (
+        Rule({"epochs": 3}, "--start MODEL", _has("start")),
+        Rule(
+            {"learning_rate": 5e-5, "batch_size": 32, "limit": None},
+            "--repair N or --start MODEL",
+            _has("repair", "start"),
+        ),
+        Rule(
+            {"seeds": "0"},
+            "--repair, --start or a mask that is drawn by chance",
+            lambda v: (
+                _has("repair", "start")(v)
+                or not v["mask"]
+                or any(name in mask for mask in v["mask"] for name in BY_CHANCE)
+            ),
+        ),
+    ),
+    "pretrain": (MASK, Rule({"epochs": None}, "that --steps is left out", lambda v: v["steps"] is None)),
+    "prune": (
+        Rule(
+            {
+                **{"how": "beam", "by": "gradient-second", "rules": "voita", "objective": None, "at_least": 0},
+                **{"among": None, "step": 0.1, "width": 3, "expansion": 12, "draws": 3, "limit": None},
+                **{"sizes": None, "try_repairs": None},
+            },
+            "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already",
+            _searches,
+        ),
+        Rule({"by": "gradient-second"}, "--search rank or iterative", _is("how", "rank", "iterative")),
+        Rule(
+            {"rules": "voita"},
+            "--search rank or iterative with --by relevance",
+            lambda v: v["how"] in ("rank", "iterative") and v["by"] in RELEVANCE_SCORES,
+        ),
+        Rule({"step": 0.1}, "--search iterative", _is("how", "iterative")),
+        Rule({"width": 3, "expansion": 12}, "--search beam", _is("how", "beam")),
+        Rule({"draws": 3}, "--search random", _is("how", "random")),
+        Rule({"learning_rate": 5e-5, "teacher": False}, "--recover N, as in --recover 1", _has("recover")),
+        Rule(
+            {
+                **{"report_on": "dev:odd", "report_limit": None, "columns": None, "labels": None},
+                **{"max_length": None, "batch_size": 32},
+            },
+            "--task NAME and --data PATH",
+            _has("task"),
+        ),
+        Rule(
+            {"select_on": "dev:even"},
+            "a search, --repair or --recover",
+            lambda v: _searches(v) or _has("repair", "recover")(v),
+        ),
+        Rule({"seed": 0}, "a search or --recover", lambda v: _searches(v) or bool(v["recover"])),
+        Rule({"resume": False, "overwrite": False}, "--out DIR: --dry-run writes nothing", lambda v: not v["dry_run"]),
+        Rule({"repair": None, "recover": 0}, "that --dry-run is left out", lambda v: not v["dry_run"]),
+    ),
+    "serve": (MASK,),
+    "speed": (
+        Rule({"against": None}, "that --mask is left out", lambda v: v["mask"] is None),
+        Rule({"out": None}, "--mask NAME", _has("mask")),
+    ),
+}

@@ -1,0 +1,340 @@
+"""What is answered, and said, before torch is imported: a typing mistake must not take seconds.
+
+All command lines are run in one child process in which an import of torch or transformers is noticed.
+"""
+# ruff: noqa: E501 - whole messages, a line each
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from headscope.commands import app
+from headscope.commands._early import FIRST
+from headscope.config.names import STATISTICS, TASKS
+from headscope.errors import choices
+from headscope.heads import FORM
+
+CHILD = """
+import contextlib, io, json, sys
+
+class Imported(BaseException):
+    pass
+
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers"):
+            raise Imported(name)
+
+sys.meta_path.insert(0, Hook())
+from headscope.commands import main
+
+def ended(words):
+    sys.argv = ["headscope", *words]
+    try:
+        main()
+    except SystemExit as end:
+        return end.code
+    except Imported:
+        return "torch"
+
+answers = []
+for words in json.load(sys.stdin):
+    with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()):
+        end = ended(words)
+    answers.append([end, err.getvalue()])
+json.dump(answers, sys.stdout)
+"""
+
+ON_TASK = "--task sst2 --data dev.tsv"
+PRUNE = f"prune model {ON_TASK} --out new"
+NO_FILE = "cannot be read: No such file or directory. Expected a text file, or one in gzip. Check the path."
+NOT_EMPTY = (
+    "full: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
+)
+
+# What is wrong whatever the model is
+WRONG: dict[str, str] = {
+    "analyze model --corpus gone.txt --out new": "gone.txt: there is no such file here. Expected a file, or a corpus "
+    "that comes with headscope: wikipedia-pairs.",
+    "analyze model --corpus gone/gone.txt --out new": f"gone/gone.txt: {NO_FILE}",
+    "analyze model --treebank gone.conllu --out new": f"gone.conllu: {NO_FILE}",
+    "analyze model --coreference gone.conll --out new": f"gone.conll: {NO_FILE}",
+    "analyze model --corpus good.txt --frequency gone/list --out new": f"gone/list: {NO_FILE}",
+    "analyze model --corpus wikipedia-pairs --out new": "wikipedia-pairs: this corpus holds pairs of texts. Add --pairs.",
+    "analyze model --corpus good.txt --out full": NOT_EMPTY,
+    "analyze model --corpus good.txt --out good.txt": "good.txt: this is a file. Expected the name of a new directory. "
+    "Choose another --out.",
+    "analyze model --corpus good.txt --out study": "study: a study is already there. Add --overwrite (overwrite=True) "
+    "to replace it, or choose another --out.",
+    "analyze ./gone --corpus good.txt --out new": "./gone: there is no such directory. Check the path; a hub id has the "
+    "form org/name, and headscope models lists the named models.",
+    "analyze full --corpus good.txt --out new": "full: no config.json here. Expected the directory of a transformers "
+    "model. Give the directory that save_pretrained wrote, or a name (headscope models).",
+    "analyze good.txt --corpus good.txt --out new": "good.txt: this is a file. Expected the directory of a transformers "
+    "model. Give the directory it is in.",
+    "analyze model --revision main --corpus good.txt --out new": '--revision "main": "model" is a directory. Expected a '
+    "hub id with it.",
+    "analyze model --corpus good.txt --lens rollout --out new": '--lens: "rollout" is a map of tokens over all heads, no '
+    "lens on a head. Expected some of raw, effective, effective-simplex, norm, gradient. See it by headscope look --lens "
+    'rollout, or headscope.token_map(model, text, by="rollout").',
+    "analyze model --corpus good.txt --statistics previuos --out new": '--statistics: "previuos" is not a statistic. '
+    f"Expected {choices('previuos', STATISTICS)}",
+    "analyze model --corpus good.txt --threshold rar=1 --out new": '--threshold: "rar" is not a threshold. Expected '
+    "beyond, block, broad, confident, neighbour, positional, rare, relation or token; did you mean \"rare\"?",
+    "analyze model --corpus good.txt --threshold broad=2 --out new": "--threshold: broad is 2.0. Expected a number from "
+    "0 to 1.",
+    "analyze model --corpus good.txt --batch-size 0 --out new": "--batch-size: 0 is too few. Expected 1 or more.",
+    "analyze model --corpus good.txt --max-length 0 --out new": "--max-length: 0 leaves no room for text. Expected 1 or "
+    "more.",
+    "analyze model --corpus good.txt --long cut --out new": '--long: "cut" is not a way with long input. Expected error, '
+    "skip, truncate or window.",
+    "analyze model --corpus good.txt --dtype float31 --out new": '--dtype: "float31" is not a dtype. Expected bfloat16, '
+    'float16, float32 or float64; did you mean "float32"?',
+    "analyze model --corpus good.txt --device gpu --out new": '--device: "gpu" is not a device. Expected auto, cpu, cuda, '
+    'cuda:1 or mps; did you mean "cuda"?',
+    "analyze model --corpus good.txt --mask stra --out new": '--mask "stra": "stra" is no mask. Expected bigbird, dense, '
+    "diagonal, first-and-last, fixed, logsparse, longformer, no-diagonal, random, star, strided or window; did you mean "
+    '"star"?',
+    "analyze model --corpus good.txt --mask window:height=2 --out new": '--mask "window:height=2": "height" is no '
+    "parameter of this mask. Expected width=4.",
+    "analyze model --corpus good.txt --mask gone.npz --out new": "gone.npz: not there. Expected a mask that headscope "
+    "learn-mask wrote, or an .npy file with n x n of true and false.",
+    "look model text --lens rolout --out new.html": '--lens: "rolout" is no lens. Expected effective, effective-simplex, '
+    "flow, gradient, gradient-rollout, knock-out, norm, raw, relevance, rollout or value-zeroing; did you mean "
+    '"rollout"?',
+    "look model text --out good.txt/new.html": 'good.txt/new.html: "good.txt" is a file, not a folder. Choose another '
+    "path.",
+    "evaluate model --task sts-b --data dev.tsv": f'--task: "sts-b" is no task. Expected {choices("sts-b", TASKS)}',
+    "evaluate model --task lm --data dev.tsv": f'--task: "lm" is no task. Expected {", ".join(TASKS[:-1])} or {TASKS[-1]}; '
+    'did you mean "causal" or "mlm"?',
+    "evaluate model --task sst2 --data gone.tsv": "gone.tsv: not there. Expected a file, or a directory with train, dev "
+    "and test files.",
+    "evaluate model --task sst2 --data full": "full: no file for dev here, only thesis.txt. Expected dev.tsv, say.",
+    "evaluate model --task sst2 --data dev.tsv --split deve": '--split: "deve" is no split. Expected dev, test or train; '
+    'did you mean "dev"?',
+    "evaluate model --task sst2 --data dev.tsv --columns a": '--columns: "a" is not NAME=NAME. Expected such as a=b,c=d.',
+    f"importance model {ON_TASK} --by gradiant --out new": '--by: "gradiant" is no importance. Expected ablation, all, '
+    'confidence, entropy, gradient, norm, random or relevance; did you mean "gradient"?',
+    f"importance model {ON_TASK} --heads 3.x --out new": f'heads "3.x": "3.x" names no head. Expected {FORM}.',
+    f"importance model {ON_TASK} --kind pair --out new": "--kind pair: pairs of all heads are too many. Name some: "
+    "--heads 3.2,4.*.",
+    f"importance model {ON_TASK} --race 2 --out new": "--race: 2.0 is no error rate. Expected a number between 0 and 1.",
+    f"{PRUNE} --heads 3.x": f'heads "3.x": "3.x" names no head. Expected {FORM}.',
+    f"{PRUNE} --heads 2 --search bean": '--search: "bean" is no search. Expected beam, greedy, iterative, random or rank; '
+    'did you mean "beam"?',
+    f"{PRUNE} --heads 2 --form tiny": '--form: "tiny" is no form. Expected onnx, plain or small.',
+    f"{PRUNE} --heads 2 --repair glue": '--repair: "glue" is no repair. Expected fold or refit.',
+    f"{PRUNE} --sparsity 2": "--sparsity: 2.0 is no share. Expected a number between 0 and 1.",
+    PRUNE: "prune: no target. Expected one of --heads N, --sparsity P, --keep-metric F and --speedup X.",
+    "prune model --heads 3 --dry-run": "--task: a search needs a task. Add --task NAME and --data PATH.",
+    "prune model --plan gone.json --out new": "gone.json: cannot be read: No such file or directory. Expected a plan "
+    "that headscope wrote.",
+    "prune model --heads 0.1": "--out: nowhere to write it.",
+    "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs: 0 is not possible. Expected 1 or more.",
+    "finetune model --task sst2 --data two --fix 0.1=prevous --out new": '--fix: "prevous" is no fixed pattern. Expected '
+    'current, end, first, left, next, previous, raganato, right, start or uniform; did you mean "previous"?',
+    "gate model --task sst2 --data two --out new": "gate: what shall open heads cost? Expected either --keep or --penalty.",
+    "gate model --task sst2 --data two --keep some --out new": '--keep: "some" is no list of numbers. Expected such as '
+    "3,10,20.",
+    "learn-mask model --task sst2 --data two --out new": "learn-mask: what shall open attention cost? Expected one of "
+    "--penalty, --sparsity and --soft.",
+    "learn-mask model --sparsity 0.5 --out new": "learn-mask: what shall the mask be learned on? Expected --task and "
+    "--data, or --objective mlm and --corpus.",
+    "compare study gone --out new": "gone: there is no such directory. Expected a study that a command wrote.",
+    "fronts study full --out new": "full/run.json: not a study (No such file or directory). Expected a directory written "
+    "by headscope analyze, or by another command that makes a study.",
+    "report study --out page": 'page: "page" is no page. Expected a name that ends in .html.',
+    "serve model --token short": "--token: the token cannot be used. Expected eight or more letters, digits, dashes and "
+    "underscores.",
+    "serve model --study gone": "gone: there is no such directory. Expected a study that a command wrote.",
+    "speed model --against gone": 'no model "gone". Expected a directory, a hub id such as google-bert/bert-base-uncased, '
+    "or one of minilm, mpnet, opus-mt-en-fr, opus-mt-fr-en, rxnfp, rxnfp-classes, rxnfp-ft or rxnmapper. headscope models "
+    "says more of the named ones.",
+    "masks show stra": 'MASK "stra": "stra" is no mask. Expected bigbird, dense, diagonal, first-and-last, fixed, '
+    'logsparse, longformer, no-diagonal, random, star, strided or window; did you mean "star"?',
+    "masks show star --out star.gif": 'star.gif: ".gif" is no picture. Expected a name that ends in .svg or .png.',
+    "film gone --corpus good.txt --out new": "gone: there is no such directory. Expected a model trained by headscope.",
+    "pretrain --corpus gone.txt --out new": "gone.txt: there is no such file here. Expected a file, or a corpus that "
+    "comes with headscope: wikipedia-pairs.",
+    "probe model --treebank gone.conllu --out new": f"gone.conllu: {NO_FILE}",
+    "knock-out model --corpus good.txt --to specials --out new": '--to: "specials" is no class of tokens. Expected '
+    'classification, content, punctuation, separator or special; did you mean "special"?',
+}  # fmt: skip
+
+# Options that are given and have no effect: the option, and what it requires
+TREE = "analyze model --treebank tree.conllu --out new"
+TEXT = "analyze model --corpus good.txt --out new"
+BY_GRADIENT = f"importance model {ON_TASK} --by gradient --out new"
+NAMED = "prune model --heads 0.1 --out new"
+SEARCH = "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
+WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
+    f"{BY_GRADIENT} --kind shared": ("--kind", "--by ablation (or all)"),
+    f"{BY_GRADIENT} --kind only": ("--kind", "--by ablation (or all)"),
+    f"{BY_GRADIENT} --kind site": ("--kind", "--by ablation (or all)"),
+    f"{BY_GRADIENT} --kind layer": ("--kind", "--by ablation (or all)"),
+    f"{BY_GRADIENT} --kind all": ("--kind", "--by ablation (or all)"),
+    f"{BY_GRADIENT} --kind head": ("--kind", "--by ablation (or all)"),
+    f"{BY_GRADIENT} --mode mean": ("--mode", "--by ablation (or all)"),
+    f"{BY_GRADIENT} --heads 0.1": ("--heads", "--by ablation (or all)"),
+    f"{BY_GRADIENT} --race 0.05": ("--race", "--by ablation (or all)"),
+    f"importance model {ON_TASK} --race 0.05 --kind site --out new": ("--race", "--kind head"),
+    f"importance model {ON_TASK} --heads 0.1 --kind head,site --out new": ("--heads", "--kind head or pair"),
+    f"importance model {ON_TASK} --normalized --out new": ("--normalized", "--by gradient (or all)"),
+    f"importance model {ON_TASK} --rules voita --out new": ("--rules", "--by relevance (or all)"),
+    f"importance model {ON_TASK} --open-special --out new": ("--open-special", "--mask NAME"),
+    f"{TEXT} --control": ("--control", "--treebank FILE"),
+    f"{TEXT} --lenient": ("--lenient", "--treebank FILE or --coreference FILE"),
+    f"{TEXT} --pool mean": ("--pool", "--treebank, --coreference or --frequency"),
+    f"{TEXT} --open-special": ("--open-special", "--mask NAME"),
+    f"{TEXT} --statistics entropy --all-rows": ("--all-rows", "--statistics with twin-distance, or all statistics"),
+    f"{TEXT} --threshold relation=0.2": ("--threshold", "--treebank FILE for the threshold relation"),
+    f"{TEXT} --threshold rare=0.2": ("--threshold", "--frequency LIST for the threshold rare"),
+    f"{TREE} --pairs": ("--pairs", "--corpus FILE"),
+    f"{TREE} --long skip": ("--long", "--corpus FILE"),
+    "analyze model --coreference tree.conllu --frequency english --out new": (
+        "--frequency", "--corpus FILE or --treebank FILE"),
+    "compare study study2 --corpus good.txt --out new": ("--corpus", "--models A B"),
+    "compare study study2 --limit 3 --out new": ("--limit", "--models A B and --corpus FILE"),
+    "compare study study2 --pairs --out new": ("--pairs", "--models A B and --corpus FILE"),
+    "compare study study2 --max-length 8 --out new": ("--max-length", "--models A B and --corpus FILE"),
+    "compare study study2 --batch-size 4 --out new": ("--batch-size", "--models A B and --corpus FILE"),
+    "compare study study2 --models model model --out new": ("--models", "--corpus FILE"),
+    f"evaluate model {ON_TASK} --open-special": ("--open-special", "--mask NAME"),
+    "film model --treebank tree.conllu --pairs --out new": ("--pairs", "--corpus FILE"),
+    "finetune model --task sst2 --data two --layers 2 --out new": ("--layers", "--from-scratch"),
+    "finetune model --task sst2 --data two --vocabulary 900 --out new": ("--vocabulary", "--from-scratch"),
+    "finetune model --task sst2 --data two --open-special --out new": ("--open-special", "--mask NAME"),
+    f"fix model {ON_TASK} --heads 0.1 --patterns 0.1=first --out new": (
+        "--heads", "that --patterns is left out: they name heads"),
+    "gate model --task sst2 --data two --keep 2 --hidden 8 --out new": ("--hidden", "--from-scratch"),
+    "gate model --task sst2 --data two --keep 2 --frozen --learning-rate 1e-4 --out new": (
+        "--learning-rate", "weights that are trained: leave --frozen out"),
+    "gate model --task sst2 --data two --keep 2 --frozen --settle 0.5 --out new": (
+        "--settle", "weights that are trained: leave --frozen out"),
+    "gate model --task sst2 --data two --keep 2 --frozen --from-scratch --out new": (
+        "--frozen", "trained weights: leave --from-scratch out"),
+    "knock-out model --corpus good.txt --open-special --out new": ("--open-special", "--mask NAME"),
+    "learn-mask model --task sst2 --data two --soft --settle 0.5 --out new": (
+        "--settle", "a mask that becomes 0 or 1: leave --soft out"),
+    "learn-mask model --task sst2 --data two --sparsity 0.5 --frozen --learning-rate 1e-4 --out new": (
+        "--learning-rate", "weights that are trained: leave --frozen out"),
+    "learn-mask model --objective mlm --corpus good.txt --soft --report-on test --out new": (
+        "--report-on", "a directory with train and dev files"),
+    "look model text --target 1 --lens raw,rollout --out new.html": (
+        "--target", "--lens with one that takes gradients: gradient, gradient-rollout, relevance"),
+    "look model text --open-special --out new.html": ("--open-special", "--mask NAME"),
+    f"masks compare model {ON_TASK} --epochs 3 --out new": ("--epochs", "--start MODEL"),
+    f"masks compare model {ON_TASK} --learning-rate 1e-4 --out new": (
+        "--learning-rate", "--repair N or --start MODEL"),
+    f"masks compare model {ON_TASK} --limit 9 --out new": ("--limit", "--repair N or --start MODEL"),
+    f"masks compare model {ON_TASK} --mask star --seeds 1,2 --out new": (
+        "--seeds", "--repair, --start or a mask that is drawn by chance"),
+    "pretrain --corpus good.txt --steps 3 --epochs 1 --out new": ("--epochs", "that --steps is left out"),
+    "pretrain --corpus good.txt --open-special --out new": ("--open-special", "--mask NAME"),
+    f"{NAMED} --search beam": ("--search", SEARCH),
+    f"{NAMED} --width 3": ("--width", SEARCH),
+    f"{NAMED} --report-on dev": ("--report-on", "--task NAME and --data PATH"),
+    f"{NAMED} --columns a=b": ("--columns", "--task NAME and --data PATH"),
+    f"{NAMED} --max-length 9": ("--max-length", "--task NAME and --data PATH"),
+    f"{NAMED} --batch-size 32": ("--batch-size", "--task NAME and --data PATH"),
+    f"{NAMED} --learning-rate 5e-5": ("--learning-rate", "--recover N, as in --recover 1"),
+    f"{NAMED} --select-on dev:even": ("--select-on", "a search, --repair or --recover"),
+    f"{NAMED} --seed 1": ("--seed", "a search or --recover"),
+    f"{PRUNE} --heads 2 --by gradient-second": ("--by", "--search rank or iterative"),
+    f"{PRUNE} --heads 2 --step 0.1": ("--step", "--search iterative"),
+    f"{PRUNE} --heads 2 --search rank --expansion 12": ("--expansion", "--search beam"),
+    f"{PRUNE} --heads 2 --draws 3": ("--draws", "--search random"),
+    f"{PRUNE} --heads 2 --rules voita": ("--rules", "--search rank or iterative with --by relevance"),
+    f"prune model {ON_TASK} --heads 2 --dry-run --resume": ("--resume", "--out DIR: --dry-run writes nothing"),
+    f"prune model {ON_TASK} --heads 2 --dry-run --repair fold": ("--repair", "that --dry-run is left out"),
+    "serve model --open-special": ("--open-special", "--mask NAME"),
+    "speed model --mask star --against model": ("--against", "that --mask is left out"),
+    "speed model --out new.svg": ("--out", "--mask NAME"),
+}  # fmt: skip
+
+# Commands that are right: what each says before torch is imported
+RIGHT: dict[str, str] = {
+    TEXT: "loading model …",
+    "compare study study2 --out new": "reading study and study2 …",
+    "demo --out new": "loading minilm …",
+    "doctor": "loading torch …",
+    f"evaluate model {ON_TASK}": "loading model …",
+    "film model --corpus good.txt --out new": "reading the checkpoints of model …",
+    "finetune model --task sst2 --data two --out new": "loading model …",
+    f"fix model {ON_TASK} --out new": "loading model …",
+    "fronts study study2 --out new": "reading study and study2 …",
+    "gate model --task sst2 --data two --keep 2 --out new": "loading model …",
+    f"importance model {ON_TASK} --out new": "loading model …",
+    "knock-out model --corpus good.txt --out new": "loading model …",
+    "learn-mask model --task sst2 --data two --soft --out new": "loading model …",
+    "look model text --out new.html": "loading model …",
+    "masks": "loading torch …",
+    "masks show star": "loading torch …",
+    f"masks compare model {ON_TASK} --out new": "loading model …",
+    "pretrain --corpus good.txt --out new": "reading good.txt …",
+    "probe model --treebank tree.conllu --out new": "loading model …",
+    f"{PRUNE} --heads 2": "loading model …",
+    "report study --out new.html": "reading study …",
+    "serve model": "loading model …",
+    "speed model": "loading model …",
+}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | str, str]]:
+    """How every command line above ended (`torch`: by importing it) and what it said."""
+    here = tmp_path_factory.mktemp("early")
+    for name in ("full", "study", "study2", "two", "model"):
+        (here / name).mkdir()
+    (here / "full" / "thesis.txt").write_text("years of work")
+    for name in ("study", "study2"):
+        (here / name / "run.json").write_text('{"schema": 1}')
+    for name in ("two/train.tsv", "two/dev.tsv", "dev.tsv"):
+        (here / name).write_text("sentence\tlabel\nthe cat\t0\nthe mat\t1\n")
+    (here / "model" / "config.json").write_text('{"model_type": "bert"}')
+    (here / "good.txt").write_text("the cat sat.\nthe mat\n")
+    (here / "tree.conllu").write_text("1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n")
+    lines = [*WRONG, *WITHOUT_EFFECT, *RIGHT, "models", "models verify gone"]
+    given = json.dumps([line.split() for line in lines])
+    done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, text=True, cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in here.iterdir()) == [
+        *("dev.tsv", "full", "good.txt", "model", "study", "study2", "tree.conllu", "two")
+    ]
+    return dict(zip(lines, (tuple(answer) for answer in json.loads(done.stdout)), strict=True))
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_mistake_is_answered_before_torch_is_imported(answers: dict[str, tuple[int | str, str]], line: str) -> None:
+    assert answers[line] == (2, f"headscope: {WRONG[line]}\n")
+
+
+@pytest.mark.parametrize("line", WITHOUT_EFFECT)
+def test_an_option_without_effect_is_refused(answers: dict[str, tuple[int | str, str]], line: str) -> None:
+    option, requires = WITHOUT_EFFECT[line]
+    assert answers[line] == (2, f"headscope: {option} requires {requires}. It has no effect otherwise.\n")
+
+
+@pytest.mark.parametrize("line", RIGHT)
+def test_a_command_says_what_it_does_before_it_imports_torch(
+    answers: dict[str, tuple[int | str, str]], line: str
+) -> None:
+    assert answers[line] == ("torch", f"{RIGHT[line]}\n")
+
+
+def test_every_command_that_needs_torch_has_a_first_line(answers: dict[str, tuple[int | str, str]]) -> None:
+    groups = {"": app} | {f"{one.name} ": one.typer_instance for one in app.registered_groups}
+    commands = {
+        prefix + (command.name or command.callback.__name__)  # type: ignore[union-attr]
+        for prefix, group in groups.items()
+        for command in group.registered_commands  # type: ignore[union-attr]
+    }
+    named = {line.split(" ")[0] for line in RIGHT} | {" ".join(line.split(" ")[:2]) for line in RIGHT}
+    assert {name for name in commands if name in FIRST} <= named
+    assert {name for name in commands | {"masks"} if name not in FIRST} == {"models fetch", "models verify"}
+    assert answers["models"][0] == 0
+    assert answers["models verify gone"][0] == 2

@@ -1,0 +1,58 @@
+"""Are the names that are checked before torch is imported those of the registries?"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import get_args
+
+from headscope.config import names
+from headscope.data.encode import Long
+from headscope.importances.sweep import Mode
+from headscope.importances.variants import KINDS
+from headscope.masks.file import Per
+from headscope.masks.learned import FORMS as MASK_FORMS
+from headscope.masks.mask import defaults_of
+from headscope.masks.patterns import PATTERNS
+from headscope.model.fixed import PATTERNS as FIXED
+from headscope.model.knockout import TOKENS
+from headscope.model.lenses import LENSES
+from headscope.model.load import DTYPES
+from headscope.model.relevance.rules import RULES
+from headscope.model.saving import FORMS
+from headscope.model.words import Pool
+from headscope.pruning.selection import OBJECTIVES
+from headscope.report.looking import LENSES as LOOKED_THROUGH
+from headscope.statistics import registry
+from headscope.study.importance import BY
+from headscope.study.roles import Thresholds
+from headscope.study.token_maps import TOKEN_LENSES
+from headscope.tasks import tasks
+
+
+def test_the_names_are_those_of_the_registries() -> None:
+    of_texts = {name for kind in registry() if kind.needs is None for name in kind.definitions}
+    assert tuple(tasks()) == names.TASKS
+    assert of_texts == set(names.STATISTICS)
+    assert tuple(one.name for one in fields(Thresholds)) == names.THRESHOLDS
+    assert tuple(LENSES) == names.LENSES
+    assert set(TOKEN_LENSES) == set(names.TOKEN_MAPS)
+    assert set(LOOKED_THROUGH) == {*names.LENSES, *names.TOKEN_MAPS}
+    assert (*FIXED, "raganato") == names.FIXED_PATTERNS
+    assert tuple(name for name in TOKENS if name != "all") == names.MASKED_TOKENS
+    assert {name: defaults_of(make) for name, make in PATTERNS.items()} == names.MASKS
+    assert BY == names.IMPORTANCES
+    assert KINDS == names.KINDS
+    assert get_args(Mode) == names.MODES
+    assert RULES == names.RULES
+    assert OBJECTIVES == names.OBJECTIVES
+    assert tuple(FORMS) == names.FORMS
+    assert tuple(MASK_FORMS) == names.MASK_FORMS
+    assert get_args(Per) == names.PER
+    assert get_args(Pool) == names.POOLS
+    assert get_args(Long) == names.LONG
+    assert tuple(DTYPES) == names.DTYPES
+
+
+def test_what_is_suggested_for_a_wrong_task_exists() -> None:
+    assert {name for suggested in names.TASKS_MEANT.values() for name in suggested} <= set(names.TASKS)
+    assert not set(names.TASKS_MEANT) & set(names.TASKS)
