@@ -85,13 +85,8 @@ def _check_lines(path: str | Path) -> None:
 def _check_corpus(values: Values) -> None:
     """The first text of each file, read as it will be read."""
     files = [path for path in values["corpus"] if can_be_read_again(named(path))]
-    column = {"column": values["column"]} if "column" in values else {"fields": _listed(values.get("fields"))}
     for path in files:
-        next(read_examples([path], pairs=bool(values.get("pairs")), **column), None)
-
-
-def _listed(names: str | None) -> tuple[str, ...] | None:
-    return None if names is None else tuple(name.strip() for name in names.split(","))
+        next(read_examples([path], pairs=bool(values.get("pairs")), column=values.get("column")), None)
 
 
 def _check_data(command: str, values: Values) -> None:

@@ -16,7 +16,7 @@ app.add_typer(models, name="models", help="List the named models, fetch one, or 
 
 
 @models.callback(invoke_without_command=True)
-def list_models(context: typer.Context) -> None:
+def list_by_default(context: typer.Context) -> None:
     """List the real models that headscope knows by name, and which are here already."""
     if context.invoked_subcommand is None:
         list_models()
