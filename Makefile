@@ -1,10 +1,10 @@
-# make setup | demo | test | check | bench | web: each sets itself up in .venv; a second call is quick.
+# make setup | demo | test | test-slow | test-all | check | bench | web: each sets itself up in .venv; a second call is quick.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench web web-check
+.PHONY: setup demo test test-slow test-all check bench web web-check
 setup: $(READY)
 
 # torch first and pinned: any other package that asks for torch would bring in a build of several gigabytes.
@@ -18,9 +18,19 @@ $(READY): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/headscope demo --out demo
 
-# Two processes of one thread each: twice as fast as one process of two threads.
+# Two processes of one thread each: twice as fast as one process of two threads. PYTEST_ARGS: more options for pytest.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(PYTEST) -m "not slow and not full"
+
+# What is too slow for every change; continuous integration runs it after `make test`.
+test-slow: setup
+	$(PYTEST) -m "slow and not full"
+
+# Everything, with all combinations of which the other two run a fixed sample.
+test-all: setup
+	$(PYTEST)
 
 # The explorer's page and the one that look saves: types checked, then bundled into the package. Users need no node; who changes web/ does.
 web:

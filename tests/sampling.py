@@ -1,7 +1,7 @@
 """Which tests of a full product run by default: a fixed sample in which every value of every axis occurs.
 
-A test marked `product` runs for every combination of its parameters (statistic x family x edit). Combinations outside the
-sample get the mark `full`, which only `make test-all` runs. The sample depends on nothing but the parameters' order.
+A test marked `product` runs for every combination of its parameters (statistic x family x edit). Combinations outside
+the sample get the mark `full`, which only `make test-all` runs. The sample depends on the order of parameters alone.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ def cover(combinations: Sequence[Sequence[Hashable]]) -> set[int]:
     return chosen
 
 
+def slow(*values: Any) -> Any:
+    """Values for parametrize with which a test is slow."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def representative(cases: Iterable[str]) -> list[Any]:
     """All cases for parametrize; those of other families than the representative ones are marked `slow`."""
-    return [case if case in REPRESENTATIVE else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+    return [case if case in REPRESENTATIVE else slow(case) for case in cases]

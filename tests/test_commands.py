@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from headscope.commands import _spread
@@ -27,7 +29,7 @@ def test_the_rate_of_a_run_that_goes_on_is_that_of_what_it_does_itself(monkeypat
     from headscope.commands import _options
 
     now = iter([0.0, 10.0, 12.0, 14.0])
-    monkeypatch.setattr(_options.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(_options, "time", SimpleNamespace(monotonic=lambda: next(now)))
     pace = _options._Pace()
     pace(590, 1814)  # what was done before, and one more
     assert pace(592, 1814) == pytest.approx(1.0)

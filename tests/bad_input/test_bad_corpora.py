@@ -13,6 +13,8 @@ import pytest
 from said import Run
 from transformers import PreTrainedTokenizerFast
 
+from sampling import slow
+
 UTF8 = "Expected UTF-8. Convert the file, with iconv say."
 A_FILE = "Expected a text file, or one in gzip."
 NO_TEXT = "no text in it. Expected lines that are not blank and not comments (# …)."
@@ -241,7 +243,7 @@ def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("text", [LONG, b"a" * 1_000_000], ids=["words", "one word"])
-@pytest.mark.parametrize("long", ["truncate", "skip"])
+@pytest.mark.parametrize("long", ["truncate", slow("skip")])
 def test_a_line_of_a_million_characters_is_tokenized_a_few_times_and_counted(
     here: Path, analyze: Run, long: str, text: bytes, tokenized: list[int]
 ) -> None:

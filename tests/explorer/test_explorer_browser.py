@@ -20,6 +20,7 @@ import headscope
 from browsers import Watched, serious
 from headscope.explorer.serving import Explorer, serve
 from headscope.model.attention_model import AttentionModel
+from sampling import slow
 from worded import translator, worded
 
 pytestmark = pytest.mark.browser
@@ -464,8 +465,7 @@ def test_two_encoders_are_compared_by_their_vectors(browser: Browser) -> None:
             context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark"), slow(1400, "dark"), slow(390, "light")])
 def test_axe_finds_nothing_serious(browser: Browser, explorer: Explorer, scheme: str, width: int) -> None:
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()

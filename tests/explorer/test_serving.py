@@ -30,6 +30,7 @@ from headscope.explorer.serving import Explorer
 from headscope.study.directory import write_tables
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
+from sampling import slow
 from waiting import LONGEST
 from worded import saved, worded
 
@@ -211,7 +212,7 @@ def started(folder: Path, *words: str, before: Sequence[str] = SHELL) -> subproc
     )
 
 
-@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 0), slow(signal.SIGTERM, 143)])
 def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: Path) -> None:
     saved(tmp_path / "bert", BertModel)
     with taken_port() as port:

@@ -111,6 +111,7 @@ def test_beam_with_all_candidates_and_one_set_is_greedy(tmp_path: Path) -> None:
         assert mine.outcome.loss == pytest.approx(theirs.outcome.loss, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_beam_is_near_the_best_on_small_models_that_can_be_solved(tmp_path: Path) -> None:
     for seed in range(3):
         model = classifier(noise=0.8)

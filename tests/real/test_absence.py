@@ -17,6 +17,7 @@ TREEBANK = DATA / "ud" / "en_ewt-ud-dev.conllu.gz"
 DOCUMENTS = DATA / "coref" / "litbank_75docs.conll.gz"
 
 
+@pytest.mark.slow
 def test_no_head_of_a_random_twin_is_called_syntactic_or_a_rare_word_head(zoo_model: Callable[..., Path]) -> None:
     if not TREEBANK.is_file():
         pytest.skip(f"{TREEBANK} is not there")
@@ -29,6 +30,7 @@ def test_no_head_of_a_random_twin_is_called_syntactic_or_a_rare_word_head(zoo_mo
     assert roles <= {"undetermined", "broad"}
 
 
+@pytest.mark.slow
 def test_no_head_of_a_random_twin_is_called_coreferential(zoo_model: Callable[..., Path], tmp_path: Path) -> None:
     if not DOCUMENTS.is_file():
         pytest.skip(f"{DOCUMENTS} is not there")

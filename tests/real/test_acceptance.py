@@ -16,6 +16,7 @@ from transformers import AutoTokenizer
 import headscope
 from headscope.data.bundled import BUNDLED
 from headscope.heads import Site
+from sampling import slow
 
 pytestmark = pytest.mark.real
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -128,11 +129,11 @@ def pointed(a: np.ndarray, ids: list[int], tokenizer) -> dict[int, float]:
 @pytest.mark.parametrize(
     ("name", "model_class", "texts", "stacks"),
     [
-        ("minilm", "BertModel", pairs(4), ["encoder"]),
+        slow("minilm", "BertModel", pairs(4), ["encoder"]),
         ("rxnmapper", "AlbertForMaskedLM", REACTIONS, ["encoder"]),
         ("rxnfp", "BertForMaskedLM", REACTIONS, ["encoder"]),
-        ("opus-mt-en-fr", "MarianMTModel", TRANSLATIONS, ["encoder", "decoder", "cross"]),
-        ("mpnet", "MPNetModel", pairs(2), ["encoder"]),
+        slow("opus-mt-en-fr", "MarianMTModel", TRANSLATIONS, ["encoder", "decoder", "cross"]),
+        slow("mpnet", "MPNetModel", pairs(2), ["encoder"]),
     ],
 )
 def test_the_table_agrees_with_a_recomputation_by_hand(name, model_class, texts, stacks, zoo_model) -> None:
@@ -148,6 +149,7 @@ def test_the_table_agrees_with_a_recomputation_by_hand(name, model_class, texts,
     assert both["difference"].max() < 1e-5, both.nlargest(5, "difference")
 
 
+@pytest.mark.slow
 def test_the_batch_size_changes_nothing(zoo_model) -> None:
     zoo_model("minilm")
     model = headscope.load("minilm")

@@ -47,6 +47,7 @@ def test_a_real_model_without_heads_is_the_ablated_one(name: str, heads: str, te
     assert float((states(headscope.prune(model, heads), texts) - wanted).abs().max()) < 1e-5 * float(wanted.abs().max())
 
 
+@pytest.mark.slow
 def test_a_translator_translates_without_half_of_its_heads(zoo_model) -> None:  # type: ignore[no-untyped-def]
     zoo_model("opus-mt-en-fr", large=True)
     model = headscope.load("opus-mt-en-fr")
@@ -60,6 +61,7 @@ def test_a_translator_translates_without_half_of_its_heads(zoo_model) -> None:  
     assert torch.equal(plain, ablated)
 
 
+@pytest.mark.slow
 def test_five_lines_bring_it_back_and_the_plain_form_needs_no_headscope(tmp_path: Path, zoo_model) -> None:  # type: ignore[no-untyped-def]
     model = headscope.load(zoo_model("minilm"))
     cut = headscope.prune(model, "3.2,4.*")

@@ -20,6 +20,7 @@ from browsers import serious
 from headscope.report.look import Look
 from headscope.report.look_maps import StackMaps
 from headscope.report.look_sides import Side
+from sampling import slow
 
 if TYPE_CHECKING:
     from browsers import Watched
@@ -393,8 +394,7 @@ def test_what_needs_a_model_is_not_there(watched: Watched, file: Path) -> None:
     assert "off" not in page.inner_text("#keys")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark"), slow(1400, "dark"), slow(390, "light")])
 def test_axe_finds_nothing_serious_and_nothing_spills(browser: Browser, file: Path, scheme: str, width: int) -> None:
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()

@@ -185,6 +185,7 @@ def test_no_id_is_used_twice() -> None:
     assert len(set(found)) == len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stacks", "positions"), [({"encoder": (12, 12)}, 128), ({"decoder": (30, 9)}, 64)])
 def test_a_page_of_a_whole_model_stays_mailable(stacks: dict[str, tuple[int, int]], positions: int) -> None:
     study = made_up(stacks, STATISTICS, positions=positions)

@@ -13,6 +13,7 @@ from test_report import two_models
 from browsers import Watched, serious
 from headscope.report.joined_page import write_joined
 from headscope.study.joining import join
+from sampling import slow
 
 pytestmark = pytest.mark.browser
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202egnp{{7*7}}<!--"
@@ -78,8 +79,7 @@ def test_lenses_are_folded_on_a_card(watched: Watched, report: Path) -> None:
     assert [groups.nth(i).get_attribute("open") is not None for i in range(4)] == [True, True, False, False]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark"), slow(1400, "dark"), slow(390, "light")])
 def test_axe_finds_nothing_serious(browser: Browser, report: Path, scheme: str, width: int) -> None:
     viewport = {"width": width, "height": 900}
     context = browser.new_context(viewport=viewport, color_scheme=scheme, bypass_csp=True, offline=True)  # type: ignore[arg-type]

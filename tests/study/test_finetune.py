@@ -19,6 +19,7 @@ from headscope.study import finetune as module
 from headscope.study.evaluate import evaluate
 from headscope.study.finetune import STATE, finetune
 from headscope.training.settings import Settings
+from sampling import slow
 from worded import glue, random_bert, saved, tokenizer
 
 FAST = Settings(epochs=4, batch_size=8, learning_rate=1e-2)
@@ -105,12 +106,13 @@ def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
     assert any((value - before[name]).abs().max() > 2e-4 for name, value in one.items() if "encoder" in name)
 
 
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Path) -> None:
+@pytest.mark.parametrize("kills", [2, slow(6)])
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Path, kills: int) -> None:
     words = ("finetune", "bert", "--task", "sst2", "--data", "data", "--epochs", "2", "--batch-size", "3")
     finished(here, *words, "--out", "whole")
     chance = random.Random(0)
     partial = here / "made.partial" / STATE
-    for _ in range(6):
+    for _ in range(kills):
         assert killed(here, *words, "--out", "made", "--resume", after=chance.randint(3, 9))
     assert partial.exists()
     assert not (here / "made").exists()

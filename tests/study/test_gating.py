@@ -20,6 +20,7 @@ from headscope.pruning.gates import Gates
 from headscope.report.figures.gates import drawings
 from headscope.study.gating import gate
 from poison import poisoned
+from sampling import slow
 from worded import glue, saved, sentiments
 
 FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
@@ -59,6 +60,7 @@ def test_gates_become_a_plan_of_the_trained_model(here: Path) -> None:
     assert found["metrics"]["loss"]["value"] == pytest.approx(front.loc[1, "loss"], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_figure_names_what_the_heads_that_stay_do(here: Path) -> None:
     (here / "texts.txt").write_text("".join(f"{text}\n" for text, _ in sentiments(12)), "utf-8")
     assert command("analyze", "bert", "--corpus", "texts.txt", "--out", "study").exit_code == 0
@@ -93,7 +95,7 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
 
 
 @pytest.mark.parametrize("aim", [("--keep", "2"), ("--penalty", "0.05")])
-@pytest.mark.parametrize("rate", ["0.01", "0.6"])
+@pytest.mark.parametrize("rate", ["0.01", slow("0.6")])
 def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], rate: str) -> None:
     done = command(*WORDS, *aim, "--frozen", "--gate-rate", rate, "--out", "gated")
     assert done.exit_code == 0, done.output
@@ -169,7 +171,7 @@ def test_an_epoch_that_is_told_is_not_trained_again(here: Path) -> None:
     assert steps[0] == steps[-1] // 2 + 1
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, slow(1), slow(2)])
 def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
     here: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -25,9 +25,9 @@ from headscope.study import importance as module
 from headscope.study.importance import importance
 from headscope.study.journal import NAME, Journal
 from headscope.study.study import Study
+from sampling import slow
 from worded import saved, sentiments, table, worded
 
-KILLS = 20
 WORDS = ("importance", "bert", "--task", "sst2", "--data", "dev.tsv", "--batch-size", "4")
 
 
@@ -54,7 +54,8 @@ def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
 # Killed
 
 
-def test_twenty_kills_change_no_byte(here: Path) -> None:
+@pytest.mark.parametrize("kills", [3, slow(20)])
+def test_kills_change_no_byte(here: Path, kills: int) -> None:
     """An uninterrupted run in one directory, one that is killed in another: the same words, the same study."""
     places = [here / "whole", here / "killed"]
     for place in places:
@@ -66,11 +67,11 @@ def test_twenty_kills_change_no_byte(here: Path) -> None:
     total = 1 + 3 * 40  # what run it is; the intact model and two sites, in blocks of four examples
     chance = random.Random(0)
     sizes = [0]
-    for _ in range(KILLS):
+    for _ in range(kills):
         assert killed(places[1], *words, after=chance.randint(1, 9))
         sizes.append(lines(journal))
     assert sizes == sorted(sizes)
-    assert len(set(sizes)) > KILLS // 2, "most kills came in the middle of the sweep"
+    assert len(set(sizes)) > kills // 2, "most kills came in the middle of the sweep"
     assert sizes[-1] < total
     assert not (places[1] / "study").exists()
     finished(places[1], *words)

@@ -21,6 +21,7 @@ from headscope.study.learning import LOOKED_AT, Source
 from headscope.study.mask_learning import learn_mask
 from headscope.tasks import task_named
 from poison import poisoned
+from sampling import slow
 from worded import glue, saved, sentiments
 
 FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
@@ -182,7 +183,7 @@ def test_a_penalty_that_closes_everything_is_said(here: Path) -> None:
 
 
 @pytest.mark.parametrize("aim", [("--sparsity", "0.5"), ("--penalty", "1"), ("--soft",)])
-@pytest.mark.parametrize("rate", ["0.01", "0.9"])
+@pytest.mark.parametrize("rate", ["0.01", slow("0.9")])
 def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, ...], rate: str) -> None:
     done = command(*WORDS, *aim, "--frozen", "--mask-rate", rate, "--out", "masks")
     assert done.exit_code == 0, done.output

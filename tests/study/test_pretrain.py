@@ -47,7 +47,8 @@ def echoes(chance: random.Random, count: int) -> str:
 
 
 def test_what_can_be_learned_is_learned_and_the_baseline_is_beaten(here: Path) -> None:
-    settings = Settings(epochs=12, batch_size=8, learning_rate=2e-2)
+    saved(here / "bert", BertForMaskedLM, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    settings = Settings(epochs=30, batch_size=8, learning_rate=1e-2)  # with any seed the loss ends near 0
     record = pretrain(
         corpus="texts.txt", out="made", config="bert", settings=settings, max_length=16, held_out=0.2, checkpoints=4
     )
@@ -90,6 +91,7 @@ def test_the_baseline_is_that_of_counting_by_hand(here: Path) -> None:
     assert record["held_out_share"] == len(held) / len(lines)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Path) -> None:
     words = ("pretrain", "--config", "bert", "--corpus", "texts.txt", "--max-length", "16", "--steps", "16")
     words += ("--batch-size", "4", "--checkpoints", "5", "--held-out", "0.1")
@@ -108,6 +110,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Pat
     assert records[0] == records[1]
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
     words = ["pretrain", "--corpus", "texts.txt", "--vocabulary", "300", "--layers", "1", "--hidden", "16"]
     words += ["--heads", "2", "--max-length", "16", "--steps", "5", "--batch-size", "7", "--held-out", "0.1"]

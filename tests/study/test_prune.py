@@ -24,9 +24,9 @@ from headscope.report.figures import figures_of
 from headscope.report.findings import findings_of
 from headscope.report.parts import parts_of
 from headscope.study.study import Study
+from sampling import slow
 from worded import glue, saved, sentiments, table
 
-KILLS = 6
 STEPWISE = ("--search", "iterative", "--recover", "1", "--recover-steps")
 TASK = ("--task", "sst2", "--data", "dev.tsv")
 SEARCH = ("prune", "bert", "--task", "sst2", "--data", "dev.tsv", "--heads", "3", "--batch-size", "8")
@@ -63,7 +63,7 @@ def manifest(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("how", ["beam", "greedy", "iterative", "rank", "random"])
+@pytest.mark.parametrize("how", ["beam", "greedy", *map(slow, ["iterative", "rank", "random"])])
 def test_a_search_ends_in_a_model_whose_number_can_be_found_again(here: Path, how: str) -> None:
     done(*SEARCH, "--search", how, "--out", "small")
     told = manifest(here / "small")
@@ -184,6 +184,7 @@ def test_training_between_the_steps_of_iterative(here: Path) -> None:
     assert "After every step trained for 1 epoch." in (here / "small" / "README.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
     """The row of the first step is what a run that ends there saves; the last row is what this one saves."""
     glue(here / "glue")
@@ -319,7 +320,8 @@ def test_a_dry_run_of_named_heads_tells_the_size_of_its_form(here: Path) -> None
     assert "study/" not in plain
 
 
-def test_kills_change_no_plan(here: Path) -> None:
+@pytest.mark.parametrize("kills", [2, slow(6)])
+def test_kills_change_no_plan(here: Path, kills: int) -> None:
     """Timings apart, which are measured: the model and every set that was tried are the same."""
     places = [here / "whole", here / "killed"]
     for place in places:
@@ -329,7 +331,7 @@ def test_kills_change_no_plan(here: Path) -> None:
     finished(places[0], *words)
     chance = random.Random(0)
     journal = places[1] / "small.partial" / "journal.jsonl"
-    for turn in range(KILLS):
+    for turn in range(kills):
         resume = ["--resume"] if turn else []
         assert killed(places[1], *words, *resume, after=chance.randint(2, 5))
     assert journal.exists()
