@@ -105,11 +105,11 @@ def _beyond_offset(seen: Seen, special: list[bool], segments: list[int] | None) 
         for j in content:
             pairs.setdefault(j - i, []).append(segments[i] == segments[j])
     guessed = everything = 0.0
-    for i, row in enumerate(seen.rows):
+    for i in content:
         for j in content:
-            alike = pairs.get(j - i, [False])
-            guessed += row[j] * sum(alike) / len(alike)
-            everything += row[j]
+            alike = pairs[j - i]
+            guessed += seen.rows[i][j] * sum(alike) / len(alike)
+            everything += seen.rows[i][j]
     return own / total - guessed / everything
 
 

@@ -181,16 +181,27 @@ def test_a_head_that_looks_at_what_is_near_is_no_block() -> None:
     attention = attention_of(np.stack([near, exact("block")]), SPECIALS, SEGMENTS)
     rows = rows_of(attention)
     assert abs(rows[0, "block-beyond-offset"].value) < 0.02
-    assert rows[1, "block-beyond-offset"].value > 0.2
+    assert rows[1, "block-beyond-offset"].value == pytest.approx(0.185, abs=1e-3), "of a block between 24 tokens"
     assert rows[0, "block-score"].value > 0.2
     assert rows[0, "pattern-heterogeneous"].value == rows[1, "pattern-block"].value == 1.0
     lenient = rows_of(attention, thresholds=Thresholds(excess=0.2, beyond=-1.0))
     assert lenient[0, "pattern-block"].value == 1.0
 
 
+def test_rows_of_special_tokens_are_on_neither_side_of_block_beyond_offset() -> None:
+    """Whatever [CLS] and the separators look at, content rows are compared with content rows."""
+    near = np.exp(-np.abs(np.arange(LENGTH) - np.arange(LENGTH)[:, None]) / 4.0)
+    near /= near.sum(axis=1, keepdims=True)
+    far = near.copy()
+    far[SPECIALS] = np.eye(LENGTH)[[22, 1, 1]]  # the last word of the second text, the first of the first
+    rows = rows_of(attention_of(np.stack([near, far]), SPECIALS, SEGMENTS))
+    assert rows[0, "block-beyond-offset"].value == pytest.approx(rows[1, "block-beyond-offset"].value, abs=1e-12)
+    assert rows[0, "diagonal-score"].value != rows[1, "diagonal-score"].value, "which is over all rows"
+
+
 def test_what_looks_back_to_the_separator_before_it_is_no_block() -> None:
     """It stays in its segment, by columns that end where the segment does, and has a band."""
-    back = 0.6 * exact("previous") + 0.4 * np.where(SEGMENTS[:, None] == 0, np.eye(LENGTH)[0], np.eye(LENGTH)[12])
+    back = 0.5 * exact("previous") + 0.5 * np.where(SEGMENTS[:, None] == 0, np.eye(LENGTH)[0], np.eye(LENGTH)[12])
     rows = rows_of(attention_of(back[None], SPECIALS, SEGMENTS))
     assert rows[0, "block-score"].value > 0.3
     assert rows[0, "block-beyond-offset"].value > 0.1

@@ -11,8 +11,9 @@ each pattern. A head has a distribution, not a label.
     block-score      of a content row's mass on content keys, the share on its own segment, less the share that uniform
                      attention would give; mean over the content rows that have 1e-6 or more of such mass
     block-beyond-offset  of all content rows' mass on content keys, the share on the own segment, less the share that
-                     the map's own mass by offset would give if it were the same everywhere. A head that looks at what
-                     is near stays in its segment without knowing of it: it has a block-score, and 0 here
+                     the same mass by offset would give if it were the same everywhere. A head that looks at what
+                     is near stays in its segment without knowing of it: it has a block-score, and 0 here. Rows of
+                     special tokens count on neither side
     vertical-score   mass on special tokens, mean over the rows
     diagonal-score   mass on content keys at offset -1, 0 and +1, mean over the rows
 
@@ -176,6 +177,7 @@ class _Places:
     has_pairs     whether there is any pair among the sequences
     columns       (sequence, key) of the special keys
     cells         [special key, query, 2]: which cells of its column are near the diagonal; `alike` of their offsets
+    row_cells     [special query, key, 1]: `alike` of the offsets in its row, 0 at special keys
     alike         [sequence, offset, 1]: the share of pairs of content tokens at this offset that are of one segment
     """
 
@@ -187,6 +189,7 @@ class _Places:
     has_pairs: bool
     columns: tuple[Tensor, Tensor]
     cells: Tensor
+    row_cells: Tensor
     alike: Tensor
 
 
@@ -206,9 +209,19 @@ def _places(tokens: Tokens, is_causal: bool, dtype: torch.dtype) -> _Places:
     alike = _alike(own)
     offset = key[:, None] - torch.arange(tokens.length, device=key.device)
     cells = torch.stack([(offset.abs() <= 1).to(dtype), alike[sequence[:, None], offset + tokens.length - 1]], dim=-1)
-    content = tokens.content[..., None].to(dtype)
-    pairs = bool(is_pair.any())
-    return _Places(unless_special, unless_pair, content, own, expected, pairs, (sequence, key), cells, alike[..., None])
+    row_cells = alike[sequence[:, None], tokens.length - 1 - offset] * tokens.content[sequence]
+    return _Places(
+        unless_special,
+        unless_pair,
+        tokens.content[..., None].to(dtype),
+        own,
+        expected,
+        bool(is_pair.any()),
+        (sequence, key),
+        cells,
+        row_cells[..., None],
+        alike[..., None],
+    )
 
 
 def _alike(own: Tensor) -> Tensor:
@@ -267,7 +280,8 @@ def _band(attention: Attention) -> Tensor:
 def _without_special(attention: Attention, places: _Places) -> tuple[Tensor, Tensor]:
     """Two sums over the cells of content keys: the diagonal-score, and the mass that offsets put in the own segment.
 
-    Sums over all cells, less those over the columns of special keys, which are few.
+    Sums over all cells, less those over the columns of special keys, which are few; of the second also less those over
+    the rows of special tokens.
     """
     middle = attention.length - 1
     near = attention.offset_mass[..., max(middle - 1, 0) : middle + 2].sum(dim=-1, keepdim=True)
@@ -275,6 +289,9 @@ def _without_special(attention: Attention, places: _Places) -> tuple[Tensor, Ten
     sequence, key = places.columns
     special = torch.bmm(attention.weights[sequence, :, :, key], places.cells)
     diagonal, by_offset = sums.index_add_(0, sequence, special, alpha=-1).unbind(dim=-1)
+    if places.has_pairs:
+        rows = torch.bmm(attention.weights[sequence, :, key], places.row_cells)[..., 0]  # [special query, head]
+        by_offset = by_offset.index_add(0, sequence, rows, alpha=-1)
     return diagonal / attention.length, by_offset
 
 
@@ -289,9 +306,8 @@ def _blocks(attention: Attention, places: _Places, by_offset: Tensor) -> list[Te
     counted = (content >= LEAST_MASS) * is_content
     excess = ((within / content.clamp_min(LEAST_MASS) - places.expected) * counted).sum(dim=-1)
     block = excess / counted.sum(dim=-1)
-    share = within.sum(dim=-1) / (content @ places.content)[..., 0]
-    elsewhere = by_offset / (attention.column_mass @ places.content)[..., 0]
-    return [block + places.unless_pair, share - elsewhere + places.unless_pair]
+    beyond = (within.sum(dim=-1) - by_offset) / (content @ places.content)[..., 0]
+    return [block + places.unless_pair, beyond + places.unless_pair]
 
 
 def patterns_by_rule(scores: Tensor, thresholds: Thresholds) -> Tensor:
