@@ -188,8 +188,7 @@ def test_an_empty_split_is_refused(importance: Run, text: str) -> None:
         (
             "t.txt",
             "The cat sat.\nThe mat.\n",
-            't.txt:2: no column "sentence" among The cat sat. Name the column that holds it: '
-            "--columns sentence=NAME.",
+            't.txt:2: no column "sentence" among The cat sat. Name the column that holds it: --columns sentence=NAME.',
         ),
     ],
     ids=["one line", "csv", "two lines"],
