@@ -30,6 +30,7 @@ _WHERE = {
     "Head": "headscope.heads",
     "HeadSet": "headscope.heads",
     "HeadscopeError": "headscope.errors",
+    "HeadscopeWarning": "headscope.errors",
     "Joined": "headscope.study.joining",
     "KnockOut": "headscope.model.knockout",
     "MaskAim": "headscope.study.mask_learning",
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence
     from headscope.errors import HeadscopeError as HeadscopeError
+    from headscope.errors import HeadscopeWarning as HeadscopeWarning
     from headscope.explorer.serving import serve as serve
     from headscope.heads import Head as Head
     from headscope.heads import HeadSet as HeadSet

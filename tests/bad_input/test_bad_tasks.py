@@ -172,6 +172,32 @@ def test_an_empty_split_is_refused(importance: Run, text: str) -> None:
     one_line(importance(), "dev.tsv: no example in it. Expected one or more.")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "t.txt",
+            "The cat sat.\n",
+            "t.txt: read as a table with the header 'The cat sat.' and no rows. Expected columns sentence, label.",
+        ),
+        (
+            "t.csv",
+            "The cat, sat.\n",
+            "t.csv: read as a table with the header 'The cat', ' sat.' and no rows. Expected columns sentence, label.",
+        ),
+        (
+            "t.txt",
+            "The cat sat.\nThe mat.\n",
+            't.txt:2: no column "sentence" among The cat sat. Name the column that holds it: --columns sentence=NAME.',
+        ),
+    ],
+    ids=["one line", "csv", "two lines"],
+)
+def test_a_plain_text_in_the_place_of_a_table_is_named(importance: Run, name: str, text: str, message: str) -> None:
+    Path(name).write_text(text, "utf-8")
+    one_line(importance("--data", name), message)
+
+
 def test_a_directory_without_a_dev_file_is_refused(importance: Run) -> None:
     sst2("glue/train.tsv")
     one_line(importance("--data", "glue"), "glue: no file for dev here, only train.tsv. Expected dev.tsv, say.")
@@ -181,7 +207,7 @@ def test_a_quote_that_does_not_close_is_named_by_its_line(importance: Run) -> No
     table("dev.csv", ("sentence", "label"), ("the cat", 0), ('"a mat', 1), ("b", 0))
     one_line(
         importance("--data", "dev.csv"),
-        "dev.csv:4: not a csv line (unexpected end of data). Expected quotes that close.",
+        "dev.csv:3: not a csv line (unexpected end of data). Expected quotes that close.",
     )
 
 

@@ -40,6 +40,8 @@ headscope analyze minilm --treebank dev.conllu --frequency english --control --o
 
 headscope analyze opus-mt-en-fr --corpus news.tsv --pairs --statistics entropy,confidence --out study
 
+headscope analyze rxnmapper --corpus reactions.csv --column smiles --out study
+
 headscope analyze minilm --corpus wikipedia-pairs --pairs --lens raw,effective,norm,gradient --out study
 
 In Python: headscope.analyze, headscope.write
@@ -56,8 +58,8 @@ def analyze(
     corpus: Annotated[
         list[str],
         typer.Option(
-            help="Files of text (one a line), tab-separated pairs or jsonl, also in gzip; - is stdin. "
-            "The name wikipedia-pairs is a corpus that comes with headscope",
+            help="Files of text (one a line), tab-separated pairs, FASTA or tables (csv, tsv, jsonl), also in gzip; "
+            "- is stdin. The name wikipedia-pairs is a corpus that comes with headscope",
             metavar="FILE…",
             show_default=False,
         ),

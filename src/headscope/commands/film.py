@@ -50,7 +50,7 @@ def film(
     corpus: Annotated[
         list[str],
         typer.Option(
-            help="Files of text (one a line), tab-separated pairs or jsonl, also in gzip",
+            help="Files of text (one a line), tab-separated pairs, FASTA or tables (csv, tsv, jsonl), also in gzip",
             metavar="FILE…",
             show_default=False,
         ),

@@ -43,7 +43,8 @@ def knock_out(
     corpus: Annotated[
         list[str],
         typer.Option(
-            help="Files of text (one a line), tab-separated pairs or jsonl; wikipedia-pairs comes with headscope",
+            help="Files of text (one a line), tab-separated pairs, FASTA or tables (csv, tsv, jsonl); wikipedia-pairs "
+            "comes with headscope",
             metavar="FILE…",
             show_default=False,
         ),

@@ -41,7 +41,11 @@ In Python: headscope.pretrain
 def pretrain(
     corpus: Annotated[
         list[str],
-        typer.Option(help="Files of text (one a line) or jsonl, also in gzip", metavar="FILE…", show_default=False),
+        typer.Option(
+            help="Files of text (one a line), FASTA or tables (csv, tsv, jsonl), also in gzip",
+            metavar="FILE…",
+            show_default=False,
+        ),
     ],
     out: Annotated[
         Path, typer.Option(help="The directory to write the model into; must not exist yet", show_default=False)

@@ -136,9 +136,9 @@ class Task(ABC):
 
     def _check_rows(self, path: Path) -> None:
         """Refuse a table without rows, which may be a plain text taken for a table."""
-        header = lone_header(path) if self.table_columns else None
-        if header is not None:
-            names = [self.columns.get(name, name) for name in self.table_columns]
+        names = [self.columns.get(name, name) for name in self.table_columns]
+        header = lone_header(path) if names else None
+        if header is not None and not set(names) & set(header):
             listed = ", ".join(f"'{name[:60]}'" for name in header[:6])
             raise HeadscopeError(
                 f"read as a table with the header {listed} and no rows",
