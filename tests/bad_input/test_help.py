@@ -81,6 +81,7 @@ def test_a_mistake_is_one_line_in_a_real_process(here: Path) -> None:
     assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt"}
 
 
+@pytest.mark.slow
 def test_a_hub_id_offline_fails_at_once_in_a_real_process(here: Path) -> None:
     done = started("look", "acme/encoder", "the cat", "--out", "page.html")
     assert done.returncode == 2
