@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from said import Run
 
+from waiting import LONGEST
+
 COMMANDS = [
     (),
     ("analyze",),
@@ -25,7 +27,7 @@ COMMANDS = [
 
 def started(*words: str, stdin: int | None = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "headscope", *words]
-    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=100, env=os.environ)
+    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=LONGEST, env=os.environ)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
