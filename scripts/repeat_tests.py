@@ -27,7 +27,20 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parents[1]
 TABLE = Path("docs/results/test-runs.csv")
 PARTS = ("src", "tests", "web", "pyproject.toml", "constraints.txt", "Makefile")  # what a run is a run of
-COLUMNS = "date commit tree load order busy_loops seconds cpu_seconds passed failed skipped failures".split()
+COLUMNS = [
+    "date",
+    "commit",
+    "tree",
+    "load",
+    "order",
+    "busy_loops",
+    "seconds",
+    "cpu_seconds",
+    "passed",
+    "failed",
+    "skipped",
+    "failures",
+]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -151,9 +164,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run `make test` several times and record the results.")
     parser.add_argument("--runs", type=int, default=1, help="number of runs (default: 1)")
     parser.add_argument("--busy", type=int, default=0, help="busy loops next to the tests (default: 0)")
-    parser.add_argument(
-        "--random-seed", type=int, default=None, help="seed of a random order (default: by file)"
-    )
+    parser.add_argument("--random-seed", type=int, default=None, help="seed of a random order (default: by file)")
     return parser.parse_args(words)
 
 

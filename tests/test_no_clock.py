@@ -1,4 +1,4 @@
-"""No test may depend on how fast a machine is: none reads a clock, sleeps, or uses a fixed port."""
+"""No test may depend on speed or chance: no clock, no sleep, no fixed port, the same examples every time."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ CLOCKS = {
     "a browser's clock": r"= performance\.now\(\)|Date\.now\(\)",
     "a short wait": r"Event\(\)\.wait\([0-9.]",
     "a fixed port": r"master[-_]port",
+    "a short limit": r"timeout=[0-9]{1,2}\b",
 }
 
 
@@ -35,6 +36,12 @@ def test_no_test_reads_a_clock_or_sleeps(what: str) -> None:
     assert not found, f"{what}: wait for an event (tests/waiting.py) and assert work done\n" + "\n".join(found)
 
 
+def test_examples_of_hypothesis_are_always_the_same() -> None:
+    drawn = [file for file in TESTS.rglob("*.py") if "\n@given(" in file.read_text("utf-8")]
+    assert len(drawn) > 5
+    assert not [file.name for file in drawn if "derandomize=True" not in file.read_text("utf-8")]
+
+
 @pytest.mark.parametrize(
     ("what", "line"),
     [
@@ -45,6 +52,7 @@ def test_no_test_reads_a_clock_or_sleeps(what: str) -> None:
         ("a browser's clock", "const begin = performance.now();"),
         ("a short wait", "threading.Event().wait(0.01)"),
         ("a fixed port", '"--master-port", "29631"'),
+        ("a short limit", "process.communicate(timeout=60)"),
     ],
 )
 def test_the_rule_finds_what_it_is_for(what: str, line: str) -> None:

@@ -44,7 +44,7 @@ def test_representative_families_exist() -> None:
 
 
 def collected(*options: str) -> list[str]:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/contracts", *options]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", "addopts=", "tests/contracts", *options]
     found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
     return [line for line in found.splitlines() if "::" in line]
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from said import Run
 
+from waiting import LONGEST
+
 COMMANDS = [
     (),
     ("analyze",),
@@ -25,7 +27,7 @@ COMMANDS = [
 
 def started(*words: str, stdin: int | None = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "headscope", *words]
-    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=100, env=os.environ)
+    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=LONGEST, env=os.environ)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -81,6 +83,7 @@ def test_a_mistake_is_one_line_in_a_real_process(here: Path) -> None:
     assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt"}
 
 
+@pytest.mark.slow
 def test_a_hub_id_offline_fails_at_once_in_a_real_process(here: Path) -> None:
     done = started("look", "acme/encoder", "the cat", "--out", "page.html")
     assert done.returncode == 2

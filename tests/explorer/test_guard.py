@@ -11,6 +11,7 @@ from transformers import BertModel
 
 from headscope.explorer.guard import Guard
 from headscope.explorer.serving import Explorer
+from waiting import LONGEST
 from worded import worded
 
 TOKEN = "a-token-of-tests"
@@ -24,7 +25,7 @@ def guarded(start: Callable[..., Explorer]) -> Asking:
 
 def status(asking: Asking, headers: list[tuple[str, str]], path: str = "/api/about") -> int:
     """Of a request with exactly these headers."""
-    connection = http.client.HTTPConnection("127.0.0.1", asking.explorer.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", asking.explorer.port, timeout=LONGEST)
     connection.putrequest("GET", path, skip_host=True, skip_accept_encoding=True)
     for name, value in headers:
         connection.putheader(name, value)

@@ -237,6 +237,7 @@ def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: 
     assert out == ("ended\n" if sign == signal.SIGINT else "")
 
 
+@pytest.mark.slow
 def test_what_is_loaded_is_said_at_once(tmp_path: Path) -> None:
     saved(tmp_path / "bert", BertModel)
     (tmp_path / "study").mkdir()
@@ -333,6 +334,7 @@ def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was(monkeypatch:
     explorer.stop()  # once more does no harm
 
 
+@pytest.mark.slow
 def test_a_wrong_study_is_one_line_before_the_model_is_loaded(tmp_path: Path) -> None:
     process = started(tmp_path, "no-such-model", "--study", "nowhere")
     out, err = process.communicate(timeout=LONGEST)

@@ -129,6 +129,7 @@ def test_drawing_leaves_the_callers_matplotlib_alone() -> None:
         assert mpl.rcParams["font.size"] == 31
 
 
+@pytest.mark.slow
 def test_the_figures_do_not_load_pyplot() -> None:
     code = "import headscope.report.plates, headscope.report.figures as f, sys; f.makers(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

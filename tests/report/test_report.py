@@ -258,6 +258,7 @@ def test_what_another_study_of_the_model_says_of_its_own_task_is_found_too() -> 
     assert page.count("loss of stsb significantly") == 1
 
 
+@pytest.mark.slow
 def test_two_models_and_a_study_more_of_one_are_one_page() -> None:
     page = render_joined(join(two_models()))
     ids = re.findall(r'\sid="([^"]+)"', page)

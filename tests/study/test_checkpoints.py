@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertForMaskedLM
 
@@ -21,6 +21,7 @@ def test_early_steps_are_closer_together() -> None:
     assert steps_to_keep(7, 2) == [0, 7]
 
 
+@settings(deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_there_are_as_many_as_asked_from_the_first_to_the_last(data: st.DataObject) -> None:
     total = data.draw(st.integers(1, 400))

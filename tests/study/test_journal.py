@@ -88,7 +88,7 @@ def test_the_journal_of_another_run_is_refused_by_what_differs(
 
 
 @given(st.lists(st.floats(allow_nan=True, width=64), min_size=1, max_size=12))
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True, database=None)
 def test_arrays_are_packed_to_the_last_bit(numbers: list[float]) -> None:
     array = np.array(numbers).reshape(1, -1, 1)
     back = unpacked(packed(array))
