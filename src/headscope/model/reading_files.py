@@ -43,7 +43,7 @@ _ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs"
 # Arguments that do not change a vector, or that are read from elsewhere.
 _HARMLESS = {"attn_implementation", "dtype", "model_max_length", "padding_side", "torch_dtype", "trust_remote_code"}
 _MOST_BYTES = 10_000_000  # of a JSON file or a licence
-# Written by transformers and headscope themselves, in the shape of the saved model.
+# Written by transformers and headscope themselves for the saved model, and records of what made the source.
 _WRITTEN_ANEW = {
     "config.json",
     "generation_config.json",
@@ -53,6 +53,10 @@ _WRITTEN_ANEW = {
     "cut.json",
     "README.md",
     "run.json",
+    "training.json",
+    "plan.json",
+    "study",
+    "checkpoints",
     "added_tokens.json",
     "chat_template.jinja",
     "merges.txt",
