@@ -160,6 +160,8 @@ def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
     offsets = {(row.stack, row.layer, row.head): row.value for row in _of(study, "argmax-offset")}
     sinks = _sink_tokens(study)
     for rule in RULES:
+        if rule.role == "punctuation" and study.record.get("model", {}).get("natural_language") is False:
+            continue  # "." separates molecules in SMILES
         threshold = getattr(limits, rule.threshold)
         also = getattr(limits, rule.also[1]) if rule.also else 0.0
         sentence = rule.sentence.format(threshold=threshold, also=also)
