@@ -41,12 +41,28 @@ class Counts:
     used: int = 0
     sequences: int = 0
     tokens: int = 0
+    source_tokens: int = 0  # without those of targets
+    shortest: int = 0  # source tokens of a sequence
+    longest: int = 0
     truncated: int = 0
     windowed: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
 
     def skip(self, why: str) -> None:
         self.skipped[why] = self.skipped.get(why, 0) + 1
+
+    def add_lengths(self, source: int, target: int) -> None:
+        """Count one sequence with these numbers of tokens."""
+        self.shortest = min(self.shortest, source) if self.sequences else source
+        self.longest = max(self.longest, source)
+        self.sequences += 1
+        self.source_tokens += source
+        self.tokens += source + target
+
+    @property
+    def mean_length(self) -> float:
+        """Source tokens of a sequence, on average; 0 without sequences."""
+        return self.source_tokens / self.sequences if self.sequences else 0.0
 
 
 def check_long(long: str) -> None:
@@ -90,8 +106,8 @@ class Encoder:
             made = self._sequences(index, example)
             if made:
                 self.counts.used += 1
-                self.counts.sequences += len(made)
-                self.counts.tokens += sum(len(side.ids) for one in made for side in (one.source, one.target) if side)
+                for one in made:
+                    self.counts.add_lengths(len(one.source.ids), 0 if one.target is None else len(one.target.ids))
                 yield from made
 
     def _sequences(self, index: int, example: Example) -> list[Sequence]:
