@@ -187,6 +187,17 @@ def test_roles_of_shared_heads_are_counted_once() -> None:
     assert "1 (3 sites) previous token and 1 (1 site) broad" in finding.sentence
 
 
+def test_two_sites_of_one_head_are_not_two_heads_that_attend_alike() -> None:
+    study = attending("previous", {(layer, head): 0.1 for layer in range(3) for head in range(4)}, model=SHARED)
+    near = {"stack": "encoder", "layer": 1, "head": 2, "twin_layer": 2, "twin_head": 2, "twin_distance": 0.01}
+    further = near | {"layer": 0, "head": 1, "twin_layer": 2, "twin_head": 3, "twin_distance": 0.2}
+    study.tables["clusters"] = pd.DataFrame([near, further])
+    (finding,) = (one for one in findings_of(study) if one.topic == "twins")
+    assert [measured.head for measured in finding.heads] == ["0.1", "2.3"]
+    study.tables["clusters"] = pd.DataFrame([near])
+    assert not [one for one in findings_of(study) if one.topic == "twins"]
+
+
 def test_removals_of_shared_heads_are_counted_once() -> None:
     study = attending("ablation-loss", {(layer, head): 0.1 for layer in range(3) for head in range(4)}, model=SHARED)
     tested = {"statistic": "ablation-loss", "low": 0.1, "high": 0.3, "count": 99, "value": 0.2}

@@ -9,8 +9,8 @@ Whether attention to them may be called punctuation is decided by the vocabulary
    in a script without upper case (Chinese, Japanese, Korean, Arabic, Hindi, Thai), where short entries are words too.
 4. The vocabulary is natural language if at least 30 % of the entries are words and these use 12 letters or more.
 
-One-letter codes have no words; codons and other k-mers are upper case, or use four letters. A model of characters or bytes
-has no words either and counts as not natural language, although its texts may be.
+One-letter codes have no words; codons and other k-mers are upper case, or use four letters. A model of characters or
+bytes has no words either and counts as not natural language, although its texts may be.
 """
 
 from __future__ import annotations

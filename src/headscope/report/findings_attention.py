@@ -43,7 +43,8 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
         if above:
             best = _strongest_sites(study, above)
             verb = "gives more than half of its" if len(best) == 1 else "give more than half of their"
-            at = ", each at its strongest site" if is_shared(study, stack) else ""
+            each = ", at its strongest site" if len(best) == 1 else ", each at its strongest site"
+            at = each if is_shared(study, stack) else ""
             sentence = f"{counted(study, above, rows)}{where} {verb} attention to {target}{at}:"
             more, top = max(len(best) - MOST_NAMED, 0), best[0]
             strength = strength_of(top.value, top.low, top.high, 0.5)
@@ -148,7 +149,7 @@ def roles(study: Study) -> Iterator[Finding]:
     row = {"stack": place[0], "layer": place[1], "head": place[2], **vars(best)}
     sentence = (
         f"{counted(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold), by "
-        f"their main role: {listed}; the clearest, {best.name} (threshold {short_number(best.threshold)}), is"
+        f"their main role{' at each site' if is_shared(study) else ''}: {listed}; the clearest, {best.name} (threshold {short_number(best.threshold)}), is"
     )
     strength = strength_of(best.value, best.low, best.high, best.threshold)
     yield Finding("", sentence, (measured_in(study, row, "value"),), kind="roles", strength=strength)
@@ -221,11 +222,21 @@ def twins(study: Study) -> Iterator[Finding]:
     table = study.tables.get("clusters")
     if table is None or not table["twin_distance"].notna().any():
         return
-    row = table.nsmallest(1, "twin_distance").to_dict("records")[0]
-    other = row | {"layer": row["twin_layer"], "head": row["twin_head"]}
+    pairs = [
+        (row, row | {"layer": row["twin_layer"], "head": row["twin_head"]})
+        for row in table[table["twin_distance"].notna()].sort_values("twin_distance", kind="stable").to_dict("records")
+    ]
+    pairs = [pair for pair in pairs if len({head_of(study, _place(one)) for one in pair}) == 2]  # not one shared head
+    if not pairs:
+        return
+    row, other = pairs[0]
     sentence = f"The two heads that attend most alike, {row['twin_distance']:.2g} nats apart, are"
     heads = tuple(Measured(address_of(study, one), math.nan, math.nan, math.nan) for one in (row, other))
     yield Finding("", sentence, heads, topic="twins")
+
+
+def _place(row: dict[Any, Any]) -> Place:
+    return str(row["stack"]), int(row["layer"]), int(row["head"])
 
 
 def _ranked(study: Study, statistic: str, stack: str) -> dict[Place, Measured]:
