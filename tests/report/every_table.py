@@ -85,6 +85,12 @@ def rows() -> dict[str, list[dict[str, Any]]]:
         "mixing": [LAYER | {"form": "weight"} | MEASURED],
         "contributions": [LAYER | {"part": "heads"} | MEASURED],
         "substitutes": [PLACE | {"pattern": "next", "task": "mnli", "loss_change": 0.1, "low": 0.0, "high": 0.2}],
+        "sinks": [
+            PLACE
+            | {"token": "the", "token_id": 5, "token_share": 0.4, "position": 0, "position_share": 1.0}
+            | {"first_share": 1.0, "count": 40}
+        ],
+        "uniform": [LAYER | {"statistic": "cls", "value": 0.01, "count": 40}],
         "pattern_agreement": [{"rule": "vertical", "network": "vertical", "maps": 8}],
         "coreference_heads": [PLACE | {"accuracy": 0.5, "low": 0.4, "high": 0.6, "baseline": 0.3, "count": 9}],
     }

@@ -219,7 +219,7 @@ def test_findings_name_heads_above_a_half_with_their_intervals() -> None:
     study = Study(to_frame([Row("encoder", 0, h, "previous", v, v - 0.01, v + 0.01, 9) for h, v in enumerate(values)]))
     (finding,) = findings_of(study)
     assert str(finding) == (
-        "2 heads give more than half of their attention to the previous token: "
+        "2 of 4 heads give more than half of their attention to the previous token: "
         "0.1: 0.900 [0.890, 0.910]; 0.2: 0.600 [0.590, 0.610]."
     )
 
@@ -240,7 +240,8 @@ def test_findings_count_what_they_do_not_name_and_say_which_stack() -> None:
     rows = [Row(s, 0, h, "previous", 0.8, 0.7, 0.9, 9) for s in ("encoder", "decoder") for h in range(8)]
     first, second = findings_of(Study(to_frame(rows)))
     assert (
-        first.sentence == "8 heads of the encoder stack give more than half of their attention to the previous token:"
+        first.sentence
+        == "8 of 8 heads of the encoder stack give more than half of their attention to the previous token:"
     )
     assert (len(first.heads), first.more, second.heads[0].head) == (6, 2, "decoder.0.0")
 

@@ -440,7 +440,9 @@ def test_studies_on_other_texts_are_noted() -> None:
     other.record["data"] = {"files": [{"sha256": "y"}], "used": 9, "tokens": 450, "sequences": 9}
     assert compare([one, other]).notes[:2] == [
         "The studies were made on different texts: part of any difference is the texts'.",
-        "Tokens a text: a 100, b 50. Entropy, distance and shares at one place depend on the length.",
+        "The texts differ in length (tokens on average: a 100, b 50). Entropy and distance grow with length and shares "
+        "of attention fall, so a head can be above a threshold in one study and below it in another: compare multiples "
+        "of uniform attention instead.",
     ]
 
 

@@ -42,6 +42,9 @@ class Counts:
     used: int = 0
     sequences: int = 0
     tokens: int = 0
+    source_tokens: int = 0  # without those of targets
+    shortest: int = 0  # source tokens of a sequence
+    longest: int = 0
     truncated: int = 0
     windowed: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
@@ -49,6 +52,19 @@ class Counts:
 
     def skip(self, why: str) -> None:
         self.skipped[why] = self.skipped.get(why, 0) + 1
+
+    def add_lengths(self, source: int, target: int) -> None:
+        """Count one sequence with these numbers of tokens."""
+        self.shortest = min(self.shortest, source) if self.sequences else source
+        self.longest = max(self.longest, source)
+        self.sequences += 1
+        self.source_tokens += source
+        self.tokens += source + target
+
+    @property
+    def mean_length(self) -> float:
+        """Source tokens of a sequence, on average; 0 without sequences."""
+        return self.source_tokens / self.sequences if self.sequences else 0.0
 
 
 def check_long(long: str) -> None:
@@ -93,9 +109,9 @@ class Encoder:
             made = self._sequences(index, example)
             if made:
                 self.counts.used += 1
-                self.counts.sequences += len(made)
+                for one in made:
+                    self.counts.add_lengths(len(one.source.ids), 0 if one.target is None else len(one.target.ids))
                 ids = [token for one in made for side in (one.source, one.target) if side for token in side.ids]
-                self.counts.tokens += len(ids)
                 self.unknown.add(ids, (example.first, example.second), example.where)
                 yield from made
 

@@ -37,7 +37,8 @@ def packed(model: AttentionModel, texts: Iterable[Example], *, max_length: int) 
     encoder.unknown.warn()
     found.append([*before, *waiting, *after])
     found = [ids for ids in found if not model.marks.special.issuperset(ids)]  # of unknown tokens alone, say
-    counts.sequences, counts.tokens = len(found), sum(map(len, found))
+    for ids in found:
+        counts.add_lengths(len(ids), 0)
     return [Sequence(i, _side(ids, len(before), len(after), encoder)) for i, ids in enumerate(found)], counts
 
 

@@ -116,6 +116,17 @@ class AttentionModel:
                         found[head] = pattern
         return dict(sorted(found.items()))
 
+    @property
+    def shared_layers(self) -> dict[str, list[list[int]]]:
+        """By stack, the groups of layers that call the same attention module (ALBERT); empty where none do."""
+        found: dict[str, list[list[int]]] = {}
+        for sites in self._seam.sites.values():
+            for stack in dict.fromkeys(site.stack for site in sites):
+                layers = [site.layer for site in sites if site.stack == stack]
+                if len(layers) > 1:
+                    found.setdefault(stack, []).append(layers)
+        return found
+
     def place(self, head: Head) -> int:
         """Where in its site's tensors a head stands: its number, unless heads before it were cut."""
         return self._sites[head.site].place(head.head)

@@ -77,6 +77,7 @@ def view_of(chapter: Chapter, figures: Drawn, number: int, room: int) -> dict[st
         "corpus_facts": corpus_facts(study),
         "has_attention": bool(study.maps),
         "is_cut": is_cut,
+        "lengths": plain(chapter.lengths, 600),
         "asked": studied(study, with_model=False).rstrip("."),
         "heads": len(heads_of(study)),
         "few": few_texts(study),

@@ -10,6 +10,8 @@ from headscope.data.unknown import WARN_SHARE
 from headscope.data.unknown import said as unknown_share
 from headscope.masks.worn import read_worn
 from headscope.report.grids import model_name, plain, recorded, shape_of, stacks_of
+from headscope.report.shared_heads import Place, is_shared, number_of
+from headscope.study.lengths import mean_length
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
@@ -25,7 +27,13 @@ def summary(study: Study) -> str:
     for stack in stacks_of(study):
         layers, heads = shape_of(study, stack)
         sizes.append(f"{plain(stack)} {_counted(layers, 'layer')} × {_counted(heads, 'head')}")
-    return f"{_counted(len(heads_of(study)), 'head')}: {', '.join(sizes)}" if sizes else "no single heads"
+    if not sizes:
+        return "no single heads"
+    many = _counted(len(heads_of(study)), "head")
+    if is_shared(study):
+        shared = _counted(number_of(study, heads_of(study)), "shared head")
+        many = f"{shared} at {_counted(len(heads_of(study)), 'site')}"
+    return f"{many}: {', '.join(sizes)}"
 
 
 def studied(study: Study, *, with_model: bool = True) -> str:
@@ -45,7 +53,11 @@ def _texts(record: Mapping[str, Any]) -> str:
     lens = plain(record.get("lens") or "raw", 60).replace(",", ", ")
     many = f"{_grouped(used)} {kind}" if used is not None else kind
     through = "" if lens == "raw" else f", through the lenses {lens}"
-    return f"what attention does over {many}{f' ({_grouped(tokens)} tokens)' if tokens is not None else ''}{through}"
+    length = mean_length(record)
+    each = f", {length:.0f} in each on average" if length is not None else ""
+    return (
+        f"what attention does over {many}{f' ({_grouped(tokens)} tokens{each})' if tokens is not None else ''}{through}"
+    )
 
 
 def _removed(record: Mapping[str, Any]) -> str:
@@ -124,6 +136,10 @@ def corpus_facts(study: Study) -> Facts:
     for key in ("read", "used", "truncated"):
         if recorded(record, "data", key) is not None:
             facts.append((f"texts {key}", _grouped(recorded(record, "data", key))))
+    if (length := mean_length(record)) is not None:
+        ends = [recorded(record, "data", end) for end in ("shortest", "longest")]
+        extent = f" ({_grouped(ends[0])} to {_grouped(ends[1])})" if all(_is_number(end) for end in ends) else ""
+        facts.append(("mean length", f"{length:.0f} tokens{extent}"))
     for kind, what in (("treebank", "sentences"), ("coreference", "documents")):
         known = recorded(record, kind, "documents" if kind == "coreference" else "used")
         if known is not None:
@@ -206,7 +222,7 @@ def reproduction(study: Study) -> Facts:
     return facts
 
 
-def heads_of(study: Study) -> set[tuple[object, ...]]:
+def heads_of(study: Study) -> set[Place]:
     return set(study.heads[["stack", "layer", "head"]].itertuples(index=False, name=None))
 
 

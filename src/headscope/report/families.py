@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FAMILIES = {
     "position": SERIES[5],
     "special tokens": SERIES[4],
-    "sink": "#88ccee",
+    "sink": SERIES[3],
     "punctuation": "#f0e442",
     "broad": "#dcc6e0",
     "block": "#b8a77a",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headscope.report.cells import DECIMALS
 from headscope.report.grids import plain, stacks_of
+from headscope.report.over_uniform import times_text
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
@@ -30,13 +31,14 @@ KINDS = (
 
 
 class Measured(NamedTuple):
-    """One row of the table, with the address a reader uses."""
+    """One row of the table, with the address a reader uses. `uniform`: what uniform attention would give, if known."""
 
     head: str
     value: float
     low: float
     high: float
     decimals: int = DECIMALS
+    uniform: float = math.nan
 
     def text(self, *, sign: bool = False) -> str:
         """`0.98 [0.97, 0.99]`, or the value alone where there is no interval; nothing where the head is only named.
@@ -45,6 +47,10 @@ class Measured(NamedTuple):
         """
         if math.isnan(self.value):
             return ""
+        times = times_text(self.value, self.uniform)
+        return self._with_interval(sign) + (f", {times}" if times else "")
+
+    def _with_interval(self, sign: bool) -> str:
         if math.isfinite(self.low) and math.isfinite(self.high):
             low, high = (short_number(end, self.decimals, sign=sign) for end in (self.low, self.high))
             return f"{short_number(self.value, self.decimals, sign=sign)} [{low}, {high}]"

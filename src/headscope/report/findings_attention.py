@@ -18,11 +18,11 @@ from headscope.report.finding import (
     short_number,
     strength_of,
 )
-from headscope.report.grids import plain, stacks_of, stacks_with
+from headscope.report.grids import plain, recorded, stacks_of, stacks_with
+from headscope.report.over_uniform import uniform_shares
+from headscope.report.shared_heads import Place, counted, head_of, is_shared, number_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from headscope.study.study import Study
 
 BEST_RELATIONS = 3
@@ -37,19 +37,22 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
 
     def rule(study: Study, stack: str, where: str) -> Finding | None:
         rows = _ranked(study, statistic, stack)
-        if not rows or rows[0].value == 0:  # a causal stack cannot look ahead
+        if not rows or next(iter(rows.values())).value == 0:  # a causal stack cannot look ahead
             return None
-        above = [row for row in rows if row.value > 0.5]
+        above = {place: row for place, row in rows.items() if row.value > 0.5}
         if above:
-            many = "1 head" if len(above) == 1 else f"{len(above)} heads"
-            verb = "gives more than half of its" if len(above) == 1 else "give more than half of their"
-            sentence = f"{many}{where} {verb} attention to {target}:"
-            more, top = max(len(above) - MOST_NAMED, 0), above[0]
+            best = _strongest_sites(study, above)
+            verb = "gives more than half of its" if len(best) == 1 else "give more than half of their"
+            each = ", at its strongest site" if len(best) == 1 else ", each at its strongest site"
+            at = each if is_shared(study, stack) else ""
+            sentence = f"{counted(study, above, rows)}{where} {verb} attention to {target}{at}:"
+            more, top = max(len(best) - MOST_NAMED, 0), best[0]
             strength = strength_of(top.value, top.low, top.high, 0.5)
-            named, is_clear = tuple(above[:MOST_NAMED]), excludes(top, 0.5)
+            named, is_clear = tuple(best[:MOST_NAMED]), excludes(top, 0.5)
             return Finding(statistic, sentence, named, more, is_clear=is_clear, strength=strength, topic=topic)
         sentence = f"No head{where} gives more than half of its attention to {target}; the most is that of"
-        return Finding(statistic, sentence, tuple(rows[:1]), is_clear=excludes(rows[0], 0.5), topic=topic)
+        most = next(iter(rows.values()))
+        return Finding(statistic, sentence, (most,), is_clear=excludes(most, 0.5), topic=topic)
 
     return rule
 
@@ -58,7 +61,7 @@ def _extreme(statistic: str, words: str, topic: str, *, least: bool = False) -> 
     """The head at one end of a statistic, and the one in the middle."""
 
     def rule(study: Study, stack: str, where: str) -> Finding | None:
-        rows = _ranked(study, statistic, stack)
+        rows = list(_ranked(study, statistic, stack).values())
         if len(rows) < 2:
             return None
         middle = short_number(median(row.value for row in rows))
@@ -70,12 +73,38 @@ def _extreme(statistic: str, words: str, topic: str, *, least: bool = False) -> 
     return rule
 
 
+def _strongest_sites(study: Study, rows: dict[Place, Measured]) -> list[Measured]:
+    """Each head once, at the site where it is first in this order."""
+    found: dict[Place, Measured] = {}
+    for place, row in rows.items():
+        found.setdefault(head_of(study, place), row)
+    return list(found.values())
+
+
+def _unless_classification(rule: Rule) -> Rule:
+    """The rule, for stacks that have no classification token, which would be the first token."""
+    return lambda study, stack, where: None if stack in stacks_with(study, "cls") else rule(study, stack, where)
+
+
+def _of_natural_language(rule: Rule) -> Rule:
+    """The rule, unless the vocabulary is known to be of another kind: "." separates molecules in SMILES."""
+
+    def checked(study: Study, stack: str, where: str) -> Finding | None:
+        is_other = recorded(study.record, "model", "natural_language") is False
+        return None if is_other else rule(study, stack, where)
+
+    return checked
+
+
 RULES: tuple[Rule, ...] = (
     _majority("previous", "the previous token", "positions"),
     _majority("next", "the next token", "positions"),
     _majority("cls", "the classification token", "special tokens"),
     _majority("sep", "separators", "special tokens"),
-    _extreme("punctuation", 'The most attention to "." and "," among the heads{where} is that of', "punctuation"),
+    _unless_classification(_majority("first", "the first token", "special tokens")),
+    _of_natural_language(
+        _extreme("punctuation", 'The most attention to "." and "," among the heads{where} is that of', "punctuation")
+    ),
     _extreme("entropy", "The broadest head{where}, by entropy in nats, is head", "breadth"),
     _extreme("entropy", "The narrowest head{where}, by entropy in nats, is head", "breadth", least=True),
     _extreme(
@@ -100,29 +129,37 @@ def roles(study: Study) -> Iterator[Finding]:
     """How many heads have which role for sure: the whole interval beyond where the role's rule begins."""
     sure = {place: [role for role in of if role.is_sure] for place, of in roles_by_head(study).items()}
     sure = {place: of for place, of in sure.items() if of}
-    heads = len(study.heads.drop_duplicates(["stack", "layer", "head"]))
+    heads = list(study.heads[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None))
     if "roles" not in study.tables or not heads:
         return
     if not sure:
-        yield Finding("", f"No evidence that any of the {heads} heads has a role by the rules", (), kind="roles")
+        many = number_of(study, heads)
+        yield Finding("", f"No evidence that any of the {many} heads has a role by the rules", (), kind="roles")
         return
     main = {place: of[0] for place, of in sure.items()}  # one a head: the numbers add up
-    counts: dict[str, int] = {}
-    for role in main.values():
-        counts[role.name] = counts.get(role.name, 0) + 1
-    ranked = sorted(counts.items(), key=lambda item: -item[1])
-    told = [f"{count} {name.replace(': ', ' ')}" for name, count in ranked[:MOST_ROLES]]
-    if others := sum(count for _, count in ranked[MOST_ROLES:]):
-        told.append(f"{others} with other roles")
+    counts: dict[str, list[Place]] = {}
+    for place, role in main.items():
+        counts.setdefault(role.name, []).append(place)
+    ranked = sorted(counts.items(), key=lambda item: (-number_of(study, item[1]), -len(item[1])))
+    told = [f"{_many(study, places)} {name.replace(': ', ' ')}" for name, places in ranked[:MOST_ROLES]]
+    if others := [place for _, places in ranked[MOST_ROLES:] for place in places]:
+        told.append(f"{_many(study, others)} with other roles")
     listed = " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
     place, best = max(main.items(), key=lambda item: item[1].strength)
     row = {"stack": place[0], "layer": place[1], "head": place[2], **vars(best)}
     sentence = (
-        f"{len(sure)} of {heads} heads have a role for sure (the whole interval is beyond the rule's threshold), by "
-        f"their main role: {listed}; the clearest, {best.name} (threshold {short_number(best.threshold)}), is"
+        f"{counted(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold), by "
+        f"their main role{' at each site' if is_shared(study) else ''}: {listed}; the clearest, {best.name} (threshold {short_number(best.threshold)}), is"
     )
     strength = strength_of(best.value, best.low, best.high, best.threshold)
     yield Finding("", sentence, (measured_in(study, row, "value"),), kind="roles", strength=strength)
+
+
+def _many(study: Study, places: list[Place]) -> str:
+    """`4`, or `1 (8 sites)` where layers share their heads."""
+    if not is_shared(study):
+        return str(len(places))
+    return f"{number_of(study, places)} ({len(places)} {'site' if len(places) == 1 else 'sites'})"
 
 
 def relations(study: Study) -> Iterator[Finding]:
@@ -185,24 +222,34 @@ def twins(study: Study) -> Iterator[Finding]:
     table = study.tables.get("clusters")
     if table is None or not table["twin_distance"].notna().any():
         return
-    row = table.nsmallest(1, "twin_distance").to_dict("records")[0]
-    other = row | {"layer": row["twin_layer"], "head": row["twin_head"]}
+    pairs = [
+        (row, row | {"layer": row["twin_layer"], "head": row["twin_head"]})
+        for row in table[table["twin_distance"].notna()].sort_values("twin_distance", kind="stable").to_dict("records")
+    ]
+    pairs = [pair for pair in pairs if len({head_of(study, _place(one)) for one in pair}) == 2]  # not one shared head
+    if not pairs:
+        return
+    row, other = pairs[0]
     sentence = f"The two heads that attend most alike, {row['twin_distance']:.2g} nats apart, are"
     heads = tuple(Measured(address_of(study, one), math.nan, math.nan, math.nan) for one in (row, other))
     yield Finding("", sentence, heads, topic="twins")
 
 
-def _ranked(study: Study, statistic: str, stack: str) -> list[Measured]:
+def _place(row: dict[Any, Any]) -> Place:
+    return str(row["stack"]), int(row["layer"]), int(row["head"])
+
+
+def _ranked(study: Study, statistic: str, stack: str) -> dict[Place, Measured]:
     """The heads of a stack from the largest value down; ties in order of layer and head."""
     if stack not in stacks_with(study, statistic):
-        return []
+        return {}
     heads = study.heads
     rows = heads[(heads["stack"] == stack) & (heads["statistic"] == statistic) & heads["value"].notna()]
     rows = rows.sort_values(["value", "layer", "head"], ascending=[False, True, True])
-    return [_measured(row, one_stack=len(stacks_of(study)) == 1) for _, row in rows.iterrows()]
-
-
-def _measured(row: pd.Series, *, one_stack: bool) -> Measured:
-    address = f"{row['layer']}.{row['head']}"
-    head = address if one_stack else f"{plain(row['stack'])}.{address}"
-    return Measured(head, float(row["value"]), float(row["low"]), float(row["high"]))
+    uniform = uniform_shares(study, statistic, stack)
+    return {
+        (stack, row["layer"], row["head"]): measured_in(study, row, "value")._replace(
+            uniform=uniform.get(row["layer"], math.nan)
+        )
+        for row in rows.to_dict("records")
+    }

@@ -25,6 +25,7 @@ from headscope.report.finding import (
     strength_of,
 )
 from headscope.report.grids import plain, recorded
+from headscope.report.shared_heads import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,8 +51,9 @@ def removals(study: Study) -> Iterator[Finding]:
     named = [measured_in(study, row, "value", decimals) for row in (sure if len(sure) else rows[:1]).to_dict("records")]
     sentence = f"No head's {noun} alone changes the loss of {task} significantly; the largest change is that of"
     if len(sure):
+        places = ([(row["stack"], row["layer"], row["head"]) for row in of.to_dict("records")] for of in (sure, rows))
         sentence = (
-            f"{doing} one head alone changes the loss of {task} significantly for {len(sure)} of {len(rows)} heads "
+            f"{doing} one head alone changes the loss of {task} significantly for {counted(study, *places)} "
             "(above 0: worse without it), most of all for"
         )
     strength = strength_of(named[0].value, named[0].low, named[0].high, 0.0) if len(sure) else 0.0

@@ -30,8 +30,10 @@ TITLES = {
     "ranks": "Ranks of heads by each importance",
     "relation_heads": "Every head for every relation",
     "search": "Every set that was tried",
+    "sinks": "Which token is the sink of each head",
     "substitutes": "Each head's fixed pattern in its place",
     "survivors": "What the heads do that are kept",
+    "uniform": "What uniform attention would give, by layer",
 }
 
 

@@ -24,6 +24,7 @@ from headscope.report.grids import (
     stacks_with,
     statistics_of,
 )
+from headscope.report.over_uniform import uniform_shares
 from headscope.report.scale import bare_name, group_of, scale_of, sentence_of, title_of
 
 if TYPE_CHECKING:
@@ -132,7 +133,14 @@ def _statistic(study: Study, name: str, stacks: list[str]) -> dict[str, Any]:
             else None
             for s in stacks
         ],
+        "uniform": [_uniform(study, name, s) for s in stacks],
     }
+
+
+def _uniform(study: Study, name: str, stack: str) -> list[float | int | None]:
+    """By layer, what uniform attention would give; empty where that is not known."""
+    shares = uniform_shares(study, name, stack)
+    return [_number(shares.get(layer, math.nan), 4) for layer in range(shape_of(study, stack)[0])] if shares else []
 
 
 def described(name: str, values: NDArray[Any]) -> dict[str, Any]:

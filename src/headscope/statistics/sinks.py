@@ -17,7 +17,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from headscope.heads import Head, Site
+from headscope.heads import Head
 from headscope.model.attention import Attention
 from headscope.statistics.base import ANY, SHARES, Definition, PerSequence
 from headscope.tables import STACKS

@@ -75,7 +75,9 @@ class Pass:
             )
 
     def describe(self) -> dict[str, Any]:
-        return asdict(self.encoder.counts) | {"max_length": self.encoder.max_length, "long": self.encoder.long}
+        counts = self.encoder.counts
+        lengths = {"mean_length": round(counts.mean_length, 2)}
+        return asdict(counts) | lengths | {"max_length": self.encoder.max_length, "long": self.encoder.long}
 
 
 def analyze(
@@ -241,7 +243,7 @@ def _name_sinks(study: Study, model: AttentionModel) -> None:
     table = study.tables.get("sinks")
     if table is not None and model.tokenizer is not None:
         tokens = model.tokenizer.convert_ids_to_tokens([int(token) for token in table["token_id"]])
-        table.insert(table.columns.get_loc("token_id"), "token", tokens)
+        table.insert(list(table.columns).index("token_id"), "token", tokens)
 
 
 def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> dict[str, Any]:

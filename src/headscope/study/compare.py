@@ -22,6 +22,7 @@ from headscope.model.load import as_model
 from headscope.model.weights import weights_sha256
 from headscope.statistics import glossary
 from headscope.study.changes import changes_between
+from headscope.study.lengths import length_note
 from headscope.study.local_paths import local_name
 from headscope.study.matching import WITHIN, behaviours, match
 from headscope.study.record import versions
@@ -356,14 +357,8 @@ def _notes(names: list[str], studies: list[Study]) -> list[str]:
     used = [_data(study).get("used") for study in studies]
     if any(files != read[0] for files in read) or len(set(used)) > 1:
         notes.append("The studies were made on different texts: part of any difference is the texts'.")
-    lengths = []
-    for name, study in zip(names, studies, strict=True):
-        data = _data(study)
-        if data.get("sequences") and data.get("tokens"):
-            lengths.append((name, data["tokens"] / data["sequences"]))
-    if lengths and max(n for _, n in lengths) > 1.02 * min(n for _, n in lengths):
-        told = ", ".join(f"{name} {length:.0f}" for name, length in lengths)
-        notes.append(f"Tokens a text: {told}. Entropy, distance and shares at one place depend on the length.")
+    if note := length_note([(name, study.record) for name, study in zip(names, studies, strict=True)], ratio=1.02):
+        notes.append(note)
     without = [name for name, study in zip(names, studies, strict=True) if "roles" not in study.tables]
     if without:
         notes.append(f"No roles in the study of {', '.join(without)}.")

@@ -18,6 +18,7 @@ from headscope.statistics import glossary
 from headscope.study.compare import Comparison, compare
 from headscope.study.fronts import one_table, survivors, unlike
 from headscope.study.given import read_given
+from headscope.study.lengths import length_note
 from headscope.study.lens_agreement import lens_agreement
 from headscope.study.local_paths import local_name
 from headscope.study.study import Study
@@ -47,6 +48,7 @@ class Chapter:
     others   what has the same name in an earlier study and says something else: tables with their records
     notes    how they were joined
     name     the model's, with that of a study behind it where two models have the same
+    lengths  a note where the members' texts differ in length
     """
 
     study: Study
@@ -54,6 +56,7 @@ class Chapter:
     others: tuple[Member, ...] = ()
     notes: tuple[str, ...] = ()
     name: str = ""
+    lengths: str = ""
 
 
 @dataclass
@@ -177,7 +180,8 @@ def _chapter(members: Sequence[Member]) -> Chapter:
     if tried:
         joined.tables[SUBSTITUTES] = tried[0]
     others += _fronts(joined, members, notes)
-    return Chapter(joined, tuple(members), tuple(others), tuple(notes))
+    lengths = length_note([(one.name, one.study.record) for one in members])
+    return Chapter(joined, tuple(members), tuple(others), tuple(notes), lengths=lengths)
 
 
 def _add(joined: Study, member: Member, notes: list[str]) -> Member | None:

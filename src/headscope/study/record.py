@@ -13,6 +13,7 @@ from headscope.data.bundled import named
 from headscope.data.lines import can_be_read_again
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
+from headscope.model.natural_language import is_natural_language
 from headscope.model.surgery import removed_heads
 from headscope.model.weights import weights_sha256
 from headscope.model.zoo.wheels import sha256_of
@@ -49,12 +50,23 @@ def describe_model(model: AttentionModel) -> dict[str, Any]:
         "device": str(model.device),
         "layers": layers,
         "heads": heads,
+        **({"shared_layers": shared} if (shared := model.shared_layers) else {}),
+        **_vocabulary(model),
         **({} if model.cut is None else {"cut": str(removed_heads(model)), "cut_from": model.cut.origin.sha256}),
         **({"fixed": {str(head): name for head, name in model.fixed.items()}} if model.fixed else {}),
         "reading": model.reading.record(),
         "notes": list(model.notes),
         "edits": [repr(edit) for edit in model.edits],
     }
+
+
+def _vocabulary(model: AttentionModel) -> dict[str, bool]:
+    """Whether its tokens are words of a natural language, where it has a tokenizer."""
+    tokenizer = model.tokenizer
+    if tokenizer is None:
+        return {}
+    tokens = [token for token, token_id in tokenizer.get_vocab().items() if token_id not in model.marks.special]
+    return {"natural_language": is_natural_language(tokens)}
 
 
 def describe_files(paths: Iterable[str | Path]) -> list[dict[str, str]]:

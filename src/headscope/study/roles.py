@@ -3,8 +3,8 @@
 A head may have several roles, or none. The rules are those of the papers where these state one (Clark: mass above
 0.5 at the next or previous token, above 0.6 on one kind of token, entropy above 3.8 nats of the 4.85 that 128 tokens
 allow, here 0.78 of what the lengths allow; Voita: 90 % of maxima at one offset, of the rows that have a token there,
-10 points over the best offset for a relation, most maxima at a rare word; Gu: mean weight above 0.3 on one token). Every
-threshold is an argument.
+10 points over the best offset for a relation, most maxima at a rare word; Gu: mean weight above 0.3 on one token).
+Every threshold is an argument.
 """
 
 from __future__ import annotations
@@ -160,6 +160,8 @@ def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
     offsets = {(row.stack, row.layer, row.head): row.value for row in _of(study, "argmax-offset")}
     sinks = _sink_tokens(study)
     for rule in RULES:
+        if rule.role == "punctuation" and study.record.get("model", {}).get("natural_language") is False:
+            continue  # "." separates molecules in SMILES
         threshold = getattr(limits, rule.threshold)
         also = getattr(limits, rule.also[1]) if rule.also else 0.0
         sentence = rule.sentence.format(threshold=threshold, also=also)

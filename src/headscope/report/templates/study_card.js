@@ -15,13 +15,23 @@ const strip = (one, row) => {
 };
 /* A longer number would leave no room for the strip beside it: its interval stands below. */
 const LONGEST_ON_A_LINE = 24;
+/* A share as a multiple of what uniform attention gives on the same texts: shares alone depend on their length. */
+const timesUniform = (one, head, row) => {
+  const uniform = one.uniform[head.s][head.layer];
+  return uniform ? row.value / uniform : null;
+};
+const hasUniform = data.statistics.some((one) => one.uniform.some((stack) => stack.length));
+const timesLabel = (times) => `${times >= 9.95 ? times.toFixed(0) : times.toFixed(1)}\u00d7`;
 const rangeLine = (one, i, head) => {
   const row = read(one, head);
   if (!row) return [];
   const [value, interval] = parted(one, row);
+  const times = timesUniform(one, head, row);
+  const told = times === null ? {} : { title: `${timesLabel(times)} what uniform attention would give` };
+  const beyond = hasUniform ? [make("span", { class: "times", ...told }, times === null ? "" : timesLabel(times))] : [];
   const line = make("tr", { "data-statistic": one.name, title: `${one.definition || one.title}${counted(one, row, " (", ")")}` },
     make("td", {}, one.lens ? one.name.replace(`@${one.lens}`, "") : one.name), make("td", {}, strip(one, row)),
-    make("td", { class: (value + interval).length > LONGEST_ON_A_LINE ? "wraps" : "" }, make("b", {}, value), make("span", { class: "interval" }, interval)));
+    make("td", { class: (value + interval).length > LONGEST_ON_A_LINE ? "wraps" : "" }, make("b", {}, value), make("span", { class: "interval" }, interval), ...beyond));
   if (i === state.statistic && state.colouring === null) line.className = "chosen";
   return [line];
 };

@@ -84,7 +84,9 @@ def _roles(study: Study) -> Iterator[tuple[Role, Head]]:
     table = study.tables.get("relation_heads")
     known = set() if table is None else set(table["relation"])
     sinks = study.tables.get("sinks")
-    elsewhere = set() if sinks is None else {_address(one) for one in sinks[sinks["first_share"] <= 0.5].to_dict("records")}
+    elsewhere = (
+        set() if sinks is None else {_address(one) for one in sinks[sinks["first_share"] <= 0.5].to_dict("records")}
+    )
     for one in study.tables["roles"].to_dict("records"):
         head = _address(one)
         if one["role"] == "sink" and head in elsewhere:

@@ -1,0 +1,57 @@
+"""Heads that several layers share (ALBERT): one head is one set of weights, a site is one layer that uses it.
+
+A head is counted once in findings, with the number of its sites, because the same weights attend differently on
+the states of different layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from headscope.report.grids import recorded
+
+if TYPE_CHECKING:
+    from headscope.study.study import Study
+
+Place = tuple[str, int, int]  # stack, layer, head
+
+
+def first_layers(study: Study, stack: str) -> dict[int, int]:
+    """For each layer of a stack that shares its module: the first layer that does."""
+    groups = recorded(study.record, "model", "shared_layers", stack)
+    found = {}
+    for group in groups if isinstance(groups, list) else []:
+        for layer in group if isinstance(group, list) else []:
+            found[int(layer)] = int(group[0])
+    return found
+
+
+def head_of(study: Study, place: Place) -> Place:
+    """The head that a site's head is: itself, or the one in the first of the layers that share it."""
+    stack, layer, head = place
+    return stack, first_layers(study, stack).get(layer, layer), head
+
+
+def is_shared(study: Study, stack: str | None = None) -> bool:
+    """Whether some layers (of this stack) share their heads."""
+    stacks = recorded(study.record, "model", "shared_layers")
+    return isinstance(stacks, Mapping) and bool(stacks.get(stack) if stack is not None else stacks)
+
+
+def counted(study: Study, some: Iterable[Place], every: Iterable[Place]) -> str:
+    """`3 of 72 heads`; with shared layers `1 of 8 shared heads (8 of 96 sites)`."""
+    some, every = set(some), set(every)
+    if not any(is_shared(study, stack) for stack, _, _ in every):
+        return f"{len(some)} of {_named(len(every), 'head')}"
+    heads, of = ({head_of(study, place) for place in places} for places in (some, every))
+    return f"{len(heads)} of {_named(len(of), 'shared head')} ({len(some)} of {_named(len(every), 'site')})"
+
+
+def number_of(study: Study, some: Iterable[Place]) -> int:
+    """How many different heads these are."""
+    return len({head_of(study, place) for place in some})
+
+
+def _named(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,37 @@
+"""How long a study's texts are, and a note where studies of different lengths stand side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+FAR_APART = 1.2  # the longest mean length over the shortest
+
+
+def mean_length(record: Mapping[str, Any]) -> float | None:
+    """Tokens of a sequence, on average, as run.json has it; None where that is not known."""
+    data = record.get("data")
+    if not isinstance(data, Mapping):
+        return None
+    known, tokens, sequences = (data.get(key) for key in ("mean_length", "tokens", "sequences"))
+    if isinstance(known, int | float) and known > 0:
+        return float(known)
+    if isinstance(tokens, int | float) and isinstance(sequences, int) and sequences > 0:
+        return tokens / sequences  # a study made before the mean was recorded
+    return None
+
+
+def length_note(named: Sequence[tuple[str, Mapping[str, Any]]], ratio: float = FAR_APART) -> str:
+    """A sentence for a reader, where the longest mean length is above `ratio` times the shortest; empty otherwise.
+
+    named  the studies' names and run records
+    """
+    lengths = [(name, length) for name, record in named if (length := mean_length(record)) is not None]
+    if not lengths or max(n for _, n in lengths) <= ratio * min(n for _, n in lengths):
+        return ""
+    told = ", ".join(f"{name} {length:.0f}" for name, length in lengths)
+    return (
+        f"The texts differ in length (tokens on average: {told}). Entropy and distance grow with length and shares of "
+        "attention fall, so a head can be above a threshold in one study and below it in another: compare multiples of "
+        "uniform attention instead."
+    )
