@@ -19,7 +19,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
-from headscope.pruning.selection import Selection, State
+from headscope.pruning.selection import Memory, Selection, State
 from headscope.study.found import warning_of
 from headscope.tasks import task_named
 from worded import DISLIKED, LIKED, worded
@@ -158,6 +158,26 @@ def test_beam_is_never_worse_than_the_greedy_path_inside_it(seed: int, objective
         wide = found(lambda one, few=expansion: searches.beam(one, width=3, expansion=few, swaps=2))
         assert (wide <= alone).all()
     assert (alone == greedy).all()
+
+
+def test_a_beam_that_goes_on_finds_the_same_for_the_same_number_of_evaluations(tmp_path: Path) -> None:
+    """Whatever it had finished when it was stopped, what was measured guides it as if it had never been."""
+
+    class Kept(Memory):
+        def first(self, count: int) -> Kept:
+            part = Kept()
+            part._known = dict(list(self._known.items())[:count])
+            return part
+
+    def found(memory: Memory) -> tuple[list[State], float]:
+        selection = selection_of(disturbed(0), tmp_path, 40, objective="metric", memory=memory)
+        path = searches.beam(selection, width=2, expansion=3, swaps=1)
+        return [state for _, state in zip(range(3), path, strict=False)], selection.spent
+
+    whole = Kept()
+    expected = found(whole)
+    for finished in (2, 5, 9):
+        assert found(whole.first(finished)) == expected
 
 
 @pytest.mark.parametrize("objective", ["loss", "metric"])

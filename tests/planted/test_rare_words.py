@@ -132,6 +132,43 @@ def test_ties_share_their_credit() -> None:
     assert value(found, 3, "rarest-rows") == pytest.approx(1 / 4)
 
 
+def aimed(words: tuple[str, ...], at: list[int]) -> Answers:
+    """One head, of which the row of each word has its largest weight at the word of this number."""
+    rows = [[0.0] * (len(words) + 1)] + [[9.0 * (j == target + 1) for j in range(len(words) + 1)] for target in at]
+    found = statistic([words])
+    found.update(seen(softened(rows), [[None, *range(len(words))]], [0]))
+    return table(found)
+
+
+def test_votes_for_a_word_that_is_repeated_are_added_up() -> None:
+    """Four words point at a lynx, two at each, and three at the mat: most point at the lynx."""
+    words = ("the", "lynx", "sat", "on", "a", "Lynx", "mat", "cat", "dog")
+    lynx, mat = (1, 5), 6
+    found = aimed(words, [lynx[0], mat, lynx[0], lynx[1], lynx[1], mat, 0, mat, mat])
+    assert value(found, 0, "rarest") == 1.0
+    assert value(found, 0, "rarest-rows") == pytest.approx(4 / 7)
+
+
+def test_a_word_that_is_repeated_has_one_vote() -> None:
+    """The article stands three times and points at the mat, cat and dog at the lynx: two words against one."""
+    words = ("the", "lynx", "the", "cat", "the", "dog", "mat")
+    assert value(aimed(words, [6, 3, 6, 1, 6, 1, 0]), 0, "rarest") == 1.0
+
+
+def test_a_word_does_not_vote_for_itself_elsewhere_in_the_sentence() -> None:
+    words = ("the", "lynx", "sat", "lynx", "mat", "lynx", "on")
+    # The three rows of the lynx point at another lynx; of the others two point at the mat, one at the lynx.
+    found = aimed(words, [4, 3, 4, 5, 1, 1, 0])
+    assert value(found, 0, "rarest") == 0.0
+
+
+def test_chance_counts_a_word_that_is_repeated_once() -> None:
+    found = statistic([("the", "lynx", "the", "the", "mat")])
+    found.update(seen(heads_of(("the", "lynx", "the", "the", "mat")), [[None, *range(5)]], [0]))
+    chance = {row["kind"]: row["value"] for row in found.tables()["rare_words"] if row["baseline"] == "chance"}
+    assert chance == {"rarest": pytest.approx(1 / 3), "two-rarest": pytest.approx(2 / 3)}
+
+
 def test_a_sentence_without_a_rare_word_or_without_another_word_is_not_asked() -> None:
     for words in [("on", "the", "a"), ("lynx", "."), (".", ","), ("cat", "dog"), ("lynx", "lynx")]:
         assert pointing([words]) == {}

@@ -58,22 +58,26 @@ def pointed_at(row: list[float], among: list[int]) -> list[int]:
     return [j for j in among if top > 0 and row[j] >= top * (1 - 1e-6)]
 
 
+def words_pointed_at(row: list[float], sentence: Sentence) -> set[str]:
+    """The different words among `pointed_at`."""
+    return {sentence.words[j].lower() for j in pointed_at(row, sentence.counted())}
+
+
 def by_sentence(rows: list[list[float]], sentence: Sentence, different: int) -> float | None:
     targets = sentence.targets(different)
     if targets is None:
         return None
     words = between_words(rows, sentence)
-    votes = dict.fromkeys(sentence.counted(), 0.0)
+    votes = {sentence.words[i].lower(): 0.0 for i in sentence.counted()}
     for i in sentence.counted():
-        winners = pointed_at(words[i], sentence.counted())
-        for j in winners:
-            if j != i:
-                votes[j] += 1 / len(winners)
+        winners, own = words_pointed_at(words[i], sentence), sentence.words[i].lower()
+        for word in winners - {own}:
+            votes[word] += 1 / len(winners) / [one.lower() for one in sentence.words].count(own)
     most = max(votes.values())
     if most == 0:
         return 0.0
-    answers = [j for j, count in votes.items() if count > most - 1e-4]
-    return sum(1 for j in answers if j in targets) / len(answers)
+    answers = {word for word, count in votes.items() if count > most - 1e-4}
+    return len(answers & {sentence.words[j].lower() for j in targets}) / len(answers)
 
 
 def by_row(rows: list[list[float]], sentence: Sentence, different: int) -> float | None:
@@ -84,8 +88,9 @@ def by_row(rows: list[list[float]], sentence: Sentence, different: int) -> float
     shares = []
     for i in sentence.counted():
         if i not in targets:
-            winners = pointed_at(words[i], sentence.counted())
-            shares.append(sum(1 for j in winners if j in targets) / len(winners) if winners else 0.0)
+            winners = words_pointed_at(words[i], sentence)
+            rare = {sentence.words[j].lower() for j in targets}
+            shares.append(len(winners & rare) / len(winners) if winners else 0.0)
     return sum(shares) / len(shares)
 
 
@@ -104,15 +109,16 @@ def baselines(sentence: Sentence, different: int) -> dict[str, float] | None:
     if targets is None:
         return None
     counted = sentence.counted()
-    longest = max(len(sentence.words[i]) for i in counted)
-    longest_ones = [i for i in counted if len(sentence.words[i]) == longest]
+    different = {sentence.words[i].lower() for i in counted}
+    rare = {sentence.words[i].lower() for i in targets}
+    longest = {word for word in different if len(word) == max(map(len, different))}
     content = [
         i
         for i in counted
         if sum(1 for other in sentence.frequency.values() if other > sentence.frequency_of(i)) >= sentence.common
     ]
     return {
-        "chance": len(targets) / len(counted),
-        "longest word": sum(1 for i in longest_ones if i in targets) / len(longest_ones),
+        "chance": len(rare) / len(different),
+        "longest word": len(longest & rare) / len(longest),
         "last content word": float(content[-1] in targets),
     }

@@ -9,8 +9,9 @@ question left out), averaged over a sentence first: the paper does not say which
 
 Only sentences whose rarest word is outside the 500 most frequent are asked, as in the paper, and only those that have
 words other than the ones in question: where every answer is right, none tells anything. Words of one frequency are
-equally rare: pointing at any of them counts. Ties, of weights and of answers, share their credit. A sentence that was
-cut to the model's length is not asked.
+equally rare: pointing at any of them counts. A word that is repeated is one word: its rows share one vote, votes for
+its occurrences are added up, and a vote of one occurrence for another is a vote for itself. Ties, of weights and of
+answers, share their credit. A sentence that was cut to the model's length is not asked.
 
 Rare words are long, and long words have many pieces, whose weights are summed: a head that attends to all tokens
 alike points at them. That is the baseline `uniform attention`; heads of models with random weights reach it.
@@ -88,12 +89,13 @@ class RareWords(PerSequence):
             return None
         words = attention.between_words(self.pool)
         posed = self._posed(attention, words.queries)
-        counted, targets, asked = _side_by_side(posed, words.queries)
+        counted, targets, asked, first = _side_by_side(posed, words.queries)
         even = pieces_of_words(attention.query).sum(dim=1).to(words.weights.dtype)[:, None, None, :]
-        uniform = _answers(_credit(even.expand_as(words.weights[:, :1]), counted).sum(dim=2), targets)[:, 0]
+        votes = _votes_of_rows(counted, first)
+        uniform = _answers(votes @ _credit(even.expand_as(words.weights[:, :1]), counted, first), targets)[:, 0]
         self._add_baselines(attention.site, posed, uniform.where(asked, torch.nan))
-        credit = _credit(words.weights, counted)
-        by_sentence = _answers(credit.sum(dim=2), targets)
+        credit = _credit(words.weights, counted, first)
+        by_sentence = _answers(votes @ credit, targets)
         by_row = _row_shares(credit, counted, targets)
         asked = asked[:, None].expand_as(by_sentence)
         return torch.cat([by_sentence.where(asked, torch.nan), by_row.where(asked, torch.nan)], dim=-1)
@@ -156,26 +158,31 @@ class _Question:
     """What is asked of one sentence.
 
     counted    [word]: whether it is no punctuation or clitic
+    first      [word]: the number of its first occurrence in the sentence
     targets    [kind, word]: the words in question
     asked      [kind]: whether there is a rare word, and also another
     baselines  [kind, baseline]: how often it would be right; NaN where not asked
     """
 
     counted: NDArray[np.bool_]
+    first: NDArray[np.int64]
     targets: NDArray[np.bool_]
     asked: NDArray[np.bool_]
     baselines: NDArray[np.float64]
 
     def withdrawn(self) -> _Question:
         none = np.zeros(0, dtype=bool)
-        return _Question(none, none.reshape(len(KINDS), 0), np.zeros_like(self.asked), self.baselines * np.nan)
+        targets = none.reshape(len(KINDS), 0)
+        return _Question(none, self.first[:0], targets, np.zeros_like(self.asked), self.baselines * np.nan)
 
 
 def _question(words: tuple[str, ...], frequencies: Frequencies, common: int) -> _Question:
     counted = np.array([frequencies.is_counted(word) for word in words], dtype=bool)
     ranks = np.array([frequencies.rank(word) if frequencies.is_counted(word) else -1 for word in words], dtype=int)
     # Two rarest are two different words: one that stands twice in the sentence is one.
-    different = {word.lower(): rank for word, rank in zip(words, ranks.tolist(), strict=True) if rank >= 0}
+    forms = [word.lower() for word in words]
+    first = np.array([forms.index(form) for form in forms], dtype=np.int64)
+    different = {form: rank for form, rank in zip(forms, ranks.tolist(), strict=True) if rank >= 0}
     rarest_first = sorted(different.values(), reverse=True)
     targets = np.zeros((len(KINDS), len(words)), dtype=bool)
     if rarest_first and rarest_first[0] >= common:
@@ -186,38 +193,51 @@ def _question(words: tuple[str, ...], frequencies: Frequencies, common: int) -> 
     if asked.any():
         lengths = np.array([len(word) for word in words]) * counted
         last = np.arange(len(words)) == np.flatnonzero(ranks >= common)[-1]
-        guesses = np.stack([counted, lengths == lengths.max(), last])  # [baseline, word]
+        once = first == np.arange(len(words))
+        guesses = np.stack([counted & once, (lengths == lengths.max()) & once, last])  # [baseline, word]
         baselines[asked] = (targets[asked, None] & guesses).sum(axis=-1) / guesses.sum(axis=-1)
-    return _Question(counted, targets, asked, baselines)
+    return _Question(counted, first, targets, asked, baselines)
 
 
-def _side_by_side(posed: list[_Question], there: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """counted [sequence, word], targets [sequence, word, kind] and asked [sequence, kind], for all questions."""
+def _side_by_side(posed: list[_Question], there: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """counted [sequence, word], targets [sequence, word, kind], asked [sequence, kind] and first [sequence, word]."""
     flags = np.zeros((len(posed), there.shape[1], 1 + len(KINDS)), dtype=bool)
+    first = np.tile(np.arange(there.shape[1]), (len(posed), 1))
     for i, question in enumerate(posed):
+        first[i, : len(question.first)] = question.first
         flags[i, : len(question.counted), 0] = question.counted
         flags[i, : len(question.counted), 1:] = question.targets.T
     on_device = torch.from_numpy(flags).to(there.device)
     asked = torch.from_numpy(np.stack([question.asked for question in posed])).to(there.device)
-    return on_device[..., 0], on_device[..., 1:], asked
+    return on_device[..., 0], on_device[..., 1:], asked, torch.from_numpy(first).to(there.device)
 
 
-def _credit(weights: Tensor, counted: Tensor) -> Tensor:
+def _credit(weights: Tensor, counted: Tensor, first: Tensor) -> Tensor:
     """[sequence, head, row, word]: how far a row points at a word: 1, or a share of it; 0 at the row's own word.
 
-    A row without weight on any counted word points nowhere.
+    A word that is repeated has its credit at its first occurrence. A row without weight on any counted word points
+    nowhere.
     """
     rows, words = counted[:, None, :, None], counted[:, None, None, :]
     weights = weights * words
     top = weights.amax(dim=-1, keepdim=True)
     tied = (weights >= top * (1 - SAME_WEIGHT)) & (weights > 0) & rows
-    credit = tied / tied.sum(dim=-1, keepdim=True).clamp_min(1)
-    credit.diagonal(dim1=-2, dim2=-1).zero_()
-    return credit
+    pointed = torch.zeros_like(weights).scatter_add_(-1, first[:, None, None].expand_as(tied), tied.to(weights)) > 0
+    credit = pointed / pointed.sum(dim=-1, keepdim=True).clamp_min(1)
+    own = first[:, None, :, None].expand(*credit.shape[:3], 1)
+    return credit.scatter_(-1, own, 0.0)
+
+
+def _votes_of_rows(counted: Tensor, first: Tensor) -> Tensor:
+    """[sequence, 1, 1, row]: one vote for each different word, shared among its rows."""
+    rows = counted.float()
+    occurrences = torch.zeros_like(rows).scatter_add_(1, first, rows).gather(1, first)
+    return (rows / occurrences.clamp_min(1))[:, None, None]
 
 
 def _answers(votes: Tensor, targets: Tensor) -> Tensor:
-    """[sequence, head, kind]: whether the word with most votes [sequence, head, word] is a target; 0 without votes."""
+    """[sequence, head, kind]: whether the word with most votes [sequence, head, 1, word] is a target; 0 without."""
+    votes = votes[:, :, 0]
     most = votes.amax(dim=-1, keepdim=True)
     winners = ((votes >= most - SAME_VOTES) & (most > SAME_VOTES)).to(votes.dtype)
     return winners @ targets.to(votes.dtype) / winners.sum(dim=-1, keepdim=True).clamp_min(1)
