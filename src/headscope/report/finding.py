@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headscope.importances.noninferiority import Margin, verdict_in
 from headscope.report.cells import DECIMALS
 from headscope.report.grids import plain, stacks_of
 
@@ -116,10 +117,21 @@ def change_of(row: dict[Any, Any], decimals: int = 4) -> Measured:
     return read_measured(row, ("metric_change", "change_low", "change_high"), decimals)
 
 
-def said_of_change(change: Measured) -> str:
-    """The change with its interval and signs; where that includes 0, as what there is no evidence of."""
-    told = "a change of" if excludes(change, 0.0) else "no evidence of a change:"
-    return f"{told} {change.text(sign=True)}"
+def said_of_change(row: dict[Any, Any], count: Any = None, keep_metric: Any = None) -> str:
+    """The change of the metric in a row, with its interval, and whether that is within the allowed loss.
+
+    count        the examples that it was measured on, if known
+    keep_metric  the share of the metric that was to be left, if that was asked for
+    """
+    change = change_of(row)
+    verdict = verdict_in(row, margin_of(row, keep_metric), count if isinstance(count, int) else None)
+    return f"a change of {change.text(sign=True)}, {verdict.sentence}"
+
+
+def margin_of(row: dict[Any, Any], keep_metric: Any = None) -> Margin:
+    """The allowed loss; the metric less its change is the whole model's."""
+    keep = keep_metric if isinstance(keep_metric, int | float) else None
+    return Margin.of(finite(row["metric"]) - finite(row["metric_change"]), keep)
 
 
 def excludes(measured: Measured, chance: float) -> bool:

@@ -48,7 +48,8 @@ def significance(study: Study) -> Part | None:
         f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Ablated minus intact when "
         "the head is removed alone, the largest change of loss first. p is that of the head's own test "
         f"(loss: {' and '.join(tests[LOSS])}; metric: {' and '.join(tests[METRIC])}), p (Holm) is corrected for "
-        f"testing all heads. A star means that p (Holm) is below {ALPHA:g}, nothing else. {UNCORRECTED} Settled: after so many examples the verdict on the loss never changed again."
+        f"testing all heads. A star means that p (Holm) is below {ALPHA:g}, nothing else. {UNCORRECTED} "
+        "Settled: after so many examples the verdict on the loss never changed again."
     )
     columns = (
         "head",
@@ -100,9 +101,9 @@ def all_but_one(study: Study) -> Part | None:
     ]
     note = (
         "All heads of a layer but one are removed. The head that is left was chosen by loss on one half of the "
-        f"examples; its changes of loss and of {_of_importance(study, 'metric')} are those on the other half. p is that "
-        f"of the metric, p (Holm) is corrected for the number of layers. {UNCORRECTED} Michel's tables choose and report on the same "
-        "examples: that is in the columns named for it, and part of it is luck."
+        f"examples; its changes of loss and of {_of_importance(study, 'metric')} are those on the other half. p is "
+        f"that of the metric, p (Holm) is corrected for the number of layers. {UNCORRECTED} Michel's tables choose and "
+        "report on the same examples: that is in the columns named for it, and part of it is luck."
     )
     columns = (
         "layer",

@@ -82,6 +82,7 @@ def search(
     result = found(asked, report, front, best, time.perf_counter() - started)
     if warning := result.plan.chosen["warning"]:
         say(f"note: {warning}")
+    say(result.plan.chosen["advice"])
     return result
 
 

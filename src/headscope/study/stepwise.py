@@ -66,6 +66,7 @@ def in_steps(
     front = report.front([path], path[-1], options.sizes, say)
     told = {"in_steps": {name: getattr(mending, name) for name in ("recover", "teacher", "learning_rate")}}
     result = found(asked, report, front, path[-1], time.perf_counter() - started, told)
+    say(result.plan.chosen["advice"])
     last = steps.model_of(path[-1].removed)
     last.path = None  # its files are gone; it is written anew
     return last, result
