@@ -81,18 +81,18 @@ def examples_needed(low: float, high: float, margin: Margin, count: int | None) 
     return math.ceil(count * ((Z_INTERVAL + Z_POWER) * error / margin.allowed) ** 2)
 
 
-def largest_kept(rows: Iterable[Mapping[str, Any]], margin: Margin, count: int | None) -> Mapping[str, Any] | None:
+def largest_kept(rows: Iterable[Mapping[Any, Any]], margin: Margin, count: int | None) -> Mapping[Any, Any] | None:
     """Of rows of front.csv the one with the most heads removed that is within the margin; each set by itself."""
     kept = [row for row in rows if row["removed"] and verdict_in(row, margin, count).kind == "kept"]
     return max(kept, key=lambda row: int(row["removed"]), default=None)
 
 
-def verdict_in(row: Mapping[str, Any], margin: Margin, count: int | None) -> Verdict:
+def verdict_in(row: Mapping[Any, Any], margin: Margin, count: int | None) -> Verdict:
     """The verdict on a row of front.csv, or of another table with its columns."""
     return verdict_of(row["metric_change"], row["change_low"], row["change_high"], margin, count)
 
 
-def advice_of(rows: Sequence[Mapping[str, Any]], margin: Margin, count: int, split: str) -> str:
+def advice_of(rows: Sequence[Mapping[Any, Any]], margin: Margin, count: int, split: str) -> str:
     """Which of the reported sets can be recommended, as a sentence; rows: of front.csv, `split`: that they are of.
 
     The largest set is taken on the split that is reported on, so it should be judged on a third one.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headscope.importances.agreement import LEAST_CEILING, examples_for
 from headscope.importances.noninferiority import Margin, verdict_in
 from headscope.report.cells import DECIMALS
 from headscope.report.grids import plain, stacks_of
@@ -143,6 +144,25 @@ def ceiling_of(row: Mapping[Any, Any]) -> float:
     """What an importance can reach at most; NaN where removal itself is nothing but noise."""
     ceiling = finite(row["ceiling"])
     return ceiling if ceiling > 0 else math.nan  # 0: as studies had it before
+
+
+def too_noisy(row: Mapping[Any, Any], count: Any = None) -> str:
+    """Why heads are not ranked by a row's exact changes: its ceiling, and how many examples would do; empty if they are.
+
+    count  the examples, where the row does not have their number
+    """
+    ceiling, examples = ceiling_of(row), row.get("count", count)
+    if ceiling >= LEAST_CEILING:
+        return ""
+    on = f"with {int(examples)} examples" if isinstance(examples, int | float) else "here"
+    if math.isnan(ceiling):
+        return f"{on} the changes by removal are nothing but noise: they say nothing of which heads matter"
+    needed = examples_for(ceiling, int(examples)) if isinstance(examples, int | float) else None
+    more = "take more examples" if needed is None else f"about {needed:,} examples would do"
+    return (
+        f"{on} even the true importances would reach only {short_number(ceiling, 2)} (the noise ceiling), and heads are "
+        f"ranked from {LEAST_CEILING:g}; {more}"
+    )
 
 
 def finite(value: Any) -> float:

@@ -25,6 +25,7 @@ from headscope.report.finding import (
     said_of_change,
     short_number,
     strength_of,
+    too_noisy,
 )
 from headscope.report.grids import plain, recorded
 
@@ -159,16 +160,18 @@ def cheap(study: Study) -> Iterator[Finding]:
     if rows is None or not len(rows):
         return
     best = rows.nlargest(1, "correlation").to_dict("records")[0]
+    if noisy := too_noisy(best):
+        sentence = f"How well cheap importances rank heads cannot be told: {noisy}"
+        yield Finding("", sentence, (), kind="importance", is_clear=False, topic="cheap")
+        return
     found, ceiling = read_measured(best, ("correlation", "low", "high")), ceiling_of(best)
     sentence = (
         f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
         f"Spearman's correlation {found.text()}. Both were measured on the same {int(best['count'])} examples and "
         "share their noise"
     )
-    is_noise = math.isnan(ceiling) or found.value > ceiling
-    if math.isnan(ceiling):
-        sentence += ", and the changes by removal are nothing but noise: this says nothing of which heads matter"
-    elif is_noise:
+    is_noise = found.value > ceiling
+    if is_noise:
         sentence += (
             f", and the true importances, which do not, would reach only {short_number(ceiling)}: what is above that "
             "is shared noise; take more examples"

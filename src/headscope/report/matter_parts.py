@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headscope.importances.deltas import LOSS, METRIC
 from headscope.importances.significance import ALPHA
 from headscope.report.cells import NONE, Cell, Part, decimals_for, is_missing, measured, number
-from headscope.report.finding import ceiling_of
+from headscope.report.finding import ceiling_of, too_noisy
 from headscope.report.grids import plain, recorded
 from headscope.report.head_cells import UNCORRECTED, count_cell, head_cell, named_cell, p_cell, place_of
 from headscope.tables import STACKS
@@ -162,10 +162,10 @@ def agreement(study: Study) -> Part | None:
         "the mean width of the 95 % interval of a head's rank (0 where an importance is one number a head)."
     )
     columns = ("importance", "correlation [interval over examples]", "ceiling", "overlap", "by chance", "rank spread")
-    figures = ("agreement",)
-    return Part(
-        "agreement", f"{MATTER}: cheap importances", note, columns, rows, "agreement.csv", figures, frozenset({0})
-    )
+    noisy = too_noisy(table.to_dict("records")[0])
+    lead = f"No ranking is drawn: {noisy}." if noisy else ""
+    heading, words = f"{MATTER}: cheap importances", frozenset({0})
+    return Part("agreement", heading, note, columns, rows, "agreement.csv", ("agreement",), words, lead=lead)
 
 
 def _size(value: Any) -> float:
