@@ -38,6 +38,14 @@ CHANGE = {"metric_change": "value", "change_low": "low", "change_high": "high"} 
 COARSE = 0.1  # of the loss: where only larger changes could be seen, there were too few examples
 
 
+def knows_nothing(study: Study) -> Iterator[Finding]:
+    """That the model is at chance, before anything is said of its heads."""
+    for part in ("importance", "pruning"):
+        if told := recorded(study.record, part, "knows_nothing"):
+            sentence = plain(told, 400)
+            yield Finding("", sentence[:1].upper() + sentence[1:], (), kind="importance", topic="chance")
+
+
 def removals(study: Study) -> Iterator[Finding]:
     """The heads whose removal changes the loss significantly, the largest change first; or the largest change."""
     table = study.tables.get("significance")

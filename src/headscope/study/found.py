@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.heads import HeadSet
 from headscope.importances.noninferiority import Margin, advice_of
-from headscope.importances.significance import metrics_of
 from headscope.pruning import speed
 from headscope.pruning.front import Report, Speeds
 from headscope.pruning.plan import Plan
@@ -77,7 +76,8 @@ def _record(asked: Asked, report: Report, front: Front, best: State) -> dict[str
         "reported_on": {"split": report_on, "examples": len(asked.reported_on.items)},
         **asked.settings(),
         "metric": asked.task.metrics[0],
-        "intact": {"selection": asdict(selection.intact), "report": metrics_of(asked.task, report.intact)},
+        "intact": {"selection": asdict(selection.intact), "report": report.metrics},
+        **({} if report.knows_nothing is None else {"knows_nothing": report.knows_nothing}),
         "removed": str(heads),
         "count": len(heads),
         "of": len(model.heads),

@@ -75,9 +75,11 @@ def search(
     memory = Memory() if journal is None else JournalMemory(journal(asked.header()))
     selection = asked.selection(memory)
     run = Pursuit(selection, target, say, progress)
+    report = Report(selection, asked.reported_on, repairs=options.repairs, calibration=asked.calibration())
+    if report.knows_nothing is not None:
+        say(f"note: {report.knows_nothing}")
     paths = [run.followed(path) for path in _paths(selection, options)]
     best = run.chosen(paths[0])
-    report = Report(selection, asked.reported_on, repairs=options.repairs, calibration=asked.calibration())
     front = report.front(paths, best, options.sizes, say)
     result = found(asked, report, front, best, time.perf_counter() - started)
     if warning := result.plan.chosen["warning"]:
