@@ -5,9 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from headscope import Head
-from headscope.importances.agreement import agreement, ceilings, rank_rows, reliability
+from headscope.importances.agreement import (
+    LEAST_CEILING,
+    agreement,
+    ceiling_of,
+    ceilings,
+    examples_for,
+    rank_rows,
+    reliability,
+)
 from headscope.importances.norms import output_norms
 from tiny import shared
 from toys import Means, means_of
@@ -90,3 +99,20 @@ def test_a_norm_is_the_mean_length_of_what_a_head_adds() -> None:
         part = slice(2 * width, 3 * width)
         lengths.append(float((seen[0][0][:, part] @ dense.weight.detach()[:, part].T).norm(dim=-1).mean()))
     assert found[:, model.heads.index(Head("encoder", 1, 2))] == pytest.approx(np.array(lengths), rel=1e-5)
+
+
+def test_the_number_of_examples_that_would_do_is_that_at_which_the_ceiling_is_reached() -> None:
+    """Planted importances under noise: as many fresh examples as predicted have the ceiling that is asked for."""
+    chance = np.random.default_rng(5)
+    truth = chance.normal(size=2000)  # so many heads that the ceiling itself is known well
+
+    def noisy(count: int) -> NDArray[np.float64]:
+        return truth + 12 * chance.normal(size=(count, len(truth)))
+
+    few = ceiling_of(noisy(100), 0)
+    needed = examples_for(few, 100)
+    assert needed is not None
+    assert few < LEAST_CEILING
+    assert ceiling_of(noisy(needed), 0) == pytest.approx(LEAST_CEILING, abs=0.03)
+    assert examples_for(0.9, 100) is None, "there are enough"
+    assert examples_for(float("nan"), 100) is None, "all noise: nobody knows"

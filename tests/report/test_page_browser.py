@@ -116,9 +116,7 @@ def test_another_statistic_changes_grid_definition_and_table(visit: Visit) -> No
     )
 
 
-def test_worse_has_one_colour_whether_a_loss_rises_or_a_metric_falls(
-    browser: sync_api.Browser, tmp_path: Path
-) -> None:
+def test_worse_has_one_colour_whether_a_loss_rises_or_a_metric_falls(browser: sync_api.Browser, tmp_path: Path) -> None:
     changes = {"ablation-loss": 1.0, "ablation-metric": -1.0}  # worse, and as far as the scale reaches
     rows = [
         Row("encoder", 0, head, name, sign * change, math.nan, math.nan, 9)

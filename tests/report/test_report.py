@@ -7,6 +7,7 @@ import io
 import json
 import re
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,14 +194,14 @@ def test_a_relation_is_clear_only_where_its_interval_is_above_the_baseline() -> 
 def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing() -> None:
     study = every_table()
     row = study.tables["front"].iloc[1].to_dict()
-    free = row | {"removed": 3, "left": 5, "is_chosen": False, "metric_change": 0.0, "change_low": -0.1}
-    study.tables["front"] = pd.DataFrame([row, free | {"change_high": 0.1}])
+    free = row | {"removed": 3, "left": 5, "is_chosen": False, "metric_change": 0.0, "change_low": -0.005}
+    study.tables["front"] = pd.DataFrame([row, free | {"change_high": 0.005}])
     study.record["pruning"] |= {"intact": {"report": {"accuracy": {"value": 0.9}}}}
     (told,) = (str(one) for one in findings_of(study) if one.sentence.startswith("1 of 8 heads are cut"))
     assert told == (
-        "1 of 8 heads are cut: accuracy on dev:odd is 0.8000 (0.9000 with all heads), a change of −0.1000 [−0.2000, "
-        "−0.0500], and the model is 1.11 times as fast [1.00, 1.25]; without 3 there is no evidence of a change: "
-        "+0.0000 [−0.1000, +0.1000]."
+        "1 of 8 heads are cut and the model is 1.11 times as fast [1.00, 1.25]: accuracy on dev:odd is 0.8000 (0.9000 "
+        "with all heads), a change of −0.1000 [−0.2000, −0.0500], more than the allowed loss of 0.0090 (1 % of "
+        "0.9000); removing 3 stays within it: +0.0000 [−0.0050, +0.0050]."
     )
 
 
@@ -219,12 +220,42 @@ def test_the_map_is_coloured_by_role_importance_cut_and_cluster() -> None:
     assert [cell for cell in found["cluster"]["stacks"][0] if cell] == [[0, "0"], [0, "0"]]
 
 
-def test_fewer_heads_than_are_cut_for_nothing_are_not_told_of() -> None:
+def reported(low: float, high: float, *, keep_metric: float | None = None, others: Sequence[Any] = ()) -> str:
+    """The finding about four of eight heads cut, by the interval of their change, on 150 examples."""
     study = every_table()
-    row = study.tables["front"].iloc[1].to_dict() | {"removed": 4, "left": 4, "change_high": 0.2}
-    study.tables["front"] = pd.DataFrame([row, row | {"removed": 3, "left": 5, "is_chosen": False}])
+    middle = (low + high) / 2
+    row = study.tables["front"].iloc[1].to_dict() | {"removed": 4, "left": 4, "metric": 0.85 + middle}
+    row |= {"metric_change": middle, "change_low": low, "change_high": high}
+    study.tables["front"] = pd.DataFrame([row, *(row | {"is_chosen": False} | other for other in others)])
+    study.record["pruning"] |= {
+        "target": {"keep_metric": keep_metric},
+        "reported_on": {"split": "dev:odd", "examples": 150},
+        "intact": {"report": {"accuracy": {"value": 0.85}}},
+    }
     (told,) = (str(one) for one in findings_of(study) if one.sentence.startswith("4 of 8 heads are cut"))
-    assert "without 3" not in told
+    return told
+
+
+def test_a_drop_that_few_examples_cannot_rule_out_is_no_recommendation() -> None:
+    told = reported(-0.0386, 0.0002)
+    assert "a change of −0.0192 [−0.0386, +0.0002]" in told
+    assert "150 examples are too few to tell whether that is within the allowed loss of 0.0085 (1 % of 0.8500)" in told
+    assert "about 1,600 would do; no reported set is shown to stay within it." in told
+    assert "no evidence" not in told
+
+
+def test_a_set_that_is_shown_to_lose_nothing_beyond_the_margin_is_said_to() -> None:
+    assert "[−0.0080, +0.0040], within the allowed loss of 0.0085 (1 % of 0.8500)." in reported(-0.008, 0.004)
+    assert "more than the allowed loss of 0.0085" in reported(-0.0386, -0.01)
+    assert "within the allowed loss of 0.0425 (5 % of 0.8500)" in reported(-0.0386, 0.0002, keep_metric=0.95)
+
+
+def test_of_other_sets_the_largest_that_stays_within_the_allowed_loss_is_told_of() -> None:
+    kept = {"metric_change": -0.001, "change_low": -0.004, "change_high": 0.002}
+    smaller, larger = {"removed": 3, "left": 5} | kept, {"removed": 5, "left": 3} | kept
+    assert "; removing 3 stays within it: −0.0010 [−0.0040, +0.0020]" in reported(-0.0386, 0.0002, others=[smaller])
+    assert "removing" not in reported(-0.008, 0.004, others=[smaller]), "the set cut is larger, and within it too"
+    assert "; removing 5 stays within it" in reported(-0.008, 0.004, others=[smaller, larger])
 
 
 def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> None:

@@ -116,6 +116,21 @@ def test_one_run_shows_one_speed_in_one_form_everywhere(here: Path, more: tuple[
     assert any(1 / row["time"] == pytest.approx(y) for line in bars for y in line.get_ydata())
 
 
+def test_a_set_is_recommended_only_if_its_interval_stays_above_the_allowed_loss(here: Path) -> None:
+    """40 examples of an untrained model: one answer more or less is 2.5 points, so nothing within 1 % can be shown."""
+    said = done(*SEARCH, "--search", "rank", "--out", "small").output
+    told = manifest(here / "small")["chosen"]
+    count = told["reported_on"]["examples"]
+    assert told["advice"] in said
+    assert told["advice"].startswith("no set is recommended: ")
+    words = f"{count} examples are too few to tell whether that is within the allowed loss of "
+    assert words in said
+    assert words in told["verdict"]
+    card = (here / "small" / "README.md").read_text("utf-8")
+    assert told["verdict"] in card
+    assert "no evidence" not in said + card
+
+
 def test_named_heads_are_cut_without_a_task(here: Path) -> None:
     done("prune", "bert", "--heads", "0.1,1.*", "--out", "small")
     assert [str(head) for head in headscope.load("small").heads] == ["encoder.0.0"]
@@ -305,7 +320,8 @@ def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
         f"{chosen['stages']['cut']['change']['value']:+.4f} [{chosen['stages']['cut']['change']['low']:+.4f}, "
         f"{chosen['stages']['cut']['change']['high']:+.4f}]",
     ]
-    assert said[5] == "would be measured: --task sst2 --data dev.tsv --split dev:odd --batch-size 8"
+    assert said[5] == chosen["advice"]
+    assert said[6] == "would be measured: --task sst2 --data dev.tsv --split dev:odd --batch-size 8"
     assert [size["parameters"] for size in told["sizes"]] == [before["parameters"], after["parameters"]]
     names = {path.name + ("/" if path.is_dir() else "") for path in (here / "small").iterdir()}
     assert set(told["files"]) == names - {"config.json", "tokenizer.json", "tokenizer_config.json"}

@@ -7,6 +7,7 @@ examples shares their noise, and may lie above it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Importance: TypeAlias = "NDArray[np.float64] | Callable[[NDArray[np.int64]], NDArray[np.float64]]"
 
 REPLICATES = 200
+LEAST_CEILING = 0.8  # below, exact removal on so many examples is too noisy to rank heads by
 BOTTOM = 10
 
 
@@ -100,6 +102,17 @@ def ceiling_of(exact: NDArray[np.float64], seed: int) -> float:
     """The root of the reliability; NaN where one half of the items says nothing about the other."""
     found = reliability(exact, seed)
     return float(np.sqrt(found)) if found > 0 else float("nan")
+
+
+def examples_for(ceiling: float, count: int) -> int | None:
+    """How many examples would raise a ceiling, found on `count` of them, to LEAST_CEILING; None if that is unknown.
+
+    By Spearman and Brown: the reliability r of n examples is k·r / (1 + (k − 1)·r) with k times as many.
+    """
+    if not 0 < ceiling < LEAST_CEILING:
+        return None
+    known, wanted = ceiling**2, LEAST_CEILING**2
+    return math.ceil(count * wanted * (1 - known) / (known * (1 - wanted)))
 
 
 def reliability(exact: NDArray[np.float64], seed: int, splits: int = 20) -> float:

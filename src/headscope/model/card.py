@@ -98,6 +98,7 @@ def _told(chosen: dict[str, Any]) -> list[str]:
         ]
         for name, (before, after) in metrics.items():
             lines.append(f"| {name} | {_number(before)} | {_number(after)} |")
+        lines += ["", str(chosen["verdict"])] if "verdict" in chosen else []
     if chosen.get("speed"):
         whole, cut = chosen["speed"]
         lines += [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headscope.errors import HeadscopeError, choices, reason
 from headscope.model import zoo
-from headscope.model.reading_files import transformer_folder
+from headscope.model.module_files import transformer_folder
 from headscope.model.short_names import HUB_IDS
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")

@@ -18,8 +18,9 @@ from headscope.model.checkpoint import check_finite, read_config, read_tokenizer
 from headscope.model.cut_checkpoint import read_cut_weights
 from headscope.model.folder import find_folder
 from headscope.model.manifest import Cut, read_manifest
+from headscope.model.module_files import transformer_folder
 from headscope.model.reading import Reading
-from headscope.model.reading_files import read_reading, transformer_folder
+from headscope.model.reading_files import read_reading
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -11,15 +11,24 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from headscope.errors import MANY, reason
+from headscope.model.module_files import (
+    MODULES,
+    MOST_BYTES,
+    CannotRead,
+    list_modules,
+    read_content,
+    read_json,
+    transformer_folder,
+)
 from headscope.model.reading import ACTIVATIONS, ALIASES, POOLINGS, Dense, Normalize, Reading
 
-MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
+PROMPTS = "config_sentence_transformers.json"
 LENGTHS = (  # in the order of sentence-transformers
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -42,7 +51,6 @@ _TO_FILE = {ours: theirs for theirs, ours in ALIASES.items()}
 _ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
 # Arguments that do not change a vector, or that are read from elsewhere.
 _HARMLESS = {"attn_implementation", "dtype", "model_max_length", "padding_side", "torch_dtype", "trust_remote_code"}
-_MOST_BYTES = 10_000_000  # of a JSON file or a licence
 # Written by transformers and headscope themselves for the saved model, and records of what made the source.
 _WRITTEN_ANEW = {
     "config.json",
@@ -74,21 +82,6 @@ _WRITTEN_ANEW = {
 }
 
 
-class _CannotRead(Exception):
-    """A module that cannot be applied, and why."""
-
-
-def transformer_folder(folder: Path) -> Path:
-    """Where the transformer of a model's directory is: the directory itself, or `0_Transformer` in old ones."""
-    if (folder / "config.json").is_file() or not (folder / MODULES).is_file():
-        return folder
-    try:
-        path = _modules(folder)[0]["path"]
-    except (_CannotRead, IndexError):
-        return folder
-    return folder / path if (folder / path / "config.json").is_file() else folder
-
-
 def read_reading(folder: Path) -> Reading:
     """How the files of a model's directory say it is read; nothing stated in one without `modules.json`.
 
@@ -98,37 +91,23 @@ def read_reading(folder: Path) -> Reading:
     if (folder / MODULES).is_file():
         try:
             reading = _stated(folder)
-        except _CannotRead as cause:
+        except CannotRead as cause:
             reading = Reading(problem=str(cause))
     files = {path.name: path.read_bytes() for path in _licences(folder)} | dict(reading.files)
     return replace(reading, files=files, left_out=tuple(sorted(_others(folder, set(files)))))
 
 
 def _stated(folder: Path) -> Reading:
-    modules = _modules(folder)
+    modules = list_modules(folder)
     if _kind(modules[0]) != "Transformer":
-        raise _CannotRead(f"{MODULES}: the first module is {modules[0]['type']}, not a Transformer")
+        raise CannotRead(f"{MODULES}: the first module is {modules[0]['type']}, not a Transformer")
     if len(modules) < 2 or _kind(modules[1]) != "Pooling":
-        raise _CannotRead(f"{MODULES}: no Pooling follows the Transformer")
+        raise CannotRead(f"{MODULES}: no Pooling follows the Transformer")
     files = {MODULES: _written_modules(modules)}
     reading = _pooling(folder, modules[1]["path"], files)
     reading = replace(reading, modules=tuple(_module(folder, module, files) for module in modules[2:]))
     reading = _lengths(folder, modules[0]["path"], reading, files)
     return replace(_prompts(folder, reading, files), files=files)
-
-
-def _modules(folder: Path) -> list[dict[str, Any]]:
-    """The entries of modules.json, with paths that stay inside the folder."""
-    listed = _json(folder, MODULES)
-    if not isinstance(listed, list) or not listed or not all(isinstance(module, dict) for module in listed):
-        raise _CannotRead(f"{MODULES} is not a list of modules")
-    for module in listed:
-        path, kind = module.get("path"), module.get("type")
-        if not isinstance(path, str) or not isinstance(kind, str):
-            raise _CannotRead(f"{MODULES}: a module has no path or no type")
-        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or "\\" in path:
-            raise _CannotRead(f'{MODULES}: the path "{path}" leads out of the directory')
-    return listed
 
 
 def _kind(module: Mapping[str, Any]) -> str:
@@ -151,26 +130,24 @@ def _pooling(folder: Path, path: str, files: dict[str, bytes]) -> Reading:
     modes = [modes] if isinstance(modes, str) else modes
     if not isinstance(modes, list) or len(modes) != 1:
         shown = " and ".join(map(str, modes)) if isinstance(modes, list) else repr(modes)
-        raise _CannotRead(f"{name}: pooling by {shown} at once is not supported")
+        raise CannotRead(f"{name}: pooling by {shown} at once is not supported")
     pooling = ALIASES.get(modes[0], modes[0])
     if pooling not in POOLINGS:
-        raise _CannotRead(f'{name}: pooling "{modes[0]}" is not supported')
+        raise CannotRead(f'{name}: pooling "{modes[0]}" is not supported')
     return Reading(pooling=pooling, stated_by=name, include_prompt=bool(content.get("include_prompt", True)))
 
 
 def _module(folder: Path, module: dict[str, Any], files: dict[str, bytes]) -> Normalize | Dense:
     kind, path = _kind(module), module["path"]
     if kind not in ("Normalize", "Dense"):
-        raise _CannotRead(
-            f"{MODULES}: the module type {module['type']} is not supported (only Normalize and Dense are)"
-        )
+        raise CannotRead(f"{MODULES}: the module type {module['type']} is not supported (only Normalize and Dense are)")
     name = f"{path}/config.json"
     if kind == "Normalize" and not (folder / name).is_file():
         return Normalize(path)  # old versions write nothing
     content = _object(folder, name, files)
     for key in ("module_input_name", "module_output_name"):
         if content.get(key, "sentence_embedding") not in (None, "sentence_embedding"):
-            raise _CannotRead(f"{name}: {key} {content[key]!r} is not supported (only sentence_embedding is)")
+            raise CannotRead(f"{name}: {key} {content[key]!r} is not supported (only sentence_embedding is)")
     return Normalize(path) if kind == "Normalize" else _dense(folder, path, content, files)
 
 
@@ -180,20 +157,20 @@ def _dense(folder: Path, path: str, content: dict[str, Any], files: dict[str, by
 
     activation = content.get("activation_function", "torch.nn.modules.activation.Tanh")
     if activation not in ACTIVATIONS:
-        raise _CannotRead(f"{path}/config.json: the activation {activation!r} is not supported")
+        raise CannotRead(f"{path}/config.json: the activation {activation!r} is not supported")
     if content.get("use_residual"):
-        raise _CannotRead(f"{path}/config.json: use_residual is not supported")
+        raise CannotRead(f"{path}/config.json: use_residual is not supported")
     name = f"{path}/model.safetensors"
     if not (folder / name).is_file():
-        raise _CannotRead(f"{path} has no model.safetensors, and weights in other formats are not read")
+        raise CannotRead(f"{path} has no model.safetensors, and weights in other formats are not read")
     files[name] = (folder / name).read_bytes()
     try:
         tensors = load(files[name])
         weight, bias = tensors["linear.weight"], tensors.get("linear.bias")
     except (SafetensorError, KeyError, ValueError) as cause:
-        raise _CannotRead(f"{name} cannot be read ({reason(cause)})") from cause
+        raise CannotRead(f"{name} cannot be read ({reason(cause)})") from cause
     if not all(torch.isfinite(tensor).all() for tensor in tensors.values()):
-        raise _CannotRead(f"{name} holds NaN or infinite numbers")
+        raise CannotRead(f"{name} holds NaN or infinite numbers")
     return Dense(path, weight.float(), None if bias is None else bias.float(), activation)
 
 
@@ -205,14 +182,14 @@ def _lengths(folder: Path, path: str, reading: Reading, files: dict[str, bytes])
     content = _object(folder / path, name, inside)
     files |= inside
     if content.get("transformer_task", "feature-extraction") != "feature-extraction":
-        raise _CannotRead(f"{name}: transformer_task {content['transformer_task']!r} is not supported")
+        raise CannotRead(f"{name}: transformer_task {content['transformer_task']!r} is not supported")
     given = {key: value for group in _ARGUMENTS for key, value in (content.get(group) or {}).items()}
     unknown = sorted(set(given) - _HARMLESS)
     if unknown:
-        raise _CannotRead(f"{name}: the argument {unknown[0]!r} is not supported")
+        raise CannotRead(f"{name}: the argument {unknown[0]!r} is not supported")
     length = given.get("model_max_length", content.get("max_seq_length"))
     if length is not None and (not isinstance(length, int) or length < 1):
-        raise _CannotRead(f"{name}: max_seq_length must be a positive number, got {length!r}")
+        raise CannotRead(f"{name}: max_seq_length must be a positive number, got {length!r}")
     return replace(reading, max_length=length, lower_case=bool(content.get("do_lower_case", False)))
 
 
@@ -222,9 +199,9 @@ def _prompts(folder: Path, reading: Reading, files: dict[str, bytes]) -> Reading
     content = _object(folder, PROMPTS, files)
     prompts, default = content.get("prompts") or {}, content.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-        raise _CannotRead(f"{PROMPTS}: prompts must be texts by name")
+        raise CannotRead(f"{PROMPTS}: prompts must be texts by name")
     if default is not None and default not in prompts:
-        raise _CannotRead(f'{PROMPTS}: default_prompt_name "{default}" is not one of the prompts')
+        raise CannotRead(f'{PROMPTS}: default_prompt_name "{default}" is not one of the prompts')
     stated = {name: text or "" for name, text in prompts.items()}
     similarity = content.get("similarity_fn_name")
     return replace(reading, prompts=stated, default_prompt_name=default, similarity=similarity)
@@ -280,7 +257,7 @@ def _new_modules() -> list[dict[str, Any]]:
 
 def _licences(folder: Path) -> list[Path]:
     named = (path for path in sorted(folder.iterdir()) if LICENCES.fullmatch(path.name) and path.suffix != ".py")
-    return [path for path in named if path.is_file() and path.stat().st_size <= _MOST_BYTES]
+    return [path for path in named if path.is_file() and path.stat().st_size <= MOST_BYTES]
 
 
 def _others(folder: Path, taken: set[str]) -> list[str]:
@@ -306,27 +283,11 @@ def _is_written_anew(name: str) -> bool:
 
 
 def _object(folder: Path, name: str, files: dict[str, bytes]) -> dict[str, Any]:
-    content = _json(folder, name)
+    content = read_json(folder, name)
     if not isinstance(content, dict):
-        raise _CannotRead(f"{name} is not a JSON object")
-    files[name] = _content(folder / name)
+        raise CannotRead(f"{name} is not a JSON object")
+    files[name] = read_content(folder / name)
     return content
-
-
-def _json(folder: Path, name: str) -> Any:
-    try:
-        return json.loads(_content(folder / name))
-    except (ValueError, RecursionError) as cause:
-        raise _CannotRead(f"{name} is not JSON ({reason(cause)})") from cause
-
-
-def _content(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise _CannotRead(f"{path.name} is too large ({path.stat().st_size / 1e6:.0f} MB)")
-        return path.read_bytes()
-    except OSError as cause:
-        raise _CannotRead(f"{path.name} cannot be read ({reason(cause)})") from cause
 
 
 def _as_bytes(content: Any) -> bytes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headscope.importances.chance import chance_note
 from headscope.importances.significance import delta_of_losses, delta_of_metric, metrics_of, resamples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import prune
@@ -106,6 +107,8 @@ class Report:
         self.repairs = repairs
         self.draws = None if self.task.mean_column is not None else resamples(len(prepared.items), 0)
         self.intact = self._judged(lambda: self.model, "report []")
+        self.metrics = metrics_of(self.task, self.intact)
+        self.knows_nothing = chance_note(self.model, self.task, prepared, self.metrics)
 
     def _judged(self, model: Callable[[], AttentionModel], key: str) -> Judged:
         known = self.selection.memory.get(key)

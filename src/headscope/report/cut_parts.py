@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.cells import Cell, Part, is_missing, measured, number
+from headscope.importances.noninferiority import Margin, verdict_in
+from headscope.report.cells import NONE, Cell, Part, is_missing, measured, number
+from headscope.report.finding import margin_of
 from headscope.report.grids import plain, recorded
 from headscope.report.head_cells import count_cell
 
@@ -32,6 +34,7 @@ def front(study: Study) -> Part | None:
             number(row["selection_metric"], decimals=4),
             measured(row["metric"], row["metric_low"], row["metric_high"], 4),
             measured(row["metric_change"], row["change_low"], row["change_high"], 4),
+            _verdict(study, row),
             measured(row["loss_change"], row["loss_low"], row["loss_high"], 4),
         ]
         for row in table.to_dict("records")
@@ -45,6 +48,11 @@ def front(study: Study) -> Part | None:
         f"{' with ' + plain(timed, 60) if timed else ''}. A row is dominated where another one "
         "has no more heads and parameters, a metric as high and no time that is longer beyond the intervals, and is "
         "better in one of these; the others are the front."
+    )
+    margin = _margin(study, table.to_dict("records")[0])
+    note += (
+        f" Allowed loss: {margin} of the metric. A set is within it if the whole interval of its change is above "
+        "it, each set by itself; where the interval reaches below, there are too few examples to tell."
     )
     if recorded(study.record, "pruning", "in_steps"):
         note += " Heads went in steps, and each was trained after it was cut."
@@ -60,9 +68,25 @@ def front(study: Study) -> Part | None:
         "metric, chosen on",
         "metric",
         "change of metric",
+        "allowed loss",
         "change of loss",
     )
     return Part("front", "What can be cut", note, columns, rows, "front.csv", ("front",))
+
+
+WORDS = {"kept": ("within", 2.0), "unclear": ("cannot tell", 1.0), "lost": ("beyond", 0.0)}
+
+
+def _verdict(study: Study, row: dict[Any, Any]) -> Cell:
+    """Whether the change is within the allowed loss; the whole model has none."""
+    if not row["removed"]:
+        return Cell(NONE)
+    count = recorded(study.record, "pruning", "reported_on", "examples")
+    return Cell(*WORDS[verdict_in(row, _margin(study, row), count if isinstance(count, int) else None).kind])
+
+
+def _margin(study: Study, row: dict[Any, Any]) -> Margin:
+    return margin_of(row, recorded(study.record, "pruning", "target", "keep_metric"))
 
 
 def _speedup(row: dict[Any, Any]) -> Cell:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headscope.importances.agreement import LEAST_CEILING, examples_for
+from headscope.importances.noninferiority import Margin, verdict_in
 from headscope.report.cells import DECIMALS
 from headscope.report.grids import plain, stacks_of
 from headscope.report.over_uniform import times_text
@@ -122,10 +124,21 @@ def change_of(row: dict[Any, Any], decimals: int = 4) -> Measured:
     return read_measured(row, ("metric_change", "change_low", "change_high"), decimals)
 
 
-def said_of_change(change: Measured) -> str:
-    """The change with its interval and signs; where that includes 0, as what there is no evidence of."""
-    told = "a change of" if excludes(change, 0.0) else "no evidence of a change:"
-    return f"{told} {change.text(sign=True)}"
+def said_of_change(row: dict[Any, Any], count: Any = None, keep_metric: Any = None) -> str:
+    """The change of the metric in a row, with its interval, and whether that is within the allowed loss.
+
+    count        the examples that it was measured on, if known
+    keep_metric  the share of the metric that was to be left, if that was asked for
+    """
+    change = change_of(row)
+    verdict = verdict_in(row, margin_of(row, keep_metric), count if isinstance(count, int) else None)
+    return f"a change of {change.text(sign=True)}, {verdict.sentence}"
+
+
+def margin_of(row: dict[Any, Any], keep_metric: Any = None) -> Margin:
+    """The allowed loss; the metric less its change is the whole model's."""
+    keep = keep_metric if isinstance(keep_metric, int | float) else None
+    return Margin.of(finite(row["metric"]) - finite(row["metric_change"]), keep)
 
 
 def excludes(measured: Measured, chance: float) -> bool:
@@ -137,6 +150,25 @@ def ceiling_of(row: Mapping[Any, Any]) -> float:
     """What an importance can reach at most; NaN where removal itself is nothing but noise."""
     ceiling = finite(row["ceiling"])
     return ceiling if ceiling > 0 else math.nan  # 0: as studies had it before
+
+
+def too_noisy(row: Mapping[Any, Any], count: Any = None) -> str:
+    """Why heads are not ranked by a row's exact changes: its ceiling, and how many examples would do; empty if they are.
+
+    count  the examples, where the row does not have their number
+    """
+    ceiling, examples = ceiling_of(row), row.get("count", count)
+    if ceiling >= LEAST_CEILING:
+        return ""
+    on = f"with {int(examples)} examples" if isinstance(examples, int | float) else "here"
+    if math.isnan(ceiling):
+        return f"{on} the changes by removal are nothing but noise: they say nothing of which heads matter"
+    needed = examples_for(ceiling, int(examples)) if isinstance(examples, int | float) else None
+    more = "take more examples" if needed is None else f"about {needed:,} examples would do"
+    return (
+        f"{on} even the true importances would reach only {short_number(ceiling, 2)} (the noise ceiling), and heads are "
+        f"ranked from {LEAST_CEILING:g}; {more}"
+    )
 
 
 def finite(value: Any) -> float:

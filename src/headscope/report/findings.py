@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 MAKERS: tuple[Callable[[Study], Iterable[Finding]], ...] = (
+    tasks.knows_nothing,
     attention.surface,
     tasks.cut,
     tasks.removals,

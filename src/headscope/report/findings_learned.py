@@ -47,7 +47,7 @@ def gates(study: Study) -> Iterator[Finding]:
     change = change_of(row)
     sentence = (
         f"Learned gates keep {int(row['left'])} of {int(row['left']) + int(row['removed'])} heads: {metric} is "
-        f"{row['metric']:.4f}, {said_of_change(change)}"
+        f"{row['metric']:.4f}, {said_of_change(row, recorded(study.record, 'pruning', 'reported_on', 'examples'))}"
     )
     yield Finding("", sentence, (), kind="learned", strength=strength_of(change.value, change.low, change.high, 0.0))
 
@@ -63,7 +63,7 @@ def fixed(study: Study) -> Iterator[Finding]:
     change = change_of(row)
     sentence = (
         f"{int(row['fixed'])} of {int(row['fixed']) + int(row['learned'])} heads attend by fixed patterns: {metric} is "
-        f"{row['metric']:.4f}, {said_of_change(change)}"
+        f"{row['metric']:.4f}, {said_of_change(row, recorded(study.record, 'fixing', 'reported_on', 'examples'))}"
     )
     yield Finding("", sentence, (), kind="learned", strength=strength_of(change.value, change.low, change.high, 0.0))
 
@@ -76,7 +76,8 @@ def masks(study: Study) -> Iterator[Finding]:
         share = f" forbids {finite(row['sparsity']):.0%} of attention:" if "sparsity" in row else ":"
         metric = plain(recorded(study.record, "learned_masks", "metric") or "the metric", 30)
         sentence = f"The learned mask {plain(row['aim'], 40)}{share} {metric} is {row['metric']:.4f}, "
-        yield Finding("", sentence + said_of_change(change_of(row)), (), kind="learned")
+        count = recorded(study.record, "learned_masks", "reported_on", "examples")
+        yield Finding("", sentence + said_of_change(row, count), (), kind="learned")
     table = study.tables.get("mask_table")
     known = None if table is None else table[(table["mask"] != "dense") & table["metric_change"].notna()]
     if known is not None and len(known):
@@ -85,7 +86,7 @@ def masks(study: Study) -> Iterator[Finding]:
         sentence = (
             f"Of {known['mask'].nunique()} masks, {plain(row['mask'], 60)} costs least ({plain(row['mode'], 20)}; it "
             f"forbids {finite(row['sparsity']):.0%} of attention): {metric} is {row['metric']:.4f}, "
-            f"{said_of_change(change_of(row))}; it was picked on the examples that this is measured on"
+            f"{said_of_change(row)}; it was picked on the examples that this is measured on"
         )
         yield Finding("", sentence, (), kind="learned")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headscope.importances.deltas import LOSS
+from headscope.importances.noninferiority import Margin, largest_kept, verdict_in
 from headscope.importances.significance import least_significant
 from headscope.model.card import times_as_fast
 from headscope.report.cells import decimals_for
@@ -18,11 +19,13 @@ from headscope.report.finding import (
     change_of,
     excludes,
     finite,
+    margin_of,
     measured_in,
     read_measured,
     said_of_change,
     short_number,
     strength_of,
+    too_noisy,
 )
 from headscope.report.grids import plain, recorded
 from headscope.report.shared_heads import counted
@@ -32,7 +35,16 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
+CHANGE = {"metric_change": "value", "change_low": "low", "change_high": "high"}  # of a stage, as in front.csv
 COARSE = 0.1  # of the loss: where only larger changes could be seen, there were too few examples
+
+
+def knows_nothing(study: Study) -> Iterator[Finding]:
+    """That the model is at chance, before anything is said of its heads."""
+    for part in ("importance", "pruning"):
+        if told := recorded(study.record, part, "knows_nothing"):
+            sentence = plain(told, 400)
+            yield Finding("", sentence[:1].upper() + sentence[1:], (), kind="importance", topic="chance")
 
 
 def removals(study: Study) -> Iterator[Finding]:
@@ -92,34 +104,36 @@ def cut(study: Study) -> Iterator[Finding]:
         return
     row = rows[0]
     metric, split = _judged(study)
-    change = change_of(row)
+    change, keep = change_of(row), recorded(study.record, "pruning", "target", "keep_metric")
+    count = recorded(study.record, "pruning", "reported_on", "examples")
+    count = count if isinstance(count, int) else None
     time = [finite(row[name]) for name in ("time", "time_low", "time_high")]
-    quicker = f", and the model is {times_as_fast(*time)}" if all(map(math.isfinite, time)) else ""
+    faster = f" and the model is {times_as_fast(*time)}" if all(map(math.isfinite, time)) else ""
     whole = int(row["removed"]) + int(row["left"])
     sentence = (
-        f"{int(row['removed'])} of {whole} heads are cut: {metric} on {split} is {row['metric']:.4f}"
-        f"{_intact(study)}, {said_of_change(change)}{quicker}{_free(table, row)}"
+        f"{int(row['removed'])} of {whole} heads are cut{faster}: {metric} on {split} is {row['metric']:.4f}"
+        f"{_intact(study)}, {said_of_change(row, count, keep)}{_others(table, row, margin_of(row, keep), count)}"
     )
     yield Finding("cut", sentence, (), kind="cut", strength=strength_of(change.value, change.low, change.high, 0.0))
-    yield from _saved(study, metric)
+    yield from _saved(study, metric, count, keep)
     if warning := recorded(study.record, "pruning", "warning"):
         yield Finding("cut", plain(warning, 300), (), kind="cut", is_clear=False)
 
 
-def _free(table: pd.DataFrame, chosen: dict[Any, Any]) -> str:
-    """The most heads that can go with no evidence of a loss, where that is another set than the one cut.
+def _others(table: pd.DataFrame, chosen: dict[Any, Any], margin: Margin, count: int | None) -> str:
+    """The largest set that is shown to stay within the allowed loss, if that is another one than the set cut.
 
-    A smaller set is told of only where there is evidence that the one cut changes something.
+    A smaller set is told of only if the one cut is not shown to stay within it.
     """
-    least = 1 if excludes(change_of(chosen), 0.0) else int(chosen["removed"]) + 1
+    is_kept = verdict_in(chosen, margin, count).kind == "kept"
+    least = int(chosen["removed"]) + 1 if is_kept else 1
     rows = [row for row in table.to_dict("records") if int(row["removed"]) >= least and not row["is_chosen"]]
-    rows = [row for row in rows if change_of(row).low <= 0 <= change_of(row).high]
-    if not rows:
-        return ""
-    most = max(rows, key=lambda row: int(row["removed"]))
-    mended = f", mended by {plain(most['repair'], 30)}," if isinstance(most["repair"], str) and most["repair"] else ""
-    change = change_of(most).text(sign=True)
-    return f"; without {int(most['removed'])}{mended} there is no evidence of a change: {change}"
+    most = largest_kept(rows, margin, count)
+    if most is not None:
+        named = plain(most["repair"], 30) if isinstance(most["repair"], str) else ""
+        repair, change = f", repaired by {named}," if named else "", change_of(dict(most)).text(sign=True)
+        return f"; removing {int(most['removed'])}{repair} stays within it: {change}"
+    return "" if is_kept else "; no reported set is shown to stay within it"
 
 
 def _judged(study: Study) -> tuple[str, str]:
@@ -135,17 +149,18 @@ def _intact(study: Study) -> str:
     return f" ({value:.4f} with all heads)" if isinstance(value, float) else ""
 
 
-def _saved(study: Study, metric: str) -> Iterator[Finding]:
-    """What mending and further training gave back."""
+def _saved(study: Study, metric: str, count: int | None, keep_metric: Any) -> Iterator[Finding]:
+    """What repairs and further training gave back."""
     stages = recorded(study.record, "pruning", "saved", "stages")
     if not isinstance(stages, dict) or len(stages) < 2:
         return
     last, measured = list(stages.items())[-1]
-    after = read_measured(measured["change"], ("value", "low", "high"), 4)
     told = " and ".join(plain(stage, 20) for stage in list(stages)[1:])
     reached = measured["metrics"][recorded(study.record, "pruning", "metric")]["value"]
     said = "trained again" if last == "recovered" else f"mended ({told})"
-    yield Finding("cut", f"As it is saved, {said}: {metric} {reached:.4f}, {said_of_change(after)}", (), kind="cut")
+    change = {name: measured["change"][of] for name, of in CHANGE.items()}
+    told = said_of_change({"metric": reached} | change, count, keep_metric)
+    yield Finding("cut", f"As it is saved, {said}: {metric} {reached:.4f}, {told}", (), kind="cut")
 
 
 def cheap(study: Study) -> Iterator[Finding]:
@@ -155,16 +170,18 @@ def cheap(study: Study) -> Iterator[Finding]:
     if rows is None or not len(rows):
         return
     best = rows.nlargest(1, "correlation").to_dict("records")[0]
+    if noisy := too_noisy(best):
+        sentence = f"How well cheap importances rank heads cannot be told: {noisy}"
+        yield Finding("", sentence, (), kind="importance", is_clear=False, topic="cheap")
+        return
     found, ceiling = read_measured(best, ("correlation", "low", "high")), ceiling_of(best)
     sentence = (
         f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
         f"Spearman's correlation {found.text()}. Both were measured on the same {int(best['count'])} examples and "
         "share their noise"
     )
-    is_noise = math.isnan(ceiling) or found.value > ceiling
-    if math.isnan(ceiling):
-        sentence += ", and the changes by removal are nothing but noise: this says nothing of which heads matter"
-    elif is_noise:
+    is_noise = found.value > ceiling
+    if is_noise:
         sentence += (
             f", and the true importances, which do not, would reach only {short_number(ceiling)}: what is above that "
             "is shared noise; take more examples"

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headscope.importances.agreement import LEAST_CEILING, examples_for
 from headscope.report.finding import ceiling_of, excludes, read_measured, short_number, strength_of
 from headscope.report.grids import plain, recorded
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-LOW_CEILING = 0.7  # below, removal on so many examples says too little of the true importances
 BY_LUCK = 0.05  # of 95 % intervals leave 0 where there is nothing
 
 
@@ -50,16 +50,25 @@ def _some(study: Study, rows: list[dict[Any, Any]], telling: list[dict[Any, Any]
         f"{BY_LUCK * len(rows):.0f} would be by luck); the strongest is {plain(best['statistic'], 40)} through "
         f"{plain(best['lens'], 20)}: Spearman's correlation {found.text()} with exact removal{beside}; the best of so "
         f"many is partly luck, and {_reach(study, [best])}"
+        f"{'' if ceiling >= LEAST_CEILING else '; ' + _more(study, [ceiling])}"
     )
-    is_clear = not math.isnan(ceiling)
+    is_clear = ceiling >= LEAST_CEILING
     return Conclusion(sentence, is_clear, strength_of(found.value, found.low, found.high, 0.0))
 
 
 def _none(study: Study, rows: list[dict[Any, Any]]) -> Conclusion:
     ceilings = [ceiling_of(row) for row in rows]
-    more = "" if all(ceiling >= LOW_CEILING for ceiling in ceilings) else "; take more examples"
+    more = "" if all(ceiling >= LEAST_CEILING for ceiling in ceilings) else f"; {_more(study, ceilings)}"
     sentence = f"No statistic through any lens can be told from 0 ({len(rows)} rows); {_reach(study, rows)}{more}"
     return Conclusion(sentence, not all(map(math.isnan, ceilings)))
+
+
+def _more(study: Study, ceilings: list[float]) -> str:
+    """How many examples would do for the lowest of these ceilings."""
+    count = recorded(study.record, "importance", "examples")
+    known = [ceiling for ceiling in ceilings if not math.isnan(ceiling)]
+    needed = examples_for(min(known), count) if known and isinstance(count, int) else None
+    return "take more examples" if needed is None else f"about {needed:,} examples would do"
 
 
 def _reach(study: Study, rows: list[dict[Any, Any]]) -> str:
@@ -70,7 +79,7 @@ def _reach(study: Study, rows: list[dict[Any, Any]]) -> str:
         return "the changes by removal are nothing but noise here"
     low, high = (short_number(end, 2) for end in (min(known.values()), max(known.values())))
     reached = low if low == high else f"{low} to {high}, by stack"
-    even, only = ("even ", "only ") if min(known.values()) < LOW_CEILING else ("", "")
+    even, only = ("even ", "only ") if min(known.values()) < LEAST_CEILING else ("", "")
     count = recorded(study.record, "importance", "examples")
     on = f"with {count} examples " if isinstance(count, int) else ""
     return f"{on}{even}the true importances would reach {only}{reached}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headscope.importances.deltas import LOSS, METRIC
 from headscope.importances.significance import ALPHA
 from headscope.report.cells import NONE, Cell, Part, decimals_for, is_missing, measured, number
-from headscope.report.finding import ceiling_of
+from headscope.report.finding import ceiling_of, too_noisy
 from headscope.report.grids import plain, recorded
 from headscope.report.head_cells import UNCORRECTED, count_cell, head_cell, named_cell, p_cell, place_of
 from headscope.tables import STACKS
@@ -48,7 +48,8 @@ def significance(study: Study) -> Part | None:
         f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Ablated minus intact when "
         "the head is removed alone, the largest change of loss first. p is that of the head's own test "
         f"(loss: {' and '.join(tests[LOSS])}; metric: {' and '.join(tests[METRIC])}), p (Holm) is corrected for "
-        f"testing all heads. A star means that p (Holm) is below {ALPHA:g}, nothing else. {UNCORRECTED} Settled: after so many examples the verdict on the loss never changed again."
+        f"testing all heads. A star means that p (Holm) is below {ALPHA:g}, nothing else. {UNCORRECTED} "
+        "Settled: after so many examples the verdict on the loss never changed again."
     )
     columns = (
         "head",
@@ -100,9 +101,9 @@ def all_but_one(study: Study) -> Part | None:
     ]
     note = (
         "All heads of a layer but one are removed. The head that is left was chosen by loss on one half of the "
-        f"examples; its changes of loss and of {_of_importance(study, 'metric')} are those on the other half. p is that "
-        f"of the metric, p (Holm) is corrected for the number of layers. {UNCORRECTED} Michel's tables choose and report on the same "
-        "examples: that is in the columns named for it, and part of it is luck."
+        f"examples; its changes of loss and of {_of_importance(study, 'metric')} are those on the other half. p is "
+        f"that of the metric, p (Holm) is corrected for the number of layers. {UNCORRECTED} Michel's tables choose and "
+        "report on the same examples: that is in the columns named for it, and part of it is luck."
     )
     columns = (
         "layer",
@@ -161,10 +162,10 @@ def agreement(study: Study) -> Part | None:
         "the mean width of the 95 % interval of a head's rank (0 where an importance is one number a head)."
     )
     columns = ("importance", "correlation [interval over examples]", "ceiling", "overlap", "by chance", "rank spread")
-    figures = ("agreement",)
-    return Part(
-        "agreement", f"{MATTER}: cheap importances", note, columns, rows, "agreement.csv", figures, frozenset({0})
-    )
+    noisy = too_noisy(table.to_dict("records")[0])
+    lead = f"No ranking is drawn: {noisy}." if noisy else ""
+    heading, words = f"{MATTER}: cheap importances", frozenset({0})
+    return Part("agreement", heading, note, columns, rows, "agreement.csv", ("agreement",), words, lead=lead)
 
 
 def _size(value: Any) -> float:

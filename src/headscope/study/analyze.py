@@ -146,7 +146,14 @@ def analyze(
     asked = chosen(names)
     lenses = lenses_asked(lens)
     check_asked(lenses, names)
-    given: dict[str, object] = {"corpus": corpus, "texts": texts, "pairs": pairs, "column": column, "long": long, "pool": pool}
+    given: dict[str, object] = {
+        "corpus": corpus,
+        "texts": texts,
+        "pairs": pairs,
+        "column": column,
+        "long": long,
+        "pool": pool,
+    }
     given |= {"treebank": treebank, "sentences": sentences, "coreference": coreference, "frequency": frequency}
     check_effects(
         "analyze", given | {"control": control, "lenient": lenient, "all_rows": all_rows, "statistics": names}

@@ -19,6 +19,7 @@ from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.importances.deltas import LOSS, METRIC
+from headscope.importances.noninferiority import Margin, verdict_in
 from headscope.importances.significance import metrics_of, resamples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fixing import check_fix, fix, read_patterns, written
@@ -321,12 +322,15 @@ class _Run:
         after = self._judged(f"least {len(heads)} heads", lambda: fixed)[1]
         before, metrics = (metrics_of(self.task, one) for one in (self.intact[1], after))
         within = _within(rows)
+        margin = Margin(rows[0]["metric"], 1 - WITHIN)  # the first row is the whole model
+        verdict = verdict_in(within, margin, len(self.examples[1].items))
         told = {
             "how": self._sentence(),
             "task": self.task.name,
             "metric": self.task.metrics[0],
             "judged_on": f"{self.task.name}, {self.judgement.report_on}, {len(self.examples[1].items)} examples",
             "selected_on": {"split": self.judgement.learn_on, "examples": len(self.examples[0].items)},
+            "reported_on": {"split": self.judgement.report_on, "examples": len(self.examples[1].items)},
             "patterns": {str(head): name for head, name in sorted(patterns.items())},
             "order": list(map(str, self.order)),
             "within": within["fixed"],
@@ -340,6 +344,7 @@ class _Run:
         self.say(
             f"{within['fixed']} of {len(self.heads)} heads can be fixed within 1 % of the metric on "
             f"{self.judgement.learn_on}; on {self.judgement.report_on} that changes it by {change}"
+            f"{': ' + verdict.sentence if within['fixed'] else ''}"
         )
         return told
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headscope.heads import HeadSet
-from headscope.importances.significance import metrics_of
+from headscope.importances.noninferiority import Margin, advice_of
 from headscope.pruning import speed
 from headscope.pruning.front import Report, Speeds
 from headscope.pruning.plan import Plan
@@ -76,31 +76,39 @@ def _record(asked: Asked, report: Report, front: Front, best: State) -> dict[str
         "reported_on": {"split": report_on, "examples": len(asked.reported_on.items)},
         **asked.settings(),
         "metric": asked.task.metrics[0],
-        "intact": {"selection": asdict(selection.intact), "report": metrics_of(asked.task, report.intact)},
+        "intact": {"selection": asdict(selection.intact), "report": report.metrics},
+        **({} if report.knows_nothing is None else {"knows_nothing": report.knows_nothing}),
         "removed": str(heads),
         "count": len(heads),
         "of": len(model.heads),
         "after": {"selection": asdict(best.outcome), "report": row},
         "warning": warning_of(asked.target, front, report_on),
+        "advice": _advice(asked, front),
         "timed": f"{speed.TIMED[0]} sequences of {speed.longest(model, speed.TIMED[1])} tokens",
         "evaluations": round(selection.spent, 2),
     }
 
 
 def warning_of(target: Target, front: Front, report_on: str) -> str | None:
-    """A set that keeps the metric where it was chosen may not keep it elsewhere: then, what did."""
+    """A set that keeps the metric where it was chosen may not keep it elsewhere."""
     if target.keep_metric is None:
         return None
     plain = {row["removed"]: row["metric"] for row in front if row["draw"] == 0 and not row["repair"]}
     left = next(row["metric"] for row in front if row["is_chosen"]) / plain[0] if plain[0] else float("nan")
     if not left < target.keep_metric:
         return None
-    most = max((size for size, metric in plain.items() if metric >= target.keep_metric * plain[0]), default=0)
-    there = f". {most} heads kept it there: to take these is to choose on {report_on}, so judge them on a third split"
     return (
         f"{left:.4f} of the metric is left on {report_on}, not {target.keep_metric:g}: the choice fits its own "
-        f"examples; choose on more of them{there if most else ''}"
+        "examples; choose on more of them"
     )
+
+
+def _advice(asked: Asked, front: Front) -> str:
+    """What can be recommended by the examples that nothing was chosen on."""
+    intact = next(row["metric"] for row in front if not row["removed"])
+    margin = Margin.of(intact, asked.target.keep_metric)
+    first = [row for row in front if row["draw"] == 0]
+    return advice_of(first, margin, len(asked.reported_on.items), asked.splits[1])
 
 
 def _study(asked: Asked, selection: Selection, heads: HeadSet, front: Front, pruning: dict[str, Any]) -> Study:

@@ -17,6 +17,7 @@ from headscope.data.records import find_split
 from headscope.errors import HeadscopeError, choices, names_in
 from headscope.heads import Head, Heads, written_heads
 from headscope.importances.agreement import Importance, agreement, ceilings, rank_rows
+from headscope.importances.chance import chance_note
 from headscope.importances.deltas import LOSS
 from headscope.importances.gradients import Terms, terms
 from headscope.importances.norms import output_norms
@@ -143,6 +144,10 @@ def importance(
     }
     run = _Run(loaded, the_task, prepared, asked, progress, say)
     _refuse_undefined(the_task, run.intact)
+    intact = metrics_of(the_task, run.intact)
+    knows_nothing = chance_note(loaded, the_task, prepared, intact)
+    if knows_nothing is not None:
+        say(f"note: {knows_nothing}")
     run.removal.journal = None if journal is None or "ablation" not in asked.by else journal(header)
     study = run.study()
     study.record = {
@@ -164,7 +169,8 @@ def importance(
             **({} if is_labelled else {"labels_by": "the model itself"}),
             "normalized": normalized,
             **({"rules": asked.rules} if "relevance" in asked.by else {}),
-            "intact": metrics_of(the_task, run.intact),
+            "intact": intact,
+            **({} if knows_nothing is None else {"knows_nothing": knows_nothing}),
             "metric": the_task.metrics[0],
             "way": run.removal.way,
             **({"patterns": run.removal.patterns} if run.removal.patterns else {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
@@ -13,6 +14,7 @@ import torch
 from headscope.config.search import Mending, SearchOptions
 from headscope.drafts import check_free, drafted
 from headscope.errors import HeadscopeError
+from headscope.importances.noninferiority import Margin, verdict_of
 from headscope.importances.significance import delta_of_metric, metrics_of, resamples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.manifest import NAME as MANIFEST
@@ -109,7 +111,17 @@ def prune_into(
                 (folder / JOURNAL).unlink(missing_ok=True)
             raise
         say(f"cutting {len(plan.heads)} head{'s' if len(plan.heads) > 1 else ''}: {plan.heads}")
-        told = carry_out(model, plan, folder, form=form, judgement=judgement, mending=mending, trained=trained, speeds=None if found is None else found.speeds, say=say)
+        told = carry_out(
+            model,
+            plan,
+            folder,
+            form=form,
+            judgement=judgement,
+            mending=mending,
+            trained=trained,
+            speeds=None if found is None else found.speeds,
+            say=say,
+        )
         clear(folder)
         for name in (HEADER, *STEPS):  # only now: until the model is written they are all there is
             shutil.rmtree(folder / name, ignore_errors=True)
@@ -196,7 +208,8 @@ def carry_out(
     mending = mending or Mending()
     cut = prune(model, list(plan.heads)) if trained is None else trained
     stages: dict[str, Any] = {}
-    measured = None if judgement is None else _Measured(model, judgement, say)
+    keep_metric = (plan.chosen.get("target") or {}).get("keep_metric")
+    measured = None if judgement is None else _Measured(model, judgement, keep_metric, say)
     if measured is not None:
         measured.take("cut" if trained is None else "in steps", cut, stages, say)
     for repair in mending.repairs:
@@ -233,7 +246,9 @@ def carry_out(
 class _Measured:
     """The intact model on the split that nothing is learned from, and stages of the cut one beside it."""
 
-    def __init__(self, model: AttentionModel, judgement: Judgement, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, model: AttentionModel, judgement: Judgement, keep_metric: float | None, say: Callable[[str], None]
+    ) -> None:
         self.judgement, task = judgement, judgement.task
         items = task.items(judgement.data, judgement.report_on, limit=judgement.report_limit)
         self.prepared = task.prepare(model, items, max_length=judgement.max_length)
@@ -243,6 +258,8 @@ class _Measured:
         self.before = self._judged(model)
         say(unpruned(task, task.measure(self.before.scores)[task.metrics[0]], examples))
         self.metrics = metrics_of(task, self.before)
+        intact = self.metrics[task.metrics[0]]["value"]
+        self.margin = Margin.of(math.nan if intact is None else intact, keep_metric)
 
     def _judged(self, model: AttentionModel) -> Judged:
         return evaluate(model, self.judgement.task, self.prepared, batch_size=self.judgement.batch_size)
@@ -253,11 +270,10 @@ class _Measured:
         change = delta_of_metric(task, self.before.scores, judged.scores, self.draws)
         metrics = metrics_of(task, judged)
         earlier = [one["metrics"]["loss"]["value"] for one in stages.values()]
-        stages[stage] = {"metrics": metrics, "change": asdict(change)}
-        say(
-            f"{stage}: {name} {metrics[name]['value']:.4f}, change {change.value:+.4f} "
-            f"[{change.low:+.4f}, {change.high:+.4f}] on {self.judgement.report_on}"
-        )
+        verdict = verdict_of(change.value, change.low, change.high, self.margin, change.count)
+        told = f"change of {change.value:+.4f} [{change.low:+.4f}, {change.high:+.4f}]"
+        stages[stage] = {"metrics": metrics, "change": asdict(change), "verdict": f"A {told}: {verdict.sentence}."}
+        say(f"{stage}: {name} {metrics[name]['value']:.4f}, {told} on {self.judgement.report_on}: {verdict.sentence}")
         if earlier and metrics["loss"]["value"] > earlier[-1]:
             say(f"note: the loss rose by it, from {earlier[-1]:.4f} to {metrics['loss']['value']:.4f}")
 
@@ -273,6 +289,7 @@ def _told(
         task = measured.judgement.task
         found["metrics"] = {name: [measured.metrics[name], last[name]] for name in measured.metrics}
         found["stages"] = stages
+        found["verdict"] = list(stages.values())[-1]["verdict"]
         found["judged_on"] = f"{task.name}, {measured.judgement.report_on}, {len(measured.prepared.items)} examples"
     found["repair"] = list(mending.repairs)
     found["recover"] = {"epochs": mending.recover, "teacher": mending.teacher} if mending.recover else None

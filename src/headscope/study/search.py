@@ -81,13 +81,16 @@ def search(
     say(unpruned(selection.task, selection.intact.metric, examples))
     say(f"search: {options.how}")
     run = Pursuit(selection, target, say, progress)
+    report = Report(selection, asked.reported_on, repairs=options.repairs, calibration=asked.calibration())
+    if report.knows_nothing is not None:
+        say(f"note: {report.knows_nothing}")
     paths = [run.followed(path) for path in _paths(selection, options)]
     best = run.chosen(paths[0])
-    report = Report(selection, asked.reported_on, repairs=options.repairs, calibration=asked.calibration())
     front = report.front(paths, best, options.sizes, say)
     result = found(asked, report, front, best, time.perf_counter() - started)
     if warning := result.plan.chosen["warning"]:
         say(f"note: {warning}")
+    say(result.plan.chosen["advice"])
     return result
 
 

@@ -94,4 +94,5 @@ class Shown:
             f"chosen on: {on[0]['split']}, {on[0]['examples']} examples",
             f"reported on: {on[1]['split']}, {on[1]['examples']} examples: "
             f"{chosen['metric']} {row['metric']:.4f}, change {change}",
+            chosen["advice"],
         ]

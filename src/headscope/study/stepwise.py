@@ -62,11 +62,14 @@ def in_steps(
     assert wanted is not None
     _check_same(folder, asked, judgement, mending)
     steps = _Steps(asked, selection, folder, judgement, mending)
-    path = steps.followed(wanted, say)
     report = Report(selection, asked.reported_on, cut=steps.model_of)
+    if report.knows_nothing is not None:
+        say(f"note: {report.knows_nothing}")
+    path = steps.followed(wanted, say)
     front = report.front([path], path[-1], options.sizes, say)
     told = {"in_steps": {name: getattr(mending, name) for name in ("recover", "teacher", "learning_rate")}}
     result = found(asked, report, front, path[-1], time.perf_counter() - started, told)
+    say(result.plan.chosen["advice"])
     last = steps.model_of(path[-1].removed)
     last.path = None  # its files are gone; it is written anew
     return last, result

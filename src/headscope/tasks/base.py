@@ -77,6 +77,24 @@ class Judged:
     scores: NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Chance:
+    """What is reached without knowing anything; None where a task does not know it.
+
+    metric  the first metric of the best constant answer
+    loss    that of a guess: the label frequencies, or all tokens alike
+    """
+
+    metric: float | None = None
+    loss: float | None = None
+
+    @staticmethod
+    def of_labels(targets: Sequence[Any]) -> Chance:
+        """Accuracy and loss of whoever knows how frequent the labels are, and nothing else."""
+        shares = np.unique(np.asarray(targets), return_counts=True)[1] / len(targets)
+        return Chance(float(shares.max()), float(-(shares * np.log(shares)).sum()))
+
+
 class Task(ABC):
     """A task by name; one file a task.
 
@@ -211,6 +229,10 @@ class Task(ABC):
     def mean_column(self) -> int | None:
         """The column of `scores` whose mean is the first metric; None where it is no mean."""
         return None
+
+    def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
+        """What a model that knows nothing would reach on these examples."""
+        return Chance()
 
     def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
         """The examples with what the model says, by its answers to all sequences, in the place of what is right."""

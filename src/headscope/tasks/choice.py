@@ -17,7 +17,7 @@ from headscope.data.records import Record, read_records
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole, rows, sequences_of
+from headscope.tasks.base import Chance, Item, Prepared, Task, encoded, keep_whole, rows, sequences_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -106,6 +106,9 @@ class Choice(Task):
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
         return {"accuracy": float(scores.mean())}
+
+    def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
+        return Chance.of_labels(prepared.targets.tolist())
 
     def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
         everyone = range(len(prepared.items))

@@ -17,7 +17,7 @@ from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.predictions import largest
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, Task, encoded, keep_whole
+from headscope.tasks.base import Chance, Item, Prepared, Task, encoded, keep_whole
 from headscope.tasks.metrics import accuracy, f1, matthews
 
 if TYPE_CHECKING:
@@ -187,6 +187,16 @@ class Classification(Task):
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
         return {name: METRICS[name](scores[:, 1], scores[:, 2]) for name in self.metrics}
+
+    def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
+        """Of the best constant answer; for F1 that is always the class 1."""
+        known = Chance.of_labels(prepared.targets.tolist())
+        if self.form.metric == "accuracy":
+            return known
+        if self.form.metric == "matthews":
+            return replace(known, metric=0.0)
+        places = prepared.targets.numpy() if prepared.extras is None else prepared.extras[prepared.targets.numpy()]
+        return replace(known, metric=f1(np.ones(len(places)), places.astype(np.float64)))
 
     def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
         return replace(prepared, targets=answers.argmax(dim=-1).cpu())

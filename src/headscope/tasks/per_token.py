@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.predictions import largest_at
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Prepared, Task
+from headscope.tasks.base import Chance, Prepared, Task
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,6 +45,14 @@ class PerToken(Task):
         """Columns: right tokens, tokens asked, sum of losses."""
         table: NDArray[np.float64] = answers.double().cpu().numpy()[:, [2, 1, 0]]
         return table
+
+    def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
+        """Accuracy of always saying the most frequent token, the loss of all tokens alike."""
+        assert prepared.labels is not None
+        asked = Counter(label for labels in prepared.labels for label in labels if label != IGNORED)
+        size = getattr(model.model.config, "vocab_size", None)
+        accuracy = max(asked.values()) / asked.total() if self.metrics[0] == "accuracy" else None
+        return Chance(accuracy, math.log(size) if size else None)
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
         right, asked, losses = scores.sum(axis=0)

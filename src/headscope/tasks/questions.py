@@ -6,6 +6,7 @@ answer. A question without an answer (2.0) is answered by the empty span at the 
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections import Counter
@@ -27,7 +28,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.predictions import largest
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, Task
+from headscope.tasks.base import Chance, Item, Prepared, Task
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -149,6 +150,11 @@ class Questions(Task):
     @property
     def mean_column(self) -> int | None:
         return 0
+
+    def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
+        """The loss of all tokens of a window alike."""
+        logs = [math.log(len(sequence.source.ids)) for sequence in prepared.sequences]
+        return Chance(loss=float(np.mean([np.mean([logs[number] for number in part]) for part in prepared.parts])))
 
     def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
         return replace(prepared, targets=answers.argmax(dim=-1).cpu())

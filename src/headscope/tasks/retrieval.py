@@ -6,6 +6,7 @@ examples: an ablated model is judged with the vectors it makes of all of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -18,7 +19,7 @@ from headscope.data.encode import Sequence as Encoded
 from headscope.data.squad import read_squad
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks.base import Item, Prepared
+from headscope.tasks.base import Chance, Item, Prepared
 from headscope.tasks.pooling import PooledTask, Pooling, encoded_texts
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ class Retrieval(PooledTask):
         right = cosines[np.arange(len(cosines)), targets][:, None]
         rank = 1 + (cosines > right).sum(axis=1) + 0.5 * ((cosines == right).sum(axis=1) - 1)
         return np.stack([(rank == 1).astype(float), 1 / rank], axis=1)
+
+    def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
+        """Of one paragraph drawn at random."""
+        paragraphs = len(np.unique(prepared.targets))
+        return Chance(1 / paragraphs, math.log(paragraphs))
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
         return dict(zip(self.metrics, scores.mean(axis=0).tolist(), strict=True))

@@ -12,7 +12,7 @@ from torch import Tensor
 from headscope.data.records import read_records
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks.base import Item, Prepared, keep_whole, rows
+from headscope.tasks.base import Chance, Item, Prepared, keep_whole, rows
 from headscope.tasks.metrics import pearson, spearman
 from headscope.tasks.pooling import PooledTask, Pooling, encoded_texts
 
@@ -68,6 +68,9 @@ class Similarity(PooledTask):
         """Columns: cosine, score."""
         cosines = self._cosines(answers, prepared, items).double().cpu().numpy()
         return np.stack([cosines, prepared.targets[list(items)]], axis=1)
+
+    def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
+        return Chance(metric=0.0)
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
         one, other = scores[:, 0], scores[:, 1]

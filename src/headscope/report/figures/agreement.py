@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import SEQUENTIAL, draw_bar, headed, heading_height, style, whole_numbers
 from headscope.report.figures.ablation import task_of
-from headscope.report.finding import ceiling_of
+from headscope.report.finding import ceiling_of, too_noisy
 from headscope.report.grids import grid_of, model_name, plain, shape_of, stacks_with
 from headscope.report.scale import Scale
 from headscope.tasks.metrics import spearman
@@ -52,7 +51,7 @@ class Scatter:
     )
 
     def applies(self, study: Study) -> bool:
-        return bool(cheap_ones(study))
+        return bool(cheap_ones(study)) and is_ranked(study)
 
     def source(self, study: Study) -> Source:
         return Source("heads", (LOSS, *cheap_ones(study)))
@@ -102,14 +101,13 @@ class Correlations:
         "Spearman's correlation over heads with exact removal, and its 95 % interval over examples, which are "
         "resampled, for these heads: that of chance (random) is one draw. "
         "The broken line is the ceiling: what the true importances would reach, given how noisy the exact ones are; "
-        "an importance of the same examples shares their noise and can lie above it; where removal is but noise there "
-        "is none. At the right, how many of the least important heads are the same ones; random, where it was "
+        "an importance of the same examples shares their noise and can lie above it. At the right, how many of the least important heads are the same ones; random, where it was "
         "asked for, is the control."
     )
     is_raster: bool = False
 
     def applies(self, study: Study) -> bool:
-        return bool(len(_table(study)))
+        return bool(len(_table(study))) and is_ranked(study)
 
     def source(self, study: Study) -> Source:
         return table(TABLE)
@@ -125,8 +123,7 @@ class Correlations:
             ax = fig.add_axes((DOTS_LEFT / DOTS_WIDTH, BOTTOM / height, across, body / height))
             for place, row in enumerate(rows):
                 _draw_correlation(ax, row, place)
-            if math.isfinite(ceiling := ceiling_of(rows[0])):
-                _draw_ceiling(ax, ceiling)
+            _draw_ceiling(ax, ceiling_of(rows[0]))
             least = min([0.0, *(float(row[one]) for row in rows for one in ("correlation", "low"))])
             ax.set(xlim=(least - 0.05, 1.02), ylim=(len(rows) - 0.5, -0.5), xlabel="correlation")
             ax.axvline(0, color=MUTED, linewidth=0.8, zorder=1)
@@ -157,6 +154,12 @@ def cheap_ones(study: Study) -> list[str]:
     known = [name for name in DEFINITIONS if name not in (LOSS, METRIC)]
     named = [str(name) for name in table["importance"]] if len(table) else known
     return [name for name in named if stacks_with(study, name)]
+
+
+def is_ranked(study: Study) -> bool:
+    """Whether exact removal is clear enough to rank heads by; if its ceiling is unknown, it is taken to be."""
+    table = _table(study)
+    return not len(table) or not too_noisy(table.to_dict("records")[0])
 
 
 def correlation_of(study: Study, name: str) -> float:

@@ -36,9 +36,10 @@ class AllButOne:
     title: str = "One head left of each layer"
     caption: str = (
         "All heads of a layer but one are removed. The dot is the best head to be left, chosen by loss on one half of "
-        "the examples, and the change of the metric on the other half, with its LAYER.HEAD and its 95 % interval, which "
-        "has no correction; filled where p (Holm), corrected for the number of layers, is below 0.05. The cross is the head with the "
-        "best metric on all examples, reported on the same, as in Michel's tables: part of it is luck."
+        "the examples, and the change of the metric on the other half, with its LAYER.HEAD and its 95 % interval, "
+        "which has no correction; filled where p (Holm), corrected for the number of layers, is below 0.05. The cross "
+        "is the head with the best metric on all examples, reported on the same, as in Michel's tables: part of it is "
+        "luck."
     )
     is_raster: bool = False
 

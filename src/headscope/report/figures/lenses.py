@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from headscope.importances.agreement import LEAST_CEILING
 from headscope.report.figures._lines import Line, Lines, draw_lines
 from headscope.report.figures._palette import MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
@@ -94,9 +95,9 @@ def drawings(study: Study) -> Iterator[LensFigure]:
         "Statistics through each lens against exact removal",
         "Spearman's correlation over heads with the exact change of loss when a head is removed; bars are 95 % "
         "intervals over heads, which are resampled. Broken lines are the ceilings, up and down: what the true "
-        "importances would reach in that stack, given how noisy the exact changes are; where there is none, they are "
-        "all noise.",
-        lambda one: "lenses" in one.tables,
+        "importances would reach in that stack, given how noisy the exact changes are. Stacks whose ceiling is below "
+        f"{LEAST_CEILING:g} are left out.",
+        lambda one: ranked_rows(one) is not None,
         _agreement,
         "lenses",
     )
@@ -230,9 +231,24 @@ def _headed(study: Study, stack: str, heading: str) -> str:
     return heading if len(stacks_of(study)) == 1 else f"{plain(stack, 12)}: {heading}"
 
 
+def ranked_rows(study: Study) -> pd.DataFrame | None:
+    """Rows of lenses.csv of the stacks in which exact removal is clear enough to rank heads by; None if there are none.
+
+    Where no ceilings were measured (after a race) the rows are taken as they are.
+    """
+    table = study.tables.get("lenses")
+    if table is None:
+        return None
+    is_clear = table["ceiling"] >= LEAST_CEILING
+    if "ceilings" not in study.tables:
+        is_clear |= table["ceiling"].isna()
+    return table[is_clear] if is_clear.any() else None
+
+
 def _agreement(study: Study, title: str) -> Figure:
     """A line of dots a stack and statistic, one a lens."""
-    table = study.tables["lenses"]
+    table = ranked_rows(study)
+    assert table is not None
     names = list(dict.fromkeys(table[["stack", "statistic"]].itertuples(index=False, name=None)))
     lenses = list(dict.fromkeys(table["lens"]))
     subtitle = model_name(study)

@@ -1,0 +1,38 @@
+"""Does the model know anything of the task? What its heads do for it can only be asked if it does.
+
+A model is at chance if its metric is no better than the best constant answer and its loss no better than a guess, each
+within its 95 % interval. Both are asked, as far as the task knows its baselines: a model may be overconfident and
+right, and a few examples may not show that a useful model is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headscope.model.attention_model import AttentionModel
+from headscope.tasks.base import Prepared, Task
+
+Metrics = Mapping[str, Mapping[str, float | None]]
+
+
+def chance_note(model: AttentionModel, task: Task, prepared: Prepared, metrics: Metrics) -> str | None:
+    """A sentence if the model knows nothing of the task, else None.
+
+    metrics  of the model on these examples, with intervals: see `metrics_of`
+    """
+    chance, name = task.chance(model, prepared), task.metrics[0]
+    reasons = []
+    for what, is_higher_better, baseline, words in (
+        (name, True, chance.metric, "a constant answer has"),
+        ("loss", False, chance.loss, "a guess has"),
+    ):
+        value, end = metrics[what]["value"], metrics[what]["low" if is_higher_better else "high"]
+        if baseline is None or value is None or end is None:
+            continue
+        if end > baseline if is_higher_better else end < baseline:
+            return None
+        interval = f"[{metrics[what]['low']:.3f}, {metrics[what]['high']:.3f}]"
+        reasons.append(f"{what} {value:.3f} {interval}, {words} {baseline:.3f}")
+    if not reasons:
+        return None
+    return f"this model knows nothing of {task.name} ({'; '.join(reasons)}): which heads matter for it means nothing"

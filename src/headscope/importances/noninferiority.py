@@ -1,0 +1,120 @@
+"""Is a smaller model as good as the whole one, up to a stated margin?
+
+That a change was not shown is no reason to call a set of heads dispensable: with few examples no change is ever shown.
+A set is recommended only if the whole 95 % interval of its change lies above the allowed loss (a non-inferiority
+test, one-sided at 2.5 %). If the interval reaches below it there are too few examples to tell, or the loss is shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+SHARE = 0.01  # of the whole model's metric: the allowed loss, unless --keep-metric says otherwise
+Z_INTERVAL, Z_POWER = 1.96, 0.8416  # of the 95 % interval, and of a power of 80 %
+RULE_OF_THREE = 3.0  # if none of n examples changed, up to 3 / n of all may (95 %): no interval is narrower
+
+Kind = Literal["kept", "lost", "unclear"]
+
+
+@dataclass(frozen=True)
+class Margin:
+    """The loss of a metric that is allowed: a share of what the whole model has.
+
+    intact  the whole model's metric
+    share   of it that may be lost
+    """
+
+    intact: float
+    share: float = SHARE
+
+    @staticmethod
+    def of(intact: float, keep_metric: float | None = None) -> Margin:
+        """keep_metric: the share of the metric that is to be left, if that was asked for."""
+        return Margin(intact, SHARE if keep_metric is None else max(1 - keep_metric, 0.0))
+
+    @property
+    def allowed(self) -> float:
+        return self.share * abs(self.intact) if math.isfinite(self.intact) else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.allowed:.4f} ({100 * self.share:.3g} % of {self.intact:.4f})"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """kept: the interval is above the allowed loss; lost: below it; unclear: neither. sentence: that in words."""
+
+    kind: Kind
+    sentence: str
+
+
+def verdict_of(value: float, low: float, high: float, margin: Margin, count: int | None = None) -> Verdict:
+    """Whether a change of a metric is within the margin; count: the examples that it was measured on."""
+    needed = examples_needed(low, high, margin, count)
+    if count and high == low:
+        low, high = low - RULE_OF_THREE / count, high + RULE_OF_THREE / count
+    if low >= -margin.allowed:
+        return Verdict("kept", f"within the allowed loss of {margin}")
+    if high < -margin.allowed:
+        return Verdict("lost", f"more than the allowed loss of {margin}")
+    examples = "too few examples" if count is None else f"{count} examples are too few"
+    told = f"{examples} to tell whether that is within the allowed loss of {margin}"
+    if needed is not None and count is not None and needed <= count:
+        return Verdict("unclear", f"too close to the allowed loss of {margin} to tell on {count} examples")
+    return Verdict("unclear", told if needed is None else f"{told}; about {_rounded(needed)} would do")
+
+
+def examples_needed(low: float, high: float, margin: Margin, count: int | None) -> int | None:
+    """How many examples would show that nothing beyond the margin is lost; None if no number would, or none is known.
+
+    Assumes that the true change is 0 and that standard errors fall with the root of the number of examples, as they
+    did here. With that many examples the interval stays above the allowed loss in 80 of 100 samples.
+    """
+    if count is None or not margin.allowed > 0 or not math.isfinite(high - low):
+        return None
+    if high == low:
+        return math.ceil(RULE_OF_THREE / margin.allowed)
+    error = (high - low) / (2 * Z_INTERVAL)
+    return math.ceil(count * ((Z_INTERVAL + Z_POWER) * error / margin.allowed) ** 2)
+
+
+def largest_kept(rows: Iterable[Mapping[Any, Any]], margin: Margin, count: int | None) -> Mapping[Any, Any] | None:
+    """Of rows of front.csv the one with the most heads removed that is within the margin; each set by itself."""
+    kept = [row for row in rows if row["removed"] and verdict_in(row, margin, count).kind == "kept"]
+    return max(kept, key=lambda row: int(row["removed"]), default=None)
+
+
+def verdict_in(row: Mapping[Any, Any], margin: Margin, count: int | None) -> Verdict:
+    """The verdict on a row of front.csv, or of another table with its columns."""
+    return verdict_of(row["metric_change"], row["change_low"], row["change_high"], margin, count)
+
+
+def advice_of(rows: Sequence[Mapping[Any, Any]], margin: Margin, count: int, split: str) -> str:
+    """Which of the reported sets can be recommended, as a sentence; rows: of front.csv, `split`: that they are of.
+
+    The largest set is taken on the split that is reported on, so it should be judged on a third one.
+    """
+    reported = [row for row in rows if row["removed"]]
+    best = largest_kept(reported, margin, count)
+    if best is not None:
+        change = f"{best['metric_change']:+.4f} [{best['change_low']:+.4f}, {best['change_high']:+.4f}]"
+        repair = f", repaired by {best['repair']}," if best["repair"] else ""
+        third = "" if best["is_chosen"] else f"; this set was picked on {split}, so judge it on a third split"
+        return (
+            f"recommended: removing {best['removed']} heads{repair} changes the metric on {split} by {change}, within "
+            f"the allowed loss of {margin}{third}"
+        )
+    unclear = [row for row in reported if verdict_in(row, margin, count).kind == "unclear"]
+    if not unclear:
+        return f"no set is recommended: each loses more than the allowed loss of {margin} on {split}"
+    narrowest = min(unclear, key=lambda row: row["change_high"] - row["change_low"])
+    return f"no set is recommended: {verdict_in(narrowest, margin, count).sentence}"
+
+
+def _rounded(count: int) -> str:
+    """Two figures, upwards: `1,600`."""
+    step = 10 ** max(len(str(count)) - 2, 0)
+    return f"{-(-count // step) * step:,}"

@@ -1,0 +1,57 @@
+"""The modules of a sentence-transformers directory, as `modules.json` lists them. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from headscope.errors import reason
+
+MODULES = "modules.json"
+MOST_BYTES = 10_000_000  # of a JSON file or a licence
+
+
+class CannotRead(Exception):
+    """A module that cannot be applied, and why."""
+
+
+def transformer_folder(folder: Path) -> Path:
+    """Where the transformer of a model's directory is: the directory itself, or `0_Transformer` in old ones."""
+    if (folder / "config.json").is_file() or not (folder / MODULES).is_file():
+        return folder
+    try:
+        path = list_modules(folder)[0]["path"]
+    except (CannotRead, IndexError):
+        return folder
+    return folder / path if (folder / path / "config.json").is_file() else folder
+
+
+def list_modules(folder: Path) -> list[dict[str, Any]]:
+    """The entries of modules.json, with paths that stay inside the folder."""
+    listed = read_json(folder, MODULES)
+    if not isinstance(listed, list) or not listed or not all(isinstance(module, dict) for module in listed):
+        raise CannotRead(f"{MODULES} is not a list of modules")
+    for module in listed:
+        path, kind = module.get("path"), module.get("type")
+        if not isinstance(path, str) or not isinstance(kind, str):
+            raise CannotRead(f"{MODULES}: a module has no path or no type")
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or "\\" in path:
+            raise CannotRead(f'{MODULES}: the path "{path}" leads out of the directory')
+    return listed
+
+
+def read_json(folder: Path, name: str) -> Any:
+    try:
+        return json.loads(read_content(folder / name))
+    except (ValueError, RecursionError) as cause:
+        raise CannotRead(f"{name} is not JSON ({reason(cause)})") from cause
+
+
+def read_content(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise CannotRead(f"{path.name} is too large ({path.stat().st_size / 1e6:.0f} MB)")
+        return path.read_bytes()
+    except OSError as cause:
+        raise CannotRead(f"{path.name} cannot be read ({reason(cause)})") from cause
