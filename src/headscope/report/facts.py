@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 ENOUGH_TEXTS = 30  # below, mean ± 1.96 standard errors is too narrow
-UNKNOWN_IN = {"data": "Corpus", "treebank": "Treebank", "coreference": "Documents", "knock_out": "Corpus"}
+UNKNOWN_IN = {"data": "Corpus", "knock_out": "Corpus", "coreference": "Documents"}
+UNKNOWN_IN |= dict.fromkeys(("treebank", "train", "test"), "Treebank")
 Facts = list[tuple[str, str]]
 
 
