@@ -12,6 +12,7 @@ from headscope.data.examples import read_examples
 from headscope.errors import HeadscopeError
 
 FASTA = b"\n>sp|P00001 first protein\nMKV LA\nGG*\n; a comment\n\n>P00002\r\nmkw\r\n>P00003 > x\nAC*DE\n"
+REMOVE = "Remove the record; if this is not FASTA, remove the > at the start of the file."
 SEQUENCES = [("MKVLAGG", "2"), ("mkw", "7"), ("AC*DE", "9")]
 
 
@@ -48,19 +49,20 @@ def test_fasta_may_be_in_gzip_and_begin_with_a_byte_order_mark_or_a_comment() ->
 
 def test_a_reaction_with_an_arrow_inside_is_a_plain_text() -> None:
     assert read("r.txt", b"CCO>>CC=O\n# note\n>>CC\n") == [("CCO>>CC=O", "1"), (">>CC", "3")]
+    assert read("r.txt", b">>CC\nCCO>>CC=O\n") == [(">>CC", "1"), ("CCO>>CC=O", "2")]
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b">a x\nMK\n>b y\n\n>c\nMK\n", 'p.fasta:3: record "b" has no sequence. Remove the record.'),
-        (b">a\nMK\n>b\n", 'p.fasta:3: record "b" has no sequence. Remove the record.'),
-        (b">a\n*\n", 'p.fasta:1: record "a" has no sequence. Remove the record.'),
+        (b">a x\nMK\n>b y\n\n>c\nMK\n", 'p.fasta:3: record "b" has no sequence. {REMOVE}'),
+        (b">a\nMK\n>b\n", 'p.fasta:3: record "b" has no sequence. {REMOVE}'),
+        (b">a\n*\n", 'p.fasta:1: record "a" has no sequence. {REMOVE}'),
         (b"\nMKV\n>a\nMK\n", 'p.fasta:2: "MKV" comes before the first header. Expected >ID.'),
     ],
 )
 def test_a_bad_record_is_named_by_file_and_line(data: bytes, message: str) -> None:
-    assert refusal("p.fasta", data) == message
+    assert refusal("p.fasta", data) == message.replace("{REMOVE}", REMOVE)
 
 
 TABLES = {

@@ -148,6 +148,20 @@ def test_a_treebank_a_task_and_packed_texts_are_warned_about_once_each(tmp_path:
     assert len(said) == 1
     assert said[0].startswith(f"{tmp_path / 't.tsv'}: 60.0 % of 5 tokens")
     assert found["unknown"] == {"content": 5, "tokens": 3, "pieces": {"dog": 3}}
+    table = "".join(f"{'dog ' * (1 + i % 5)}cat\t{i % 2}\n" for i in range(40))
+    (tmp_path / "t.tsv").write_text(f"sentence\tlabel\n{table}")
+    options = headscope.SearchOptions(how="random", draws=1)
+    with warned() as said:
+        search = headscope.search(
+            word_model(BertForSequenceClassification),
+            task="sst2",
+            data=tmp_path / "t.tsv",
+            target=headscope.Target(heads=1),
+            options=options,
+        )
+    assert len(said) == 1, "both halves are of one file"
+    assert search.study.record["pruning"]["unknown"]["pieces"].keys() == {"dog"}
+    assert "Task: " in render_with(search.study, [])
     with warned() as said:
         _, counts = packed(word_model(), [Example("cat dog", where="x.txt:1")] * 9, max_length=8)
     assert len(said) == 1

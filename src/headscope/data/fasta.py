@@ -16,8 +16,8 @@ SUFFIXES = (".fasta", ".fa", ".faa")
 
 
 def is_fasta(path: str | Path, first_line: str = "") -> bool:
-    """Whether a file is read as FASTA, by its suffix or its first line that is not blank."""
-    return suffix_of(path) in SUFFIXES or first_line.startswith(">")
+    """Whether a file is FASTA, by its suffix or its first line that is not blank (`>>` is the arrow of a reaction)."""
+    return suffix_of(path) in SUFFIXES or (first_line.startswith(">") and not first_line.startswith(">>"))
 
 
 def read_fasta(path: str | Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
@@ -47,6 +47,8 @@ def _record(path: str | Path, header: tuple[int, str], parts: list[str]) -> tupl
     if not sequence:
         identifier = (title.split() or [""])[0]
         raise HeadscopeError(
-            f'record "{identifier[:60]}" has no sequence', where=f"{path}:{number}", mend="Remove the record"
+            f'record "{identifier[:60]}" has no sequence',
+            where=f"{path}:{number}",
+            mend="Remove the record; if this is not FASTA, remove the > at the start of the file",
         )
     return number, sequence

@@ -36,6 +36,7 @@ class UnknownTokens:
         self._special = model.marks.special - {self._id}
         self._pieces: Counter[str] = Counter()
         self._where = ""  # the file of the first example
+        self._warned_files = model.warned_inputs
         self._has_warned = False
 
     def add(self, ids: list[int], texts: Iterable[Text | None], where: str) -> None:
@@ -50,10 +51,16 @@ class UnknownTokens:
         self.counts.pieces = dict(self._pieces.most_common(SHOWN_PIECES))
 
     def warn(self) -> None:
-        """Warn, once, if more than WARN_SHARE of the content tokens so far are unknown."""
-        if self._has_warned or self.counts.tokens <= WARN_SHARE * self.counts.content:
+        """Warn, once for a model and a file, if more than WARN_SHARE of the content tokens so far are unknown."""
+        if (
+            self._has_warned
+            or self._where in self._warned_files
+            or self.counts.tokens <= WARN_SHARE * self.counts.content
+        ):
             return
         self._has_warned = True
+        if self._where:
+            self._warned_files.add(self._where)
         line = f"{self._where or 'texts'}: {said(self.counts.content, self.counts.tokens, self.counts.pieces)}. "
         line += "Check that the model was trained on such text, and that the file holds nothing else"
         note(line)

@@ -80,6 +80,7 @@ class AttentionModel:
         self._frames = 0
         self._worn = ExitStack()
         self.worn: tuple[Edit, ...] = ()  # edits that it wears for good
+        self.warned_inputs: set[str] = set()  # files whose unknown tokens were warned about
         self._seam = Seam(
             model,
             marks=self.marks,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 ENOUGH_TEXTS = 30  # below, mean ± 1.96 standard errors is too narrow
-UNKNOWN_IN = {"data": "Corpus", "importance": "Task", "treebank": "Treebank", "coreference": "Documents"}
+UNKNOWN_IN = {"data": "Corpus", "knock_out": "Corpus", "coreference": "Documents"}
+UNKNOWN_IN |= dict.fromkeys(("treebank", "train", "test"), "Treebank")
 Facts = list[tuple[str, str]]
 
 
@@ -192,8 +193,8 @@ def unknown_tokens(study: Study) -> list[str]:
         )
         if _is_number(content) and _is_number(tokens) and tokens > WARN_SHARE * content:
             listed = [plain(piece, 30) for piece in pieces] if isinstance(pieces, Mapping) else []
-            found.append(f"{UNKNOWN_IN.get(kind, plain(kind, 30))}: {unknown_share(content, tokens, listed)}.")
-    return found
+            found.append(f"{UNKNOWN_IN.get(kind, 'Task')}: {unknown_share(content, tokens, listed)}.")
+    return list(dict.fromkeys(found))
 
 
 def reproduction(study: Study) -> Facts:

@@ -74,6 +74,7 @@ def _record(asked: Asked, report: Report, front: Front, best: State) -> dict[str
         "data": asked.files,
         "selected_on": {"split": select_on, "examples": len(asked.chosen_on.items)},
         "reported_on": {"split": report_on, "examples": len(asked.reported_on.items)},
+        "unknown": asdict(asked.reported_on.counts.unknown),
         **asked.settings(),
         "metric": asked.task.metrics[0],
         "intact": {"selection": asdict(selection.intact), "report": report.metrics},

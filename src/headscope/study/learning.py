@@ -195,6 +195,7 @@ class Learning:
             "trained_on": len(self.train_on.items),
             "selected_on": {"split": self.source.splits[0], "examples": len(self.select_on.items)},
             "reported_on": {"split": self.source.splits[1], "examples": len(self.report_on.items)},
+            "unknown": asdict(self.report_on.counts.unknown),
         }
 
     def told(self) -> dict[str, Any]:
