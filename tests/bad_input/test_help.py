@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from said import Run
 
+from headscope.config.names import TASKS
+
 COMMANDS = [
     (),
     ("analyze",),
@@ -19,6 +21,7 @@ COMMANDS = [
     ("look",),
     ("models",),
     ("models", "fetch"),
+    ("models", "list"),
     ("models", "verify"),
 ]
 
@@ -49,6 +52,13 @@ def test_defaults_are_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = run("analyze", "--help").out
     for default in ("text; a,b with --pairs", "what the model can read, at most 512", "truncate", "32", "float32"):
         assert f"[default: {default}]" in shown or f"[default: ({default})]" in shown, default
+
+
+@pytest.mark.parametrize("command", ["evaluate", "importance", "finetune", "fix", "gate"])
+def test_the_help_names_every_task(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = run(command, "--help").out
+    assert f"{', '.join(TASKS[:-1])} or {TASKS[-1]}" in shown
 
 
 def test_help_is_quick_and_loads_no_torch() -> None:
