@@ -84,8 +84,8 @@ def test_without_any_data_the_command_says_what_it_wants(run: Run) -> None:
     said = run("analyze", "bert", "--out", "study")
     assert said.status == 2
     assert said.error == (
-        "corpus: no text was given. Expected a corpus (wikipedia-pairs is bundled, with pairs), texts, a treebank or "
-        "coreference."
+        "--corpus: no text was given. Expected --corpus FILE (--corpus wikipedia-pairs --pairs is bundled), "
+        "--treebank FILE or --coreference FILE."
     )
 
 
@@ -93,7 +93,7 @@ def test_a_twin_without_relations_to_be_asked_is_refused(run: Run) -> None:
     said = run("analyze", "bert", "--corpus", "good.txt", "--control", "--out", "study")
     assert (said.status, said.error) == (
         2,
-        "--control: a twin is asked for relations, and there are none. Add --treebank FILE.",
+        "--control requires --treebank FILE. It has no effect otherwise.",
     )
 
 
@@ -160,4 +160,4 @@ def test_documents_that_are_all_malformed_leave_nothing_to_ask(here: Path, run: 
 
 def test_an_unknown_way_to_join_pieces_is_refused(run: Run) -> None:
     said = run("analyze", "bert", "--corpus", "good.txt", "--pool", "last", "--out", "study")
-    assert (said.status, said.error) == (2, 'pool: "last" is not a way to join pieces. Expected first, max or mean.')
+    assert (said.status, said.error) == (2, '--pool: "last" is not a way to join pieces. Expected first, max or mean.')

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from said import Run
 
 from headscope import Study, drafts
@@ -18,15 +19,17 @@ from headscope.statistics import registry
 
 OF_TEXTS = [name for kind in registry() if kind.needs is None for name in kind.definitions]
 STATISTICS = choices("entropi", OF_TEXTS)
+WITHOUT_CUDA = "torch finds no CUDA devices" if torch.backends.cuda.is_built() else "this build of torch has no CUDA"
 BAD: list[tuple[tuple[str, ...], str]] = [
     (("--dtype", "float31"), '--dtype: "float31" is not a dtype. Expected bfloat16, float16, float32 or float64; '
      'did you mean "float32"?'),
     (("--dtype", "int8"), '--dtype: "int8" is not a dtype. Expected bfloat16, float16, float32 or float64.'),
-    (("--device", "meta"), '--device: "meta" cannot be used here. Expected auto or cpu.'),
-    (("--device", "gpu"), '--device: "gpu" cannot be used here. Expected auto or cpu; did you mean "cpu"?'),
-    (("--device", "cuda:7"), '--device: "cuda:7" cannot be used here. Expected auto or cpu.'),
-    (("--max-length", "0"), "--max-length: 0 leaves no room for text. Expected 3 or more."),
-    (("--max-length", "-5"), "--max-length: -5 leaves no room for text. Expected 3 or more."),
+    (("--device", "meta"), '--device: "meta" is not a device. Expected auto, cpu, cuda, cuda:1 or mps.'),
+    (("--device", "gpu"), '--device: "gpu" is not a device. Expected auto, cpu, cuda, cuda:1 or mps; did you mean '
+     '"cuda"?'),
+    (("--device", "cuda:7"), f'--device: "cuda:7" cannot be used here: {WITHOUT_CUDA}. Expected auto or cpu.'),
+    (("--max-length", "0"), "--max-length: 0 leaves no room for text. Expected 1 or more."),
+    (("--max-length", "-5"), "--max-length: -5 leaves no room for text. Expected 1 or more."),
     (("--max-length", "2"), "--max-length: 2 leaves no room for text. Expected 3 or more."),
     (("--max-length", "65"), "--max-length: 65 tokens are more than bert can read. Expected at most 64."),
     (("--batch-size", "0"), "--batch-size: 0 is too few. Expected 1 or more."),
@@ -101,6 +104,17 @@ def test_the_folder_of_a_look_is_made_and_none_is_left_by_one_that_fails(run: Ru
          "Shorten it, or raise --max-length (up to 64)."),
         (("look", "bert", "the cat", "--out", "good.txt/p.html"),
          'good.txt/p.html: "good.txt" is a file, not a folder. Choose another path.'),
+        (("look", "bert", "The", "cat", "sat", "--out", "p"),
+         'Got unexpected extra argument(s) (sat). Put the text in quotes: headscope look MODEL "The cat sat." --out '
+         "look.html."),
+        (("analyze", "bert", "The cat sat.", "--out", "s"),
+         "Got unexpected extra argument(s) (The cat sat.). For one text use look: headscope look MODEL "
+         '"The cat sat." --out look.html.'),
+        (("analyze", "bert", "--out", "s"),
+         "--corpus: no text was given. Expected --corpus FILE (--corpus wikipedia-pairs --pairs is bundled), "
+         "--treebank FILE or --coreference FILE."),
+        (("look", "bert", "the cat", "--out", "p.png"),
+         'p.png: "p.png" is no page. Expected a name that ends in .html.'),
         (("look", "bert", "the cat", "--out", "bert"),
          "bert: this is a folder. Expected the name of a file, such as look.html."),
         (("look", "bert", "\udcff", "--out", "p.html"),

@@ -84,11 +84,11 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--kind", "pair"), "--kind pair: pairs of all heads are too many. Name some: --heads 3.2,4.*."),
     (
         ("--by", "gradient", "--race", "0.05"),
-        "--race: only heads that are removed can race. Expected --by ablation (or all) and --kind head.",
+        "--race requires --by ablation (or all). It has no effect otherwise.",
     ),
     (
         ("--kind", "head,site", "--heads", "0.1"),
-        "--heads: heads cannot be named for the kind site. Expected --kind head or pair.",
+        "--heads requires --kind head or pair. It has no effect otherwise.",
     ),
     (("--kind", "shared"), "--kind shared: no two layers of classifier share their heads. Expected ALBERT, say."),
     (("--race", "0"), "--race: 0.0 is no error rate. Expected a number between 0 and 1."),

@@ -50,7 +50,7 @@ def test_every_threshold_is_named_in_the_help(run: Run, monkeypatch: pytest.Monk
 
 
 def test_the_thresholds_used_are_in_the_record(here: Path, analyze: Run) -> None:
-    options = ("--threshold", "token=0.1, broad=0.2", "--threshold", "rare=0.7")
+    options = ("--threshold", "token=0.1, broad=0.2", "--threshold", "rare=0.7", "--frequency", "english")
     assert analyze("bert", "good.txt", *options).status == 0
     recorded = json.loads((here / "study" / "run.json").read_text())["options"]["thresholds"]
     assert recorded == asdict(Thresholds(token=0.1, broad=0.2, rare=0.7))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from said import Run
 
+from headscope.config.names import TASKS
 from waiting import LONGEST
 
 COMMANDS = [
@@ -21,6 +22,7 @@ COMMANDS = [
     ("look",),
     ("models",),
     ("models", "fetch"),
+    ("models", "list"),
     ("models", "verify"),
 ]
 
@@ -51,6 +53,13 @@ def test_defaults_are_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = run("analyze", "--help").out
     for default in ("text; a,b with --pairs", "what the model can read, at most 512", "truncate", "32", "float32"):
         assert f"[default: {default}]" in shown or f"[default: ({default})]" in shown, default
+
+
+@pytest.mark.parametrize("command", ["evaluate", "importance", "finetune", "fix", "gate"])
+def test_the_help_names_every_task(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = run(command, "--help").out
+    assert f"{', '.join(TASKS[:-1])} or {TASKS[-1]}" in shown
 
 
 def test_help_is_quick_and_loads_no_torch() -> None:
@@ -87,5 +96,6 @@ def test_a_mistake_is_one_line_in_a_real_process(here: Path) -> None:
 def test_a_hub_id_offline_fails_at_once_in_a_real_process(here: Path) -> None:
     done = started("look", "acme/encoder", "the cat", "--out", "page.html")
     assert done.returncode == 2
-    assert "it is not in the local cache and HF_HUB_OFFLINE is set" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    first, error = done.stderr.splitlines()
+    assert first == "loading acme/encoder …"
+    assert "it is not in the local cache and HF_HUB_OFFLINE is set" in error

@@ -360,6 +360,17 @@ def test_by_keyboard_alone(opened: Opened) -> None:
     expect(page.locator("#keys")).to_be_visible()
 
 
+def test_the_help_opens_at_its_heading(opened: Opened) -> None:
+    page = opened()
+    page.set_viewport_size({"width": 1366, "height": 768})
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("?")
+    expect(page.locator("#help")).to_be_visible()
+    assert page.evaluate("document.getElementById('help').scrollHeight > document.getElementById('help').clientHeight")
+    assert page.evaluate("document.getElementById('help').scrollTop") == 0
+    assert page.evaluate("document.activeElement.id") == "help-title"
+
+
 def test_the_address_holds_the_state(opened: Opened) -> None:
     page = opened()
     page.click(head_of("1.2"))

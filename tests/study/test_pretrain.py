@@ -153,7 +153,7 @@ def test_the_share_that_is_held_out_is_the_one_that_was_asked_for(share: float) 
 
 
 REFUSED = [
-    (("--epochs", "2", "--steps", "3"), "--epochs, --steps: how long it trains is said twice."),
+    (("--epochs", "2", "--steps", "3"), "--epochs requires that --steps is left out."),
     (("--steps", "0"), "--steps: 0 is not possible."),
     (("--layers", "0"), "--layers: 0 is too few."),
     (("--heads", "3"), "--heads, --hidden: 3 heads do not share 16 evenly."),
@@ -164,7 +164,7 @@ REFUSED = [
     (("--max-length", "64"), "--max-length: 64 tokens are more than there are positions. Expected at most 32."),
     (("--max-length", "2"), "--max-length: 2 leaves no room for text."),
     (("--limit", "15"), "texts.txt: 15 texts are too few to hold 20 out."),
-    (("--checkpoints", "1"), "--checkpoints: 1 cannot be kept of "),
+    (("--checkpoints", "1"), "--checkpoints: 1 is too few. Expected 2 or more."),
     (("--corpus", "nowhere.txt"), "nowhere.txt: there is no such file here."),
     (("--config", "translator"), "--config: marian is an encoder-decoder."),
     (("--config", "bert/config.json"), "bert/config.json: this configuration comes without a tokenizer."),

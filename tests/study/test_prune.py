@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,13 @@ from transformers import BertForSequenceClassification, pipeline
 from typer.testing import CliRunner, Result
 
 import headscope
-from headscope.commands import app
+from headscope.commands import app, main
 from headscope.commands import prune as command_file
 from headscope.errors import HeadscopeError
 from headscope.heads import HeadSet
 from headscope.pruning import speed
+from headscope.pruning.front import Report
+from headscope.pruning.target import estimate
 from headscope.report.figures import figures_of
 from headscope.report.findings import findings_of
 from headscope.report.parts import parts_of
@@ -543,3 +548,77 @@ def test_speed_says_what_it_measured(here: Path) -> None:
     assert said["models"][1]["parameters"] < said["models"][0]["parameters"]
     assert 0 < said["models"][1]["working"] <= said["models"][0]["working"] < 1
     assert "the bound" in done("speed", "bert", *sizes).stdout
+
+
+# What is said on the way
+
+
+def in_order(lines: list[str], wanted: Sequence[str]) -> bool:
+    """Whether a line with each of these beginnings comes after one with the beginning before."""
+    rest = iter(lines)
+    return all(any(line.startswith(start) for line in rest) for start in wanted)
+
+
+def test_every_phase_of_a_search_is_announced(here: Path) -> None:
+    lines = done(*SEARCH, "--search", "greedy", "--out", "small").stderr.splitlines()
+    chosen = manifest(here / "small")["chosen"]
+    examples = chosen["selected_on"]["examples"]
+    before = chosen["metrics"]["accuracy"][0]["value"]
+    reported = chosen["judged_on"].split(", ")[-1].split(" ")[0]
+    assert lines[0] == "loading bert …"
+    assert in_order(
+        lines,
+        [
+            f"evaluating the unpruned model on {examples} examples",
+            "unpruned model: accuracy ",
+            "search: greedy",
+            "1 removed: ",
+            "reporting ",
+            "cutting 3 heads: ",
+            f"evaluating the unpruned and the pruned model on {reported} examples of dev:odd",
+            f"unpruned model: accuracy {before:.3f} on {reported} examples",
+            "cut: accuracy ",
+            "timing both models on ",
+            "writing the model",
+            "drawing figures",
+            "saving ",
+            "writing the page",
+        ],
+    ), lines
+    page = done("report", "small", "--out", "page.html").stderr.splitlines()
+    assert page == ["reading small …", "drawing figures", "writing the page"]
+
+
+def test_a_search_that_is_stopped_says_what_is_kept(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Report, "front", stop)
+    monkeypatch.setattr(sys, "argv", ["headscope", *SEARCH, "--search", "rank", "--out", "small"])
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as end:
+        main()
+    signal.signal(signal.SIGTERM, before)
+    assert end.value.code == 130
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        "finished work is kept in small.partial; the same command with --resume continues",
+        "headscope: stopped",
+    ]
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    assert done(*SEARCH, "--search", "rank", "--out", "small", "--resume").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps", "examples", "line"),
+    [
+        (1.0, 60, 750, ""),
+        (60.0, 60, 750, "about 60 min at most for 60 steps; --limit 256 makes it 20"),
+        (60.0, 60, 300, "about 60 min at most for 60 steps"),
+        (12.0, 20, 10_000, "about 4 min at most for 20 steps; --limit 256 makes it 1"),
+    ],
+)
+def test_a_long_search_is_estimated_from_its_first_step(seconds: float, steps: int, examples: int, line: str) -> None:
+    assert estimate(seconds, steps, examples) == line

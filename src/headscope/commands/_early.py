@@ -55,13 +55,14 @@ class EarlyChecked(TyperCommand):
 def check_early(command: str, values: Mapping[str, Any], given: set[str]) -> None:
     """Refuse whatever needs no model to be seen as wrong."""
     from headscope.commands._early_files import check_files, check_out  # not imported for --help
-    from headscope.commands._early_values import check_values
+    from headscope.commands._early_values import check_models, check_values
     from headscope.config.requirements import check_effects
 
     check_values(command, values)
     check_effects(command, values, given)
     check_files(command, values)
     check_out(command, values)
+    check_models(command, values)
 
 
 def say_first(command: str, values: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from headscope.config.checks import (
     lenses_named,
     repair_names,
 )
-from headscope.config.masks import check_mask
+from headscope.config.masks import check_mask, check_sizes
 from headscope.config.search import FRONT, Mending, SearchOptions
 from headscope.data.held_out import MOST
 from headscope.data.vocabulary import check_vocabulary
@@ -42,8 +42,6 @@ def check_values(command: str, values: Values) -> None:
         check = CHECKS.get(f"{command} {name}") or CHECKS.get(name)
         if check is not None and value is not None and value != []:
             check(value)
-    if "model" in values:
-        read_spec(values["model"], values.get("revision"))
     if command in TRAINS:
         _check_settings(values)
     if "gate_rate" in values or "mask_rate" in values:
@@ -120,9 +118,16 @@ def _check_thresholds(given: list[str]) -> None:
             raise HeadscopeError(f"{name} is {number}", where="--threshold", expected="a number from 0 to 1")
 
 
-def _check_config(spec: str) -> None:
-    if not spec.endswith(".json"):
-        read_spec(spec)
+def check_models(command: str, values: Values) -> None:
+    """Refuse what is neither a named model, a directory nor written as a hub id."""
+    if "model" in values:
+        read_spec(values["model"], values.get("revision"))
+    for model in values.get("models") or ():
+        read_spec(model)
+    for name in ("against", "start", "teacher", "tokenizer", "config", *(("compare",) if command == "serve" else ())):
+        model = values.get(name)
+        if isinstance(model, str) and not (name == "config" and model.endswith(".json")):
+            read_spec(model)
 
 
 def _check_settings(values: Values) -> None:
@@ -197,20 +202,13 @@ def _check_speed(values: Values) -> None:
     from headscope.commands.speed import lengths_of
 
     lengths = lengths_of(values["length"])
-    if values["mask"] is None and lengths is not None and len(lengths) > 1:
+    if values["mask"] is not None:
+        check_sizes(lengths or [1], values["batch_size"] or 1, values["repeats"])
+    elif lengths is not None and len(lengths) > 1:
         raise HeadscopeError("--length requires --mask NAME for several lengths")
 
 
 CHECKS: dict[str, Check] = {
-    # models
-    "against": read_spec,
-    "teacher": read_spec,
-    "prune teacher": lambda is_teacher: None,
-    "start": read_spec,
-    "serve compare": read_spec,
-    "compare models": lambda models: [read_spec(model) for model in models],
-    "config": _check_config,
-    "tokenizer": read_spec,
     "device": check_device,
     "dtype": _choice("--dtype", names.DTYPES, "is not a dtype"),
     "mask": check_mask,

@@ -29,13 +29,10 @@ def speed_of_mask(
 ) -> None:
     """Measure, print, draw; what cannot be is said before anything is loaded. how: revision, device and dtype."""
     from headscope.masks.mask import read_mask
-    from headscope.masks.speed import LENGTHS, SPARSE, check_sizes, mask_speed
-    from headscope.report.plates import check_picture, save_figure
+    from headscope.masks.speed import LENGTHS, SPARSE, mask_speed
+    from headscope.report.plates import save_figure
 
     wanted, sizes, size = read_mask(mask), lengths or LENGTHS, 1 if batch_size is None else batch_size
-    check_sizes(sizes, size, repeats)
-    if out is not None:
-        check_picture(out)
     one = load_aloud(model, **how)  # type: ignore[arg-type]
     with progress(f"{model} under {wanted.name}") as update:
         found = mask_speed(one, wanted, lengths=sizes, batch_size=size, repeats=repeats, progress=update)

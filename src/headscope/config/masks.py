@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headscope.config.checks import check_count
 from headscope.config.names import MASKS
 from headscope.errors import HeadscopeError, choices
 
 WITHOUT_DIAGONAL = "-no-diagonal"
 FILES = (".npz", ".npy")
+LONGEST = 16384  # positions that are timed: a mask is made whole, position by position
+LEAST_REPEATS = 6  # of fewer, a median has no interval of 95 %
 MASK_FILE = "a mask that headscope learn-mask wrote, or an .npy file with n x n of true and false"
 
 
@@ -74,3 +77,17 @@ def _value(value: str, kind: type, key: str, where: str) -> Any:
         expected = "0 to 1" if kind is float else f"{least} or more"
         raise HeadscopeError(f"{key} is {value}", where=where, expected=expected)
     return number
+
+
+def check_sizes(lengths: Sequence[int], batch_size: int, repeats: int) -> None:
+    """Refuse lengths and repeats at which a mask cannot be timed."""
+    for count in lengths:
+        check_count(count, "--length")
+    check_count(batch_size, "--batch-size")
+    if repeats < LEAST_REPEATS:
+        expected = f"{LEAST_REPEATS} or more with a mask"
+        raise HeadscopeError(f"{repeats} is too few", where="--repeats", expected=expected)
+    if max(lengths) > LONGEST:
+        raise HeadscopeError(f"{max(lengths)} tokens are too many", where="--length", expected=f"at most {LONGEST}")
+    if len(set(lengths)) < len(lengths):
+        raise HeadscopeError("a length is named twice", where="--length", expected="each once")

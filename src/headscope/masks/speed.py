@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from headscope.config.checks import check_count
+from headscope.config.masks import check_sizes
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Site
 from headscope.masks.blocks import attend_by_blocks, share_of_blocks, strips_of
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LENGTHS = (512, 1024, 2048, 4096)
-MOST = 16384  # positions: a mask is made whole, position by position
-LEAST = 6  # turns: of fewer, a median has no interval of 95 %
 DENSE, MASKED, BY_BLOCKS, FLEX = "dense", "masked", "by blocks", "flex"
 SPARSE = (BY_BLOCKS, FLEX)  # the ways that leave work out
 
@@ -124,19 +122,6 @@ def mask_speed(
         rows.append(_row(allowed, list(ways), by_turn, shape, besides))
     told = (one.name, str(shape.site), batch_size, shape.heads, shape.width)
     return MaskSpeed(*told, None if besides is None else shape.length, without, tuple(rows))
-
-
-def check_sizes(lengths: Sequence[int], batch_size: int, repeats: int) -> None:
-    """Refuse what cannot be measured."""
-    for count in lengths:
-        check_count(count, "--length")
-    check_count(batch_size, "--batch-size")
-    if repeats < LEAST:
-        raise HeadscopeError(f"{repeats} is too few", where="--repeats", expected=f"{LEAST} or more with a mask")
-    if max(lengths) > MOST:
-        raise HeadscopeError(f"{max(lengths)} tokens are too many", where="--length", expected=f"at most {MOST}")
-    if len(set(lengths)) < len(lengths):
-        raise HeadscopeError("a length is named twice", where="--length", expected="each once")
 
 
 @dataclass(frozen=True)
