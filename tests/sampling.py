@@ -30,11 +30,19 @@ def mark_products(items: Iterable[pytest.Item]) -> None:
 
 
 def _values(item: pytest.Function) -> list[Hashable]:
-    """Its parameters' values with their axes; a value that cannot be hashed stands for itself by its number."""
+    """Its parameters' values with their axes; one that cannot be hashed is named by its number."""
     return [
-        (name, value if isinstance(value, Hashable) else item.callspec.indices[name])
+        (name, value if _is_hashable(value) else item.callspec.indices[name])
         for name, value in item.callspec.params.items()
     ]
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def cover(combinations: Sequence[Sequence[Hashable]]) -> set[int]:
