@@ -1,7 +1,7 @@
 """Which tests of a full product run by default: a fixed sample in which every value of every axis occurs.
 
 A test marked `product` runs for every combination of its parameters (statistic x family x edit). Combinations outside
-the sample get the mark `full`, which only `make test-all` runs. The sample depends on the order of parameters alone.
+the sample get the mark `full`, which only `make test-all` runs. The sample depends on the parameters alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def mark_products(items: Iterable[pytest.Item]) -> None:
         if isinstance(item, pytest.Function) and item.get_closest_marker("product") is not None:
             products[item.nodeid.partition("[")[0]].append(item)
     for combinations in products.values():
+        combinations.sort(key=lambda item: item.nodeid)  # whatever order the tests run in
         sample = cover([_values(item) for item in combinations])
         for number, item in enumerate(combinations):
             if number not in sample:
@@ -30,11 +31,19 @@ def mark_products(items: Iterable[pytest.Item]) -> None:
 
 
 def _values(item: pytest.Function) -> list[Hashable]:
-    """Its parameters' values with their axes; a value that cannot be hashed stands for itself by its number."""
+    """Its parameters' values with their axes; one that cannot be hashed is named by its number."""
     return [
-        (name, value if isinstance(value, Hashable) else item.callspec.indices[name])
+        (name, value if _is_hashable(value) else item.callspec.indices[name])
         for name, value in item.callspec.params.items()
     ]
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def cover(combinations: Sequence[Sequence[Hashable]]) -> set[int]:
