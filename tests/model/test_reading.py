@@ -17,7 +17,8 @@ from embedding import TEXTS, embedding, random_decoder, vectors_of, write
 from headscope.errors import HeadscopeError, HeadscopeWarning
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
-from headscope.model.reading import POOLINGS, Dense, Normalize, Reading
+from headscope.model.poolings import POOLINGS
+from headscope.model.reading import Dense, Normalize, Reading
 from headscope.model.reading_files import read_reading
 from headscope.model.relevance.predictions import towards
 from headscope.study.evaluate import evaluate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from headscope.errors import HeadscopeError
 from headscope.explorer.predictions import Alike
 from headscope.explorer.predictions import Reading as Shown
 from headscope.model.load import load
-from headscope.model.reading import POOLINGS
+from headscope.model.poolings import POOLINGS
 from headscope.model.said import said
 from headscope.study.evaluate import evaluate
 from headscope.study.journal import Journal
@@ -103,6 +104,18 @@ def test_evaluate_says_which_default_it_took_and_takes_another(data: Path, run: 
         losses[pooling] = json.loads(answer.out)["metrics"]["loss"]["value"]
     assert losses["default"] == losses["mean"]
     assert len({round(loss, 4) for loss in losses.values()}) == 3
+
+
+def test_a_wrong_pooling_is_refused_before_torch_is_imported() -> None:
+    words = ["evaluate", "minilm", "--task", "stsb", "--data", "x", "--pooling", "no"]
+    code = (
+        f"import atexit, sys; sys.argv = {['headscope', *words]};"
+        "atexit.register(lambda: print('torch' in sys.modules));"
+        "from headscope.commands import main; main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "False\n")
+    assert "--pooling: must be one of mean, first, last" in ended.stderr
 
 
 def test_an_option_without_effect_is_refused(run: Run, tmp_path: Path, first: Path) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from headscope.model.poolings import checked_pooling
+
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
     from headscope.model.edits import Edit
@@ -63,6 +65,7 @@ Pooling = Annotated[
     str | None,
     typer.Option(
         "--pooling",
+        callback=checked_pooling,
         help="How token states become one vector of a text: mean, first, last, max, mean_sqrt_len or weightedmean",
         show_default="as the model's files state",
     ),

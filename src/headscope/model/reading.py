@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from headscope.errors import HeadscopeError
+from headscope.model.poolings import checked_pooling
 
-POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weightedmean")
-ALIASES = {"cls": "first", "lasttoken": "last", "mean_sqrt_len_tokens": "mean_sqrt_len"}
 ACTIVATIONS = {  # all of them known to the rules of relevance
     "torch.nn.modules.linear.Identity": lambda vector: vector,
     "torch.nn.modules.activation.Tanh": torch.tanh,
@@ -124,10 +123,7 @@ class Reading:
     def overridden(self, pooling: str | None = None, prompt: str | None = None) -> Reading:
         """The reading with the user's pooling and prompt (a text, or the name of a stated prompt)."""
         reading = self
-        if pooling is not None:
-            name = ALIASES.get(pooling, pooling)
-            if name not in POOLINGS:
-                raise HeadscopeError(f'must be one of {", ".join(POOLINGS)}, got "{pooling}"', where="--pooling")
+        if (name := checked_pooling(pooling)) is not None:
             reading = replace(reading, pooling=name, stated_by="--pooling", problem=None)
         if prompt is not None:
             reading = replace(reading, prompt=reading.prompts.get(prompt, prompt))

@@ -26,7 +26,8 @@ from headscope.model.module_files import (
     read_json,
     transformer_folder,
 )
-from headscope.model.reading import ACTIVATIONS, ALIASES, POOLINGS, Dense, Normalize, Reading
+from headscope.model.poolings import ALIASES, POOLINGS
+from headscope.model.reading import ACTIVATIONS, Dense, Normalize, Reading
 
 PROMPTS = "config_sentence_transformers.json"
 LENGTHS = (  # in the order of sentence-transformers
@@ -267,14 +268,12 @@ def _others(folder: Path, taken: set[str]) -> list[str]:
     for path in folder.iterdir():
         if path.name.startswith(".") or path.name in taken or _is_written_anew(path.name):
             continue
-        if path.is_file():
-            found.append(path.name)
+        is_taken_from = path == transformer or any(name.startswith(f"{path.name}/") for name in taken)
+        if not path.is_dir() or not is_taken_from:  # other directories are not walked: they may be large
+            found.append(f"{path.name}/" if path.is_dir() else path.name)
             continue
-        inside = {path.relative_to(folder).as_posix() for path in path.rglob("*") if path.is_file()}
-        if path == transformer:
-            found += [name for name in inside if not _is_written_anew(name.partition("/")[2])]
-        else:
-            found += sorted(inside - taken) if inside & taken else [f"{path.name}/"] if inside else []
+        inside = {one.relative_to(folder).as_posix() for one in path.rglob("*") if one.is_file()}
+        found += [name for name in inside - taken if path != transformer or not _is_written_anew(Path(name).name)]
     return found
 
 
