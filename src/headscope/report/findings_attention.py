@@ -147,9 +147,10 @@ def roles(study: Study) -> Iterator[Finding]:
     listed = " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
     place, best = max(main.items(), key=lambda item: item[1].strength)
     row = {"stack": place[0], "layer": place[1], "head": place[2], **vars(best)}
+    at = " at each site" if is_shared(study) else ""
     sentence = (
         f"{counted(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold), by "
-        f"their main role{' at each site' if is_shared(study) else ''}: {listed}; the clearest, {best.name} (threshold {short_number(best.threshold)}), is"
+        f"their main role{at}: {listed}; the clearest, {best.name} (threshold {short_number(best.threshold)}), is"
     )
     strength = strength_of(best.value, best.low, best.high, best.threshold)
     yield Finding("", sentence, (measured_in(study, row, "value"),), kind="roles", strength=strength)

@@ -31,7 +31,7 @@ def length_note(named: Sequence[tuple[str, Mapping[str, Any]]], ratio: float = F
         return ""
     told = ", ".join(f"{name} {length:.0f}" for name, length in lengths)
     return (
-        f"The texts differ in length (tokens on average: {told}). Entropy and distance grow with length and shares of "
-        "attention fall, so a head can be above a threshold in one study and below it in another: compare multiples of "
-        "uniform attention instead."
+        f"The texts differ in length (tokens on average: {told}). As texts grow, entropy and distance grow, and shares "
+        "of attention fall while their multiples of uniform attention rise: count heads above a threshold only on "
+        "texts of similar length."
     )
