@@ -5,8 +5,8 @@ Each yields a state for every number of heads it comes to, the best it knows of;
 rank       one order by importance, and its prefixes
 iterative  the same, but the order is made anew after every step (Michel et al. 2019)
 greedy     every head that is left is tried, the one that costs least goes
-beam       several sets at once, their candidates chosen by the gradient at each set; among them a greedy path, whose
-           candidates are also those that were cheapest when last measured. Then swaps: a head comes back and another
+beam       several sets at once, a greedy path among them. Candidates are the heads that the gradient at the set calls
+           cheapest, and the heads that were cheapest when last measured. Then swaps: a head comes back and another
            goes in its place
 random     an order by chance, as a control
 """
@@ -73,7 +73,7 @@ def beam(selection: Selection, width: int = WIDTH, expansion: int = EXPANSION, s
 
     A greedy path is always among the sets that are grown: the best child of its own last set, whatever else the beam
     finds. It tries every head at the first step, afterwards the `expansion` heads that the gradient calls cheapest and
-    half as many that were cheapest when it last tried them, all of them on all examples. So it is the same path for
+    about half as many that were cheapest when it last tried them, all of them on all examples. So it is the same path for
     every width and number of swaps: that of a beam of width 1 without swaps, and that of `greedy` if `expansion` is at
     least the number of heads. What is yielded is never worse.
 
@@ -88,7 +88,7 @@ def beam(selection: Selection, width: int = WIDTH, expansion: int = EXPANSION, s
         for place, state in enumerate(states):
             if state.removed == path.removed:
                 continue
-            promising = _by_slope(selection, state.removed)[: max(1, expansion // (place + 1))]
+            promising = _promising(selection, state.removed, gains)[: max(1, expansion // (place + 1))]
             wanted = [unit for unit in promising if state.removed | {unit} not in found]
             for child in selection.children(state.removed, wanted, keep=width):
                 found[child.removed] = child
@@ -108,11 +108,8 @@ def _path_children(
     """The candidates of the greedy path, best first, all tried on all examples; their gains are noted."""
     candidates = selection.candidates(path.removed)
     if path.removed and expansion < len(candidates):
-        # The gradient at the set knows what the set has changed, but it is that of the loss, where the search may go
-        # by the metric, and it misjudges heads that matter much. What was measured at a smaller set is exact there.
-        measured = sorted(candidates, key=lambda unit: (gains[unit], unit))
-        predicted = _by_slope(selection, path.removed)
-        candidates = sorted({*predicted[:expansion], *measured[: (expansion + 1) // 2]})
+        predicted = _by_slope(selection, path.removed)[:expansion]
+        candidates = sorted({*predicted, *_promising(selection, path.removed, gains)[:expansion]})
     children = selection.children(path.removed, candidates)
     before = selection.goodness(path.outcome)
     before = before if np.isfinite(before) else 0.0  # an undefined metric: whatever is defined is better
@@ -127,6 +124,17 @@ def _by_slope(selection: Selection, removed: Removed) -> list[int]:
     """The candidates at a set, those first that the gradient there calls cheapest."""
     slopes = selection.slopes(removed)
     return sorted(selection.candidates(removed), key=lambda unit: (slopes[unit], unit))
+
+
+def _promising(selection: Selection, removed: Removed, gains: dict[int, tuple[float, float]]) -> list[int]:
+    """The candidates at a set, in turns by what was last measured and by the gradient at the set.
+
+    The gradient knows what the set has changed, but it is that of the loss, where the search may go by the metric, and
+    it misjudges heads that matter much. What was measured at a smaller set is exact there.
+    """
+    predicted = _by_slope(selection, removed)
+    measured = sorted(predicted, key=lambda unit: (gains[unit], unit))
+    return list(dict.fromkeys(unit for pair in zip(measured, predicted, strict=True) for unit in pair))
 
 
 def _best(selection: Selection, states: Iterable[State], width: int) -> list[State]:
