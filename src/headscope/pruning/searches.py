@@ -73,7 +73,7 @@ def beam(selection: Selection, width: int = WIDTH, expansion: int = EXPANSION, s
 
     A greedy path is always among the sets that are grown: the best child of its own last set, whatever else the beam
     finds. It tries every head at the first step, afterwards the `expansion` heads that the gradient calls cheapest and
-    about half as many that were cheapest when it last tried them, all of them on all examples. So it is the same path for
+    about half as many that were cheapest when it last tried them, all on all examples. So it is the same path for
     every width and number of swaps: that of a beam of width 1 without swaps, and that of `greedy` if `expansion` is at
     least the number of heads. What is yielded is never worse.
 
