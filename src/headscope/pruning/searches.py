@@ -5,9 +5,9 @@ Each yields a state for every number of heads it comes to, the best it knows of;
 rank       one order by importance, and its prefixes
 iterative  the same, but the order is made anew after every step (Michel et al. 2019)
 greedy     every head that is left is tried, the one that costs least goes
-beam       several sets at once, a greedy path among them. Candidates are the heads that were cheapest when they were
-           last measured, and the heads that the gradient at the set calls cheapest. Then swaps: a head comes back and
-           another goes in its place
+beam       several sets at once, a greedy path among them. Candidates are the heads that the gradient at the set calls
+           cheapest, and the heads that were cheapest when last measured. Then swaps: a head comes back and another
+           goes in its place
 random     an order by chance, as a control
 """
 
@@ -69,9 +69,10 @@ def beam(selection: Selection, width: int = WIDTH, expansion: int = EXPANSION, s
     """The best `width` sets of each size, grown from those of the size before, and swaps of the best of them.
 
     A greedy path is always among the sets that are grown: the best child of its own last set, whatever else the beam
-    finds. It tries every head at the first step and `expansion` heads afterwards, all of them on all examples, so that
-    it is the same path for every width and number of swaps: that of a beam of width 1 without swaps, and that of
-    `greedy` if `expansion` is at least the number of heads. What is yielded is never worse.
+    finds. It tries every head at the first step, afterwards the `expansion` heads that the gradient calls cheapest and
+    about half as many that were cheapest when it last tried them, all on all examples. So it is the same path for
+    every width and number of swaps: that of a beam of width 1 without swaps, and that of `greedy` if `expansion` is at
+    least the number of heads. What is yielded is never worse.
 
     The other sets try fewer candidates, the first `expansion` and the n-th a n-th of that: they have less to win.
     """
@@ -104,7 +105,8 @@ def _path_children(
     """The candidates of the greedy path, best first, all tried on all examples; their gains are noted."""
     candidates = selection.candidates(path.removed)
     if path.removed and expansion < len(candidates):
-        candidates = _promising(selection, path.removed, gains)[:expansion]
+        predicted = _by_slope(selection, path.removed)[:expansion]
+        candidates = sorted({*predicted, *_promising(selection, path.removed, gains)[:expansion]})
     children = selection.children(path.removed, candidates)
     before = selection.goodness(path.outcome)
     before = before if np.isfinite(before) else 0.0  # an undefined metric: whatever is defined is better
@@ -115,16 +117,20 @@ def _path_children(
     return children
 
 
-def _promising(selection: Selection, removed: Removed, gains: dict[int, tuple[float, float]]) -> list[int]:
-    """The candidates at a set, in turns by what was last measured (the objective) and by the gradient (of the loss).
-
-    A gradient at the set knows what the set has changed, but it is that of the loss, where the search may go by a
-    metric, and it misjudges heads that matter much. What was measured at a smaller set is exact there.
-    """
-    candidates = selection.candidates(removed)
+def _by_slope(selection: Selection, removed: Removed) -> list[int]:
+    """The candidates at a set, those first that the gradient there calls cheapest."""
     slopes = selection.slopes(removed)
-    measured = sorted(candidates, key=lambda unit: (gains[unit], unit))
-    predicted = sorted(candidates, key=lambda unit: (slopes[unit], unit))
+    return sorted(selection.candidates(removed), key=lambda unit: (slopes[unit], unit))
+
+
+def _promising(selection: Selection, removed: Removed, gains: dict[int, tuple[float, float]]) -> list[int]:
+    """The candidates at a set, in turns by what was last measured and by the gradient at the set.
+
+    The gradient knows what the set has changed, but it is that of the loss, where the search may go by the metric, and
+    it misjudges heads that matter much. What was measured at a smaller set is exact there.
+    """
+    predicted = _by_slope(selection, removed)
+    measured = sorted(predicted, key=lambda unit: (gains[unit], unit))
     return list(dict.fromkeys(unit for pair in zip(measured, predicted, strict=True) for unit in pair))
 
 
