@@ -126,7 +126,7 @@ def said_of_change(row: dict[Any, Any], count: Any = None, keep_metric: Any = No
     """
     change = change_of(row)
     verdict = verdict_in(row, margin_of(row, keep_metric), count if isinstance(count, int) else None)
-    return f"a change of {change.text(sign=True)}, {verdict.sentence}"
+    return f"a change of {change.text(sign=True)}: {verdict.sentence}"
 
 
 def margin_of(row: dict[Any, Any], keep_metric: Any = None) -> Margin:
