@@ -1,4 +1,4 @@
-"""A model that knows nothing of a task is named as such before its heads are ranked; one that knows something is not."""
+"""A model that knows nothing of its task is named as such before its heads are ranked; another one is not."""
 
 from __future__ import annotations
 

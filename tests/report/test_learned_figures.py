@@ -160,4 +160,4 @@ def test_a_page_without_heads_speaks_of_none() -> None:
 
 def test_the_cheapest_mask_is_told_with_its_metric_and_signs() -> None:
     [told] = [one.sentence for one in findings_of(without_heads())]
-    assert "accuracy is 0.8000, a change of +0.0220 [−0.0100, +0.0500], too few examples to tell whether" in told
+    assert "accuracy is 0.8000, a change of +0.0220 [−0.0100, +0.0500]: too few examples to tell whether" in told

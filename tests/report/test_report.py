@@ -200,7 +200,7 @@ def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing
     (told,) = (str(one) for one in findings_of(study) if one.sentence.startswith("1 of 8 heads are cut"))
     assert told == (
         "1 of 8 heads are cut and the model is 1.11 times as fast [1.00, 1.25]: accuracy on dev:odd is 0.8000 (0.9000 "
-        "with all heads), a change of −0.1000 [−0.2000, −0.0500], more than the allowed loss of 0.0090 (1 % of "
+        "with all heads), a change of −0.1000 [−0.2000, −0.0500]: more than the allowed loss of 0.0090 (1 % of "
         "0.9000); removing 3 stays within it: +0.0000 [−0.0050, +0.0050]."
     )
 
@@ -245,7 +245,7 @@ def test_a_drop_that_few_examples_cannot_rule_out_is_no_recommendation() -> None
 
 
 def test_a_set_that_is_shown_to_lose_nothing_beyond_the_margin_is_said_to() -> None:
-    assert "[−0.0080, +0.0040], within the allowed loss of 0.0085 (1 % of 0.8500)." in reported(-0.008, 0.004)
+    assert "[−0.0080, +0.0040]: within the allowed loss of 0.0085 (1 % of 0.8500)." in reported(-0.008, 0.004)
     assert "more than the allowed loss of 0.0085" in reported(-0.0386, -0.01)
     assert "within the allowed loss of 0.0425 (5 % of 0.8500)" in reported(-0.0386, 0.0002, keep_metric=0.95)
 

@@ -111,7 +111,10 @@ def advice_of(rows: Sequence[Mapping[Any, Any]], margin: Margin, count: int, spl
     if not unclear:
         return f"no set is recommended: each loses more than the allowed loss of {margin} on {split}"
     narrowest = min(unclear, key=lambda row: row["change_high"] - row["change_low"])
-    return f"no set is recommended: {verdict_in(narrowest, margin, count).sentence}"
+    needed = examples_needed(narrowest["change_low"], narrowest["change_high"], margin, count)
+    more = "" if needed is None or needed <= count else f"; about {_rounded(needed)} would do"
+    told = f"{count} examples are too few to tell whether any stays within the allowed loss of {margin} on {split}"
+    return f"no set is recommended: {told}{more}"
 
 
 def _rounded(count: int) -> str:

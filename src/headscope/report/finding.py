@@ -132,7 +132,7 @@ def said_of_change(row: dict[Any, Any], count: Any = None, keep_metric: Any = No
     """
     change = change_of(row)
     verdict = verdict_in(row, margin_of(row, keep_metric), count if isinstance(count, int) else None)
-    return f"a change of {change.text(sign=True)}, {verdict.sentence}"
+    return f"a change of {change.text(sign=True)}: {verdict.sentence}"
 
 
 def margin_of(row: dict[Any, Any], keep_metric: Any = None) -> Margin:
@@ -153,7 +153,7 @@ def ceiling_of(row: Mapping[Any, Any]) -> float:
 
 
 def too_noisy(row: Mapping[Any, Any], count: Any = None) -> str:
-    """Why heads are not ranked by a row's exact changes: its ceiling, and how many examples would do; empty if they are.
+    """Why heads are not ranked by a row's exact changes: ceiling, and how many examples would do; empty if they are.
 
     count  the examples, where the row does not have their number
     """
@@ -166,8 +166,8 @@ def too_noisy(row: Mapping[Any, Any], count: Any = None) -> str:
     needed = examples_for(ceiling, int(examples)) if isinstance(examples, int | float) else None
     more = "take more examples" if needed is None else f"about {needed:,} examples would do"
     return (
-        f"{on} even the true importances would reach only {short_number(ceiling, 2)} (the noise ceiling), and heads are "
-        f"ranked from {LEAST_CEILING:g}; {more}"
+        f"{on} even the true importances would reach only {short_number(ceiling, 2)} (the noise ceiling), and heads "
+        f"are ranked from {LEAST_CEILING:g}; {more}"
     )
 
 

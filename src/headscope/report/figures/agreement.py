@@ -101,7 +101,8 @@ class Correlations:
         "Spearman's correlation over heads with exact removal, and its 95 % interval over examples, which are "
         "resampled, for these heads: that of chance (random) is one draw. "
         "The broken line is the ceiling: what the true importances would reach, given how noisy the exact ones are; "
-        "an importance of the same examples shares their noise and can lie above it. At the right, how many of the least important heads are the same ones; random, where it was "
+        "an importance of the same examples shares their noise and can lie above it. "
+        "At the right, how many of the least important heads are the same ones; random, where it was "
         "asked for, is the control."
     )
     is_raster: bool = False
