@@ -193,7 +193,7 @@ def test_rows_are_queries_and_columns_are_keys(watched: Watched, file: Path, loo
 def test_heads_that_are_off_are_hatched_and_named(watched: Watched, tmp_path: Path, look: Look) -> None:
     page = drawn(watched.open(replace(look, off="encoder.0.1,encoder.2.*").save(tmp_path / "look.html")))
     expect(page.locator(".edits")).to_have_text(
-        "Heads encoder.0.1, encoder.2.* are off (ablated). Their pictures are hatched."
+        "Heads that are off (ablated): encoder.0.1, encoder.2.*. Their pictures are hatched."
     )
     off = page.locator(".cell.off .thumb")
     expect(off).to_have_count(1 + HEADS)

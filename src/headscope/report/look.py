@@ -78,7 +78,7 @@ class Look:
 
     def _edits(self) -> str:
         """One sentence about what was changed, or nothing."""
-        heads = f"Heads {self.off.replace(',', ', ')} are off (ablated)." if self.off else ""
+        heads = f"Heads that are off (ablated): {self.off.replace(',', ', ')}." if self.off else ""
         others = f"Attention was changed by {', '.join(self.edits)}." if self.edits else ""
         return f"{heads} {others}".strip()
 
