@@ -139,6 +139,7 @@ def importance(
     }
     run = _Run(loaded, the_task, prepared, asked, progress, say)
     _refuse_undefined(the_task, run.intact)
+    say(unpruned(the_task, the_task.measure(run.intact.scores)[the_task.metrics[0]], len(prepared.items)))
     run.removal.journal = None if journal is None or "ablation" not in asked.by else journal(header)
     study = run.study()
     study.record = {
@@ -204,7 +205,6 @@ class _Run:
         self._guides: Terms | None = None  # the race's: of the loss that is raced on
         say(f"evaluating the unpruned model on {len(prepared.items)} examples")
         self.intact = evaluate(model, task, prepared, batch_size=asked.batch_size, progress=progress)
-        say(unpruned(task, task.measure(self.intact.scores)[task.metrics[0]], len(prepared.items)))
 
     def study(self) -> Study:
         rows: list[Row] = []
