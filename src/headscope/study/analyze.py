@@ -138,8 +138,14 @@ def analyze(
     asked = chosen(names)
     lenses = lenses_asked(lens)
     check_asked(lenses, names)
-    given = {"corpus": corpus, "texts": texts, "pairs": pairs, "fields": fields, "long": long, "pool": pool}
-    given |= {"treebank": treebank, "sentences": sentences, "coreference": coreference, "frequency": frequency}
+    given: dict[str, Any] = {"corpus": corpus, "texts": texts, "pairs": pairs, "fields": fields, "long": long}
+    given |= {
+        "pool": pool,
+        "treebank": treebank,
+        "sentences": sentences,
+        "coreference": coreference,
+        "frequency": frequency,
+    }
     check_effects(
         "analyze", given | {"control": control, "lenient": lenient, "all_rows": all_rows, "statistics": names}
     )
