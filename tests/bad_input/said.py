@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -13,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 WORDS = [*SPECIAL, *".,<>/=()1", *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "cat", "sat", "mat"]
-FIRST = re.compile("(loading|reading) .* …")
+DOING = re.compile(r"(loading|reading) .* …|evaluating the unpruned model on \d+ examples")
 MALICE = "</script><img src=x onerror=alert(1)>"
 
 
@@ -27,9 +28,8 @@ class Said:
 
     @property
     def rest(self) -> list[str]:
-        """Lines of stderr but for the first, where that says what is being loaded or read."""
-        lines = self.err.splitlines()
-        return lines[1:] if lines and FIRST.fullmatch(lines[0]) else lines
+        """Lines of stderr but for those at the start that say what is being done."""
+        return list(dropwhile(DOING.fullmatch, self.err.splitlines()))
 
     @property
     def error(self) -> str:

@@ -70,6 +70,8 @@ WRONG: dict[str, str] = {
     "Choose another --out.",
     "analyze model --corpus good.txt --out study": "study: a study is already there. Add --overwrite (overwrite=True) "
     "to replace it, or choose another --out.",
+    "demo --out study": "study: a study is already there. Add --overwrite (overwrite=True) to replace it, or choose "
+    "another --out.",
     "analyze ./gone --corpus good.txt --out new": "./gone: there is no such directory. Check the path; a hub id has the "
     "form org/name, and headscope models lists the named models.",
     "analyze full --corpus good.txt --out new": "full: no config.json here. Expected the directory of a transformers "

@@ -127,6 +127,10 @@ def check_out(command: str, values: Values) -> None:
         from headscope.report.look import check_place, page_path
 
         check_place(page_path(out))
+    elif command == "demo":
+        from headscope.commands.demo import is_demo
+
+        check_free(out, overwrite=is_demo(Path(out)))
     elif command == "report":
         check_page(out, overwrite=overwrite)
     elif command in ("masks show", "speed"):

@@ -87,6 +87,11 @@ def _check_length(given: int) -> None:
     check_range(given, lambda x: x > 0, "--max-length", "leaves no room for text", "1 or more")
 
 
+def _check_masks(masks: list[str]) -> None:
+    for mask in masks:
+        check_mask(mask)
+
+
 def _check_patterns(flag: str) -> Check:
     def check(given: str) -> None:
         if "=" not in given:
@@ -213,7 +218,7 @@ CHECKS: dict[str, Check] = {
     "dtype": _choice("--dtype", names.DTYPES, "is not a dtype"),
     "mask": check_mask,
     "masks show mask": lambda mask: check_mask(mask, "MASK"),
-    "masks compare mask": lambda masks: [check_mask(mask) for mask in masks],
+    "masks compare mask": _check_masks,
     # names
     "task": _check_task,
     "statistics": _check_statistics,

@@ -32,7 +32,7 @@ def demo(
     from headscope.study.analyze import analyze
     from headscope.study.importance import importance
 
-    with drafted(out, overwrite=_is_demo(out)) as folder:
+    with drafted(out, overwrite=is_demo(out)) as folder:
         model = load("minilm", say=say)
         with progress("minilm over Wikipedia") as update:
             study = analyze(model, corpus=["wikipedia-pairs"], pairs=True, max_length=128, limit=limit, progress=update)
@@ -71,7 +71,7 @@ def _write_questions(file: Path) -> None:
             out.write(json.dumps(asked | {"answers": {"text": [], "answer_start": []}}, ensure_ascii=False) + "\n")
 
 
-def _is_demo(out: Path) -> bool:
+def is_demo(out: Path) -> bool:
     """Whether what is there was made by this command: another study is not replaced."""
     from headscope.drafts import read_record
 

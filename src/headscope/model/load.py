@@ -138,7 +138,7 @@ def _why_not(device: str) -> str:
     """Why there is no such CUDA device, where that is what was asked for."""
     if not device.startswith("cuda"):
         return ""
-    if not torch.backends.cuda.is_built():
+    if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
         return ": this build of torch has no CUDA"
     return f": torch finds {torch.cuda.device_count() or 'no'} CUDA devices"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -145,6 +146,8 @@ def importance(
     run = _Run(loaded, the_task, prepared, asked, progress, say)
     _refuse_undefined(the_task, run.intact)
     intact = metrics_of(the_task, run.intact)
+    metric = intact[the_task.metrics[0]]["value"]
+    say(unpruned(the_task, math.nan if metric is None else metric, len(prepared.items)))
     knows_nothing = chance_note(loaded, the_task, prepared, intact)
     if knows_nothing is not None:
         say(f"note: {knows_nothing}")
@@ -215,7 +218,6 @@ class _Run:
         self._guides: Terms | None = None  # the race's: of the loss that is raced on
         say(f"evaluating the unpruned model on {len(prepared.items)} examples")
         self.intact = evaluate(model, task, prepared, batch_size=asked.batch_size, progress=progress)
-        say(unpruned(task, task.measure(self.intact.scores)[task.metrics[0]], len(prepared.items)))
 
     def study(self) -> Study:
         rows: list[Row] = []
