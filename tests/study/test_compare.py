@@ -376,12 +376,8 @@ def test_models_that_do_not_fit_are_refused() -> None:
     assert refusal(two(), models=["a"], texts=TEXTS) == (
         "--models: 1 models for 2 studies. Expected two models for two studies, in the same order."
     )
-    assert refusal(two(), models=[bert(), bert()]) == (
-        "--corpus: the models are compared on texts, and none are given. Name a file."
-    )
-    assert refusal(two(), texts=TEXTS) == (
-        "--corpus: texts are read by the models, and none are given. Add --models A B, or leave the corpus out."
-    )
+    assert refusal(two(), models=[bert(), bert()]) == ("--models requires --corpus FILE. It has no effect otherwise.")
+    assert refusal(two(), texts=TEXTS) == ("texts requires --models A B. It has no effect otherwise.")
     assert refusal(two(), models=[bert(), bert(1, num_attention_heads=2)], texts=TEXTS) == (
         "bert-0, bert-1: the models have different heads (encoder 2 layers, 8 heads; encoder 2 layers, 4 heads). "
         "Expected one shape, as before and after fine-tuning. Compare their studies alone: heads are then matched by "

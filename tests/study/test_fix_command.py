@@ -194,7 +194,7 @@ def test_a_model_is_trained_with_fixed_heads_and_cut_further(here: Path) -> None
 WRONG = {
     ("--patterns", "0.0=spiral"): '--patterns: "spiral" is no fixed pattern. Expected',
     ("--patterns", "0.7=left"): '"0.7" is not in this model',
-    ("--patterns", "0.0=left", "--heads", "0.0"): "--heads: patterns name their heads already",
+    ("--patterns", "0.0=left", "--heads", "0.0"): "--heads requires that --patterns is left out",
     ("--heads", "5.0"): '"5.0" is not in this model',
     ("--keep-metric", "0"): "--keep-metric: 0.0 is no share",
     ("--report-on", "dev"): "--report-on",

@@ -22,7 +22,7 @@ from headscope.masks.file import Positions
 from headscope.study.mask_table import Case, forbidden_share, over_seeds
 from worded import glue, saved
 
-WORDS = ("masks", "compare", "bert", "--task", "sst2", "--data", "glue", "--batch-size", "8")
+WORDS = ("masks", "compare", "bert", "--task", "sst2", "--data", "glue")
 
 
 @pytest.fixture

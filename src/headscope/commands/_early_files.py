@@ -64,6 +64,13 @@ def check_files(command: str, values: Values) -> None:
         raise HeadscopeError(
             "cannot be read: No such file or directory", where=values["plan"], expected="a plan that headscope wrote"
         )
+    if command == "compare" and len(values["studies"]) < 2:
+        raise HeadscopeError(
+            "one study cannot be compared",
+            where="STUDY",
+            expected="two studies or more",
+            mend="Make another one with headscope analyze",
+        )
     for study in (*(values.get("studies") or ()), *(values.get("study") or ()), *_roles(values)):
         _check_study(Path(study))
     if command == "film" and not Path(values["trained"]).is_dir():

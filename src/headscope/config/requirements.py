@@ -15,7 +15,7 @@ from headscope.config.names import IMPORTANCES, RELEVANCE_SCORES, TARGETED_LENSE
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]
-FLAGS = {"how": "--search"}  # others: the name with hyphens
+FLAGS = {"how": "--search", "texts": "texts"}  # others: the name with hyphens
 BY_CHANCE = ("random", "bigbird")  # masks that are drawn
 CORPUS_TASKS = ("masked", "mlm", "causal")  # a file of texts is split by the command itself
 
@@ -131,7 +131,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
     ),
     "compare": (
-        Rule({"corpus": ()}, "--models A B", _has("models")),
+        Rule({"corpus": (), "texts": ()}, "--models A B", _has("models")),
         Rule(
             OF_TEXTS | {"limit": None, "max_length": None, "batch_size": 4},
             "--models A B and --corpus FILE",
