@@ -64,7 +64,8 @@ def importance(files: Path, run: Run) -> Run:
 
 def one_line(said: Said, message: str) -> None:
     assert (said.status, said.error) == (2, message)
-    notes = [line for line in said.err.splitlines() if line.startswith("note: ")]  # on how the model was loaded
+    beside = ("note: ", "headscope: warning: ")  # how the model was loaded and is pooled
+    notes = [line for line in said.err.splitlines() if line.startswith(beside)]
     assert len(said.rest) == len(notes) + 1
     assert not said.out
 

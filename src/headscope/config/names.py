@@ -14,12 +14,13 @@ TASKS_MEANT = {"lm": ("causal", "mlm"), "clm": ("causal",), "sts": ("stsb",), "m
 STATISTICS = (  # of plain texts: what `--statistics` takes
     *("argmax-offset", "argmax-share", "band-score", "block-beyond-offset", "block-score", "cls", "cls-entropy"),
     *("column-score", "confidence", "confidence-content", "diagonal-score", "distance", "entropy", "entropy-share"),
+    "first",
     *("js-current", "js-end", "js-first", "js-left", "js-next", "js-previous", "js-right", "js-start", "js-uniform"),
     *("next", "pattern-block", "pattern-diagonal", "pattern-heterogeneous", "pattern-vertical"),
     *("pattern-vertical-diagonal", "positional-share", "previous", "punctuation", "rank", "raw-correlation"),
-    *("raw-cosine", "row-total", "self", "sep", "special", "twin-distance", "vertical-score"),
+    *("raw-cosine", "row-total", "self", "sep", "sink", "special", "twin-distance", "vertical-score"),
 )
-THRESHOLDS = ("neighbour", "positional", "token", "broad", "block", "beyond", "confident", "relation", "rare")
+THRESHOLDS = ("neighbour", "positional", "token", "sink", "broad", "block", "beyond", "confident", "relation", "rare")
 
 LENSES = ("raw", "effective", "effective-simplex", "norm", "gradient")  # one map for each head
 TOKEN_MAPS = ("rollout", "flow", "gradient-rollout", "relevance", "value-zeroing", "knock-out")  # of all heads together
