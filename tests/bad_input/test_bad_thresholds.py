@@ -12,7 +12,7 @@ from said import Run
 from headscope.errors import HeadscopeError
 from headscope.study.roles import Thresholds
 
-NAMES = "beyond, block, broad, confident, neighbour, positional, rare, relation or token"
+NAMES = "beyond, block, broad, confident, neighbour, positional, rare, relation, sink or token"
 BAD: list[tuple[str, str]] = [
     ("positionl=0.8", f'"positionl" is not a threshold. Expected {NAMES}; did you mean "positional"?'),
     ("zzz=0.8", f'"zzz" is not a threshold. Expected {NAMES}.'),

@@ -86,7 +86,7 @@ WRONG: dict[str, str] = {
     "analyze model --corpus good.txt --statistics previuos --out new": '--statistics: "previuos" is not a statistic. '
     f"Expected {choices('previuos', STATISTICS)}",
     "analyze model --corpus good.txt --threshold rar=1 --out new": '--threshold: "rar" is not a threshold. Expected '
-    "beyond, block, broad, confident, neighbour, positional, rare, relation or token; did you mean \"rare\"?",
+    "beyond, block, broad, confident, neighbour, positional, rare, relation, sink or token; did you mean \"rare\"?",
     "analyze model --corpus good.txt --threshold broad=2 --out new": "--threshold: broad is 2.0. Expected a number from "
     "0 to 1.",
     "analyze model --corpus good.txt --batch-size 0 --out new": "--batch-size: 0 is too few. Expected 1 or more.",

@@ -123,8 +123,8 @@ def analyze(
     threshold: Annotated[
         list[str],
         typer.Option(
-            help="Where a role begins: neighbour, positional, token, sink, broad, block, beyond, confident, relation or "
-            "rare, such as positional=0.8; several with commas between, or the option again",
+            help="Where a role begins: neighbour, positional, token, sink, broad, block, beyond, confident, "
+            "relation or rare, such as positional=0.8; several with commas between, or the option again",
             metavar="NAME=VALUE",
             show_default="those of the papers",
         ),
