@@ -60,8 +60,8 @@ def cases_of(named: str) -> set[str]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    marks = [mark for mark in getattr(module, name).pytestmark if mark.args[0] in ("family", "case")]
-    return {family_of_case(case) for mark in marks for case in mark.args[1]}
+    marks = [mark for mark in getattr(module, name).pytestmark if mark.args[:1] in (("family",), ("case",))]
+    return {family_of_case(getattr(case, "values", (case,))[0]) for mark in marks for case in mark.args[1]}
 
 
 @pytest.mark.parametrize("lens", HELD)

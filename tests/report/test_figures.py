@@ -53,7 +53,7 @@ def test_every_figure_that_applies_draws_and_says_how_to_read_it(kind: str) -> N
 
 def test_who_draws_may_be_told_how_far_it_is() -> None:
     study, told = STUDIES["small"], list[tuple[int, int]]()
-    with telling(lambda done, total: told.append((done, total))):
+    with telling(lambda done, total: told.append((done, total)), lambda step: None):
         plates = plates_of(study)
     assert told == [(number, len(plates)) for number in range(1, len(plates) + 1)]
     assert len(plates) > 3

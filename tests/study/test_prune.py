@@ -578,7 +578,6 @@ def test_every_phase_of_a_search_is_announced(here: Path) -> None:
             f"evaluating the unpruned and the pruned model on {reported} examples of dev:odd",
             f"unpruned model: accuracy {before:.3f} on {reported} examples",
             "cut: accuracy ",
-            "timing both models on ",
             "writing the model",
             "drawing figures",
             "saving ",

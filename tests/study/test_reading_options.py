@@ -94,13 +94,13 @@ def test_evaluate_says_which_default_it_took_and_takes_another(data: Path, run: 
     folder = saved(tmp_path / "bare", BertModel)
     words = ("evaluate", folder, "--task", "stsb", "--data", data, "--device", "cpu", "--json")
     default = run(*words)
-    notes = [line for line in default.err.splitlines() if line.startswith("note:")]
+    notes = [line for line in default.err.splitlines() if line.startswith("headscope: warning:")]
     assert len(notes) == 1
     assert "no file states the pooling" in notes[0]
     losses = {"default": json.loads(default.out)["metrics"]["loss"]["value"]}
     for pooling in ("mean", "first", "max"):
         answer = run(*words, "--pooling", pooling)
-        assert "note:" not in answer.err
+        assert "warning:" not in answer.err
         losses[pooling] = json.loads(answer.out)["metrics"]["loss"]["value"]
     assert losses["default"] == losses["mean"]
     assert len({round(loss, 4) for loss in losses.values()}) == 3

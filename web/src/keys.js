@@ -18,7 +18,10 @@ export function startKeys(keys) {
     list.append(name, said);
   }
   const help = /** @type {HTMLDialogElement} */ ($("help"));
-  $("show-help").addEventListener("click", () => help.showModal());
+  $("show-help").addEventListener("click", () => {
+    help.showModal();
+    $("help-title").focus();  // not the button at the end, which would scroll the text out of sight
+  });
   $("close-help").addEventListener("click", () => help.close());
   help.addEventListener("click", (event) => { if (event.target === help) help.close(); });
   document.addEventListener("keydown", (event) => {
