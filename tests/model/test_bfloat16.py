@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import os
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from typer.testing import CliRunner
 
 import headscope
 from headscope import commands
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, HeadscopeWarning
 from headscope.model import bfloat16, zoo
 from headscope.model.attention_model import AttentionModel
 
@@ -182,19 +181,18 @@ def onednn_during_products(model: PreTrainedModel) -> list[bool]:
 
 
 def test_loading_switches_onednn_off_with_one_line(
-    stub: Callable[[str], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    stub: Callable[[str], None], tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     folder = saved(tmp_path / "bert", BertModel)
     stub("faults")
     headscope.load(folder)
     assert torch.backends.mkldnn.enabled
-    assert not caplog.records
-    with caplog.at_level(logging.WARNING):
-        headscope.load(folder, dtype="bfloat16", device="cpu")
+    assert not [one for one in recwarn if one.category is HeadscopeWarning]
+    for _ in range(2):
         headscope.load(folder, dtype="bfloat16", device="cpu")
     assert not torch.backends.mkldnn.enabled
-    [record] = caplog.records
-    assert record.getMessage() == (
+    [warning] = [one for one in recwarn if one.category is HeadscopeWarning]
+    assert str(warning.message) == (
         "bfloat16 faults in oneDNN on this CPU; computed without oneDNN, which is slower. For full speed set "
         "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 before Python starts, or use float32."
     )
@@ -285,7 +283,7 @@ def test_a_command_warns_in_one_line_and_goes_on(tmp_path: Path) -> None:
     done = run_command("look", str(model), "the old cat", "--dtype", "bfloat16", "--out", str(page), state="faults")
     assert done.returncode == 0, done.stderr
     [line] = [line for line in done.stderr.splitlines() if "oneDNN" in line]
-    assert line.startswith("bfloat16 faults in oneDNN on this CPU; computed without oneDNN")
+    assert line.startswith("headscope: warning: bfloat16 faults in oneDNN on this CPU; computed without oneDNN")
     assert page.exists()
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import platform
 import subprocess
@@ -25,7 +24,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, note
 from headscope.model.zoo import cache_directory
 
 STATES = {
@@ -62,7 +61,7 @@ def ensure_bfloat16() -> None:
         raise HeadscopeError(f"bfloat16 {STATES[state]}", where="--dtype")
     if state != "works" and torch.backends.mkldnn.enabled:
         torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
-        logging.getLogger("headscope").warning("bfloat16 %s. %s.", STATES[state], REMEDY)
+        note(f"bfloat16 {STATES[state]}. {REMEDY}.")
 
 
 @cache
