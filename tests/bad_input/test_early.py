@@ -135,6 +135,8 @@ WRONG: dict[str, str] = {
     "prune model --heads 3 --dry-run": "--task: a search needs a task. Add --task NAME and --data PATH.",
     "prune model --plan gone.json --out new": "gone.json: cannot be read: No such file or directory. Expected a plan "
     "that headscope wrote.",
+    f"prune model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
+    "got 99. Did you mean 0.99?",
     "prune model --heads 0.1": "--out: nowhere to write it.",
     "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs: 0 is not possible. Expected 1 or more.",
     "finetune model --task sst2 --data two --fix 0.1=prevous --out new": '--fix: "prevous" is no fixed pattern. Expected '
@@ -271,6 +273,7 @@ RIGHT: dict[str, str] = {
     "fronts study study2 --out new": "reading study and study2 …",
     "gate model --task sst2 --data two --keep 2 --out new": "loading model …",
     f"importance model {ON_TASK} --out new": "loading model …",
+    "prune model --heads 0.1 --task sst2 --data tested --report-on test --out new": "loading model …",
     "knock-out model --corpus good.txt --out new": "loading model …",
     "learn-mask model --task sst2 --data two --soft --out new": "loading model …",
     "look model text --out new.html": "loading model …",
@@ -290,12 +293,12 @@ RIGHT: dict[str, str] = {
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | str, str]]:
     """How every command line above ended (`torch`: by importing it) and what it said."""
     here = tmp_path_factory.mktemp("early")
-    for name in ("full", "study", "study2", "two", "model"):
+    for name in ("full", "study", "study2", "two", "tested", "model"):
         (here / name).mkdir()
     (here / "full" / "thesis.txt").write_text("years of work")
     for name in ("study", "study2"):
         (here / name / "run.json").write_text('{"schema": 1}')
-    for name in ("two/train.tsv", "two/dev.tsv", "dev.tsv"):
+    for name in ("two/train.tsv", "two/dev.tsv", "tested/test.tsv", "dev.tsv"):
         (here / name).write_text("sentence\tlabel\nthe cat\t0\nthe mat\t1\n")
     (here / "model" / "config.json").write_text('{"model_type": "bert"}')
     (here / "good.txt").write_text("the cat sat.\nthe mat\n")
@@ -305,7 +308,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | s
     done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, text=True, cwd=here)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in here.iterdir()) == [
-        *("dev.tsv", "full", "good.txt", "model", "study", "study2", "tree.conllu", "two")
+        *("dev.tsv", "full", "good.txt", "model", "study", "study2", "tested", "tree.conllu", "two")
     ]
     return dict(zip(lines, (tuple(answer) for answer in json.loads(done.stdout)), strict=True))
 

@@ -16,7 +16,17 @@ from headscope.study.finetune import finetune
 from headscope.training.loop import Settings
 from worded import table
 
-LEFT_OUT = ("modeling_mine.py", "onnx/", "openvino/", "optimizer.pt", "pytorch_model.bin", "2_Dense/pytorch_model.bin")
+LEFT_OUT = (
+    "LICENSE.py",
+    "license.bin",
+    "notice.safetensors",
+    "modeling_mine.py",
+    "onnx/",
+    "openvino/",
+    "optimizer.pt",
+    "pytorch_model.bin",
+    "2_Dense/pytorch_model.bin",
+)
 TAKEN = {
     "LICENSE": b"do as you like",
     "NOTICE.txt": b"made by many",

@@ -47,6 +47,17 @@ def test_fasta_may_be_in_gzip_and_begin_with_a_byte_order_mark_or_a_comment() ->
     assert read("p.fasta", b"; made by hand\n>a\nMK\n") == [("MK", "2")]
 
 
+@pytest.mark.parametrize("text", ["> As you said …\nI think the model is fine.\n", ">CCO>CC\nCCO.C>>CCOC\n", "> a\n"])
+def test_a_plain_text_that_begins_with_an_arrow_is_read_line_by_line(text: str) -> None:
+    Path("quote.txt").write_text(text, "utf-8")
+    assert [example.first for example in read_examples(["quote.txt"])] == text.splitlines()
+
+
+def test_fasta_without_its_suffix_may_begin_with_a_comment() -> None:
+    Path("proteins.pep").write_text("; made by hand\n>one\nMKV\nLAA\n>two\nMK*\n", "utf-8")
+    assert [example.first for example in read_examples(["proteins.pep"])] == ["MKVLAA", "MK"]
+
+
 def test_a_reaction_with_an_arrow_inside_is_a_plain_text() -> None:
     assert read("r.txt", b"CCO>>CC=O\n# note\n>>CC\n") == [("CCO>>CC=O", "1"), (">>CC", "3")]
     assert read("r.txt", b">>CC\nCCO>>CC=O\n") == [(">>CC", "1"), ("CCO>>CC=O", "2")]

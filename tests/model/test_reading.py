@@ -76,6 +76,12 @@ def set_type(folder: Path, place: int, kind: str) -> None:
     write(folder / "modules.json", modules)
 
 
+def set_path(folder: Path, place: int, path: str) -> None:
+    modules = json.loads((folder / "modules.json").read_text("utf-8"))
+    modules[place]["path"] = path
+    write(folder / "modules.json", modules)
+
+
 def change(folder: Path, name: str, **values: Any) -> None:
     write(folder / name, {**json.loads((folder / name).read_text("utf-8")), **values})
 
@@ -103,6 +109,8 @@ def drop_weights(folder: Path) -> None:
         (lambda folder: (folder / "1_Pooling" / "config.json").write_text("{"), r"1_Pooling/config\.json is not JSON"),
         (lambda folder: write(folder / "modules.json", {}), "not a list of modules"),
         (lambda folder: write(folder / "modules.json", [{"path": "../x", "type": "a"}]), "leads out of the directory"),
+        (lambda folder: set_path(folder, 1, "."), "Pooling has no directory of its own"),
+        (lambda folder: set_path(folder, 1, ""), "Pooling has no directory of its own"),
         (lambda folder: write(folder / "sentence_bert_config.json", {"max_seq_length": -1}), "positive number, got -1"),
     ],
 )

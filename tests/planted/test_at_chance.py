@@ -11,6 +11,7 @@ import torch
 from carrier import classifier, examples
 from transformers import BertForMaskedLM, BertForSequenceClassification, BertModel
 
+from headscope.data.encode import Counts
 from headscope.importances.chance import chance_note
 from headscope.importances.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
@@ -21,7 +22,7 @@ from headscope.study.asked import SearchOptions
 from headscope.study.importance import importance
 from headscope.study.search import search
 from headscope.tasks import task_named
-from headscope.tasks.base import Chance
+from headscope.tasks.base import Chance, Item, Prepared
 from headscope.tasks.running import evaluate
 from worded import sentence, table, translator, worded
 
@@ -158,3 +159,19 @@ def test_minilm_knows_similarity(zoo_model: Any, tmp_path: Path) -> None:
     ]
     data = table(tmp_path / "dev.tsv", ("sentence1", "sentence2", "score"), pairs)
     assert note_of(load(zoo_model("minilm")), "similarity", data)[0] is None
+
+
+def judged(value: float, low: float, high: float, loss: tuple[float, float, float]) -> Any:
+    task, prepared = task_named("sst2"), Prepared([Item(("a",), 0, "")] * 10, [], [], None, Counts())
+    task.chance = lambda model, prepared: Chance(metric=0.6, loss=0.693)  # type: ignore[method-assign]
+    metrics = {"accuracy": dict(zip(("value", "low", "high"), (value, low, high), strict=True))}
+    return chance_note(
+        untrained(), task, prepared, metrics | {"loss": dict(zip(("value", "low", "high"), loss, strict=True))}
+    )
+
+
+def test_a_good_model_on_few_examples_is_not_called_ignorant() -> None:
+    told = judged(0.8, 0.49, 0.943, (0.43, 0.1, 0.76))
+    assert told.startswith("10 examples are too few to show that this model knows anything of sst2 (accuracy 0.800")
+    assert judged(0.61, 0.35, 0.85, (0.70, 0.6, 0.8)).startswith("this model knows nothing of sst2")
+    assert judged(0.9, 0.7, 0.97, (0.43, 0.1, 0.76)) is None

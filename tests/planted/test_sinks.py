@@ -70,6 +70,8 @@ def test_an_encoder_s_sink_is_its_classification_token() -> None:
     table = {f"{row.layer}.{row.head}": row for row in study.tables["sinks"].itertuples()}
     assert (table["2.1"].token, table["2.1"].first_share) == ("[CLS]", 1.0)
     assert (table["2.0"].token, table["2.0"].first_share) == ("[SEP]", 0.0)
+    assert (table["2.0"].token_class, table["2.1"].token_class) == ("separator", "classification")
+    assert "sink" not in set(study.tables["roles"]["role"])  # attention to these tokens has roles of its own
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])

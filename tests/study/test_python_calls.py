@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from transformers import BertForSequenceClassification, BertModel
@@ -307,3 +308,10 @@ def test_a_look_says_which_heads_are_off_and_by_what_attention_was_changed(model
         assert "Heads that are off (ablated): 0.1, 1.*." in page
         assert '"off":"0.1,1.*"' in page
     assert "Attention was changed by Uniform(encoder.0.0)." in by_edit.page()
+
+
+def test_a_pandas_column_is_a_list_of_texts_and_thresholds_may_be_a_mapping(model: headscope.AttentionModel) -> None:
+    texts = pd.Series(["the cat sat on the mat", "the dog sat"])
+    study = headscope.analyze(model, texts, statistics=["entropy"], thresholds={"sink": 0.2})
+    assert study.record["data"]["used"] == 2
+    assert study.record["options"]["thresholds"]["sink"] == 0.2

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.config.names import TASKS
+from headscope.config.requirements import chooses_on_data
 from headscope.data import hub
 from headscope.data.bundled import named
 from headscope.data.examples import read_examples
@@ -110,6 +111,8 @@ def _check_data(command: str, values: Values) -> None:
             _check_lines(path.strip())
         return
     for split in SPLITS.get(command, ()):
+        if command == "prune" and split == "select_on" and not chooses_on_data(values):
+            continue
         find_split(data, values.get(split, split), task=task)
 
 

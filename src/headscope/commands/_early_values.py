@@ -113,7 +113,7 @@ def _check_thresholds(given: list[str]) -> None:
             raise HeadscopeError(f'"{name}" is given twice', where="--threshold", expected="each name once")
         seen.add(name)
         if not equals:
-            return  # which value it would have by default is said later
+            continue  # which value it would have by default is said later
         try:
             number = float(value)
         except ValueError as error:

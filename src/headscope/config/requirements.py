@@ -68,6 +68,11 @@ def _has_texts(values: Values) -> bool:
     return _has("corpus", "texts")(values) or not _has("treebank", "sentences", "coreference")(values)
 
 
+def chooses_on_data(values: Values) -> bool:
+    """Whether prune reads the split that heads are chosen on, or that repairs learn from."""
+    return _searches(values) or _has("repair", "recover")(values)
+
+
 def _searches(values: Values) -> bool:
     """Whether prune searches for heads; also where no target was given at all, which is another error."""
     heads = values.get("heads")
@@ -113,7 +118,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
             _has("treebank", "sentences", "coreference", "frequency"),
         ),
         Rule(OF_TEXTS | {"long": "truncate"}, "--corpus FILE", _has_texts),
-        Rule({"frequency": None}, "--corpus FILE or --treebank FILE", lambda v: _has_texts(v) or bool(v["treebank"])),
+        Rule(
+            {"frequency": None},
+            "--corpus FILE or --treebank FILE",
+            lambda v: _has_texts(v) or _has("treebank", "sentences")(v),
+        ),
         Rule(
             {"all_rows": False},
             "--statistics with twin-distance, or all statistics",
@@ -225,7 +234,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(
             {"select_on": "dev:even"},
             "a search, --repair or --recover",
-            lambda v: _searches(v) or _has("repair", "recover")(v),
+            chooses_on_data,
         ),
         Rule({"seed": 0}, "a search or --recover", lambda v: _searches(v) or bool(v["recover"])),
         Rule({"resume": False, "overwrite": False}, "--out DIR: --dry-run writes nothing", lambda v: not v["dry_run"]),

@@ -91,9 +91,13 @@ def read_examples(
 def _read_text(path: str | Path) -> Iterator[Example]:
     """One text a line, or one a record of a FASTA file."""
     filled = ((number, line) for number, line in read_lines(path) if line.strip())
-    first = next(filled, (1, ""))
-    lines = chain([first], filled)
-    for number, text in read_fasta(path, lines) if is_fasta(path, first[1]) else _content_lines(lines):
+    seen: list[tuple[int, str]] = []
+    first_lines: list[str] = []
+    while len(first_lines) < 2 and (line := next(filled, None)) is not None:
+        seen.append(line)
+        first_lines += [] if line[1].startswith(";") else [line[1]]
+    lines = chain(seen, filled)
+    for number, text in read_fasta(path, lines) if is_fasta(path, first_lines) else _content_lines(lines):
         yield Example(text, where=f"{path}:{number}")
 
 

@@ -6,18 +6,27 @@ end (the stop codon of a translated gene) is dropped. Letters are kept as they a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from headscope.data.lines import suffix_of
 from headscope.errors import HeadscopeError
 
 SUFFIXES = (".fasta", ".fa", ".faa")
+_SEQUENCE = re.compile(r"[A-Za-z*-]+|[A-Z*-]+( [A-Z*-]+)+")
 
 
-def is_fasta(path: str | Path, first_line: str = "") -> bool:
-    """Whether a file is FASTA, by its suffix or its first line that is not blank (`>>` is the arrow of a reaction)."""
-    return suffix_of(path) in SUFFIXES or (first_line.startswith(">") and not first_line.startswith(">>"))
+def is_fasta(path: str | Path, first_lines: Sequence[str] = ()) -> bool:
+    """Whether a file is FASTA: by its suffix, or by its first lines that are neither blank nor `;` comments.
+
+    These must be a header and one word of letters, or blocks of capitals. A quotation mark (`> As you said`) or the
+    arrow of a reaction (`>CCO>CC`) at the start of a plain text file does not make it FASTA.
+    """
+    if suffix_of(path) in SUFFIXES:
+        return True
+    header, sequence = first_lines if len(first_lines) == 2 else ("", "")
+    return header.startswith(">") and not header.startswith(">>") and bool(_SEQUENCE.fullmatch(sequence.strip()))
 
 
 def read_fasta(path: str | Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:

@@ -2,7 +2,8 @@
 
 A model is at chance if its metric is no better than the best constant answer and its loss no better than a guess, each
 within its 95 % interval. Both are asked, as far as the task knows its baselines: a model may be overconfident and
-right, and a few examples may not show that a useful model is right.
+right. If the interval holds the baseline but the value is better by more than a standard error, there are too few
+examples to tell.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headscope.model.attention_model import AttentionModel
+from headscope.tables import Z
 from headscope.tasks.base import Prepared, Task
 
 Metrics = Mapping[str, Mapping[str, float | None]]
 
 
 def chance_note(model: AttentionModel, task: Task, prepared: Prepared, metrics: Metrics) -> str | None:
-    """A sentence if the model knows nothing of the task, else None.
+    """A sentence if the model is not shown to know anything of the task, else None.
 
     metrics  of the model on these examples, with intervals: see `metrics_of`
     """
     chance, name = task.chance(model, prepared), task.metrics[0]
-    reasons = []
+    reasons, is_better = [], False
     for what, is_higher_better, baseline, words in (
         (name, True, chance.metric, "a constant answer has"),
         ("loss", False, chance.loss, "a guess has"),
@@ -31,8 +33,14 @@ def chance_note(model: AttentionModel, task: Task, prepared: Prepared, metrics: 
             continue
         if end > baseline if is_higher_better else end < baseline:
             return None
+        error = abs(end - value) / Z
+        is_better |= (value - baseline if is_higher_better else baseline - value) > error
         interval = f"[{metrics[what]['low']:.3f}, {metrics[what]['high']:.3f}]"
         reasons.append(f"{what} {value:.3f} {interval}, {words} {baseline:.3f}")
     if not reasons:
         return None
-    return f"this model knows nothing of {task.name} ({'; '.join(reasons)}): which heads matter for it means nothing"
+    listed = "; ".join(reasons)
+    if is_better:
+        count = len(prepared.items)
+        return f"{count} examples are too few to show that this model knows anything of {task.name} ({listed})"
+    return f"this model knows nothing of {task.name} ({listed}): which heads matter for it means nothing"

@@ -38,6 +38,9 @@ def list_modules(folder: Path) -> list[dict[str, Any]]:
             raise CannotRead(f"{MODULES}: a module has no path or no type")
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or "\\" in path:
             raise CannotRead(f'{MODULES}: the path "{path}" leads out of the directory')
+    for module in listed[1:]:  # only the transformer may be in the directory itself: config.json is its own
+        if PurePosixPath(module["path"]) == PurePosixPath("."):
+            raise CannotRead(f"{MODULES}: {module['type']} has no directory of its own")
     return listed
 
 

@@ -39,6 +39,7 @@ LENGTHS = (  # in the order of sentence-transformers
     "sentence_xlm-roberta_config.json",
     "sentence_xlnet_config.json",
 )
+_TEXT = re.compile(r"(\.(txt|md|rst|\d+))?", re.IGNORECASE)  # endings of a licence: never weights or code
 LICENCES = re.compile(r"(licen[cs]e|copying|notice)([-_.].*)?", re.IGNORECASE)
 _BOOLEANS = {
     "pooling_mode_cls_token": "cls",
@@ -257,7 +258,9 @@ def _new_modules() -> list[dict[str, Any]]:
 
 
 def _licences(folder: Path) -> list[Path]:
-    named = (path for path in sorted(folder.iterdir()) if LICENCES.fullmatch(path.name) and path.suffix != ".py")
+    named = (
+        path for path in sorted(folder.iterdir()) if LICENCES.fullmatch(path.name) and _TEXT.fullmatch(path.suffix)
+    )
     return [path for path in named if path.is_file() and path.stat().st_size <= MOST_BYTES]
 
 

@@ -42,6 +42,12 @@ class Target:
             raise HeadscopeError(f"{value} is no share", where=option, expected="a number between 0 and 1")
         if name == "keep_metric" and not value > 0:
             raise HeadscopeError(f"{value} is no share of the metric", where=option, expected="0.99, say")
+        if name == "keep_metric" and value >= 2:
+            raise HeadscopeError(
+                f"must be the share of the unpruned metric to keep, got {value:g}",
+                where=option,
+                mend=f"Did you mean {value / 100:g}?" if value <= 100 else None,
+            )
         if name == "speedup" and not value > 1:
             raise HeadscopeError(f"{value} is no speed-up", where=option, expected="more than 1")
 

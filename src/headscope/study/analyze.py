@@ -103,7 +103,7 @@ def analyze(
     batch_size: int = 32,
     limit: int | None = None,
     seed: int = 0,
-    thresholds: Thresholds | None = None,
+    thresholds: Thresholds | Mapping[str, float] | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Study:
     """What every head does: every statistic whose data is given, with intervals.
@@ -141,7 +141,9 @@ def analyze(
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
     check_long(long)
     check_pool(pool)
-    thresholds = thresholds or Thresholds()
+    thresholds = Thresholds(**thresholds) if isinstance(thresholds, Mapping) else thresholds or Thresholds()
+    if isinstance(texts, Iterable) and not isinstance(texts, str):
+        texts = list(texts)  # a pandas column or an array has no truth value
     names = None if statistics is None else names_in(statistics, "statistics")
     asked = chosen(names)
     lenses = lenses_asked(lens)
@@ -246,8 +248,13 @@ def _study(passes: list[Pass], looking: Looking) -> Study:
 
 
 def _name_sinks(study: Study, model: AttentionModel) -> None:
-    """Add the tokens' text to the table of sinks, whose statistic only knows their ids."""
+    """Add the tokens' text and class to the table of sinks, whose statistic only knows their ids."""
     table = study.tables.get("sinks")
+    if table is not None:
+        classes = {"classification": model.marks.classification, "separator": model.marks.separator}
+        table["token_class"] = [
+            next((name for name, ids in classes.items() if token in ids), "other") for token in table["token_id"]
+        ]
     if table is not None and model.tokenizer is not None:
         tokens = model.tokenizer.convert_ids_to_tokens([int(token) for token in table["token_id"]])
         table.insert(list(table.columns).index("token_id"), "token", tokens)

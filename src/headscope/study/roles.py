@@ -158,7 +158,7 @@ def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame
 
 def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
     offsets = {(row.stack, row.layer, row.head): row.value for row in _of(study, "argmax-offset")}
-    sinks = _sink_tokens(study)
+    sinks, named_elsewhere = _sink_tokens(study), _sinks_with_a_role(study)
     for rule in RULES:
         if rule.role == "punctuation" and study.record.get("model", {}).get("natural_language") is False:
             continue  # "." separates molecules in SMILES
@@ -171,6 +171,8 @@ def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
             if not reached or (rule.also and not _reaches(study, place, rule.also[0], also)):
                 continue
             role = rule.role
+            if role == "sink" and place in named_elsewhere:
+                continue
             if role == "positional":
                 if place not in offsets:  # not asked for: then it is not known which position
                     continue
@@ -190,6 +192,18 @@ def _sink_tokens(study: Study) -> dict[tuple[str, int, int], str]:
             named = f'mostly "{row["token"]}" ({100 * row["token_share"]:.0f} % of the texts)'
         found[row["stack"], row["layer"], row["head"]] = f"; here {named}"
     return found
+
+
+def _sinks_with_a_role(study: Study) -> set[tuple[str, int, int]]:
+    """Heads whose sink is the classification token or a separator: attention to these has a role of its own.
+
+    In a decoder the mark at the end of a text is often put first, where it is a sink like any first token.
+    """
+    table = study.tables.get("sinks")
+    if table is None or "token_class" not in table:
+        return set()
+    special = table[(table["token_class"] != "other") & (table["stack"] != "decoder")]
+    return set(special[["stack", "layer", "head"]].itertuples(index=False, name=None))
 
 
 def _reaches(study: Study, place: tuple[str, int, int], statistic: str, threshold: float) -> bool:
