@@ -42,7 +42,7 @@ class Target:
             raise HeadscopeError(f"{value} is no share", where=option, expected="a number between 0 and 1")
         if name == "keep_metric" and not value > 0:
             raise HeadscopeError(f"{value} is no share of the metric", where=option, expected="0.99, say")
-        if name == "keep_metric" and value >= 2:
+        if name == "keep_metric" and value > 10:  # a percentage
             raise HeadscopeError(
                 f"must be the share of the unpruned metric to keep, got {value:g}",
                 where=option,
