@@ -13,7 +13,7 @@ ALLOWED = {
     "test_no_clock.py",  # this file
 }
 CLOCKS = {
-    "a clock": r"\b(perf_counter|monotonic|process_time|thread_time|time\.time|time_ns)\(\)",
+    "a clock": r"\b(perf_counter|monotonic|process_time|thread_time|time\.time|time_ns)\(\)|\bgetrusage\(",
     "a sleep": r"\bsleep\(",
     "a browser's wait": r"wait_for_timeout",
     "a browser's clock": r"= performance\.now\(\)|Date\.now\(\)",
@@ -47,6 +47,7 @@ def test_examples_of_hypothesis_are_always_the_same() -> None:
     [
         ("a clock", "assert time.monotonic() - begun < 5"),
         ("a clock", "begun = perf_counter()"),
+        ("a clock", "before = resource.getrusage(resource.RUSAGE_CHILDREN)"),
         ("a sleep", "time.sleep(0.2)"),
         ("a browser's wait", "page.wait_for_timeout(400)"),
         ("a browser's clock", "const begin = performance.now();"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -63,22 +62,17 @@ def test_the_help_names_every_task(run: Run, monkeypatch: pytest.MonkeyPatch, co
 
 
 def test_help_is_quick_and_loads_no_torch() -> None:
+    """By the modules that it imports: seconds depend on the machine."""
     code = (
         "import sys; sys.argv = ['headscope', '--help']\n"
         "from headscope.commands import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print([name for name in ('torch', 'transformers', 'pandas', 'matplotlib') if name in sys.modules])"
+        "print(*{name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-    times = []
-    for _ in range(3):  # the best of three: other programs share the processor
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert started("--help").returncode == 0
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(times) < 0.5, times
+    imported = {name for name in done.stdout.splitlines()[-1].split() if not name.startswith("_")}
+    assert imported <= {"annotated_doc", "headscope", "markdown_it", "mdurl", "pygments", "rich", "shellingham", "typer"}
 
 
 def test_a_mistake_is_one_line_in_a_real_process(here: Path) -> None:
