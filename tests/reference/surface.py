@@ -101,11 +101,9 @@ def entropy(seen: Seen) -> float | None:
 
 
 def entropy_share(seen: Seen) -> float | None:
-    is_square = len(seen.rows) == len(seen.rows[0])
-    is_causal = is_square and all(weight == 0 for i, row in enumerate(seen.rows) for weight in row[i + 1 :])
     shares = []
-    for i, row in enumerate(seen.rows):
-        keys = i + 1 if is_causal else len(row)
+    for row in seen.rows:
+        keys = sum(weight > 0 for weight in row)  # others are masked: no weight of these models underflows
         if keys > 1:
             shares.append(_entropy_of(row) / math.log(keys))
     return sum(shares) / len(shares) if shares else None

@@ -3,12 +3,11 @@
 Entropy in nats of every query's distribution over the real keys: averaged within a sequence first and over
 sequences second, so that a long text counts once, like a short one. 0 means one key takes all; log(number of keys)
 means all take the same. It grows with length: compare heads on the same corpus, or take `entropy-share`, which is
-divided by the most that a row can have (in a causal stack row i sees i + 1 keys; the first is left out).
+divided by the most that a row can have: the logarithm of the number of keys that it may attend to (i + 1 for row i of
+a causal stack, fewer under a window or mask). Rows that see a single key are left out.
 """
 
 from __future__ import annotations
-
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -40,14 +39,15 @@ class Entropy(PerSequence):
     def measure(self, attention: Attention) -> Tensor:
         entropies = attention.row_entropy
         means = attention.row_means(entropies, slice(0, 3, 2))
-        keys = attention.weights.shape[-1]
-        share = _shares(attention.length, keys, attention.site.stack == "decoder", entropies.device)
-        return torch.cat([means, (entropies @ share.to(entropies.dtype))[..., None]], dim=-1)
+        share = (entropies * _shares(attention.visible).to(entropies.dtype)).sum(dim=-1)
+        return torch.cat([means, share[..., None]], dim=-1)
 
 
-@lru_cache(maxsize=64)
-def _shares(queries: int, keys: int, is_causal: bool, device: torch.device) -> Tensor:
-    """[query]: rows' entropies times this are the mean of their shares; NaN if no row sees two keys."""
-    seen = torch.arange(1, queries + 1, device=device) if is_causal else torch.full((queries,), keys, device=device)
+def _shares(visible: Tensor) -> Tensor:
+    """[sequence or 1, head or 1, query]: rows' entropies times this sum to the mean of their shares.
+
+    Takes [sequence or 1, head or 1, query, key]. NaN if no row sees two keys.
+    """
+    seen = visible.sum(dim=-1)
     counted = seen > 1
-    return torch.where(counted, 1 / seen.double().log(), 0.0) / counted.sum()
+    return torch.where(counted, 1 / seen.double().log(), 0.0) / counted.sum(dim=-1, keepdim=True)
