@@ -89,6 +89,8 @@ WRONG: dict[str, str] = {
     "beyond, block, broad, confident, neighbour, positional, rare, relation, sink or token; did you mean \"rare\"?",
     "analyze model --corpus good.txt --threshold broad=2 --out new": "--threshold: broad is 2.0. Expected a number from "
     "0 to 1.",
+    "analyze model --corpus good.txt --threshold sink --out new": '--threshold: "sink" has no value. Expected NAME=VALUE, '
+    "such as sink=0.3.",
     "analyze model --corpus good.txt --batch-size 0 --out new": "--batch-size: 0 is too few. Expected 1 or more.",
     "analyze model --corpus good.txt --max-length 0 --out new": "--max-length: 0 leaves no room for text. Expected 1 or "
     "more.",
@@ -174,6 +176,7 @@ TREE = "analyze model --treebank tree.conllu --out new"
 TEXT = "analyze model --corpus good.txt --out new"
 BY_GRADIENT = f"importance model {ON_TASK} --by gradient --out new"
 NAMED = "prune model --heads 0.1 --out new"
+POOLED = "a task that compares vectors of texts: stsb or retrieval"
 SEARCH = "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
 WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{BY_GRADIENT} --kind shared": ("--kind", "--by ablation (or all)"),
@@ -186,7 +189,8 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{BY_GRADIENT} --heads 0.1": ("--heads", "--by ablation (or all)"),
     f"{BY_GRADIENT} --race 0.05": ("--race", "--by ablation (or all)"),
     f"importance model {ON_TASK} --race 0.05 --kind site --out new": ("--race", "--kind head"),
-    f"importance model {ON_TASK} --heads 0.1 --kind head,site --out new": ("--heads", "--kind head or pair"),
+    f"importance model {ON_TASK} --heads 0.1 --kind layer,site --out new": ("--heads", "--kind head or pair"),
+    f"importance model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
     f"importance model {ON_TASK} --normalized --out new": ("--normalized", "--by gradient (or all)"),
     f"importance model {ON_TASK} --rules voita --out new": ("--rules", "--by relevance (or all)"),
     f"importance model {ON_TASK} --open-special --out new": ("--open-special", "--mask NAME"),
@@ -197,6 +201,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{TEXT} --statistics entropy --all-rows": ("--all-rows", "--statistics with twin-distance, or all statistics"),
     f"{TEXT} --threshold relation=0.2": ("--threshold", "--treebank FILE for the threshold relation"),
     f"{TEXT} --threshold rare=0.2": ("--threshold", "--frequency LIST for the threshold rare"),
+    f"{TEXT} --pooling first": ("--pooling", "--lens with gradient"),
     f"{TREE} --pairs": ("--pairs", "--corpus FILE"),
     f"{TREE} --long skip": ("--long", "--corpus FILE"),
     "analyze model --coreference tree.conllu --frequency english --out new": (
@@ -208,6 +213,17 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     "compare study study2 --batch-size 4 --out new": ("--batch-size", "--models A B and --corpus FILE"),
     "compare study study2 --models model model --out new": ("--models", "--corpus FILE"),
     f"evaluate model {ON_TASK} --open-special": ("--open-special", "--mask NAME"),
+    f"evaluate model {ON_TASK} --pooling first": ("--pooling", POOLED),
+    f"evaluate model {ON_TASK} --prompt query": ("--prompt", POOLED),
+    "film model --corpus good.txt --open-special --out new": (
+        "--open-special", "a mask: --mask NAME, or that of the training"),
+    "film model --corpus good.txt --threshold relation=0.2 --out new": (
+        "--threshold", "--treebank FILE for the threshold relation"),
+    "finetune model --task sst2 --data two --pooling first --out new": ("--pooling", POOLED),
+    f"fix model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
+    "gate model --task sst2 --data two --keep 2 --prompt query --out new": ("--prompt", POOLED),
+    "learn-mask model --objective mlm --corpus good.txt --soft --pooling first --out new": ("--pooling", POOLED),
+    f"masks compare model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
     "film model --treebank tree.conllu --pairs --out new": ("--pairs", "--corpus FILE"),
     "finetune model --task sst2 --data two --layers 2 --out new": ("--layers", "--from-scratch"),
     "finetune model --task sst2 --data two --vocabulary 900 --out new": ("--vocabulary", "--from-scratch"),
@@ -230,6 +246,8 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
         "--report-on", "a directory with train and dev files"),
     "look model text --target 1 --lens raw,rollout --out new.html": (
         "--target", "--lens with one that takes gradients: gradient, gradient-rollout, relevance"),
+    "look model text --pooling first --lens raw,rollout --out new.html": (
+        "--pooling", "--lens with gradient or gradient-rollout"),
     "look model text --open-special --out new.html": ("--open-special", "--mask NAME"),
     f"masks compare model {ON_TASK} --epochs 3 --out new": ("--epochs", "--start MODEL"),
     f"masks compare model {ON_TASK} --learning-rate 1e-4 --out new": (
@@ -240,7 +258,11 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     "pretrain --corpus good.txt --steps 3 --epochs 1 --out new": ("--epochs", "that --steps is left out"),
     "pretrain --corpus good.txt --open-special --out new": ("--open-special", "--mask NAME"),
     f"{NAMED} --search beam": ("--search", SEARCH),
+    f"{NAMED} --search rank": ("--search", SEARCH),
     f"{NAMED} --width 3": ("--width", SEARCH),
+    f"{NAMED} --width 4": ("--width", SEARCH),
+    f"{NAMED} --step 0.2": ("--step", SEARCH),
+    f"{NAMED} --teacher": ("--teacher", "--recover N, as in --recover 1"),
     f"{NAMED} --report-on dev": ("--report-on", "--task NAME and --data PATH"),
     f"{NAMED} --columns a=b": ("--columns", "--task NAME and --data PATH"),
     f"{NAMED} --max-length 9": ("--max-length", "--task NAME and --data PATH"),
@@ -251,6 +273,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{PRUNE} --heads 2 --by gradient-second": ("--by", "--search rank or iterative"),
     f"{PRUNE} --heads 2 --step 0.1": ("--step", "--search iterative"),
     f"{PRUNE} --heads 2 --search rank --expansion 12": ("--expansion", "--search beam"),
+    f"{PRUNE} --heads 2 --width 4 --search greedy": ("--width", "--search beam"),
     f"{PRUNE} --heads 2 --draws 3": ("--draws", "--search random"),
     f"{PRUNE} --heads 2 --rules voita": ("--rules", "--search rank or iterative with --by relevance"),
     f"prune model {ON_TASK} --heads 2 --dry-run --resume": ("--resume", "--out DIR: --dry-run writes nothing"),
@@ -273,6 +296,7 @@ RIGHT: dict[str, str] = {
     "fronts study study2 --out new": "reading study and study2 …",
     "gate model --task sst2 --data two --keep 2 --out new": "loading model …",
     f"importance model {ON_TASK} --out new": "loading model …",
+    f"importance model {ON_TASK} --kind pair,layer --heads 0.1,0.2 --out new": "loading model …",
     "prune model --heads 0.1 --task sst2 --data tested --report-on test --out new": "loading model …",
     "knock-out model --corpus good.txt --out new": "loading model …",
     "learn-mask model --task sst2 --data two --soft --out new": "loading model …",

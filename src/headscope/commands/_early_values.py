@@ -20,6 +20,7 @@ from headscope.config.checks import (
     check_token,
     lenses_named,
     repair_names,
+    threshold_values,
 )
 from headscope.config.masks import check_mask, check_sizes
 from headscope.config.search import FRONT, Mending, SearchOptions
@@ -102,25 +103,6 @@ def _check_patterns(flag: str) -> Check:
                 check_choice(pattern.strip(), names.FIXED_PATTERNS, flag, "is no fixed pattern")
 
     return check
-
-
-def _check_thresholds(given: list[str]) -> None:
-    seen: set[str] = set()
-    for word in (word.strip() for words in given for word in words.split(",")):
-        name, equals, value = (part.strip() for part in word.partition("="))
-        check_choice(name, names.THRESHOLDS, "--threshold", "is not a threshold")
-        if name in seen:
-            raise HeadscopeError(f'"{name}" is given twice', where="--threshold", expected="each name once")
-        seen.add(name)
-        if not equals:
-            continue  # which value it would have by default is said later
-        try:
-            number = float(value)
-        except ValueError as error:
-            what = f'{name} is "{value}"'
-            raise HeadscopeError(what, where="--threshold", expected="a number from 0 to 1") from error
-        if not 0 <= number <= 1:
-            raise HeadscopeError(f"{name} is {number}", where="--threshold", expected="a number from 0 to 1")
 
 
 def check_models(command: str, values: Values) -> None:
@@ -238,7 +220,7 @@ CHECKS: dict[str, Check] = {
     "prune among": check_heads,
     "patterns": _check_patterns("--patterns"),
     "finetune fix": _check_patterns("--fix"),
-    "threshold": _check_thresholds,
+    "threshold": threshold_values,
     "token": check_token,
     # lists
     "columns": lambda given: pairs_of(given, "--columns"),

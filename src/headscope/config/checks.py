@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from headscope.config.names import DEVICES, LENSES, REPAIRS, RULES, TOKEN_MAPS
+from headscope.config.names import DEVICES, LENSES, REPAIRS, RULES, THRESHOLDS, TOKEN_MAPS
 from headscope.errors import HeadscopeError, choices, names_in
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
@@ -76,6 +76,31 @@ def lenses_named(names: str | Iterable[str], where: str = "--lens") -> tuple[str
     if not asked:
         raise HeadscopeError("no lens is named", where=where, expected=f"some of {', '.join(LENSES)}")
     return tuple(dict.fromkeys(asked))
+
+
+def threshold_values(given: Iterable[str]) -> dict[str, float]:
+    """Thresholds as they are typed: NAME=VALUE, several separated by commas. The range is from 0 to 1."""
+    values: dict[str, float] = {}
+    for word in (word.strip() for words in given for word in words.split(",")):
+        name, equals, value = (part.strip() for part in word.partition("="))
+        check_choice(name, THRESHOLDS, "--threshold", "is not a threshold")
+        if not equals:
+            expected = f"NAME=VALUE, such as {name}={THRESHOLDS[name]}"
+            raise HeadscopeError(f'"{name}" has no value', where="--threshold", expected=expected)
+        if name in values:
+            raise HeadscopeError(f'"{name}" is given twice', where="--threshold", expected="each name once")
+        try:
+            values[name] = float(value)
+        except ValueError as error:
+            what = f'{name} is "{value}"'
+            raise HeadscopeError(what, where="--threshold", expected="a number from 0 to 1") from error
+        check_threshold(name, values[name])
+    return values
+
+
+def check_threshold(name: str, value: float) -> None:
+    if not 0 <= value <= 1:  # nor is NaN
+        raise HeadscopeError(f"{name} is {value}", where="--threshold", expected="a number from 0 to 1")
 
 
 def check_token(token: str | None) -> None:

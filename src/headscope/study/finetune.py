@@ -29,7 +29,6 @@ from headscope.study.scratch import Scratch, begun
 from headscope.study.study import SCHEMA
 from headscope.tasks import Task, task_named
 from headscope.tasks.base import Prepared, two_files
-from headscope.tasks.pooling import check_pools
 from headscope.tasks.running import evaluate
 from headscope.training.loop import Step, Training
 from headscope.training.settings import Settings
@@ -86,10 +85,10 @@ def finetune(
     """
     started = time.perf_counter()
     settings = settings or Settings()
-    check_effects("finetune", {"mask": mask, "open_special": open_special})
+    given = {"mask": mask, "open_special": open_special, "task": task, "pooling": pooling, "prompt": prompt}
+    check_effects("finetune", given)
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _smooth(chosen, label_smoothing)
-    check_pools(chosen, pooling, prompt)
     files = _files(chosen, data, validate_on)
     train_items = chosen.items(files[0], "train", limit=limit)
     dev_items = chosen.items(files[1], validate_on)
