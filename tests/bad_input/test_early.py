@@ -51,6 +51,10 @@ json.dump(answers, sys.stdout)
 
 ON_TASK = "--task sst2 --data dev.tsv"
 PRUNE = f"prune model {ON_TASK} --out new"
+TARGETS = (
+    "heads by name (--heads 3.2,4.*), or with --task NAME and --data PATH one of --heads N, --sparsity P, --keep-metric F "
+    "and --speedup X"
+)
 NO_FILE = "cannot be read: No such file or directory. Expected a text file, or one in gzip. Check the path."
 NOT_EMPTY = (
     "full: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
@@ -133,7 +137,16 @@ WRONG: dict[str, str] = {
     f"{PRUNE} --heads 2 --form tiny": '--form: "tiny" is no form. Expected onnx, plain or small.',
     f"{PRUNE} --heads 2 --repair glue": '--repair: "glue" is no repair. Expected fold or refit.',
     f"{PRUNE} --sparsity 2": "--sparsity: 2.0 is no share. Expected a number between 0 and 1.",
-    PRUNE: "prune: no target. Expected one of --heads N, --sparsity P, --keep-metric F and --speedup X.",
+    PRUNE: f"prune: no target. Expected {TARGETS}.",
+    "prune model --out new": f"prune: no target. Expected {TARGETS}.",
+    f"prune small {ON_TASK} --heads 9 --out new": "--heads: 9 of 8 heads cannot go. Expected at most 8.",
+    f"prune small {ON_TASK} --heads 5 --among 1.* --out new": "--heads: 5 of 4 heads cannot go. Expected at most 4.",
+    "prune small --heads 2.1 --out new": f'heads "2.1": "2.1" is not in this model. Expected {FORM}; this model has '
+    "encoder layers 0 to 1 with heads 0 to 3.",
+    f"importance small {ON_TASK} --heads 0.4 --out new": f'heads "0.4": "0.4" is not in this model. Expected {FORM}; this '
+    "model has encoder layers 0 to 1 with heads 0 to 3.",
+    "analyze small --corpus good.txt --max-length 99 --out new": "--max-length: 99 tokens are more than small can read. "
+    "Expected at most 64.",
     "prune model --heads 3 --dry-run": "--task: a search needs a task. Add --task NAME and --data PATH.",
     "prune model --plan gone.json --out new": "gone.json: cannot be read: No such file or directory. Expected a plan "
     "that headscope wrote.",
@@ -297,6 +310,11 @@ RIGHT: dict[str, str] = {
     "gate model --task sst2 --data two --keep 2 --out new": "loading model …",
     f"importance model {ON_TASK} --out new": "loading model …",
     f"importance model {ON_TASK} --kind pair,layer --heads 0.1,0.2 --out new": "loading model …",
+    f"prune small {ON_TASK} --heads 8 --out new": "loading small …",
+    "prune small --heads 1.3,0.* --out new": "loading small …",
+    "analyze small --corpus good.txt --max-length 64 --out new": "loading small …",
+    "finetune small --task sst2 --data two --from-scratch --max-length 99 --out new": "loading small …",
+    f"prune cut {ON_TASK} --heads 9 --out new": "loading cut …",
     "prune model --heads 0.1 --task sst2 --data tested --report-on test --out new": "loading model …",
     "knock-out model --corpus good.txt --out new": "loading model …",
     "learn-mask model --task sst2 --data two --soft --out new": "loading model …",
@@ -317,7 +335,7 @@ RIGHT: dict[str, str] = {
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | str, str]]:
     """How every command line above ended (`torch`: by importing it) and what it said."""
     here = tmp_path_factory.mktemp("early")
-    for name in ("full", "study", "study2", "two", "tested", "model"):
+    for name in ("full", "study", "study2", "two", "tested", "model", "small", "cut"):
         (here / name).mkdir()
     (here / "full" / "thesis.txt").write_text("years of work")
     for name in ("study", "study2"):
@@ -325,6 +343,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | s
     for name in ("two/train.tsv", "two/dev.tsv", "tested/test.tsv", "dev.tsv"):
         (here / name).write_text("sentence\tlabel\nthe cat\t0\nthe mat\t1\n")
     (here / "model" / "config.json").write_text('{"model_type": "bert"}')
+    shape = {"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
+    for name in ("small", "cut"):
+        (here / name / "config.json").write_text(json.dumps({"model_type": "bert", **shape}))
+    (here / "cut" / "cut.json").write_text("{}")
     (here / "good.txt").write_text("the cat sat.\nthe mat\n")
     (here / "tree.conllu").write_text("1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n")
     lines = [*WRONG, *WITHOUT_EFFECT, *RIGHT, "models", "models list", "models verify gone"]
@@ -332,7 +354,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | s
     done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, text=True, cwd=here)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in here.iterdir()) == [
-        *("dev.tsv", "full", "good.txt", "model", "study", "study2", "tested", "tree.conllu", "two")
+        *("cut", "dev.tsv", "full", "good.txt", "model", "small", "study", "study2", "tested", "tree.conllu", "two")
     ]
     return dict(zip(lines, (tuple(answer) for answer in json.loads(done.stdout)), strict=True))
 

@@ -45,6 +45,13 @@ def check_pairs(kinds: Iterable[str], heads: str | None) -> None:
         raise HeadscopeError("pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*")
 
 
+def check_length(max_length: int, longest: int, model: str) -> None:
+    """Refuse texts longer than the model can read. longest: in tokens."""
+    if max_length > longest:
+        what = f"{max_length} tokens are more than {model} can read"
+        raise HeadscopeError(what, where="--max-length", expected=f"at most {longest}")
+
+
 def check_device(device: str) -> None:
     """Refuse what no machine has; whether this one has it is asked of torch, later."""
     if not _DEVICE.fullmatch(device):

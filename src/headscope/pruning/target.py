@@ -33,7 +33,8 @@ class Target:
             raise HeadscopeError(
                 f"{len(given)} targets" if given else "no target",
                 where="prune",
-                expected="one of --heads N, --sparsity P, --keep-metric F and --speedup X",
+                expected="heads by name (--heads 3.2,4.*), or with --task NAME and --data PATH one of --heads N, "
+                "--sparsity P, --keep-metric F and --speedup X",
             )
         (name, value), option = next(iter(given.items())), f"--{next(iter(given)).replace('_', '-')}"
         if name == "heads" and value < 1:
@@ -57,22 +58,25 @@ class Target:
         wanted = self.heads if self.sparsity is None else max(1, round(self.sparsity * everyone))
         if wanted is None:
             return None
-        reachable = _reachable(selection)
-        if wanted > reachable:
-            raise HeadscopeError(
-                f"{wanted} of {everyone} heads cannot go",
-                where="--heads" if self.sparsity is None else "--sparsity",
-                expected=f"at most {reachable}"
-                + (f", as {selection.at_least} stay in each layer" if selection.at_least else ""),
-            )
+        option = "--heads" if self.sparsity is None else "--sparsity"
+        check_reachable(wanted, everyone, _reachable(selection), option, selection.at_least)
         smallest = min(len(unit) for unit in selection.units)
         if wanted < smallest:
             raise HeadscopeError(
                 f"{wanted} cannot go alone",
-                where="--heads" if self.sparsity is None else "--sparsity",
+                where=option,
                 expected=f"{smallest} or more: so many share their weights",
             )
         return wanted
+
+
+def check_reachable(wanted: int, count: int, reachable: int, option: str, at_least: int = 0) -> None:
+    """Refuse to remove more heads than can be removed. count: of the heads that may go."""
+    if wanted > reachable:
+        kept = f", as {at_least} stay in each layer" if at_least else ""
+        raise HeadscopeError(
+            f"{wanted} of {count} heads cannot go", where=option, expected=f"at most {reachable}{kept}"
+        )
 
 
 def _reachable(selection: Selection) -> int:
