@@ -7,6 +7,7 @@ All command lines are run in one child process in which an import of torch or tr
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -114,6 +115,7 @@ WRONG: dict[str, str] = {
     "look model text --lens rolout --out new.html": '--lens: "rolout" is no lens. Expected effective, effective-simplex, '
     "flow, gradient, gradient-rollout, knock-out, norm, raw, relevance, rollout or value-zeroing; did you mean "
     '"rollout"?',
+    'look model "" --out new.html': 'text "": there are no tokens in it. Expected some text.',
     "look model text --out good.txt/new.html": 'good.txt/new.html: "good.txt" is a file, not a folder. Choose another '
     "path.",
     "evaluate model --task sts-b --data dev.tsv": f'--task: "sts-b" is no task. Expected {choices("sts-b", TASKS)}',
@@ -151,6 +153,10 @@ WRONG: dict[str, str] = {
     "prune model --plan gone.json --out new": "gone.json: cannot be read: No such file or directory. Expected a plan "
     "that headscope wrote.",
     f"prune model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
+    "got 99. Did you mean 0.99?",
+    f"prune model {ON_TASK} --out new --keep-metric 0": "--keep-metric: must be the share of the unpruned metric to keep, "
+    "got 0. Expected 0.99, say.",
+    f"fix model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
     "got 99. Did you mean 0.99?",
     "prune model --heads 0.1": "--out: nowhere to write it.",
     "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs: 0 is not possible. Expected 1 or more.",
@@ -350,7 +356,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | s
     (here / "good.txt").write_text("the cat sat.\nthe mat\n")
     (here / "tree.conllu").write_text("1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n")
     lines = [*WRONG, *WITHOUT_EFFECT, *RIGHT, "models", "models list", "models verify gone"]
-    given = json.dumps([line.split() for line in lines])
+    given = json.dumps([shlex.split(line) for line in lines])
     done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, text=True, cwd=here)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in here.iterdir()) == [

@@ -13,6 +13,8 @@ from headscope.config.checks import (
     check_count,
     check_device,
     check_each,
+    check_keep_metric,
+    check_label_smoothing,
     check_pairs,
     check_range,
     check_rate,
@@ -24,7 +26,7 @@ from headscope.config.checks import (
 )
 from headscope.config.masks import check_mask, check_sizes
 from headscope.config.search import FRONT, Mending, SearchOptions
-from headscope.data.held_out import MOST
+from headscope.data.held_out import check_share
 from headscope.data.vocabulary import check_vocabulary
 from headscope.errors import HeadscopeError
 from headscope.heads import check_heads
@@ -62,10 +64,6 @@ def _count(name: str) -> Check:
 
 def _choice(flag: str, known: tuple[str, ...], what: str) -> Check:
     return lambda value: check_choice(value, known, flag, what)
-
-
-def _share(flag: str) -> Check:
-    return lambda value: check_range(value, lambda x: x > 0, flag, "is no share", "0.99, say")
 
 
 def _check_task(task: str) -> None:
@@ -149,6 +147,11 @@ def _check_importance(values: Values) -> None:
     if values["heads"] is not None:
         check_heads(values["heads"])
     check_pairs(values["kind"].split(","), values["heads"])
+
+
+def _check_look(values: Values) -> None:
+    if values["text"] == "" and values["second"] is None:
+        raise HeadscopeError("there are no tokens in it", where='text ""', expected="some text")
 
 
 def _check_texts(values: Values) -> None:
@@ -239,19 +242,16 @@ CHECKS: dict[str, Check] = {
     "max_length": _check_length,
     "vocabulary": check_vocabulary,
     "race": lambda x: check_range(x, lambda x: 0 < x < 1, "--race", "is no error rate", "a number between 0 and 1"),
-    "fix keep_metric": _share("--keep-metric"),
-    "held_out": lambda share: check_range(
-        share, lambda x: 0 < x <= MOST, "--held-out", "is no share", f"more than 0, at most {MOST}"
-    ),
-    "label_smoothing": lambda share: check_range(
-        share, lambda x: 0 <= x < 1, "--label-smoothing", "is no share", "0 or more, below 1"
-    ),
+    "fix keep_metric": check_keep_metric,
+    "held_out": check_share,
+    "label_smoothing": check_label_smoothing,
     "checkpoints": lambda count: check_range(count, lambda x: x >= 2, "--checkpoints", "is too few", "2 or more"),
     "target": lambda token: check_range(token, lambda x: x >= 0, "--target", "is no token", "0 or more"),
 }  # fmt: skip
 TOGETHER: dict[str, Callable[[Values], None]] = {
     "analyze": _check_texts,
     "film": _check_texts,
+    "look": _check_look,
     "prune": _check_prune,
     "importance": _check_importance,
     "gate": _check_gate,

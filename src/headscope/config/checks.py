@@ -120,6 +120,21 @@ def check_token(token: str | None) -> None:
         )
 
 
+def check_keep_metric(share: float) -> None:
+    """Refuse what cannot be a share of a metric. A little more than 1 is possible; far more is a percentage."""
+    if not 0 < share <= 10:  # nor is NaN
+        raise HeadscopeError(
+            f"must be the share of the unpruned metric to keep, got {share:g}",
+            where="--keep-metric",
+            expected=None if share > 10 else "0.99, say",
+            mend=f"Did you mean {share / 100:g}?" if 10 < share <= 100 else None,
+        )
+
+
+def check_label_smoothing(share: float) -> None:
+    check_range(share, lambda x: 0 <= x < 1, "--label-smoothing", "is no share", "0 or more, below 1")
+
+
 def check_rate(rate: float, option: str, settle: float) -> None:
     """Refuse what cannot be a learning rate, or the share of the steps after which what is learned is settled."""
     if not 0 < settle <= 1:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from headscope.config.checks import check_keep_metric
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
@@ -41,14 +42,8 @@ class Target:
             raise HeadscopeError(f"{value} is too few", where=option, expected="1 or more")
         if name == "sparsity" and not 0 < value < 1:
             raise HeadscopeError(f"{value} is no share", where=option, expected="a number between 0 and 1")
-        if name == "keep_metric" and not value > 0:
-            raise HeadscopeError(f"{value} is no share of the metric", where=option, expected="0.99, say")
-        if name == "keep_metric" and value > 10:  # a percentage
-            raise HeadscopeError(
-                f"must be the share of the unpruned metric to keep, got {value:g}",
-                where=option,
-                mend=f"Did you mean {value / 100:g}?" if value <= 100 else None,
-            )
+        if name == "keep_metric":
+            check_keep_metric(value)
         if name == "speedup" and not value > 1:
             raise HeadscopeError(f"{value} is no speed-up", where=option, expected="more than 1")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from headscope.config.checks import check_label_smoothing
 from headscope.config.requirements import check_effects
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
@@ -174,8 +175,7 @@ def finetune(
 
 
 def _smooth(task: Task, share: float) -> None:
-    if not 0 <= share < 1:
-        raise HeadscopeError(f"{share} is no share", where="--label-smoothing", expected="0 or more, below 1")
+    check_label_smoothing(share)
     if task.smoothing is not None:
         task.smoothing = share
     elif share:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from headscope.config.checks import check_keep_metric
 from headscope.config.requirements import check_effects
 from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
@@ -67,8 +68,8 @@ class FixOptions:
 
     def __post_init__(self) -> None:
         check_effects("fix", {"heads": self.heads, "patterns": self.patterns})
-        if self.keep_metric is not None and not self.keep_metric > 0:
-            raise HeadscopeError(f"{self.keep_metric} is no share", where="--keep-metric", expected="0.99, say")
+        if self.keep_metric is not None:
+            check_keep_metric(self.keep_metric)
 
 
 def fix_into(
