@@ -58,9 +58,11 @@ def read_shape(model: str, revision: str | None = None) -> Shape | None:
     keys = LAYERS_AND_HEADS.get(str(config.get("model_type")))
     if keys is None or config.get("is_decoder") or config.get("pruned_heads") or (folder / "cut.json").exists():
         return None
-    layers, width, positions = (config.get(key) for key in (*keys, "max_position_embeddings"))
-    if not all(isinstance(number, int) and 0 < number < 1e6 for number in (layers, width, positions)):
+    numbers = [config.get(key) for key in (*keys, "max_position_embeddings")]
+    known = [number for number in numbers if isinstance(number, int) and 0 < number < 1e6]
+    if len(known) < len(numbers):
         return None
+    layers, width, positions = known
     stated = tokenizer.get("model_max_length")
     longest = min(positions, int(stated)) if isinstance(stated, int | float) and stated > 0 else positions
     return Shape(tuple(Head("encoder", layer, head) for layer in range(layers) for head in range(width)), longest)
