@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict
 from typing import get_args
 
 from headscope.config import names
@@ -32,8 +32,9 @@ from headscope.tasks import tasks
 def test_the_names_are_those_of_the_registries() -> None:
     of_texts = {name for kind in registry() if kind.needs is None for name in kind.definitions}
     assert tuple(tasks()) == names.TASKS
+    assert tuple(name for name, task in tasks().items() if task.pools) == names.POOLED_TASKS
     assert of_texts == set(names.STATISTICS)
-    assert tuple(one.name for one in fields(Thresholds)) == names.THRESHOLDS
+    assert asdict(Thresholds()) == names.THRESHOLDS
     assert tuple(LENSES) == names.LENSES
     assert set(TOKEN_LENSES) == set(names.TOKEN_MAPS)
     assert set(LOOKED_THROUGH) == {*names.LENSES, *names.TOKEN_MAPS}

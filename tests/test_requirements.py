@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,15 @@ import typer
 import headscope
 from headscope.commands import app
 from headscope.config.requirements import RULES, check_effects
+from headscope.config.search import Mending
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
+from headscope.study.fixing import FixOptions
+from headscope.study.prune import prune_into
+from headscope.study.wanted import Wanted
 from worded import sentiments, table
 
-PYTHON_ONLY = {"texts", "sentences", "patterns", "column", "fields"}  # `column` is `--column` in the command line
+PYTHON_ONLY = {"texts", "sentences", "patterns", "column", "swaps"}  # `column` is `--column` in the command line
 
 
 def options_of(command: str) -> dict[str, Any]:
@@ -41,6 +47,101 @@ def test_what_is_not_given_is_never_refused(command: str) -> None:
     values = options_of(command)
     check_effects(command, values, given=set())
     check_effects(command, values)
+
+
+MASKED = {"mask": "star", "open_special": True}
+SIZED = {"from_scratch": True, "layers": 2, "heads": 2, "hidden": 8, "intermediate": 16, "vocabulary": 99}
+READ = {"task": "stsb", "pooling": "first", "prompt": "query: "}
+ON_TEXTS = {"corpus": ["texts.txt"], "pairs": True, "column": "a,b"}
+SPLIT = {"task": "sst2", "data": "glue", "select_on": "dev", "report_on": "test"}
+SEARCHED = {
+    **{"task": "sst2", "data": "glue", "objective": "loss", "at_least": 1, "among": "0.*", "limit": 9, "sizes": "1,2"},
+    **{"try_repairs": "fold", "select_on": "dev", "report_on": "test", "report_limit": 9, "columns": "a=b"},
+    **{"labels": "a=b", "max_length": 9, "batch_size": 9, "seed": 1, "resume": True, "overwrite": True},
+}
+# Options that do have an effect together
+USEFUL: list[tuple[str, dict[str, Any]]] = [
+    ("analyze", MASKED | ON_TEXTS | {"long": "skip", "frequency": "english", "pool": "max", "all_rows": True}),
+    ("analyze", {"treebank": ["a.conllu"], "control": True, "lenient": True, "pool": "max", "frequency": "english"}),
+    ("analyze", {"coreference": ["a.conll"], "lenient": True, "pool": "max"}),
+    ("analyze", {"sentences": ["a"], "control": True, "pool": "max", "frequency": "english"}),
+    ("analyze", {"corpus": ["a"], "treebank": ["b"], "pairs": True, "long": "window"}),
+    ("analyze", {"texts": ["a"], "statistics": "entropy,twin-distance", "all_rows": True}),
+    ("analyze", {"treebank": ["a"], "threshold": ["relation=0.2"]}),
+    ("analyze", {"corpus": ["a"], "frequency": "english", "threshold": ["rare=0.2,sink=0.1"]}),
+    ("analyze", {"corpus": ["a"], "threshold": ["sink=0.1"]}),
+    ("analyze", {"corpus": ["a"], "lens": "raw,gradient", "pooling": "last"}),
+    ("compare", ON_TEXTS | {"models": ["a", "b"], "limit": 3, "max_length": 9, "batch_size": 2}),
+    ("compare", {"models": ["a", "b"], "texts": ["a"]}),
+    ("evaluate", MASKED | READ),
+    ("evaluate", READ | {"task": "retrieval"}),
+    ("evaluate", READ | {"task": "similarity"}),
+    ("film", ON_TEXTS | {"trained": "gone", "mask": "star", "open_special": True}),
+    ("film", {"trained": "gone", "treebank": ["a"], "threshold": ["relation=0.2"]}),
+    ("finetune", MASKED | SIZED | READ),
+    ("fix", {"heads": "0.*", **READ}),
+    ("gate", SIZED | SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
+    ("gate", SPLIT | {"frozen": True}),
+    ("gate", READ),
+    ("gate", SPLIT | {"task": "mlm", "data": "datasets:owner/name"}),
+    ("importance", MASKED | {"kind": "pair,layer", "heads": "0.1,0.2"}),
+    ("importance", {"kind": "head,layer", "heads": "0.1", "race": 0.05, "mode": "mean"}),
+    ("importance", {"by": "all", "kind": "pair", "heads": "0.*", "normalized": True, "rules": "attnlrp"}),
+    ("importance", {"by": "gradient", "normalized": True}),
+    ("importance", {"by": "ablation,relevance", "rules": "voita", "mode": "fixed", "patterns": {"0.1": "first"}}),
+    ("importance", READ),
+    ("knock-out", MASKED),
+    ("learn-mask", SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
+    ("learn-mask", SPLIT | {"soft": True, "learning_rate": 1e-4}),
+    ("learn-mask", SPLIT | {"frozen": True}),
+    ("learn-mask", READ | {"soft": True}),
+    ("look", MASKED | {"lens": "raw,relevance", "target": 1}),
+    ("look", {"lens": "gradient", "target": 1, "pooling": "first"}),
+    ("look", {"lens": "rollout,gradient-rollout", "pooling": "first"}),
+    ("masks compare", {"start": "minilm", "epochs": 2, "learning_rate": 1e-4, "batch_size": 8, "limit": 9}),
+    ("masks compare", {"repair": 1, "mask": ["star"], "seeds": "0,1", "learning_rate": 1e-4, "batch_size": 8}),
+    ("masks compare", {"mask": ["star", "random:keep=0.3"], "seeds": "0,1"}),
+    ("masks compare", {"seeds": "0,1"}),
+    ("masks compare", READ),
+    ("pretrain", MASKED | {"epochs": 2}),
+    ("pretrain", {"steps": 10}),
+    ("prune", SEARCHED | {"heads": "3", "how": "beam", "width": 2, "expansion": 4, "swaps": 2}),
+    ("prune", SEARCHED | {"keep_metric": 0.99, "how": "rank", "by": "relevance", "rules": "attnlrp"}),
+    ("prune", SEARCHED | {"sparsity": 0.3, "how": "iterative", "by": "norm", "step": 0.2}),
+    ("prune", SEARCHED | {"speedup": 1.2, "how": "random", "draws": 5}),
+    ("prune", {"heads": "3", "task": "sst2", "recover": 1, "teacher": True, "learning_rate": 1e-4, "repair": "fold"}),
+    ("prune", {"heads": "0.1", "task": "sst2", "recover": 1, "seed": 1, "select_on": "dev"}),
+    ("prune", {"plan": "plan.json", "task": "sst2", "repair": "refit", "select_on": "dev", "report_on": "test"}),
+    ("prune", {"heads": "3", "task": "sst2", "dry_run": True, "how": "greedy"}),
+    ("prune", {"heads": "0.1", "pooling": "first", "prompt": "query: "}),  # both are saved with the model
+    ("serve", MASKED),
+    ("speed", {"mask": "star", "out": "speed.svg"}),
+    ("speed", {"against": "minilm"}),
+]
+
+
+@pytest.mark.parametrize(("command", "options"), USEFUL)
+def test_options_that_have_an_effect_are_never_refused(command: str, options: dict[str, Any]) -> None:
+    values = options_of(command) | options
+    check_effects(command, values, given=set(options))
+    check_effects(command, values)
+
+
+@pytest.mark.parametrize("command", RULES)
+def test_every_option_of_the_table_has_a_case_in_which_it_has_an_effect(command: str) -> None:
+    options = {name for rule in RULES[command] for name in rule.options}
+    assert options <= {name for one, given in USEFUL if one == command for name in given}
+
+
+def test_film_may_open_special_tokens_under_the_mask_of_the_training(tmp_path: Path) -> None:
+    options = {"trained": tmp_path, "corpus": ["a"], "open_special": True, "mask": None}
+    with pytest.raises(HeadscopeError, match=r"^--open-special requires a mask: --mask NAME, or that of the training"):
+        check_effects("film", options)
+    record = {"schema": 1, "model": {"edits": ["Masked('star')"]}}
+    (tmp_path / "training.json").write_text(json.dumps(record), "utf-8")
+    check_effects("film", options)
+    with pytest.raises(HeadscopeError, match=r"^--open-special requires a mask"):
+        check_effects("film", options | {"mask": "dense"})
 
 
 def never() -> AttentionModel:
@@ -96,3 +197,149 @@ def test_the_other_verbs_refuse_options_without_effect(tmp_path: Path) -> None:
         headscope.finetune("no-such-model", task="sst2", data=tmp_path, out=tmp_path / "x", open_special=True)
     with pytest.raises(HeadscopeError, match=r"^--open-special requires --mask"):
         headscope.pretrain(corpus=tmp_path / "texts.txt", out=tmp_path / "x", open_special=True)
+
+
+def refused(message: str, call: Callable[[], object]) -> None:
+    with pytest.raises(HeadscopeError) as error:
+        call()
+    assert str(error.value) == f"{message}. It has no effect otherwise."
+
+
+FROZEN = "weights that are trained: leave --frozen out"
+POOLED = "a task that compares vectors of texts: stsb or retrieval"
+OUTSIDE_SEARCH = "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"options": headscope.GateOptions(frozen=True, settle=0.5)}, f"--settle requires {FROZEN}"),
+        (
+            {"options": headscope.GateOptions(frozen=True), "settings": headscope.Settings(learning_rate=1e-3)},
+            f"--learning-rate requires {FROZEN}",
+        ),
+        (
+            {"options": headscope.GateOptions(frozen=True), "scratch": headscope.Scratch()},
+            "--frozen requires trained weights: leave --from-scratch out",
+        ),
+        ({"task": "mlm", "select_on": "dev"}, "--select-on requires a directory with train and dev files"),
+        ({"pooling": "first"}, f"--pooling requires {POOLED}"),
+        ({"prompt": "query: "}, f"--prompt requires {POOLED}"),
+    ],
+)
+def test_gate_refuses_options_without_effect(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    (tmp_path / "texts.txt").write_text("the cat\n", "utf-8")
+    where = {"task": "sst2", "data": tmp_path / "texts.txt", "out": tmp_path / "new"}
+    refused(message, lambda: headscope.gate("gone", aims=[headscope.Aim(keep=1)], **(where | options)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"options": headscope.MaskOptions(is_soft=True, settle=0.5)},
+            "--settle requires a mask that becomes 0 or 1: leave --soft out",
+        ),
+        (
+            {"options": headscope.MaskOptions(frozen=True), "settings": headscope.Settings(learning_rate=1e-3)},
+            f"--learning-rate requires {FROZEN}",
+        ),
+        ({"task": "mlm", "report_on": "test"}, "--report-on requires a directory with train and dev files"),
+        ({"pooling": "first"}, f"--pooling requires {POOLED}"),
+    ],
+)
+def test_learn_mask_refuses_options_without_effect(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    (tmp_path / "texts.txt").write_text("the cat\n", "utf-8")
+    where = {"task": "sst2", "data": tmp_path / "texts.txt", "out": tmp_path / "new"}
+    refused(message, lambda: headscope.learn_mask("gone", aims=[headscope.MaskAim(sparsity=0.5)], **(where | options)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"settings": headscope.Settings(epochs=1)}, "--epochs requires --start MODEL"),
+        ({"limit": 3}, "--limit requires --repair N or --start MODEL"),
+        (
+            {"options": headscope.MaskTableOptions(masks=("star",), seeds=(0, 1))},
+            "--seeds requires --repair, --start or a mask that is drawn by chance",
+        ),
+        ({"prompt": "query: "}, f"--prompt requires {POOLED}"),
+    ],
+)
+def test_compare_masks_refuses_options_without_effect(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    where = {"task": "sst2", "data": tmp_path, "out": tmp_path / "new"}
+    refused(message, lambda: headscope.compare_masks("gone", **(where | options)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"how": "greedy", "width": 9}, "--width requires --search beam"),
+        ({"how": "rank", "swaps": 1}, "--swaps requires --search beam"),
+        ({"by": "norm"}, "--by requires --search rank or iterative"),
+        ({"how": "rank", "step": 0.2}, "--step requires --search iterative"),
+        ({"draws": 9}, "--draws requires --search random"),
+        (
+            {"how": "rank", "by": "gradient", "rules": "attnlrp"},
+            "--rules requires --search rank or iterative with --by relevance",
+        ),
+    ],
+)
+def test_search_refuses_options_without_effect(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    target, chosen = headscope.Target(heads=1), headscope.SearchOptions(**options)
+    refused(
+        message, lambda: headscope.search(never_for, task="sst2", data=tmp_path / "gone", target=target, options=chosen)
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "mending", "message"),
+    [
+        ({"at_least": 1}, {}, f"--at-least requires {OUTSIDE_SEARCH}"),
+        ({"how": "rank", "by": "norm"}, {}, f"--search requires {OUTSIDE_SEARCH}"),
+        ({"sizes": (1, 2)}, {}, f"--sizes requires {OUTSIDE_SEARCH}"),
+        ({"repairs": ("fold",)}, {}, f"--try-repairs requires {OUTSIDE_SEARCH}"),
+        ({"seed": 1}, {}, "--seed requires a search or --recover"),
+        ({}, {"teacher": True}, "--teacher requires --recover N, as in --recover 1"),
+        ({}, {"learning_rate": 1e-4}, "--learning-rate requires --recover N, as in --recover 1"),
+    ],
+)
+def test_prune_refuses_options_without_effect(
+    tmp_path: Path, options: dict[str, Any], mending: dict[str, Any], message: str
+) -> None:
+    chosen, repaired = headscope.SearchOptions(**options), Mending(**mending)
+    refused(
+        message,
+        lambda: prune_into(tmp_path / "new", never_for, Wanted(heads="0.1"), options=chosen, mending=repaired),
+    )
+
+
+def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    refused(
+        "--pairs requires --corpus FILE",
+        lambda: headscope.film(tmp_path, out=new, treebank=tmp_path / "a.conllu", pairs=True),
+    )
+    refused(
+        "--threshold requires --treebank FILE for the threshold relation",
+        lambda: headscope.film(tmp_path, out=new, corpus="a.txt", thresholds=headscope.Thresholds(relation=0.2)),
+    )
+    refused(
+        "--heads requires that --patterns is left out: they name heads",
+        lambda: FixOptions(heads="0.1", patterns="0.1=first"),
+    )
+    refused(
+        "--epochs requires that --steps is left out",
+        lambda: headscope.pretrain(corpus="a.txt", out=new, settings=headscope.Settings(epochs=5, steps=3)),
+    )
+
+
+def test_finetune_and_analyze_refuse_what_the_task_and_the_data_do_not_use(tmp_path: Path) -> None:
+    refused(
+        f"--pooling requires {POOLED}",
+        lambda: headscope.finetune("gone", task="sst2", data=tmp_path, out=tmp_path / "new", pooling="first"),
+    )
+    refused(
+        "--threshold requires --frequency LIST for the threshold rare",
+        lambda: headscope.analyze(never, texts=["the cat"], thresholds=headscope.Thresholds(rare=0.2)),
+    )

@@ -88,7 +88,7 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
         "--race requires --by ablation (or all). It has no effect otherwise.",
     ),
     (
-        ("--kind", "head,site", "--heads", "0.1"),
+        ("--kind", "layer,site", "--heads", "0.1"),
         "--heads requires --kind head or pair. It has no effect otherwise.",
     ),
     (("--kind", "shared"), "--kind shared: no two layers of classifier share their heads. Expected ALBERT, say."),

@@ -7,6 +7,7 @@ All command lines are run in one child process in which an import of torch or tr
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -51,6 +52,10 @@ json.dump(answers, sys.stdout)
 
 ON_TASK = "--task sst2 --data dev.tsv"
 PRUNE = f"prune model {ON_TASK} --out new"
+TARGETS = (
+    "heads by name (--heads 3.2,4.*), or with --task NAME and --data PATH one of --heads N, --sparsity P, --keep-metric F "
+    "and --speedup X"
+)
 NO_FILE = "cannot be read: No such file or directory. Expected a text file, or one in gzip. Check the path."
 NOT_EMPTY = (
     "full: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
@@ -89,6 +94,8 @@ WRONG: dict[str, str] = {
     "beyond, block, broad, confident, neighbour, positional, rare, relation, sink or token; did you mean \"rare\"?",
     "analyze model --corpus good.txt --threshold broad=2 --out new": "--threshold: broad is 2.0. Expected a number from "
     "0 to 1.",
+    "analyze model --corpus good.txt --threshold sink --out new": '--threshold: "sink" has no value. Expected NAME=VALUE, '
+    "such as sink=0.3.",
     "analyze model --corpus good.txt --batch-size 0 --out new": "--batch-size: 0 is too few. Expected 1 or more.",
     "analyze model --corpus good.txt --max-length 0 --out new": "--max-length: 0 leaves no room for text. Expected 1 or "
     "more.",
@@ -108,6 +115,7 @@ WRONG: dict[str, str] = {
     "look model text --lens rolout --out new.html": '--lens: "rolout" is no lens. Expected effective, effective-simplex, '
     "flow, gradient, gradient-rollout, knock-out, norm, raw, relevance, rollout or value-zeroing; did you mean "
     '"rollout"?',
+    'look model "" --out new.html': 'text "": there are no tokens in it. Expected some text.',
     "look model text --out good.txt/new.html": 'good.txt/new.html: "good.txt" is a file, not a folder. Choose another '
     "path.",
     "evaluate model --task sts-b --data dev.tsv": f'--task: "sts-b" is no task. Expected {choices("sts-b", TASKS)}',
@@ -131,11 +139,24 @@ WRONG: dict[str, str] = {
     f"{PRUNE} --heads 2 --form tiny": '--form: "tiny" is no form. Expected onnx, plain or small.',
     f"{PRUNE} --heads 2 --repair glue": '--repair: "glue" is no repair. Expected fold or refit.',
     f"{PRUNE} --sparsity 2": "--sparsity: 2.0 is no share. Expected a number between 0 and 1.",
-    PRUNE: "prune: no target. Expected one of --heads N, --sparsity P, --keep-metric F and --speedup X.",
+    PRUNE: f"prune: no target. Expected {TARGETS}.",
+    "prune model --out new": f"prune: no target. Expected {TARGETS}.",
+    f"prune small {ON_TASK} --heads 9 --out new": "--heads: 9 of 8 heads cannot go. Expected at most 8.",
+    f"prune small {ON_TASK} --heads 5 --among 1.* --out new": "--heads: 5 of 4 heads cannot go. Expected at most 4.",
+    "prune small --heads 2.1 --out new": f'heads "2.1": "2.1" is not in this model. Expected {FORM}; this model has '
+    "encoder layers 0 to 1 with heads 0 to 3.",
+    f"importance small {ON_TASK} --heads 0.4 --out new": f'heads "0.4": "0.4" is not in this model. Expected {FORM}; this '
+    "model has encoder layers 0 to 1 with heads 0 to 3.",
+    "analyze small --corpus good.txt --max-length 99 --out new": "--max-length: 99 tokens are more than small can read. "
+    "Expected at most 64.",
     "prune model --heads 3 --dry-run": "--task: a search needs a task. Add --task NAME and --data PATH.",
     "prune model --plan gone.json --out new": "gone.json: cannot be read: No such file or directory. Expected a plan "
     "that headscope wrote.",
     f"prune model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
+    "got 99. Did you mean 0.99?",
+    f"prune model {ON_TASK} --out new --keep-metric 0": "--keep-metric: must be the share of the unpruned metric to keep, "
+    "got 0. Expected 0.99, say.",
+    f"fix model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
     "got 99. Did you mean 0.99?",
     "prune model --heads 0.1": "--out: nowhere to write it.",
     "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs: 0 is not possible. Expected 1 or more.",
@@ -174,6 +195,7 @@ TREE = "analyze model --treebank tree.conllu --out new"
 TEXT = "analyze model --corpus good.txt --out new"
 BY_GRADIENT = f"importance model {ON_TASK} --by gradient --out new"
 NAMED = "prune model --heads 0.1 --out new"
+POOLED = "a task that compares vectors of texts: stsb or retrieval"
 SEARCH = "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
 WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{BY_GRADIENT} --kind shared": ("--kind", "--by ablation (or all)"),
@@ -186,7 +208,8 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{BY_GRADIENT} --heads 0.1": ("--heads", "--by ablation (or all)"),
     f"{BY_GRADIENT} --race 0.05": ("--race", "--by ablation (or all)"),
     f"importance model {ON_TASK} --race 0.05 --kind site --out new": ("--race", "--kind head"),
-    f"importance model {ON_TASK} --heads 0.1 --kind head,site --out new": ("--heads", "--kind head or pair"),
+    f"importance model {ON_TASK} --heads 0.1 --kind layer,site --out new": ("--heads", "--kind head or pair"),
+    f"importance model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
     f"importance model {ON_TASK} --normalized --out new": ("--normalized", "--by gradient (or all)"),
     f"importance model {ON_TASK} --rules voita --out new": ("--rules", "--by relevance (or all)"),
     f"importance model {ON_TASK} --open-special --out new": ("--open-special", "--mask NAME"),
@@ -197,6 +220,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{TEXT} --statistics entropy --all-rows": ("--all-rows", "--statistics with twin-distance, or all statistics"),
     f"{TEXT} --threshold relation=0.2": ("--threshold", "--treebank FILE for the threshold relation"),
     f"{TEXT} --threshold rare=0.2": ("--threshold", "--frequency LIST for the threshold rare"),
+    f"{TEXT} --pooling first": ("--pooling", "--lens with gradient"),
     f"{TREE} --pairs": ("--pairs", "--corpus FILE"),
     f"{TREE} --long skip": ("--long", "--corpus FILE"),
     "analyze model --coreference tree.conllu --frequency english --out new": (
@@ -208,6 +232,17 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     "compare study study2 --batch-size 4 --out new": ("--batch-size", "--models A B and --corpus FILE"),
     "compare study study2 --models model model --out new": ("--models", "--corpus FILE"),
     f"evaluate model {ON_TASK} --open-special": ("--open-special", "--mask NAME"),
+    f"evaluate model {ON_TASK} --pooling first": ("--pooling", POOLED),
+    f"evaluate model {ON_TASK} --prompt query": ("--prompt", POOLED),
+    "film model --corpus good.txt --open-special --out new": (
+        "--open-special", "a mask: --mask NAME, or that of the training"),
+    "film model --corpus good.txt --threshold relation=0.2 --out new": (
+        "--threshold", "--treebank FILE for the threshold relation"),
+    "finetune model --task sst2 --data two --pooling first --out new": ("--pooling", POOLED),
+    f"fix model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
+    "gate model --task sst2 --data two --keep 2 --prompt query --out new": ("--prompt", POOLED),
+    "learn-mask model --objective mlm --corpus good.txt --soft --pooling first --out new": ("--pooling", POOLED),
+    f"masks compare model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
     "film model --treebank tree.conllu --pairs --out new": ("--pairs", "--corpus FILE"),
     "finetune model --task sst2 --data two --layers 2 --out new": ("--layers", "--from-scratch"),
     "finetune model --task sst2 --data two --vocabulary 900 --out new": ("--vocabulary", "--from-scratch"),
@@ -230,6 +265,8 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
         "--report-on", "a directory with train and dev files"),
     "look model text --target 1 --lens raw,rollout --out new.html": (
         "--target", "--lens with one that takes gradients: gradient, gradient-rollout, relevance"),
+    "look model text --pooling first --lens raw,rollout --out new.html": (
+        "--pooling", "--lens with gradient or gradient-rollout"),
     "look model text --open-special --out new.html": ("--open-special", "--mask NAME"),
     f"masks compare model {ON_TASK} --epochs 3 --out new": ("--epochs", "--start MODEL"),
     f"masks compare model {ON_TASK} --learning-rate 1e-4 --out new": (
@@ -240,7 +277,11 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     "pretrain --corpus good.txt --steps 3 --epochs 1 --out new": ("--epochs", "that --steps is left out"),
     "pretrain --corpus good.txt --open-special --out new": ("--open-special", "--mask NAME"),
     f"{NAMED} --search beam": ("--search", SEARCH),
+    f"{NAMED} --search rank": ("--search", SEARCH),
     f"{NAMED} --width 3": ("--width", SEARCH),
+    f"{NAMED} --width 4": ("--width", SEARCH),
+    f"{NAMED} --step 0.2": ("--step", SEARCH),
+    f"{NAMED} --teacher": ("--teacher", "--recover N, as in --recover 1"),
     f"{NAMED} --report-on dev": ("--report-on", "--task NAME and --data PATH"),
     f"{NAMED} --columns a=b": ("--columns", "--task NAME and --data PATH"),
     f"{NAMED} --max-length 9": ("--max-length", "--task NAME and --data PATH"),
@@ -251,6 +292,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{PRUNE} --heads 2 --by gradient-second": ("--by", "--search rank or iterative"),
     f"{PRUNE} --heads 2 --step 0.1": ("--step", "--search iterative"),
     f"{PRUNE} --heads 2 --search rank --expansion 12": ("--expansion", "--search beam"),
+    f"{PRUNE} --heads 2 --width 4 --search greedy": ("--width", "--search beam"),
     f"{PRUNE} --heads 2 --draws 3": ("--draws", "--search random"),
     f"{PRUNE} --heads 2 --rules voita": ("--rules", "--search rank or iterative with --by relevance"),
     f"prune model {ON_TASK} --heads 2 --dry-run --resume": ("--resume", "--out DIR: --dry-run writes nothing"),
@@ -273,6 +315,12 @@ RIGHT: dict[str, str] = {
     "fronts study study2 --out new": "reading study and study2 …",
     "gate model --task sst2 --data two --keep 2 --out new": "loading model …",
     f"importance model {ON_TASK} --out new": "loading model …",
+    f"importance model {ON_TASK} --kind pair,layer --heads 0.1,0.2 --out new": "loading model …",
+    f"prune small {ON_TASK} --heads 8 --out new": "loading small …",
+    "prune small --heads 1.3,0.* --out new": "loading small …",
+    "analyze small --corpus good.txt --max-length 64 --out new": "loading small …",
+    "finetune small --task sst2 --data two --from-scratch --max-length 99 --out new": "loading small …",
+    f"prune cut {ON_TASK} --heads 9 --out new": "loading cut …",
     "prune model --heads 0.1 --task sst2 --data tested --report-on test --out new": "loading model …",
     "knock-out model --corpus good.txt --out new": "loading model …",
     "learn-mask model --task sst2 --data two --soft --out new": "loading model …",
@@ -293,7 +341,7 @@ RIGHT: dict[str, str] = {
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | str, str]]:
     """How every command line above ended (`torch`: by importing it) and what it said."""
     here = tmp_path_factory.mktemp("early")
-    for name in ("full", "study", "study2", "two", "tested", "model"):
+    for name in ("full", "study", "study2", "two", "tested", "model", "small", "cut"):
         (here / name).mkdir()
     (here / "full" / "thesis.txt").write_text("years of work")
     for name in ("study", "study2"):
@@ -301,14 +349,18 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | s
     for name in ("two/train.tsv", "two/dev.tsv", "tested/test.tsv", "dev.tsv"):
         (here / name).write_text("sentence\tlabel\nthe cat\t0\nthe mat\t1\n")
     (here / "model" / "config.json").write_text('{"model_type": "bert"}')
+    shape = {"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
+    for name in ("small", "cut"):
+        (here / name / "config.json").write_text(json.dumps({"model_type": "bert", **shape}))
+    (here / "cut" / "cut.json").write_text("{}")
     (here / "good.txt").write_text("the cat sat.\nthe mat\n")
     (here / "tree.conllu").write_text("1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n")
     lines = [*WRONG, *WITHOUT_EFFECT, *RIGHT, "models", "models list", "models verify gone"]
-    given = json.dumps([line.split() for line in lines])
+    given = json.dumps([shlex.split(line) for line in lines])
     done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, text=True, cwd=here)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in here.iterdir()) == [
-        *("dev.tsv", "full", "good.txt", "model", "study", "study2", "tested", "tree.conllu", "two")
+        *("cut", "dev.tsv", "full", "good.txt", "model", "small", "study", "study2", "tested", "tree.conllu", "two")
     ]
     return dict(zip(lines, (tuple(answer) for answer in json.loads(done.stdout)), strict=True))
 

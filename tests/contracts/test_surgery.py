@@ -201,7 +201,8 @@ def test_whole_layers_go_by_their_numbers() -> None:
     model = shared("bart")
     cut = prune(model, layers="encoder.1,cross.0")
     assert str(removed_heads(cut)) == "cross.0.*,encoder.1.*"
-    assert prune(shared("bert"), layers=[1]).heads == prune(shared("bert"), "1.*").heads
+    for layers in (1, "1", [1], ["1"]):
+        assert prune(shared("bert"), layers=layers).heads == prune(shared("bert"), "1.*").heads
 
 
 @pytest.mark.parametrize("family", SHARED)

@@ -111,3 +111,13 @@ def test_of_twins_each_alone_costs_less_than_both(tmp_path: Path) -> None:
     assert single["1.0"] == pytest.approx(single["1.2"], abs=1e-6)
     assert pair["named"] == "encoder.1.0+encoder.1.2"
     assert pair["loss_value"] > 2.2 * single["1.0"] > 0
+
+
+def test_heads_select_single_heads_and_pairs_and_leave_whole_layers_alone(tmp_path: Path) -> None:
+    options = {"task": "sst2", "data": examples(tmp_path, 16), "by": "ablation"}
+    model = classifier(noise=0.0)
+    found = importance(model, kinds="pair,layer", heads="1.0,1.2", **options).tables["ablations"]
+    layers = importance(model, kinds="layer", **options).tables["ablations"]
+    assert list(found[found["kind"] == "pair"]["named"]) == ["encoder.1.0+encoder.1.2"]
+    ours = found[found["kind"] == "layer"].set_index("named")["loss_value"]
+    assert ours.to_dict() == pytest.approx(layers.set_index("named")["loss_value"].to_dict(), abs=1e-9)

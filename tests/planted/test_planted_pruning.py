@@ -298,7 +298,7 @@ REFUSED = [
     ({"target": {"heads": 1}, "report_on": "dev:even"}, "--report-on: "),
     ({"target": {"heads": 5}, "among": "0.*"}, "--heads: 5 of 4 heads cannot go. Expected at most 4."),
     ({"target": {"heads": 1}, "among": "7.*"}, 'heads "7.*": "7.*" is not in this model.'),
-    ({"target": {}}, "prune: no target. Expected one of --heads N, --sparsity P, --keep-metric F and --speedup X."),
+    ({"target": {}}, "prune: no target. Expected heads by name (--heads 3.2,4.*), or with --task NAME"),
     ({"target": {"sparsity": 1.5}}, "--sparsity: 1.5 is no share. Expected a number between 0 and 1."),
 ]
 

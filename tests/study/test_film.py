@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import headscope
 from headscope import Study
 from headscope.commands import app
+from headscope.config.worn import read_worn
 from headscope.errors import HeadscopeError
-from headscope.masks.worn import read_worn
 from headscope.report.findings import findings_of
 from headscope.report.five import five_of
 from headscope.report.write import write_report

@@ -196,7 +196,7 @@ WRONG = {
     ("--patterns", "0.7=left"): '"0.7" is not in this model',
     ("--patterns", "0.0=left", "--heads", "0.0"): "--heads requires that --patterns is left out",
     ("--heads", "5.0"): '"5.0" is not in this model',
-    ("--keep-metric", "0"): "--keep-metric: 0.0 is no share",
+    ("--keep-metric", "0"): "--keep-metric: must be the share of the unpruned metric to keep, got 0",
     ("--report-on", "dev"): "--report-on",
     ("--sizes", "1,500"): "--sizes: 500 heads cannot be fixed. Expected at most 4.",
     ("--sizes", "many"): '--sizes: "many" is no list of numbers',

@@ -24,6 +24,7 @@ from sampling import slow
 from worded import glue, saved, sentiments
 
 FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
+FROZEN = Settings(epochs=2, batch_size=8)
 WORDS = ("gate", "bert", "--task", "sst2", "--data", "glue", "--epochs", "2", "--batch-size", "8")
 
 
@@ -86,7 +87,7 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
         out="gated",
         aims=[Aim(keep=3)],
         options=GateOptions(frozen=True),
-        settings=FAST,
+        settings=FROZEN,
     )
     assert [path.name for path in (here / "gated" / "keep-3").iterdir()] == ["plan.json"]
     plan = json.loads((here / "gated" / "keep-3" / "plan.json").read_text("utf-8"))

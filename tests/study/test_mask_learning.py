@@ -25,6 +25,7 @@ from sampling import slow
 from worded import glue, saved, sentiments
 
 FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
+FROZEN = Settings(epochs=2, batch_size=8)
 WORDS = ("learn-mask", "bert", "--task", "sst2", "--data", "glue", "--epochs", "2", "--batch-size", "8")
 
 
@@ -121,7 +122,7 @@ def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
         out="masks",
         aims=[MaskAim(seed=seed) for seed in (0, 1, 2)],
         options=MaskOptions(is_soft=True, frozen=True),
-        settings=FAST,
+        settings=FROZEN,
     )
     table = study.tables["positions"]
     assert table["positions"].tolist() == list(KINDS)
@@ -162,7 +163,7 @@ def test_open_ends_are_open_in_the_map_and_the_table(here: Path) -> None:
         out="masks",
         aims=[MaskAim()],
         options=MaskOptions(is_soft=True, frozen=True, structured=True, diagonal=False),
-        settings=FAST,
+        settings=FROZEN,
     )
     table = study.tables["positions"].set_index("positions")["value"]
     assert table["special"] == 1.0

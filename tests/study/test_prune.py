@@ -385,8 +385,14 @@ REFUSED = [
     ),
     (("--heads", "3", *TASK, "--select-on", "dev"), "--report-on: 36 examples are chosen on and reported on, dev.tsv:"),
     (("--heads", "0.1", *TASK, "--recover", "1"), "dev.tsv: there is no train file."),
-    (("--heads", "3", *TASK, "--by", "entropy"), "--by: --search beam has no use for it. Expected --search rank or"),
-    (("--heads", "3", *TASK, "--search", "greedy", "--width", "9"), "--width: --search greedy has no use for it."),
+    (
+        ("--heads", "3", *TASK, "--by", "entropy"),
+        "--by requires --search rank or iterative. It has no effect otherwise.",
+    ),
+    (
+        ("--heads", "3", *TASK, "--search", "greedy", "--width", "9"),
+        "--width requires --search beam. It has no effect otherwise.",
+    ),
     (("--heads", "3", *TASK, "--by", "nonsense"), '--by: "nonsense" is no importance.'),
     (("--heads", "3", *TASK, "--at-least", "-2"), "--at-least: -2 is too few. Expected 0 or more."),
     (("--heads", "3", *TASK, "--report-limit", "-1"), "--report-limit: -1 is too few."),
@@ -487,10 +493,10 @@ def test_what_was_trained_is_not_lost_when_writing_fails(here: Path, monkeypatch
 
 
 NOT_TOGETHER = [
-    (("--heads", "0.1", "--at-least", "1"), "prune: --at-least belongs to a search"),
-    (("--heads", "0.1", "--among", "0.*"), "prune: --among belongs to a search"),
-    (("--heads", "0.1", "--search", "rank"), "prune: --search belongs to a search"),
-    (("--heads", "0.1", "--teacher"), "--teacher: there is nobody to teach."),
+    (("--heads", "0.1", "--at-least", "1"), "--at-least requires a search"),
+    (("--heads", "0.1", "--among", "0.*"), "--among requires a search"),
+    (("--heads", "0.1", "--search", "rank"), "--search requires a search"),
+    (("--heads", "0.1", "--teacher"), "--teacher requires --recover N, as in --recover 1."),
     (("--heads", "0.1", "--recover", "-1", *TASK), "--recover: -1 epochs are too few."),
     (
         ("--heads", "0.1", "--dtype", "float64", "--recover", "1", "--task", "sst2", "--data", "glue"),

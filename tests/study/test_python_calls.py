@@ -240,6 +240,14 @@ def test_a_model_is_called_with_a_text_or_with_several_in_their_order(model: hea
     ("call", "message"),
     [
         (
+            lambda model: model(None),
+            "model(…): None is not an input. Expected a text, a list of texts, a Batch, or tensors by name.",
+        ),
+        (
+            lambda model: headscope.prune(model, layers=0.5),
+            'layers: "0.5" has no heads in this model. Expected encoder.0, encoder.1.',
+        ),
+        (
             lambda model: model(5),
             "model(…): int is not an input. Expected a text, a list of texts, a Batch, or tensors by name.",
         ),

@@ -124,13 +124,13 @@ def test_an_option_without_effect_is_refused(run: Run, tmp_path: Path, first: Pa
     for option in (("--pooling", "last"), ("--prompt", "the ")):
         answer = run("evaluate", folder, *words, *option)
         assert answer.status == 2
-        assert f"{option[0]}: has no effect on sst2" in answer.err
+        assert f"{option[0]} requires a task that compares vectors of texts: stsb or retrieval." in answer.err
         answer = run("finetune", folder, *words, *option, "--out", tmp_path / "out")
         assert answer.status == 2
-        assert f"{option[0]}: has no effect on sst2" in answer.err
+        assert f"{option[0]} requires a task that compares vectors of texts: stsb or retrieval." in answer.err
     answer = run("look", first, "the cat", "--out", tmp_path / "look.html", "--pooling", "mean")
     assert answer.status == 2
-    assert "--pooling: has no effect on these lenses" in answer.err
+    assert "--pooling requires --lens with gradient or gradient-rollout." in answer.err
 
 
 def test_a_decoder_is_refused_with_the_remedy(data: Path, run: Run, tmp_path: Path) -> None:

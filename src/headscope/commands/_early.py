@@ -55,6 +55,7 @@ class EarlyChecked(TyperCommand):
 def check_early(command: str, values: Mapping[str, Any], given: set[str]) -> None:
     """Refuse whatever needs no model to be seen as wrong."""
     from headscope.commands._early_files import check_files, check_out  # not imported for --help
+    from headscope.commands._early_model import check_fit
     from headscope.commands._early_values import check_models, check_values
     from headscope.config.requirements import check_effects
 
@@ -63,6 +64,7 @@ def check_early(command: str, values: Mapping[str, Any], given: set[str]) -> Non
     check_files(command, values)
     check_out(command, values)
     check_models(command, values)
+    check_fit(values)
 
 
 def say_first(command: str, values: Mapping[str, Any]) -> None:

@@ -13,6 +13,8 @@ from headscope.config.checks import (
     check_count,
     check_device,
     check_each,
+    check_keep_metric,
+    check_label_smoothing,
     check_pairs,
     check_range,
     check_rate,
@@ -20,10 +22,11 @@ from headscope.config.checks import (
     check_token,
     lenses_named,
     repair_names,
+    threshold_values,
 )
 from headscope.config.masks import check_mask, check_sizes
 from headscope.config.search import FRONT, Mending, SearchOptions
-from headscope.data.held_out import MOST
+from headscope.data.held_out import check_share
 from headscope.data.vocabulary import check_vocabulary
 from headscope.errors import HeadscopeError
 from headscope.heads import check_heads
@@ -63,10 +66,6 @@ def _choice(flag: str, known: tuple[str, ...], what: str) -> Check:
     return lambda value: check_choice(value, known, flag, what)
 
 
-def _share(flag: str) -> Check:
-    return lambda value: check_range(value, lambda x: x > 0, flag, "is no share", "0.99, say")
-
-
 def _check_task(task: str) -> None:
     check_choice(task, names.TASKS, "--task", "is no task", names.TASKS_MEANT.get(task, ()))
 
@@ -102,25 +101,6 @@ def _check_patterns(flag: str) -> Check:
                 check_choice(pattern.strip(), names.FIXED_PATTERNS, flag, "is no fixed pattern")
 
     return check
-
-
-def _check_thresholds(given: list[str]) -> None:
-    seen: set[str] = set()
-    for word in (word.strip() for words in given for word in words.split(",")):
-        name, equals, value = (part.strip() for part in word.partition("="))
-        check_choice(name, names.THRESHOLDS, "--threshold", "is not a threshold")
-        if name in seen:
-            raise HeadscopeError(f'"{name}" is given twice', where="--threshold", expected="each name once")
-        seen.add(name)
-        if not equals:
-            continue  # which value it would have by default is said later
-        try:
-            number = float(value)
-        except ValueError as error:
-            what = f'{name} is "{value}"'
-            raise HeadscopeError(what, where="--threshold", expected="a number from 0 to 1") from error
-        if not 0 <= number <= 1:
-            raise HeadscopeError(f"{name} is {number}", where="--threshold", expected="a number from 0 to 1")
 
 
 def check_models(command: str, values: Values) -> None:
@@ -167,6 +147,11 @@ def _check_importance(values: Values) -> None:
     if values["heads"] is not None:
         check_heads(values["heads"])
     check_pairs(values["kind"].split(","), values["heads"])
+
+
+def _check_look(values: Values) -> None:
+    if values["text"] == "" and values["second"] is None:
+        raise HeadscopeError("there are no tokens in it", where='text ""', expected="some text")
 
 
 def _check_texts(values: Values) -> None:
@@ -238,7 +223,7 @@ CHECKS: dict[str, Check] = {
     "prune among": check_heads,
     "patterns": _check_patterns("--patterns"),
     "finetune fix": _check_patterns("--fix"),
-    "threshold": _check_thresholds,
+    "threshold": threshold_values,
     "token": check_token,
     # lists
     "columns": lambda given: pairs_of(given, "--columns"),
@@ -257,19 +242,16 @@ CHECKS: dict[str, Check] = {
     "max_length": _check_length,
     "vocabulary": check_vocabulary,
     "race": lambda x: check_range(x, lambda x: 0 < x < 1, "--race", "is no error rate", "a number between 0 and 1"),
-    "fix keep_metric": _share("--keep-metric"),
-    "held_out": lambda share: check_range(
-        share, lambda x: 0 < x <= MOST, "--held-out", "is no share", f"more than 0, at most {MOST}"
-    ),
-    "label_smoothing": lambda share: check_range(
-        share, lambda x: 0 <= x < 1, "--label-smoothing", "is no share", "0 or more, below 1"
-    ),
+    "fix keep_metric": check_keep_metric,
+    "held_out": check_share,
+    "label_smoothing": check_label_smoothing,
     "checkpoints": lambda count: check_range(count, lambda x: x >= 2, "--checkpoints", "is too few", "2 or more"),
     "target": lambda token: check_range(token, lambda x: x >= 0, "--target", "is no token", "0 or more"),
 }  # fmt: skip
 TOGETHER: dict[str, Callable[[Values], None]] = {
     "analyze": _check_texts,
     "film": _check_texts,
+    "look": _check_look,
     "prune": _check_prune,
     "importance": _check_importance,
     "gate": _check_gate,

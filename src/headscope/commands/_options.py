@@ -66,7 +66,8 @@ Pooling = Annotated[
     typer.Option(
         "--pooling",
         callback=checked_pooling,
-        help="How token states become one vector of a text: mean, first, last, max, mean_sqrt_len or weightedmean",
+        help="How token states become one vector of a text: mean, first (or cls), last (or lasttoken), max, "
+        "mean_sqrt_len or weightedmean",
         show_default="as the model's files state",
     ),
 ]

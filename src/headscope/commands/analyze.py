@@ -27,7 +27,6 @@ from headscope.commands._options import (
     separated,
     typed,
 )
-from headscope.errors import HeadscopeError
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -145,8 +144,6 @@ def analyze(
     from headscope.study.roles import read_thresholds
 
     thresholds = read_thresholds(threshold)
-    if pooling is not None and "gradient" not in (separated(lens) or ()):
-        raise HeadscopeError("has no effect without the lens gradient", where="--pooling", mend="Add --lens gradient")
 
     def loaded() -> AttentionModel:
         one = load_aloud(model, revision, device, dtype, None, mask, open_special, pooling)

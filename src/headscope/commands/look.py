@@ -20,7 +20,6 @@ from headscope.commands._options import (
     masked,
     say,
 )
-from headscope.errors import HeadscopeError
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -77,10 +76,6 @@ def look(
     from headscope.report.looking import look as run
 
     lenses = lenses_asked(lens)
-    if pooling is not None and not {"gradient", "gradient-rollout"} & set(lenses):
-        raise HeadscopeError(
-            "has no effect on these lenses", where="--pooling", expected="gradient or gradient-rollout"
-        )
     worn = masked(mask, open_special)
     loaded = load(model, revision=revision, device=device, dtype=dtype, pooling=pooling, say=say).wear(*worn)
     typer.echo(run(loaded, text, second, lens=lenses, target=target, max_length=max_length).save(out))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from headscope.config.names import DEVICES, LENSES, REPAIRS, RULES, TOKEN_MAPS
+from headscope.config.names import DEVICES, LENSES, REPAIRS, RULES, THRESHOLDS, TOKEN_MAPS
 from headscope.errors import HeadscopeError, choices, names_in
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
@@ -45,6 +45,13 @@ def check_pairs(kinds: Iterable[str], heads: str | None) -> None:
         raise HeadscopeError("pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*")
 
 
+def check_length(max_length: int, longest: int, model: str) -> None:
+    """Refuse texts longer than the model can read. longest: in tokens."""
+    if max_length > longest:
+        what = f"{max_length} tokens are more than {model} can read"
+        raise HeadscopeError(what, where="--max-length", expected=f"at most {longest}")
+
+
 def check_device(device: str) -> None:
     """Refuse what no machine has; whether this one has it is asked of torch, later."""
     if not _DEVICE.fullmatch(device):
@@ -78,6 +85,31 @@ def lenses_named(names: str | Iterable[str], where: str = "--lens") -> tuple[str
     return tuple(dict.fromkeys(asked))
 
 
+def threshold_values(given: Iterable[str]) -> dict[str, float]:
+    """Thresholds as they are typed: NAME=VALUE, several separated by commas. The range is from 0 to 1."""
+    values: dict[str, float] = {}
+    for word in (word.strip() for words in given for word in words.split(",")):
+        name, equals, value = (part.strip() for part in word.partition("="))
+        check_choice(name, THRESHOLDS, "--threshold", "is not a threshold")
+        if not equals:
+            expected = f"NAME=VALUE, such as {name}={THRESHOLDS[name]}"
+            raise HeadscopeError(f'"{name}" has no value', where="--threshold", expected=expected)
+        if name in values:
+            raise HeadscopeError(f'"{name}" is given twice', where="--threshold", expected="each name once")
+        try:
+            values[name] = float(value)
+        except ValueError as error:
+            what = f'{name} is "{value}"'
+            raise HeadscopeError(what, where="--threshold", expected="a number from 0 to 1") from error
+        check_threshold(name, values[name])
+    return values
+
+
+def check_threshold(name: str, value: float) -> None:
+    if not 0 <= value <= 1:  # nor is NaN
+        raise HeadscopeError(f"{name} is {value}", where="--threshold", expected="a number from 0 to 1")
+
+
 def check_token(token: str | None) -> None:
     """Refuse a token that an address or a cookie cannot carry as it is, or that is soon guessed."""
     if token is not None and not _TOKEN.fullmatch(token):
@@ -86,6 +118,21 @@ def check_token(token: str | None) -> None:
             where="--token",
             expected="eight or more letters, digits, dashes and underscores",
         )
+
+
+def check_keep_metric(share: float) -> None:
+    """Refuse what cannot be a share of a metric. A little more than 1 is possible; far more is a percentage."""
+    if not 0 < share <= 10:  # nor is NaN
+        raise HeadscopeError(
+            f"must be the share of the unpruned metric to keep, got {share:g}",
+            where="--keep-metric",
+            expected=None if share > 10 else "0.99, say",
+            mend=f"Did you mean {share / 100:g}?" if 10 < share <= 100 else None,
+        )
+
+
+def check_label_smoothing(share: float) -> None:
+    check_range(share, lambda x: 0 <= x < 1, "--label-smoothing", "is no share", "0 or more, below 1")
 
 
 def check_rate(rate: float, option: str, settle: float) -> None:

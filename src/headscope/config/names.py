@@ -9,6 +9,7 @@ TASKS = (
     *("bleu", "causal", "choice", "classification", "cola", "masked", "mlm", "mnli", "mrpc", "pairs", "qnli", "qqp"),
     *("questions", "retrieval", "rte", "similarity", "snli", "squad", "sst2", "stsb", "swag", "translation"),
 )
+POOLED_TASKS = ("retrieval", "similarity", "stsb")  # they compare vectors of texts
 TASKS_MEANT = {"lm": ("causal", "mlm"), "clm": ("causal",), "sts": ("stsb",), "mt": ("translation",), "qa": ("squad",)}
 
 STATISTICS = (  # of plain texts: what `--statistics` takes
@@ -20,10 +21,14 @@ STATISTICS = (  # of plain texts: what `--statistics` takes
     *("pattern-vertical-diagonal", "positional-share", "previous", "punctuation", "rank", "raw-correlation"),
     *("raw-cosine", "row-total", "self", "sep", "sink", "special", "twin-distance", "vertical-score"),
 )
-THRESHOLDS = ("neighbour", "positional", "token", "sink", "broad", "block", "beyond", "confident", "relation", "rare")
+THRESHOLDS = {  # of roles, with their defaults
+    **{"neighbour": 0.5, "positional": 0.9, "token": 0.6, "sink": 0.3, "broad": 0.78, "block": 0.3, "beyond": 0.1},
+    **{"confident": 0.8, "relation": 0.1, "rare": 0.5},
+}
 
 LENSES = ("raw", "effective", "effective-simplex", "norm", "gradient")  # one map for each head
 TOKEN_MAPS = ("rollout", "flow", "gradient-rollout", "relevance", "value-zeroing", "knock-out")  # of all heads together
+POOLED_LENSES = ("gradient", "gradient-rollout")  # those that take gradients of a text's vector
 TARGETED_LENSES = ("gradient", "gradient-rollout", "relevance")  # those that take gradients of one token's output
 
 IMPORTANCES = ("ablation", "gradient", "relevance", "confidence", "entropy", "norm", "random")  # importance --by

@@ -7,11 +7,12 @@ its default.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from headscope.config.names import IMPORTANCES, RELEVANCE_SCORES, TARGETED_LENSES
+from headscope.config.names import IMPORTANCES, POOLED_LENSES, POOLED_TASKS, RELEVANCE_SCORES, TARGETED_LENSES
+from headscope.config.worn import mask_of_training
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]
@@ -32,16 +33,26 @@ class Rule:
 def check_effects(command: str, values: Values, given: Collection[str] | None = None) -> None:
     """Refuse an option that was given and has no effect. given: the names; None: those that differ from a default."""
     for rule in RULES.get(command, ()):
-        if rule.holds(values):
-            continue
         for name, default in rule.options.items():
-            if name in given if given is not None else _differs(values.get(name, default), default):
-                flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
-                raise HeadscopeError(f"{flag} requires {rule.requires}", mend="It has no effect otherwise")
+            is_given = name in given if given is not None else _differs(values.get(name, default), default)
+            if is_given and not rule.holds(values):
+                raise without_effect(name, rule.requires)
+
+
+def without_effect(name: str, requires: str) -> HeadscopeError:
+    """The error for an option without effect."""
+    flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+    return HeadscopeError(f"{flag} requires {requires}", mend="It has no effect otherwise")
 
 
 def _differs(value: Any, default: Any) -> bool:
     return value != default and not (isinstance(value, list | tuple) and not value)
+
+
+def changed(options: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults."""
+    values = {field.name: (getattr(options, field.name), field.default) for field in fields(options)}
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 def listed(value: Any, every: Collection[str] = ()) -> set[str]:
@@ -82,9 +93,11 @@ def _searches(values: Values) -> bool:
 
 
 def _has_splits(values: Values) -> bool:
-    """A file of texts is cut into train, selection and report parts by itself; only a directory has splits."""
-    data = values.get("corpus") or (values.get("data") if values.get("task") in CORPUS_TASKS else None)
-    return data is None or Path(str(data)).is_dir()
+    """A file of texts is cut into train, selection and report parts by itself; a directory or data set has splits."""
+    task = values.get("task")
+    is_of_texts = getattr(task, "name", task) in CORPUS_TASKS  # Python functions may give a `Task` instead of a name
+    data = values.get("corpus") or (values.get("data") if is_of_texts else None)
+    return data is None or not Path(str(data)).is_file()
 
 
 def _threshold(name: str) -> Callable[[Values], bool]:
@@ -95,15 +108,36 @@ def _is(option: str, *names: str) -> Callable[[Values], bool]:
     return lambda values: values.get(option) in names
 
 
+def _lacks(name: str) -> Callable[[Values], bool]:
+    """Whether this option has no value."""
+    return lambda values: not values.get(name)
+
+
+def _pools(values: Values) -> bool:
+    """Whether the task compares vectors of texts."""
+    task = values.get("task")
+    return task in POOLED_TASKS if isinstance(task, str) else getattr(task, "pools", False)
+
+
+def _is_filmed_masked(values: Values) -> bool:
+    """Whether film puts a mask on the model: the one that was given, else that of the training."""
+    mask = values.get("mask")
+    return mask != "dense" and (bool(mask) or mask_of_training(values["trained"]) is not None)
+
+
 MASK = Rule({"open_special": False}, "--mask NAME", _has("mask"))
 SCRATCH = Rule(
     dict.fromkeys(("layers", "heads", "hidden", "intermediate", "vocabulary")), "--from-scratch", _has("from_scratch")
 )
 TRAINED_WEIGHTS = Rule(
-    {"learning_rate": 5e-5, "settle": 0.75}, "weights that are trained: leave --frozen out", lambda v: not v["frozen"]
+    {"learning_rate": 5e-5, "settle": 0.75}, "weights that are trained: leave --frozen out", _lacks("frozen")
 )
-SPLITS = Rule(
-    {"select_on": "dev:even", "report_on": "dev:odd"}, "a directory with train and dev files", lambda v: _has_splits(v)
+SPLITS = Rule({"select_on": "dev:even", "report_on": "dev:odd"}, "a directory with train and dev files", _has_splits)
+POOLED = Rule({"pooling": None, "prompt": None}, "a task that compares vectors of texts: stsb or retrieval", _pools)
+RELATION = Rule(
+    {"threshold": ()},
+    "--treebank FILE for the threshold relation",
+    lambda v: not _threshold("relation")(v) or _has("treebank", "sentences")(v),
 )
 OF_TEXTS = {"pairs": False, "column": None}
 
@@ -128,16 +162,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "--statistics with twin-distance, or all statistics",
             lambda v: v["statistics"] is None or "twin-distance" in listed(v["statistics"]),
         ),
-        Rule(
-            {"threshold": ()},
-            "--treebank FILE for the threshold relation",
-            lambda v: not _threshold("relation")(v) or bool(v["treebank"]),
-        ),
+        RELATION,
         Rule(
             {"threshold": ()},
             "--frequency LIST for the threshold rare",
             lambda v: not _threshold("rare")(v) or v["frequency"] is not None,
         ),
+        Rule({"pooling": None}, "--lens with gradient", lambda v: "gradient" in listed(v.get("lens"))),
     ),
     "compare": (
         Rule({"corpus": (), "texts": ()}, "--models A B", _has("models")),
@@ -148,15 +179,25 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
         Rule({"models": ()}, "--corpus FILE", _has("corpus", "texts")),
     ),
-    "evaluate": (MASK,),
-    "film": (Rule(OF_TEXTS, "--corpus FILE", _has_texts),),
-    "finetune": (MASK, SCRATCH),
-    "fix": (Rule({"heads": None}, "that --patterns is left out: they name heads", lambda v: not v["patterns"]),),
+    "evaluate": (MASK, POOLED),
+    "film": (
+        Rule(OF_TEXTS, "--corpus FILE", _has_texts),
+        Rule({"open_special": False}, "a mask: --mask NAME, or that of the training", _is_filmed_masked),
+        RELATION,
+        Rule(
+            {"threshold": ()},
+            "headscope analyze with --frequency LIST for the threshold rare",
+            lambda v: not _threshold("rare")(v),
+        ),
+    ),
+    "finetune": (MASK, SCRATCH, POOLED),
+    "fix": (Rule({"heads": None}, "that --patterns is left out: they name heads", _lacks("patterns")), POOLED),
     "gate": (
         SCRATCH,
         TRAINED_WEIGHTS,
-        Rule({"frozen": False}, "trained weights: leave --from-scratch out", lambda v: not v["from_scratch"]),
+        Rule({"frozen": False}, "trained weights: leave --from-scratch out", _lacks("from_scratch")),
         SPLITS,
+        POOLED,
     ),
     "importance": (
         MASK,
@@ -166,16 +207,18 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda v: "ablation" in _by(v),
         ),
         Rule({"race": None}, "--kind head", lambda v: "head" in _kinds(v)),
-        Rule({"heads": None}, "--kind head or pair", lambda v: _kinds(v) <= {"head", "pair"}),
+        Rule({"heads": None}, "--kind head or pair", lambda v: bool(_kinds(v) & {"head", "pair"})),
         Rule({"normalized": False}, "--by gradient (or all)", lambda v: "gradient" in _by(v)),
         Rule({"rules": None}, "--by relevance (or all)", lambda v: "relevance" in _by(v)),
         Rule({"patterns": None}, "--mode fixed", _is("mode", "fixed")),
+        POOLED,
     ),
     "knock-out": (MASK,),
     "learn-mask": (
         TRAINED_WEIGHTS,
-        Rule({"settle": 0.75}, "a mask that becomes 0 or 1: leave --soft out", lambda v: not v["soft"]),
+        Rule({"settle": 0.75}, "a mask that becomes 0 or 1: leave --soft out", _lacks("soft")),
         SPLITS,
+        POOLED,
     ),
     "look": (
         MASK,
@@ -183,6 +226,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
             {"target": None},
             f"--lens with one that takes gradients: {', '.join(TARGETED_LENSES)}",
             lambda v: bool(listed(v["lens"]) & set(TARGETED_LENSES)),
+        ),
+        Rule(
+            {"pooling": None},
+            f"--lens with {' or '.join(POOLED_LENSES)}",
+            lambda v: bool(listed(v.get("lens")) & set(POOLED_LENSES)),
         ),
     ),
     "masks compare": (
@@ -201,14 +249,15 @@ RULES: dict[str, tuple[Rule, ...]] = {
                 or any(name in mask for mask in v["mask"] for name in BY_CHANCE)
             ),
         ),
+        POOLED,
     ),
-    "pretrain": (MASK, Rule({"epochs": None}, "that --steps is left out", lambda v: v["steps"] is None)),
+    "pretrain": (MASK, Rule({"epochs": None}, "that --steps is left out", _lacks("steps"))),
     "prune": (
         Rule(
             {
                 **{"how": "beam", "by": "gradient-second", "rules": "voita", "objective": None, "at_least": 0},
                 **{"among": None, "step": 0.1, "width": 3, "expansion": 12, "draws": 3, "limit": None},
-                **{"sizes": None, "try_repairs": None},
+                **{"sizes": None, "try_repairs": None, "swaps": 4},
             },
             "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already",
             _searches,
@@ -220,7 +269,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda v: v["how"] in ("rank", "iterative") and v["by"] in RELEVANCE_SCORES,
         ),
         Rule({"step": 0.1}, "--search iterative", _is("how", "iterative")),
-        Rule({"width": 3, "expansion": 12}, "--search beam", _is("how", "beam")),
+        Rule({"width": 3, "expansion": 12, "swaps": 4}, "--search beam", _is("how", "beam")),
         Rule({"draws": 3}, "--search random", _is("how", "random")),
         Rule({"learning_rate": 5e-5, "teacher": False}, "--recover N, as in --recover 1", _has("recover")),
         Rule(
@@ -236,13 +285,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "a search, --repair or --recover",
             chooses_on_data,
         ),
-        Rule({"seed": 0}, "a search or --recover", lambda v: _searches(v) or bool(v["recover"])),
-        Rule({"resume": False, "overwrite": False}, "--out DIR: --dry-run writes nothing", lambda v: not v["dry_run"]),
-        Rule({"repair": None, "recover": 0}, "that --dry-run is left out", lambda v: not v["dry_run"]),
+        Rule({"seed": 0}, "a search or --recover", lambda v: _searches(v) or _has("recover")(v)),
+        Rule({"resume": False, "overwrite": False}, "--out DIR: --dry-run writes nothing", _lacks("dry_run")),
+        Rule({"repair": None, "recover": 0}, "that --dry-run is left out", _lacks("dry_run")),
     ),
     "serve": (MASK,),
     "speed": (
-        Rule({"against": None}, "that --mask is left out", lambda v: v["mask"] is None),
+        Rule({"against": None}, "that --mask is left out", _lacks("mask")),
         Rule({"out": None}, "--mask NAME", _has("mask")),
     ),
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from headscope.config.checks import check_count, check_rules, repair_names
-from headscope.config.names import RELEVANCE_SCORES, SCORES, SEARCHES
+from headscope.config.names import SCORES, SEARCHES
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Heads, written_heads
 
@@ -14,12 +14,6 @@ FRONT = 12  # sizes of the front that are reported on the other split, and timed
 DRAWS = 3  # random orders
 WIDTH, EXPANSION = 3, 12  # sets that a beam keeps, and candidates of each
 SWAPS = 4  # heads that may come back, and heads that may go for each of them
-OWN = {  # options that only some searches look at
-    ("rank", "iterative"): ("by",),
-    ("iterative",): ("step",),
-    ("beam",): ("width", "expansion", "swaps"),
-    ("random",): ("draws",),
-}
 
 
 @dataclass(frozen=True)
@@ -62,10 +56,6 @@ class SearchOptions:
         if self.by not in SCORES:
             raise HeadscopeError(f'"{self.by}" is no importance', where="--by", expected=choices(self.by, SCORES))
         check_rules(self.rules)
-        if self.rules != "voita" and not (self.how in ("rank", "iterative") and self.by in RELEVANCE_SCORES):
-            raise HeadscopeError(
-                "only relevance has rules", where="--rules", expected="--search rank or iterative --by relevance"
-            )
         if not 0 < self.step <= 1:
             raise HeadscopeError(f"{self.step} is no share", where="--step", expected="more than 0, at most 1")
         for repair in self.repairs:
@@ -85,19 +75,14 @@ class SearchOptions:
                 raise HeadscopeError(f"{getattr(self, name)} is too few", where=option, expected="0 or more")
         if self.among is not None:
             object.__setattr__(self, "among", written_heads(self.among))  # as it is recorded
-        self._refuse_idle()
 
-    def _refuse_idle(self) -> None:
-        """Options that this search does not look at."""
-        nothing = {one.name: one.default for one in fields(self)}
-        for using, options in OWN.items():
-            for name in options:
-                if self.how not in using and getattr(self, name) != nothing[name]:
-                    raise HeadscopeError(
-                        f"--search {self.how} has no use for it",
-                        where=f"--{name}",
-                        expected=f"--search {' or '.join(using)}",
-                    )
+    def given(self) -> dict[str, Any]:
+        """The options as `headscope prune` names them, for check_effects."""
+        repairs, sizes = self.repairs or None, None if self.sizes == FRONT else self.sizes
+        return {name: value for name, value in asdict(self).items() if name != "repairs"} | {
+            "try_repairs": repairs,
+            "sizes": sizes,
+        }
 
 
 @dataclass(frozen=True)
@@ -113,5 +98,3 @@ class Mending:
     def check(self) -> None:
         if self.recover < 0:
             raise HeadscopeError(f"{self.recover} epochs are too few", where="--recover", expected="1 or more")
-        if self.teacher and not self.recover:
-            raise HeadscopeError("there is nobody to teach", where="--teacher", mend="Add --recover 1")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from headscope.config.checks import check_length
 from headscope.data.examples import Example, Text
 from headscope.data.unknown import Unknown, UnknownTokens
 from headscope.errors import HeadscopeError, choices
@@ -86,12 +87,7 @@ class Encoder:
         self.model, self.tokenizer, self.long = model, model.tokenizer, long
         self.limit = longest(model)
         self.max_length = min(self.limit, DEFAULT_LENGTH) if max_length is None else max_length
-        if self.max_length > self.limit:
-            raise HeadscopeError(
-                f"{self.max_length} tokens are more than {model.name} can read",
-                where="--max-length",
-                expected=f"at most {self.limit}",
-            )
+        check_length(self.max_length, self.limit, model.name)
         self._check_room(pair=False)
         self.counts = Counts()
         self.unknown = UnknownTokens(model, self.counts.unknown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from headscope.config.checks import check_range
 from headscope.errors import HeadscopeError
 
 BLOCK = 20  # neighbouring texts are held out together: they are often of one article
@@ -17,10 +18,13 @@ def is_held_out(number: int, share: float) -> bool:
     return after > before
 
 
+def check_share(share: float) -> None:
+    check_range(share, lambda x: 0 < x <= MOST, "--held-out", "is no share", f"more than 0, at most {MOST}")
+
+
 def check_held_out(share: float, texts: int, where: str) -> None:
     """Refuse a share that leaves too little to learn from, and a corpus that is no more than a block."""
-    if not 0 < share <= MOST:
-        raise HeadscopeError(f"{share} is no share", where="--held-out", expected=f"more than 0, at most {MOST}")
+    check_share(share)
     if texts <= BLOCK:
         raise HeadscopeError(
             f"{texts} texts are too few to hold {BLOCK} out",

@@ -148,9 +148,9 @@ class AttentionModel:
         """
         if isinstance(batch, str | list | tuple):
             batch = import_module("headscope.data.batches").batch_of_texts(self, batch)  # a package below this one
-        if batch is not None and not isinstance(batch, Batch | Mapping):
+        if not isinstance(batch, Batch | Mapping) and (batch is not None or not inputs):
             raise HeadscopeError(
-                f"{type(batch).__name__} is not an input",
+                f"{'None' if batch is None else type(batch).__name__} is not an input",
                 where="model(…)",
                 expected="a text, a list of texts, a Batch, or tensors by name",
                 mend="Write model(input_ids=…) for token ids" if isinstance(batch, Tensor) else None,

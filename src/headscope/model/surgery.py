@@ -86,13 +86,13 @@ def prune(
     model: AttentionModel | str | Path,
     heads: Heads | None = None,
     *,
-    layers: str | Iterable[int | str] | None = None,
+    layers: int | str | Iterable[int | str] | None = None,
 ) -> AttentionModel:
     """A smaller model without these heads: equal to the ablated one, its head numbers those of the original.
 
     model   loaded, or what `load` takes
     heads   `"3.2,4.*"`, `[(3, 2), (4, 0)]`, or heads
-    layers  whole attention blocks: `"5"`, `"encoder.3,cross.5"`, or numbers
+    layers  whole attention blocks: 5, `[4, 5]`, `"5"` or `"encoder.3,cross.5"`
     """
     model = _loaded(model)
     remove = _asked(model, heads, layers)
@@ -193,22 +193,23 @@ def _refuse_gone(model: AttentionModel, heads: Iterable[Head]) -> None:
         raise HeadscopeError(f"{again[0]} is already gone", where="heads", expected=f"some of {left}")
 
 
-def _asked(model: AttentionModel, heads: Heads | None, layers: str | Iterable[int | str] | None) -> HeadSet:
+def _asked(model: AttentionModel, heads: Heads | None, layers: int | str | Iterable[int | str] | None) -> HeadSet:
     if heads is None and layers is None:
         raise HeadscopeError("nothing to remove", expected="heads, or layers", mend='prune(model, "3.2,4.*")')
     if heads is not None and layers is not None:
         raise HeadscopeError("heads and layers at once", expected="one of them", mend='prune(model, "3.2,4.*")')
     if layers is not None:
-        return _of_layers(model, layers.split(",") if isinstance(layers, str) else [str(layer) for layer in layers])
+        given = layers.split(",") if isinstance(layers, str) else layers if isinstance(layers, Iterable) else [layers]
+        return _of_layers(model, [str(layer) for layer in given])
     if isinstance(heads, str):
         return read_heads(model, heads)
-    given = named_heads(heads or ())
-    if any(isinstance(head, str) for head in given):
-        return read_heads(model, written_heads(given))
-    twice = [head for place, head in enumerate(given) if head in given[:place]]
+    named = named_heads(heads or ())
+    if any(isinstance(head, str) for head in named):
+        return read_heads(model, written_heads(named))
+    twice = [head for place, head in enumerate(named) if head in named[:place]]
     if twice:
         raise HeadscopeError(f"{twice[0]} is given twice", where="heads", expected="each once")
-    wanted = HeadSet(given, among=original_heads(model))
+    wanted = HeadSet(named, among=original_heads(model))
     _refuse_gone(model, wanted)
     return wanted
 

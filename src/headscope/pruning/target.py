@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from headscope.config.checks import check_keep_metric
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
@@ -33,21 +34,16 @@ class Target:
             raise HeadscopeError(
                 f"{len(given)} targets" if given else "no target",
                 where="prune",
-                expected="one of --heads N, --sparsity P, --keep-metric F and --speedup X",
+                expected="heads by name (--heads 3.2,4.*), or with --task NAME and --data PATH one of --heads N, "
+                "--sparsity P, --keep-metric F and --speedup X",
             )
         (name, value), option = next(iter(given.items())), f"--{next(iter(given)).replace('_', '-')}"
         if name == "heads" and value < 1:
             raise HeadscopeError(f"{value} is too few", where=option, expected="1 or more")
         if name == "sparsity" and not 0 < value < 1:
             raise HeadscopeError(f"{value} is no share", where=option, expected="a number between 0 and 1")
-        if name == "keep_metric" and not value > 0:
-            raise HeadscopeError(f"{value} is no share of the metric", where=option, expected="0.99, say")
-        if name == "keep_metric" and value > 10:  # a percentage
-            raise HeadscopeError(
-                f"must be the share of the unpruned metric to keep, got {value:g}",
-                where=option,
-                mend=f"Did you mean {value / 100:g}?" if value <= 100 else None,
-            )
+        if name == "keep_metric":
+            check_keep_metric(value)
         if name == "speedup" and not value > 1:
             raise HeadscopeError(f"{value} is no speed-up", where=option, expected="more than 1")
 
@@ -57,22 +53,25 @@ class Target:
         wanted = self.heads if self.sparsity is None else max(1, round(self.sparsity * everyone))
         if wanted is None:
             return None
-        reachable = _reachable(selection)
-        if wanted > reachable:
-            raise HeadscopeError(
-                f"{wanted} of {everyone} heads cannot go",
-                where="--heads" if self.sparsity is None else "--sparsity",
-                expected=f"at most {reachable}"
-                + (f", as {selection.at_least} stay in each layer" if selection.at_least else ""),
-            )
+        option = "--heads" if self.sparsity is None else "--sparsity"
+        check_reachable(wanted, everyone, _reachable(selection), option, selection.at_least)
         smallest = min(len(unit) for unit in selection.units)
         if wanted < smallest:
             raise HeadscopeError(
                 f"{wanted} cannot go alone",
-                where="--heads" if self.sparsity is None else "--sparsity",
+                where=option,
                 expected=f"{smallest} or more: so many share their weights",
             )
         return wanted
+
+
+def check_reachable(wanted: int, count: int, reachable: int, option: str, at_least: int = 0) -> None:
+    """Refuse to remove more heads than can be removed. count: of the heads that may go."""
+    if wanted > reachable:
+        kept = f", as {at_least} stay in each layer" if at_least else ""
+        raise HeadscopeError(
+            f"{wanted} of {count} heads cannot go", where=option, expected=f"at most {reachable}{kept}"
+        )
 
 
 def _reachable(selection: Selection) -> int:

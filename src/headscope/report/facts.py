@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headscope.config.worn import read_worn
 from headscope.data.unknown import WARN_SHARE
 from headscope.data.unknown import said as unknown_share
-from headscope.masks.worn import read_worn
 from headscope.report.grids import model_name, plain, recorded, shape_of, stacks_of
 from headscope.report.shared_heads import Place, is_shared, number_of
 from headscope.study.lengths import mean_length

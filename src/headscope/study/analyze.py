@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.config.requirements import check_effects
+from headscope.config.requirements import changed, check_effects
 from headscope.data.batches import batches
 from headscope.data.coreference import windows
 from headscope.data.encode import Encoder, Long, check_long
@@ -157,9 +157,8 @@ def analyze(
         "pool": pool,
     }
     given |= {"treebank": treebank, "sentences": sentences, "coreference": coreference, "frequency": frequency}
-    check_effects(
-        "analyze", given | {"control": control, "lenient": lenient, "all_rows": all_rows, "statistics": names}
-    )
+    given |= {"control": control, "lenient": lenient, "all_rows": all_rows, "statistics": names}
+    check_effects("analyze", given | {"threshold": tuple(changed(thresholds))})
     annotated = bool(treebank or sentences or coreference)
     plain = Corpus(corpus, texts, pairs, column, limit) if corpus or texts or not annotated else None
     notes = read_annotations(

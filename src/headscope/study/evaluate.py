@@ -11,7 +11,6 @@ from headscope.importances.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import as_model
 from headscope.tasks import Task, task_named
-from headscope.tasks.pooling import check_pools
 from headscope.tasks.running import evaluate as run
 
 Progress = Callable[[int, int], None]
@@ -55,8 +54,5 @@ def evaluate(
 def loaded_for(model: AttentionModel | str | Path | Callable[[str], AttentionModel], task: Task) -> AttentionModel:
     """A model that can do the task, or a refusal."""
     loaded = as_model(model, task.model_class)
-    if loaded is not model:  # loaded for this task alone, so an override that it does not use is a mistake
-        reading = loaded.reading
-        check_pools(task, reading.pooling if reading.stated_by == "--pooling" else None, reading.prompt)
     task.check(loaded)
     return loaded

@@ -8,13 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headscope.config.requirements import changed, check_effects
+from headscope.config.worn import mask_of_training
 from headscope.data.bundled import named
 from headscope.data.examples import Column
 from headscope.data.lines import can_be_read_again
 from headscope.drafts import drafted, read_record
 from headscope.errors import HeadscopeError
 from headscope.masks import Masked
-from headscope.masks.worn import read_worn
 from headscope.model.load import load
 from headscope.study.analyze import analyze
 from headscope.study.checkpoints import read_checkpoints
@@ -69,6 +70,11 @@ def film(
     The study is that of the last checkpoint. Beside it stand film.csv, the table of heads with the column `step`, and
     film_roles.csv, the roles at each step.
     """
+    given = {"trained": trained, "corpus": corpus, "treebank": treebank, "pairs": pairs, "column": column}
+    check_effects(
+        "film",
+        given | {"mask": mask, "open_special": open_special, "threshold": tuple(changed(thresholds or Thresholds()))},
+    )
     found = read_checkpoints(trained)
     asked = None if statistics is None else list(statistics)
     worn = _worn(Path(trained), mask, open_special, say)
@@ -136,15 +142,9 @@ def _check(
 def _worn(trained: Path, mask: str | None, open_special: bool, say: Callable[[str], None]) -> list[Masked]:
     """The mask that is asked for, or else the one of the training."""
     if mask is None:
-        edits = read_record(trained, RECORD).get("model", {}).get("edits") or []
-        known = [one for edit in edits if (one := read_worn(str(edit))) is not None]
-        if not known:
-            if open_special:
-                raise HeadscopeError(
-                    "--open-special requires --mask NAME, or a training under a mask", mend="It has no effect otherwise"
-                )
+        if (trained_under := mask_of_training(trained)) is None:
             return []
-        mask, was_open = known[0]
+        mask, was_open = trained_under
         open_special = open_special or was_open
         told = f"{mask}{' with special tokens open' if open_special else ''}"
         say(f"under the mask of its training: {told} (without: --mask dense)")

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from headscope.config.checks import check_label_smoothing
 from headscope.config.requirements import check_effects
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
@@ -29,7 +30,6 @@ from headscope.study.scratch import Scratch, begun
 from headscope.study.study import SCHEMA
 from headscope.tasks import Task, task_named
 from headscope.tasks.base import Prepared, two_files
-from headscope.tasks.pooling import check_pools
 from headscope.tasks.running import evaluate
 from headscope.training.loop import Step, Training
 from headscope.training.settings import Settings
@@ -86,10 +86,10 @@ def finetune(
     """
     started = time.perf_counter()
     settings = settings or Settings()
-    check_effects("finetune", {"mask": mask, "open_special": open_special})
+    given = {"mask": mask, "open_special": open_special, "task": task, "pooling": pooling, "prompt": prompt}
+    check_effects("finetune", given)
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _smooth(chosen, label_smoothing)
-    check_pools(chosen, pooling, prompt)
     files = _files(chosen, data, validate_on)
     train_items = chosen.items(files[0], "train", limit=limit)
     dev_items = chosen.items(files[1], validate_on)
@@ -175,8 +175,7 @@ def finetune(
 
 
 def _smooth(task: Task, share: float) -> None:
-    if not 0 <= share < 1:
-        raise HeadscopeError(f"{share} is no share", where="--label-smoothing", expected="0 or more, below 1")
+    check_label_smoothing(share)
     if task.smoothing is not None:
         task.smoothing = share
     elif share:

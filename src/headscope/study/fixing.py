@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from headscope.config.checks import check_keep_metric
+from headscope.config.requirements import check_effects
 from headscope.drafts import drafted
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
@@ -65,10 +67,9 @@ class FixOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.heads is not None and self.patterns is not None:
-            raise HeadscopeError("patterns name their heads already", where="--heads", mend="Leave it out")
-        if self.keep_metric is not None and not self.keep_metric > 0:
-            raise HeadscopeError(f"{self.keep_metric} is no share", where="--keep-metric", expected="0.99, say")
+        check_effects("fix", {"heads": self.heads, "patterns": self.patterns})
+        if self.keep_metric is not None:
+            check_keep_metric(self.keep_metric)
 
 
 def fix_into(

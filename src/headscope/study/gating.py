@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from headscope.config.checks import check_rate
+from headscope.config.requirements import changed, check_effects
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
@@ -112,9 +113,11 @@ def gate(
     the plan is of. A penalty that closes every head is stopped and has no row; what is kept of it is its best epoch.
     """
     options = options or GateOptions()
-    if scratch is not None and options.frozen:
-        raise HeadscopeError("new weights must be trained", where="--frozen", mend="Leave it or --from-scratch out")
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
+    given: dict[str, Any] = {"from_scratch": scratch is not None, "frozen": options.frozen, "settle": options.settle}
+    given |= {"task": chosen, "data": data, "select_on": select_on, "report_on": report_on}
+    given |= {"pooling": pooling, "prompt": prompt, **changed(settings or Settings())}
+    check_effects("gate", given)
     source = Source(
         model,
         chosen,

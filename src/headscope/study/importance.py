@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headscope.config.checks import check_pairs, check_rules
-from headscope.config.requirements import check_effects
+from headscope.config.requirements import check_effects, without_effect
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError, choices, names_in
 from headscope.heads import Head, Heads, written_heads
@@ -104,8 +104,7 @@ def importance(
         the_task.needs_labels = False
     items = the_task.items(data, split, limit=limit)
     if labels_free and "gradient" not in asked.by and items[0].target is not None:
-        requires = "--by gradient (or all), or data without labels"
-        raise HeadscopeError(f"--labels-free requires {requires}", mend="It has no effect otherwise")
+        raise without_effect("labels_free", "--by gradient (or all), or data without labels")
     loaded = loaded_for(model, the_task)
     loaded.canary()
     if patterns is not None:

@@ -30,7 +30,6 @@ from headscope.study.resumable import BEST, DIVERGED, STATE
 from headscope.study.scratch import Scratch, begun
 from headscope.tasks import Judged, Task
 from headscope.tasks.base import Item, Prepared, check_apart, spread
-from headscope.tasks.pooling import check_pools
 from headscope.tasks.running import evaluate
 from headscope.training.loop import Diverged
 from headscope.training.settings import Settings
@@ -76,7 +75,6 @@ class Source:
     def __post_init__(self) -> None:
         if self.report_limit is not None:
             check_count(self.report_limit, "--report-limit")
-        check_pools(self.task, self.pooling, self.prompt)
 
     def read(self) -> tuple[list[Path], tuple[list[Item], list[Item], list[Item]]]:
         """The files, and the examples to learn from, to look at and to report on."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headscope.config.checks import check_rate
+from headscope.config.requirements import changed, check_effects
 from headscope.errors import HeadscopeError
 from headscope.importances.significance import students_interval
 from headscope.masks.file import Per, groups_of, read_positions
@@ -115,7 +116,12 @@ def learn_mask(
     Each aim leaves a directory in OUT with mask.npz, which every `mask=` takes (not where the mask is soft), and unless
     the weights were frozen, the model that was trained with it.
     """
+    options = options or MaskOptions()
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
+    given: dict[str, Any] = {"soft": options.is_soft, "frozen": options.frozen, "settle": options.settle}
+    given |= {"task": chosen, "data": data, "select_on": select_on, "report_on": report_on}
+    given |= {"pooling": pooling, "prompt": prompt, **changed(settings or Settings())}
+    check_effects("learn-mask", given)
     source = Source(
         model,
         chosen,
@@ -129,7 +135,7 @@ def learn_mask(
         pooling=pooling,
         prompt=prompt,
     )
-    run = _MaskLearning(source, settings or Settings(learning_rate=5e-5), options or MaskOptions())
+    run = _MaskLearning(source, settings or Settings(learning_rate=5e-5), options)
     for aim in aims:
         run.learned(run.whole, aim)  # refused before anything is trained
 

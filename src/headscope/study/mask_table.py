@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from headscope.config.requirements import changed, check_effects
 from headscope.data.encode import Sequence as Encoded
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
@@ -107,6 +108,15 @@ def compare_masks(
     """
     options = options or MaskTableOptions()
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
+    given: dict[str, Any] = {
+        "task": chosen,
+        "pooling": pooling,
+        "prompt": prompt,
+        "limit": limit,
+        "mask": options.masks,
+    }
+    given |= {"repair": options.repair, "start": options.start, "seeds": ",".join(map(str, options.seeds))}
+    check_effects("masks compare", given | changed(settings or Settings()))
     trains = bool(options.repair or options.start)
     source = Source(
         model,

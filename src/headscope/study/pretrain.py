@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headscope.config.requirements import check_effects
+from headscope.config.requirements import changed, check_effects
 from headscope.data.examples import Column
 from headscope.data.held_out import check_held_out, is_held_out
 from headscope.data.packed import packed
@@ -78,7 +78,9 @@ def pretrain(
     started = time.perf_counter()
     settings = settings or Settings(epochs=1, learning_rate=1e-3)
     scratch = scratch or Scratch()
-    check_effects("pretrain", {"mask": mask, "open_special": open_special, "steps": None})
+    epochs = changed(settings).get("epochs")
+    given = {"mask": mask, "open_special": open_special, "epochs": None if epochs == 1 else epochs}  # 1: by default
+    check_effects("pretrain", given | {"steps": settings.steps})
     worn = [] if mask is None else [MaskedAttention(mask, open_special=open_special)]
     source, scratch = _source(config, scratch, say)
     texts = _Texts(Corpus(corpus, (), False, column, limit), held_out)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headscope.errors import HeadscopeError, choices
+from headscope.config.checks import check_threshold, threshold_values
 from headscope.statistics.relations import ALL, ALL_BUT_PUNCTUATION, MARGIN
 from headscope.tables import Row
 
@@ -71,32 +71,12 @@ class Thresholds:
 
     def __post_init__(self) -> None:
         for one in fields(self):
-            value = getattr(self, one.name)
-            if not 0 <= value <= 1:  # nor is NaN
-                raise HeadscopeError(f"{one.name} is {value}", where="--threshold", expected="a number from 0 to 1")
+            check_threshold(one.name, getattr(self, one.name))
 
 
 def read_thresholds(given: Iterable[str]) -> Thresholds:
     """Thresholds as they are typed, `NAME=VALUE`, several with commas between; those not named are as they were."""
-    values: dict[str, float] = {}
-    for word in (word.strip() for words in given for word in words.split(",")):
-        name, equals, value = (part.strip() for part in word.partition("="))
-        known = [one.name for one in fields(Thresholds)]
-        if name not in known:
-            raise _wrong(f'"{name}" is not a threshold', choices(name, known))
-        if not equals:
-            raise _wrong(f'"{name}" has no value', f"NAME=VALUE, such as {name}={getattr(Thresholds, name)}")
-        if name in values:
-            raise _wrong(f'"{name}" is given twice', "each name once")
-        try:
-            values[name] = float(value)
-        except ValueError as error:
-            raise _wrong(f'{name} is "{value}"', "a number from 0 to 1") from error
-    return Thresholds(**values)
-
-
-def _wrong(what: str, expected: str) -> HeadscopeError:
-    return HeadscopeError(what, where="--threshold", expected=expected)
+    return Thresholds(**threshold_values(given))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from headscope.config.requirements import check_effects
 from headscope.config.search import SearchOptions
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
@@ -63,6 +64,7 @@ def search(
     """
     started = time.perf_counter()
     options = options or SearchOptions()
+    check_effects("prune", options.given())
     asked = ask(
         model,
         task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headscope.config.requirements import check_effects
 from headscope.config.search import Mending, SearchOptions
 from headscope.errors import HeadscopeError
 from headscope.pruning.target import Target
@@ -55,10 +56,9 @@ class Wanted:
         if not has_task and (mending.repairs or mending.recover):
             where = "--repair" if mending.repairs else "--recover"
             raise HeadscopeError("there is no task to learn from", where=where, mend="Add --task NAME and --data PATH")
-        if self.target is None and options != SearchOptions(seed=options.seed):
-            given = next(name for name, value in asdict(options).items() if value != getattr(SearchOptions(), name))
-            option = {"how": "search", "repairs": "try-repairs"}.get(given, given.replace("_", "-"))
-            raise HeadscopeError(f"--{option} belongs to a search, and the heads are given already", where="prune")
+        given = options.given() | {"heads": self.heads, "plan": self.plan, "repair": mending.repairs}
+        given |= {"recover": mending.recover, "teacher": mending.teacher, "learning_rate": mending.learning_rate}
+        check_effects("prune", given)
         mending.check()
         if self.steps:
             self._check_steps(mending, options)

@@ -103,6 +103,7 @@ class Task(ABC):
     model_class  the transformers class with the right head, as `load` takes it
     is_coupled   whether an example's loss depends on other examples' sequences (retrieval)
     reads_first  whether the head may be one that reads the first token alone; a sweep tries it
+    pools        whether a text's token states are pooled into a vector, so that pooling and prompt have an effect
     compares     whether a sequence's answer means something only beside another's of its example
     objective    what a search for heads goes by: the loss, or the metric where the loss asks for something else
     generates    whether it judges what the model says token by token: many passes, of which none can be left out
@@ -119,6 +120,7 @@ class Task(ABC):
     reads_first: ClassVar[bool] = False
     generates: ClassVar[bool] = False
     is_free_of_labels: ClassVar[bool] = False
+    pools: ClassVar[bool] = False
     compares: ClassVar[bool] = False
     objective: ClassVar[str] = "loss"
     smoothing: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -36,6 +36,8 @@ class Pooling:
 
 class PooledTask(Task):
     """A task about pairs of texts, each of which is read by itself and becomes a vector."""
+
+    pools: ClassVar[bool] = True
 
     def check(self, model: AttentionModel) -> None:
         """Refuse a model whose output is not its tokens' states, or of which nothing says how they are pooled."""
@@ -70,17 +72,6 @@ class PooledTask(Task):
     def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
         """[sequence]: one minus the cosine of two vectors of length 1."""
         return 1 - (answers * wanted).sum(dim=-1)
-
-
-def check_pools(task: Task, pooling: str | None, prompt: str | None) -> None:
-    """Refuse options that have no effect on this task."""
-    for option, value in (("--pooling", pooling), ("--prompt", prompt)):
-        if value is not None and not isinstance(task, PooledTask):
-            raise HeadscopeError(
-                f"has no effect on {task.name}, which compares no vectors of texts",
-                where=option,
-                expected="stsb or retrieval",
-            )
 
 
 def check_pooling(model: AttentionModel, where: str) -> None:

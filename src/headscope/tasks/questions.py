@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.config.checks import check_length
 from headscope.data.encode import Counts, Side, longest
 from headscope.data.encode import Sequence as Encoded
 from headscope.data.squad import Question, read_squad
@@ -180,13 +181,9 @@ class Questions(Task):
 def _length(model: AttentionModel, max_length: int | None) -> int:
     """The tokens of a window."""
     limit = longest(model)
-    if max_length is not None and max_length > limit:
-        raise HeadscopeError(
-            f"{max_length} tokens are more than {model.name} can read",
-            where="--max-length",
-            expected=f"at most {limit}",
-        )
-    return min(LENGTH, limit) if max_length is None else max_length
+    length = min(LENGTH, limit) if max_length is None else max_length
+    check_length(length, limit, model.name)
+    return length
 
 
 @cache

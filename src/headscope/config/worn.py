@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
+
+from headscope.drafts import read_record
+
+TRAINING = "training.json"
 
 
 def read_worn(edit: str) -> tuple[str, bool] | None:
@@ -16,3 +21,9 @@ def read_worn(edit: str) -> tuple[str, bool] | None:
     if len(call.args) != 1 or not isinstance(call.args[0], ast.Constant):
         return None
     return str(call.args[0].value), any(option.arg == "open_special" for option in call.keywords)
+
+
+def mask_of_training(trained: str | Path) -> tuple[str, bool] | None:
+    """The mask that a model in this directory was trained under, as `read_worn` gives it; None if there was none."""
+    edits = read_record(Path(trained), TRAINING).get("model", {}).get("edits") or []
+    return next((mask for edit in edits if (mask := read_worn(str(edit))) is not None), None)

@@ -1,0 +1,77 @@
+"""Options that do not fit the model, as far as its config.json tells: unknown heads, too many heads, too long texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headscope.config.checks import check_length
+from headscope.heads import Head, HeadSet
+from headscope.model import zoo
+from headscope.model.folder import read_spec
+from headscope.model.module_files import transformer_folder
+from headscope.pruning.target import check_reachable
+
+# Encoders with the same number of heads in every layer. For other families the checks after loading must do.
+LAYERS_AND_HEADS = {
+    **dict.fromkeys(("albert", "bert", "electra"), ("num_hidden_layers", "num_attention_heads")),
+    "distilbert": ("n_layers", "n_heads"),
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The heads of a model and the number of tokens it can read, as its files state them."""
+
+    heads: tuple[Head, ...]
+    longest: int
+
+
+def check_fit(values: Mapping[str, Any]) -> None:
+    """Refuse heads and lengths that the model does not have. A model that is not on this machine is not checked."""
+    if not isinstance(values.get("model"), str) or values.get("from_scratch"):
+        return
+    shape = read_shape(values["model"], values.get("revision"))
+    if shape is None:
+        return
+    if values.get("max_length") is not None:
+        check_length(values["max_length"], shape.longest, values["model"])
+    heads, among = values.get("heads"), values.get("among")
+    allowed = list(HeadSet(among, among=shape.heads)) if isinstance(among, str) else list(shape.heads)
+    if isinstance(heads, str) and heads.isdecimal():
+        check_reachable(int(heads), len(allowed), len(allowed), "--heads")
+    elif isinstance(heads, str):
+        HeadSet(heads, among=shape.heads)
+
+
+def read_shape(model: str, revision: str | None = None) -> Shape | None:
+    """The shape of a whole encoder on this machine; None for a hub id, and where the files do not tell for sure."""
+    folder, name, _ = read_spec(model, revision)
+    folder = folder or (zoo.find(name) if name in zoo.MODELS else None)
+    if folder is None:
+        return None
+    folder = transformer_folder(folder)
+    config, tokenizer = _read(folder / "config.json"), _read(folder / "tokenizer_config.json")
+    keys = LAYERS_AND_HEADS.get(str(config.get("model_type")))
+    if keys is None or config.get("is_decoder") or config.get("pruned_heads") or (folder / "cut.json").exists():
+        return None
+    numbers = [config.get(key) for key in (*keys, "max_position_embeddings")]
+    known = [number for number in numbers if isinstance(number, int) and 0 < number < 1e6]
+    if len(known) < len(numbers):
+        return None
+    layers, width, positions = known
+    stated = tokenizer.get("model_max_length")
+    longest = min(positions, int(stated)) if isinstance(stated, int | float) and stated > 0 else positions
+    return Shape(tuple(Head("encoder", layer, head) for layer in range(layers) for head in range(width)), longest)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON object; empty if there is none. What is wrong with it is said when the model is loaded."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
