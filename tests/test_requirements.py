@@ -96,3 +96,22 @@ def test_the_other_verbs_refuse_options_without_effect(tmp_path: Path) -> None:
         headscope.finetune("no-such-model", task="sst2", data=tmp_path, out=tmp_path / "x", open_special=True)
     with pytest.raises(HeadscopeError, match=r"^--open-special requires --mask"):
         headscope.pretrain(corpus=tmp_path / "texts.txt", out=tmp_path / "x", open_special=True)
+
+
+@pytest.mark.parametrize("split", ["test", "train", "test:odd"])
+def test_one_file_has_no_other_split(tmp_path: Path, split: str) -> None:
+    data = table(tmp_path / "stsb_dev.tsv", ("sentence", "label"), sentiments(8))
+    for verb in (headscope.evaluate, headscope.importance):
+        with pytest.raises(HeadscopeError, match=r"^--split requires --data DIRECTORY"):
+            verb(never_for, task="sst2", data=data, split=split)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("data", "split"),
+    [("dev.tsv", "dev:odd"), ("pairs.tsv", "dev"), ("sst2_test.tsv", "test"), ("", "test"), ("datasets:a/b", "test")],
+)
+def test_a_split_that_the_data_has_is_taken(tmp_path: Path, data: str, split: str) -> None:
+    for name in ("dev.tsv", "pairs.tsv", "sst2_test.tsv"):
+        table(tmp_path / name, ("sentence", "label"), sentiments(8))
+    place = data if data.startswith("datasets:") else str(tmp_path / data)
+    check_effects("evaluate", {"data": place, "split": split, "mask": None}, given={"split"})

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from headscope.config.requirements import check_effects
 from headscope.importances.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import as_model
@@ -34,6 +35,7 @@ def evaluate(
 
     model   loaded; or what `load` takes; or a function that is given the class to load
     """
+    check_effects("evaluate", {"data": data, "split": split})
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     items = chosen.items(data, split, limit=limit)
     loaded = loaded_for(model, chosen)
