@@ -11,6 +11,8 @@ from studies import made_up, roled
 
 import headscope
 from headscope.model.natural_language import is_natural_language
+from headscope.report.comparison import comparison_view
+from headscope.report.comparison import findings_of as compared
 from headscope.report.facts import corpus_facts, model_facts, studied, summary
 from headscope.report.finding import Finding, Measured
 from headscope.report.findings import findings_of
@@ -210,6 +212,39 @@ def test_removals_of_shared_heads_are_counted_once() -> None:
     )
     (finding,) = (one for one in findings_of(study) if one.kind == "importance")
     assert "significantly for 1 of 4 shared heads (3 of 12 sites)" in finding.sentence
+
+
+def test_roles_over_training_count_shared_heads_once() -> None:
+    """Head 3 becomes positional at all three sites, and head 0 is broad at one site all the while."""
+    values = {(layer, head): 0.1 for layer in range(3) for head in range(4)}
+    study = attending("previous", values, model=SHARED)
+    positional = [roled(3, "previous token", 0.8) | {"layer": layer, "step": 9} for layer in range(3)]
+    broad = [roled(0, "broad", 0.9) | {"step": step} for step in (0, 9)]
+    study.tables["film"] = pd.concat([study.heads.assign(step=step) for step in (0, 9)])
+    study.tables["film_roles"] = pd.DataFrame([*positional, *broad])
+    (finding,) = (one for one in findings_of(study) if one.kind == "training")
+    assert finding.sentence == (
+        "From step 0 to step 9 of the training, heads with a role for sure went from 1 to 2 of 4 shared heads "
+        "(4 of 12 sites) (positional 0 to 1, broad 1 to 1); the first positional head appeared at step 9"
+    )
+
+
+def test_a_comparison_counts_shared_heads_once() -> None:
+    shared_study, plain_study = (made_up({"encoder": (3, 4)}) for _ in range(2))
+    for name, study in (("shared", shared_study), ("plain", plain_study)):
+        model = {**study.record["model"], "name": name, **(SHARED if name == "shared" else {})}
+        study.record = {**study.record, "model": model}
+        roles = [roled(3, "previous token", 0.8) | {"layer": layer} for layer in range(3)]
+        study.tables["roles"] = pd.DataFrame([*roles, roled(0, "broad", 0.9)])
+    comparison = headscope.compare([shared_study, plain_study])
+    headings, rows = comparison_view(comparison, [])["roles"]
+    assert headings == ["role", "shared", "plain"]
+    assert rows == [
+        ["previous token", "1 of 4 shared heads (3 of 12 sites)", "3 of 12"],
+        ["broad", "1 of 4 shared heads (1 of 12 sites)", "1 of 12"],
+    ]
+    matched = next(one.sentence for one in compared(comparison) if "matched" in one.sentence)
+    assert matched.startswith("12 sites of heads of shared are matched to sites of heads of plain at a mean distance")
 
 
 def test_the_header_tells_shared_heads_from_sites() -> None:

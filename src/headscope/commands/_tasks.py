@@ -25,7 +25,9 @@ Data = Annotated[
         show_default=False,
     ),
 ]
-Split = Annotated[str, typer.Option(help="Which file of a directory: train, dev or test (dev:even and dev:odd are its halves)")]
+Split = Annotated[
+    str, typer.Option(help="Which file of a directory: train, dev or test (dev:even and dev:odd are its halves)")
+]
 Columns = Annotated[
     str | None,
     typer.Option(help="What the data calls our columns, as in premise=sentence_a,label=gold", show_default=False),
