@@ -165,14 +165,34 @@ def test_roles_are_counted_in_heads_that_add_up_with_a_minus_sign() -> None:
     (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
     assert found == (
         "10 of 12 heads have a role for sure (the whole interval is beyond the rule's threshold), by their main role: "
-        "4 broad, 1 previous token, 1 positional +1, 1 block, 1 separators and 2 with other roles; the clearest, "
-        "previous token (threshold 0.500), is 0.4: 0.700 [0.690, 0.710]."
+        "4 broad (above 0.5), 1 previous token (above 0.5), 1 positional +1 (above 0.5), 1 block (above 0.5), "
+        "1 separators (above 0.5) and 2 with other roles; the clearest, previous token, is 0.4: 0.700 [0.690, 0.710]."
     )
     study.tables["roles"] = study.tables["roles"][4:5]
-    assert "1 positional −1; the clearest, positional −1 " in next(
+    assert "1 positional −1 (above 0.5); the clearest, positional −1, " in next(
         str(one) for one in findings_of(study) if one.kind == "roles"
     )
     assert cards_of(study)["heads"][0][4]["roles"][0]["role"] == "positional −1"
+
+
+def test_the_finding_and_the_map_say_what_their_counts_of_roles_are_of() -> None:
+    """Three heads are above the threshold, two with their whole interval; a relation's threshold differs by head."""
+    study = made_up({"encoder": (1, 6)}, ["previous"])
+    unsure = roled(2, "sink", 0.505) | {"is_sure": False}
+    study.tables["roles"] = pd.DataFrame([roled(0, "sink", 0.8), roled(1, "sink", 0.9), unsure])
+    (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
+    assert found.startswith(
+        "2 of 6 heads have a role for sure (the whole interval is beyond the rule's threshold; 3 by the value alone, "
+        "as the map counts), by their main role: 2 sink (above 0.5); the clearest, sink, is 0.1"
+    )
+    (colouring,) = colourings_of(study)
+    assert [(label["text"], label["heads"]) for label in colouring["labels"]] == [("sink", 3)]
+    assert "beyond the rule's threshold, also if its interval is not" in colouring["definition"]
+    other = roled(1, "sink", 0.9) | {"threshold": 0.6}
+    study.tables["roles"] = pd.DataFrame([roled(0, "sink", 0.8), other])
+    assert "by their main role: 2 sink; the clearest" in next(
+        str(one) for one in findings_of(study) if one.kind == "roles"
+    )
 
 
 def test_every_kind_of_a_full_study_is_found() -> None:

@@ -48,6 +48,10 @@ def test_a_finding_says_how_many_times_uniform_a_share_is() -> None:
         "1 of 2 heads gives more than half of its attention to the classification token: "
         "0.0: 0.700 [0.690, 0.710], 74 times uniform."
     )
+    note = "spread evenly over all visible tokens would give on the same texts"
+    assert note in render(study)
+    del study.tables["uniform"]
+    assert note not in render(study)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +190,7 @@ def test_roles_of_shared_heads_are_counted_once() -> None:
     study.tables["roles"] = pd.DataFrame([*roles, roled(0, "broad", 0.9)])
     (finding,) = (one for one in findings_of(study) if one.kind == "roles")
     assert finding.sentence.startswith("2 of 4 shared heads (4 of 12 sites) have a role for sure")
-    assert "1 (3 sites) previous token and 1 (1 site) broad" in finding.sentence
+    assert "1 (3 sites) previous token (above 0.5) and 1 (1 site) broad (above 0.5)" in finding.sentence
 
 
 def test_two_sites_of_one_head_are_not_two_heads_that_attend_alike() -> None:
