@@ -195,6 +195,23 @@ def test_the_finding_and_the_map_say_what_their_counts_of_roles_are_of() -> None
     )
 
 
+def test_an_unreliable_order_of_heads_is_told_without_cheap_importances() -> None:
+    """Ceiling 0.504 on 24 examples: by Spearman and Brown 24 * (0.64 / 0.36) * ((1 - r) / r), r = 0.504 ** 2."""
+    study = made_up(statistics=["previous"])
+    row = {"stack": "encoder", "ceiling": 0.504, "heads": 8, "count": 24}
+    study.tables["ceilings"] = pd.DataFrame([row])
+    (found,) = (str(one) for one in findings_of(study) if one.topic == "cheap")
+    assert found == (
+        "The order of the heads by exact removal is unreliable: with 24 examples even the true importances would reach "
+        "only 0.50 (the noise ceiling), and heads are ranked from 0.8; about 126 examples would do."
+    )
+    study.tables["ceilings"] = pd.DataFrame([row | {"stack": "decoder"}, row | {"ceiling": 0.9}])
+    (found,) = (str(one) for one in findings_of(study) if one.topic == "cheap")
+    assert found.startswith("The order of the heads of the decoder stack by exact removal is unreliable")
+    study.tables["ceilings"] = pd.DataFrame([row | {"ceiling": 0.9}])
+    assert not [one for one in findings_of(study) if one.topic == "cheap"]
+
+
 def test_every_kind_of_a_full_study_is_found() -> None:
     kinds = {found.kind for found in findings_of(every_table())}
     assert kinds == set(KINDS) - {"models"}
