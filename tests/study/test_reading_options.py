@@ -32,7 +32,7 @@ from headscope.model.said import said
 from headscope.study.evaluate import evaluate
 from headscope.study.journal import Journal
 from headscope.study.losses import loss_of
-from worded import glue, saved, sentence, table, tokenizer
+from worded import glue, saved, sentence, sentiments, table, tokenizer
 
 CHANCE = random.Random(5)
 ROWS = [(sentence(CHANCE), sentence(CHANCE), round(CHANCE.uniform(0, 5), 1)) for _ in range(12)]
@@ -105,6 +105,26 @@ def test_evaluate_says_which_default_it_took_and_takes_another(data: Path, run: 
         losses[pooling] = json.loads(answer.out)["metrics"]["loss"]["value"]
     assert losses["default"] == losses["mean"]
     assert len({round(loss, 4) for loss in losses.values()}) == 3
+
+
+def test_evaluate_names_the_pooling_and_the_number_of_examples(
+    data: Path, run: Run, first: Path, tmp_path: Path
+) -> None:
+    words = ("--task", "stsb", "--data", data, "--device", "cpu")
+    told = run("evaluate", first, *words, "--limit", 8)
+    lines = dict(line.split(maxsplit=1) for line in told.out.splitlines())
+    assert (lines["examples"], lines["pooling"]) == ("8 of 12", "first (1_Pooling/config.json)")
+    assert "note: only 8 examples: the intervals are too narrow. Take 30 or more" in told.err
+    bare = saved(tmp_path / "bare", BertModel)
+    lines = dict(line.split(maxsplit=1) for line in run("evaluate", bare, *words).out.splitlines())
+    assert (lines["examples"], lines["pooling"]) == ("12", "mean (the default: no file states it)")
+    lines = dict(line.split(maxsplit=1) for line in run("evaluate", bare, *words, "--pooling", "max").out.splitlines())
+    assert lines["pooling"] == "max (--pooling)"
+    classes = saved(tmp_path / "classes", BertForSequenceClassification, num_labels=2)
+    many = table(tmp_path / "many.tsv", ("sentence", "label"), sentiments(40))
+    told = run("evaluate", classes, "--task", "sst2", "--data", many, "--device", "cpu")
+    assert "pooling" not in told.out
+    assert "too narrow" not in told.err
 
 
 def test_a_wrong_pooling_is_refused_before_torch_is_imported() -> None:

@@ -9,6 +9,14 @@ import typer
 from headscope.config.names import TASKS
 from headscope.errors import HeadscopeError
 
+MaxLength = Annotated[
+    int | None,
+    typer.Option(
+        help="Tokens a sequence may have",
+        show_default="what the model's files state for texts that become vectors (stsb, retrieval); else what the "
+        "model can read, at most 512 (squad: windows of 384)",
+    ),
+]
 TaskName = Annotated[
     str,
     typer.Option(

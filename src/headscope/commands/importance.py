@@ -13,7 +13,6 @@ from headscope.commands._options import (
     Device,
     Dtype,
     MaskName,
-    MaxLength,
     Model,
     OpenSpecial,
     Overwrite,
@@ -26,7 +25,7 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, Split, TaskName, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, MaxLength, Split, TaskName, pairs_of
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
