@@ -74,12 +74,14 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("compare", ON_TEXTS | {"models": ["a", "b"], "limit": 3, "max_length": 9, "batch_size": 2}),
     ("compare", {"models": ["a", "b"], "texts": ["a"]}),
     ("evaluate", MASKED | READ),
+    ("evaluate", {"data": "glue", "split": "test"}),
     ("evaluate", READ | {"task": "retrieval"}),
     ("evaluate", READ | {"task": "similarity"}),
     ("film", ON_TEXTS | {"trained": "gone", "mask": "star", "open_special": True}),
     ("film", {"trained": "gone", "treebank": ["a"], "threshold": ["relation=0.2"]}),
     ("finetune", MASKED | SIZED | READ),
     ("fix", {"heads": "0.*", **READ}),
+    ("fix", {"data": "glue", "select_on": "train", "report_on": "test"}),
     ("gate", SIZED | SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
     ("gate", SPLIT | {"frozen": True}),
     ("gate", READ),
@@ -90,6 +92,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("importance", {"by": "gradient", "normalized": True}),
     ("importance", {"by": "ablation,relevance", "rules": "voita", "mode": "fixed", "patterns": {"0.1": "first"}}),
     ("importance", READ),
+    ("importance", {"data": "glue", "split": "train"}),
     ("knock-out", MASKED),
     ("learn-mask", SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
     ("learn-mask", SPLIT | {"soft": True, "learning_rate": 1e-4}),
@@ -103,6 +106,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("masks compare", {"mask": ["star", "random:keep=0.3"], "seeds": "0,1"}),
     ("masks compare", {"seeds": "0,1"}),
     ("masks compare", READ),
+    ("masks compare", {"data": "glue", "report_on": "test"}),
     ("pretrain", MASKED | {"epochs": 2}),
     ("pretrain", {"steps": 10}),
     ("prune", SEARCHED | {"heads": "3", "how": "beam", "width": 2, "expansion": 4, "swaps": 2}),
@@ -343,3 +347,22 @@ def test_finetune_and_analyze_refuse_what_the_task_and_the_data_do_not_use(tmp_p
         "--threshold requires --frequency LIST for the threshold rare",
         lambda: headscope.analyze(never, texts=["the cat"], thresholds=headscope.Thresholds(rare=0.2)),
     )
+
+
+@pytest.mark.parametrize("split", ["test", "train", "test:odd"])
+def test_one_file_has_no_other_split(tmp_path: Path, split: str) -> None:
+    data = table(tmp_path / "stsb_dev.tsv", ("sentence", "label"), sentiments(8))
+    for verb in (headscope.evaluate, headscope.importance):
+        with pytest.raises(HeadscopeError, match=r"^--split requires --data DIRECTORY"):
+            verb(never_for, task="sst2", data=data, split=split)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("data", "split"),
+    [("dev.tsv", "dev:odd"), ("pairs.tsv", "dev"), ("sst2_test.tsv", "test"), ("", "test"), ("datasets:a/b", "test")],
+)
+def test_a_split_that_the_data_has_is_taken(tmp_path: Path, data: str, split: str) -> None:
+    for name in ("dev.tsv", "pairs.tsv", "sst2_test.tsv"):
+        table(tmp_path / name, ("sentence", "label"), sentiments(8))
+    place = data if data.startswith("datasets:") else str(tmp_path / data)
+    check_effects("evaluate", {"data": place, "split": split, "mask": None}, given={"split"})

@@ -196,6 +196,7 @@ TEXT = "analyze model --corpus good.txt --out new"
 BY_GRADIENT = f"importance model {ON_TASK} --by gradient --out new"
 NAMED = "prune model --heads 0.1 --out new"
 POOLED = "a task that compares vectors of texts: stsb or retrieval"
+ONE_FILE = "--data DIRECTORY with train, dev and test files: one file is read for every split"
 SEARCH = "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
 WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{BY_GRADIENT} --kind shared": ("--kind", "--by ablation (or all)"),
@@ -243,6 +244,11 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     "gate model --task sst2 --data two --keep 2 --prompt query --out new": ("--prompt", POOLED),
     "learn-mask model --objective mlm --corpus good.txt --soft --pooling first --out new": ("--pooling", POOLED),
     f"masks compare model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
+    f"evaluate model {ON_TASK} --split test": ("--split", ONE_FILE),
+    f"importance model {ON_TASK} --split train --out new": ("--split", ONE_FILE),
+    f"fix model {ON_TASK} --report-on test --out new": ("--report-on", ONE_FILE),
+    f"masks compare model {ON_TASK} --report-on test --out new": ("--report-on", ONE_FILE),
+    f"{PRUNE} --heads 2 --select-on train": ("--select-on", ONE_FILE),
     "film model --treebank tree.conllu --pairs --out new": ("--pairs", "--corpus FILE"),
     "finetune model --task sst2 --data two --layers 2 --out new": ("--layers", "--from-scratch"),
     "finetune model --task sst2 --data two --vocabulary 900 --out new": ("--vocabulary", "--from-scratch"),
@@ -309,6 +315,8 @@ RIGHT: dict[str, str] = {
     "demo --out new": "loading minilm …",
     "doctor": "loading torch …",
     f"evaluate model {ON_TASK}": "loading model …",
+    f"evaluate model {ON_TASK} --split dev:odd": "loading model …",
+    "evaluate model --task sst2 --data tested/test.tsv --split test": "loading model …",
     "film model --corpus good.txt --out new": "reading the checkpoints of model …",
     "finetune model --task sst2 --data two --out new": "loading model …",
     f"fix model {ON_TASK} --out new": "loading model …",

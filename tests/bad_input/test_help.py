@@ -54,6 +54,15 @@ def test_defaults_are_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         assert f"[default: {default}]" in shown or f"[default: ({default})]" in shown, default
 
 
+@pytest.mark.parametrize("command", ["evaluate", "importance", "prune", "gate"])
+def test_the_length_of_texts_that_become_vectors_is_the_model_s(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = " ".join(run(command, "--help").out.split())
+    assert "what the model's files state for texts that become vectors (stsb, retrieval); else what the model" in shown
+
+
 @pytest.mark.parametrize("command", ["evaluate", "importance", "finetune", "fix", "gate"])
 def test_the_help_names_every_task(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setenv("COLUMNS", "400")
@@ -72,7 +81,16 @@ def test_help_is_quick_and_loads_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = {name for name in done.stdout.splitlines()[-1].split() if not name.startswith("_")}
-    assert imported <= {"annotated_doc", "headscope", "markdown_it", "mdurl", "pygments", "rich", "shellingham", "typer"}
+    assert imported <= {
+        "annotated_doc",
+        "headscope",
+        "markdown_it",
+        "mdurl",
+        "pygments",
+        "rich",
+        "shellingham",
+        "typer",
+    }
 
 
 def test_a_mistake_is_one_line_in_a_real_process(here: Path) -> None:

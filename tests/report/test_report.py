@@ -165,14 +165,51 @@ def test_roles_are_counted_in_heads_that_add_up_with_a_minus_sign() -> None:
     (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
     assert found == (
         "10 of 12 heads have a role for sure (the whole interval is beyond the rule's threshold), by their main role: "
-        "4 broad, 1 previous token, 1 positional +1, 1 block, 1 separators and 2 with other roles; the clearest, "
-        "previous token (threshold 0.500), is 0.4: 0.700 [0.690, 0.710]."
+        "4 broad (above 0.5), 1 previous token (above 0.5), 1 positional +1 (above 0.5), 1 block (above 0.5), "
+        "1 separators (above 0.5) and 2 with other roles; the clearest, previous token, is 0.4: 0.700 [0.690, 0.710]."
     )
     study.tables["roles"] = study.tables["roles"][4:5]
-    assert "1 positional −1; the clearest, positional −1 " in next(
+    assert "1 positional −1 (above 0.5); the clearest, positional −1, " in next(
         str(one) for one in findings_of(study) if one.kind == "roles"
     )
     assert cards_of(study)["heads"][0][4]["roles"][0]["role"] == "positional −1"
+
+
+def test_the_finding_and_the_map_say_what_their_counts_of_roles_are_of() -> None:
+    """Three heads are above the threshold, two with their whole interval; a relation's threshold differs by head."""
+    study = made_up({"encoder": (1, 6)}, ["previous"])
+    unsure = roled(2, "sink", 0.505) | {"is_sure": False}
+    study.tables["roles"] = pd.DataFrame([roled(0, "sink", 0.8), roled(1, "sink", 0.9), unsure])
+    (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
+    assert found.startswith(
+        "2 of 6 heads have a role for sure (the whole interval is beyond the rule's threshold; 3 by the value alone, "
+        "as the map counts), by their main role: 2 sink (above 0.5); the clearest, sink, is 0.1"
+    )
+    (colouring,) = colourings_of(study)
+    assert [(label["text"], label["heads"]) for label in colouring["labels"]] == [("sink", 3)]
+    assert "beyond the rule's threshold, also if its interval is not" in colouring["definition"]
+    other = roled(1, "sink", 0.9) | {"threshold": 0.6}
+    study.tables["roles"] = pd.DataFrame([roled(0, "sink", 0.8), other])
+    assert "by their main role: 2 sink; the clearest" in next(
+        str(one) for one in findings_of(study) if one.kind == "roles"
+    )
+
+
+def test_an_unreliable_order_of_heads_is_told_without_cheap_importances() -> None:
+    """Ceiling 0.504 on 24 examples: by Spearman and Brown 24 * (0.64 / 0.36) * ((1 - r) / r), r = 0.504 ** 2."""
+    study = made_up(statistics=["previous"])
+    row = {"stack": "encoder", "ceiling": 0.504, "heads": 8, "count": 24}
+    study.tables["ceilings"] = pd.DataFrame([row])
+    (found,) = (str(one) for one in findings_of(study) if one.topic == "cheap")
+    assert found == (
+        "The order of the heads by exact removal is unreliable: with 24 examples even the true importances would reach "
+        "only 0.50 (the noise ceiling), and heads are ranked from 0.8; about 126 examples would do."
+    )
+    study.tables["ceilings"] = pd.DataFrame([row | {"stack": "decoder"}, row | {"ceiling": 0.9}])
+    (found,) = (str(one) for one in findings_of(study) if one.topic == "cheap")
+    assert found.startswith("The order of the heads of the decoder stack by exact removal is unreliable")
+    study.tables["ceilings"] = pd.DataFrame([row | {"ceiling": 0.9}])
+    assert not [one for one in findings_of(study) if one.topic == "cheap"]
 
 
 def test_every_kind_of_a_full_study_is_found() -> None:

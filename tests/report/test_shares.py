@@ -11,6 +11,8 @@ from studies import made_up, roled
 
 import headscope
 from headscope.model.natural_language import is_natural_language
+from headscope.report.comparison import comparison_view
+from headscope.report.comparison import findings_of as compared
 from headscope.report.facts import corpus_facts, model_facts, studied, summary
 from headscope.report.finding import Finding, Measured
 from headscope.report.findings import findings_of
@@ -46,6 +48,10 @@ def test_a_finding_says_how_many_times_uniform_a_share_is() -> None:
         "1 of 2 heads gives more than half of its attention to the classification token: "
         "0.0: 0.700 [0.690, 0.710], 74 times uniform."
     )
+    note = "spread evenly over all visible tokens would give on the same texts"
+    assert note in render(study)
+    del study.tables["uniform"]
+    assert note not in render(study)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +190,7 @@ def test_roles_of_shared_heads_are_counted_once() -> None:
     study.tables["roles"] = pd.DataFrame([*roles, roled(0, "broad", 0.9)])
     (finding,) = (one for one in findings_of(study) if one.kind == "roles")
     assert finding.sentence.startswith("2 of 4 shared heads (4 of 12 sites) have a role for sure")
-    assert "1 (3 sites) previous token and 1 (1 site) broad" in finding.sentence
+    assert "1 (3 sites) previous token (above 0.5) and 1 (1 site) broad (above 0.5)" in finding.sentence
 
 
 def test_two_sites_of_one_head_are_not_two_heads_that_attend_alike() -> None:
@@ -210,6 +216,39 @@ def test_removals_of_shared_heads_are_counted_once() -> None:
     )
     (finding,) = (one for one in findings_of(study) if one.kind == "importance")
     assert "significantly for 1 of 4 shared heads (3 of 12 sites)" in finding.sentence
+
+
+def test_roles_over_training_count_shared_heads_once() -> None:
+    """Head 3 becomes positional at all three sites, and head 0 is broad at one site all the while."""
+    values = {(layer, head): 0.1 for layer in range(3) for head in range(4)}
+    study = attending("previous", values, model=SHARED)
+    positional = [roled(3, "previous token", 0.8) | {"layer": layer, "step": 9} for layer in range(3)]
+    broad = [roled(0, "broad", 0.9) | {"step": step} for step in (0, 9)]
+    study.tables["film"] = pd.concat([study.heads.assign(step=step) for step in (0, 9)])
+    study.tables["film_roles"] = pd.DataFrame([*positional, *broad])
+    (finding,) = (one for one in findings_of(study) if one.kind == "training")
+    assert finding.sentence == (
+        "From step 0 to step 9 of the training, heads with a role for sure went from 1 to 2 of 4 shared heads "
+        "(4 of 12 sites) (positional 0 to 1, broad 1 to 1); the first positional head appeared at step 9"
+    )
+
+
+def test_a_comparison_counts_shared_heads_once() -> None:
+    shared_study, plain_study = (made_up({"encoder": (3, 4)}) for _ in range(2))
+    for name, study in (("shared", shared_study), ("plain", plain_study)):
+        model = {**study.record["model"], "name": name, **(SHARED if name == "shared" else {})}
+        study.record = {**study.record, "model": model}
+        roles = [roled(3, "previous token", 0.8) | {"layer": layer} for layer in range(3)]
+        study.tables["roles"] = pd.DataFrame([*roles, roled(0, "broad", 0.9)])
+    comparison = headscope.compare([shared_study, plain_study])
+    headings, rows = comparison_view(comparison, [])["roles"]
+    assert headings == ["role", "shared", "plain"]
+    assert rows == [
+        ["previous token", "1 of 4 shared heads (3 of 12 sites)", "3 of 12"],
+        ["broad", "1 of 4 shared heads (1 of 12 sites)", "1 of 12"],
+    ]
+    matched = next(one.sentence for one in compared(comparison) if "matched" in one.sentence)
+    assert matched.startswith("12 sites of heads of shared are matched to sites of heads of plain at a mean distance")
 
 
 def test_the_header_tells_shared_heads_from_sites() -> None:

@@ -51,6 +51,35 @@ def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "write_report", lambda study, folder, **_: (folder / "index.html").write_text(""))
 
 
+# In the terminal
+
+
+def test_the_terminal_says_what_was_found_and_whether_it_suffices(here: Path, unpublished: None) -> None:
+    result = command(*WORDS, "--limit", "12", "--out", "study")
+    assert result.exit_code == 0, result.output
+    lines = result.stderr.splitlines()
+    assert "ablating 4 heads, one at a time, on 12 examples (mode zero)" in lines
+    between = r"\[[+-]\d\.\d{4}, [+-]\d\.\d{4}\]"
+    told = [line for line in lines if "largest change of the loss" in line]
+    assert len(told) == 2
+    assert all(re.search(rf"largest change of the loss [+-]\d\.\d{{4}} {between}, by encoder\.", line) for line in told)
+    study = Study("study")
+    rows = study.tables["significance"].query("statistic == 'ablation-loss'")
+    many = int(rows["is_significant"].sum())
+    intact = study.record["importance"]["intact"]["accuracy"]["value"]
+    first = lines.index(f"12 examples, accuracy {intact:.4f} with all heads")
+    assert lines[first + 1] == (
+        f"{many} of 4 heads change the loss significantly when ablated alone (p (Holm) below 0.05)"
+    )
+    assert lines[first + 2] == "note: 12 examples are few: only large changes can be significant. Take 30 or more"
+
+
+def test_progress_counts_the_heads_that_are_ablated(here: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    importance("bert", task="sst2", data="dev.tsv", limit=8, progress=lambda *it: seen.append(it))
+    assert seen[-1] == (4, 4)
+
+
 # Killed
 
 

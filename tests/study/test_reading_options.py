@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from headscope.data.batches import collate
 from headscope.data.encode import Encoder
 from headscope.data.examples import Example
 from headscope.errors import HeadscopeError
-from headscope.explorer.predictions import Alike
+from headscope.explorer.predictions import Alike, prediction_of
 from headscope.explorer.predictions import Reading as Shown
 from headscope.model.load import load
 from headscope.model.poolings import POOLINGS
@@ -31,7 +32,7 @@ from headscope.model.said import said
 from headscope.study.evaluate import evaluate
 from headscope.study.journal import Journal
 from headscope.study.losses import loss_of
-from worded import glue, saved, sentence, table, tokenizer
+from worded import glue, saved, sentence, sentiments, table, tokenizer
 
 CHANCE = random.Random(5)
 ROWS = [(sentence(CHANCE), sentence(CHANCE), round(CHANCE.uniform(0, 5), 1)) for _ in range(12)]
@@ -104,6 +105,26 @@ def test_evaluate_says_which_default_it_took_and_takes_another(data: Path, run: 
         losses[pooling] = json.loads(answer.out)["metrics"]["loss"]["value"]
     assert losses["default"] == losses["mean"]
     assert len({round(loss, 4) for loss in losses.values()}) == 3
+
+
+def test_evaluate_names_the_pooling_and_the_number_of_examples(
+    data: Path, run: Run, first: Path, tmp_path: Path
+) -> None:
+    words = ("--task", "stsb", "--data", data, "--device", "cpu")
+    told = run("evaluate", first, *words, "--limit", 8)
+    lines = dict(line.split(maxsplit=1) for line in told.out.splitlines())
+    assert (lines["examples"], lines["pooling"]) == ("8 of 12", "first (1_Pooling/config.json)")
+    assert "note: only 8 examples: the intervals are too narrow. Take 30 or more" in told.err
+    bare = saved(tmp_path / "bare", BertModel)
+    lines = dict(line.split(maxsplit=1) for line in run("evaluate", bare, *words).out.splitlines())
+    assert (lines["examples"], lines["pooling"]) == ("12", "mean (the default: no file states it)")
+    lines = dict(line.split(maxsplit=1) for line in run("evaluate", bare, *words, "--pooling", "max").out.splitlines())
+    assert lines["pooling"] == "max (--pooling)"
+    classes = saved(tmp_path / "classes", BertForSequenceClassification, num_labels=2)
+    many = table(tmp_path / "many.tsv", ("sentence", "label"), sentiments(40))
+    told = run("evaluate", classes, "--task", "sst2", "--data", many, "--device", "cpu")
+    assert "pooling" not in told.out
+    assert "too narrow" not in told.err
 
 
 def test_a_wrong_pooling_is_refused_before_torch_is_imported() -> None:
@@ -251,3 +272,116 @@ def test_a_prompt_longer_than_the_length_is_refused(data: Path, tmp_path: Path) 
     folder = embedding(tmp_path / "model", length=6, include_prompt=False)
     with pytest.raises(HeadscopeError, match=r"the prompt has 6 tokens, which leaves no room for text"):
         evaluate(load(folder, prompt="the old cat sat on "), task="stsb", data=data)
+
+
+# Commands that train or judge: what they measure is the model as --pooling and --prompt read it
+
+READ_SO = ("--pooling", "max", "--prompt", "the old ")
+TRAINED = ("--epochs", 1, "--batch-size", 4)
+SAVING: dict[str, tuple[tuple[object, ...], str]] = {  # the options of a command, and where the model is that it saves
+    "gate": (("--keep", 3, *TRAINED), "keep-3"),
+    "learn-mask": (("--sparsity", 0.3, *TRAINED), "sparsity-0.3-seed-0"),
+    "fix": (("--patterns", "0.1=first"), ""),
+}
+
+
+def spearman(
+    folder: Path, data: Path, split: str, pooling: str | None = "max", prompt: str | None = "the old "
+) -> float:
+    model = load(folder, device="cpu", pooling=pooling, prompt=prompt)
+    return float(evaluate(model, task="stsb", data=data, split=split)["metrics"]["spearman"]["value"])
+
+
+def whole_metric(out: Path) -> float:
+    """What a study has for the unchanged model on the split that is reported on."""
+    study = headscope.Study(out / "study" if (out / "study").is_dir() else out)
+    if "learned_masks" in study.record:
+        return float(study.record["learned_masks"]["intact"]["metric"])
+    if "mask_table" in study.tables:
+        return float(study.tables["mask_table"].query("mode == 'straight' and mask == 'dense'")["metric"].iloc[0])
+    table = study.tables["front" if "front" in study.tables else "fixing"]
+    return float(table.iloc[0]["metric"])
+
+
+@pytest.mark.parametrize("command", SAVING)
+def test_the_options_reach_what_is_measured_recorded_and_saved(
+    command: str, data: Path, run: Run, tmp_path: Path
+) -> None:
+    folder, out = saved(tmp_path / "bare", BertModel), tmp_path / "out"
+    options, model = SAVING[command]
+    words = ("--task", "stsb", "--data", data, "--device", "cpu")
+    ran = run(command, folder, *words, *options, *READ_SO, "--out", out)
+    assert ran.status == 0, ran.err
+    expected = spearman(folder, data, "dev:odd")
+    assert whole_metric(out) == pytest.approx(expected, abs=1e-6)
+    assert expected != pytest.approx(spearman(folder, data, "dev:odd", None, None), abs=1e-3)
+    reading = load(out / model).reading
+    assert (reading.pooling, reading.prompt_for()) == ("max", "the old ")
+
+
+def test_masks_are_compared_with_the_pooling_asked_for(data: Path, run: Run, tmp_path: Path) -> None:
+    folder, out = saved(tmp_path / "bare", BertModel), tmp_path / "out"
+    words = ("--task", "stsb", "--data", data, "--device", "cpu", "--mask", "window:width=1", "--out", out)
+    ran = run("masks", "compare", folder, *words, *READ_SO, "--start", folder, "--epochs", 1)
+    assert ran.status == 0, ran.err
+    assert whole_metric(out) == pytest.approx(spearman(folder, data, "dev"), abs=1e-6)
+    reading = headscope.Study(out).record["model"]["reading"]
+    assert (reading["pooling"], reading["prompt"]) == ("max", "the old ")
+
+
+@pytest.mark.parametrize("command", ["gate", "learn-mask", "fix", "masks compare"])
+def test_commands_refuse_the_options_where_nothing_is_pooled(command: str, run: Run, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "classes", BertForSequenceClassification, num_labels=2)
+    options = {**{name: value for name, (value, _) in SAVING.items()}, "masks compare": ()}[command]
+    words = ("--task", "sst2", "--data", glue(tmp_path / "glue"), "--device", "cpu", *options)
+    for option in (("--pooling", "last"), ("--prompt", "the ")):
+        ran = run(*command.split(), folder, *words, *option, "--out", tmp_path / "out")
+        assert ran.status == 2
+        assert f"{option[0]}: has no effect on sst2" in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def served(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs `headscope serve` up to the model that would be served."""
+    given: list[Any] = []
+
+    def stop(model: Any, **options: Any) -> Any:
+        given.append(model)
+        raise HeadscopeError("stopped here")
+
+    monkeypatch.setattr("headscope.explorer.serving.serve", stop)
+
+    def command(*words: object) -> Any:
+        given.clear()
+        ran = run("serve", *words, "--device", "cpu")
+        assert ran.status == 2
+        return given[0] if given else ran.err
+
+    return command
+
+
+def test_serve_shows_the_model_as_it_is_read(served: Callable[..., Any], tmp_path: Path) -> None:
+    reading = served(saved(tmp_path / "bare", BertModel), *READ_SO).reading
+    assert (reading.pooling, reading.prompt_for()) == ("max", "the old ")
+    folder = saved(tmp_path / "classes", BertForSequenceClassification, num_labels=2)
+    for option in (("--pooling", "last"), ("--prompt", "the ")):
+        assert f"{option[0]}: has no effect on this model" in served(folder, *option)
+    assert served(folder).reading.pooling is None
+
+
+def test_the_explorer_refuses_what_tasks_refuse(tmp_path: Path, data: Path) -> None:
+    """A reading that cannot be applied, and a decoder of which nothing states the pooling: the same sentence."""
+    decoder = tmp_path / "decoder"
+    random_decoder().save_pretrained(decoder)
+    tokenizer(ends=True).save_pretrained(decoder)
+    unknown = embedding(tmp_path / "unknown")
+    modules = json.loads((unknown / "modules.json").read_text("utf-8"))
+    write(unknown / "modules.json", [*modules, {"idx": 9, "name": "9", "path": "9_Odd", "type": "some.Odd"}])
+    for folder in (decoder, unknown):
+        with pytest.raises(HeadscopeError) as by_task:
+            evaluate(load(folder), task="stsb", data=data)
+        with pytest.raises(HeadscopeError) as by_explorer:
+            prediction_of(load(folder))
+        assert str(by_task.value) == str(by_explorer.value)
+        assert prediction_of(load(folder, pooling="last")).kind == "encoder"

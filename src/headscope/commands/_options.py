@@ -156,24 +156,23 @@ def progress(what: str) -> Iterator[Update]:
         yield _plain(what)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (
         TextColumn("{task.description}", markup=False),  # a directory may be called [/]
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[pace]}"),
     )
     pace = _Pace()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None, rate="")
+        task = bar.add_task(what, total=None, pace="")
 
         def update(done: int, total: int, part: str = "") -> None:
             if pace.is_new(done, total):
-                bar.reset(task)  # the time left is that of this part
-            rate = f"{pace(done, total):.1f}/s"
-            bar.update(task, completed=done, total=total, rate=rate, description=_named(what, part))
+                bar.reset(task)
+            pace(done, total)
+            bar.update(task, completed=done, total=total, pace=pace.text, description=_named(what, part))
 
         yield update
 
@@ -202,6 +201,15 @@ def report_aloud(update: Update) -> Callable[[Study, Path], None]:
     return write
 
 
+def note_few_texts(study: Study) -> None:
+    """The warning that the page has, where there are too few texts for the intervals."""
+    from headscope.report.facts import ENOUGH_TEXTS, few_texts
+
+    if (few := few_texts(study)) is not None:
+        texts = "text" if few == 1 else "texts"
+        say(f"note: only {few} {texts}: the intervals are too narrow. Take {ENOUGH_TEXTS} or more")
+
+
 def _named(what: str, part: str) -> str:
     return f"{what}, {part}" if part else what
 
@@ -212,17 +220,26 @@ def _plain(what: str) -> Update:
     def update(done: int, total: int, part: str = "") -> None:
         nonlocal last, is_long
         is_long = is_long and not pace.is_new(done, total)
-        now, rate = time.monotonic(), pace(done, total)
+        now = time.monotonic()
+        pace(done, total)
         if now - last < 10 and not (is_long and done == total):
             return  # what is over at once is not worth a line
         last, is_long = now, True
-        say(f"{_named(what, part)}: {done} of {total}, {rate:.1f}/s, {(total - done) / rate:.0f} s left")
+        say(f"{_named(what, part)}: {done} of {total}{', ' if pace.text else ''}{pace.text}")
 
     return update
 
 
+LEAST_SHARE, LEAST, MOST = 0.05, 5, 50  # of a part must be timed before the time left is told: a share, 5 to 50 items
+
+
 class _Pace:
-    """How many a second in this part of the work; another total, or fewer done, is another part."""
+    """How many a second in this part of the work; another total, or fewer done, is another part.
+
+    text  rate and time left; empty until enough is done to tell
+    """
+
+    text = ""
 
     def __init__(self) -> None:
         self.started = self.last = time.monotonic()
@@ -238,4 +255,11 @@ class _Pace:
         elif self.begun == 0:
             self.started, self.begun = self.last, self.done  # what was first heard of may be what a run goes on from
         self.done, self.total, self.last = done, total, now
-        return max(done - self.begun, 1) / max(now - self.started, 1e-3)
+        timed = done - self.begun
+        rate = max(timed, 1) / max(now - self.started, 1e-3)
+        is_known = self.begun > 0 and timed >= max(LEAST, min(LEAST_SHARE * total, MOST))
+        each = f"{rate:.1f}/s" if rate >= 1 else f"{1 / rate:.1f} s each"
+        seconds = (total - done) / rate
+        left = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        self.text = f"{each}, {left} left" if is_known else ""
+        return rate

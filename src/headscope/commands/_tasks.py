@@ -9,6 +9,14 @@ import typer
 from headscope.config.names import TASKS
 from headscope.errors import HeadscopeError
 
+MaxLength = Annotated[
+    int | None,
+    typer.Option(
+        help="Tokens a sequence may have",
+        show_default="what the model's files state for texts that become vectors (stsb, retrieval); else what the "
+        "model can read, at most 512 (squad: windows of 384)",
+    ),
+]
 TaskName = Annotated[
     str,
     typer.Option(
@@ -25,7 +33,9 @@ Data = Annotated[
         show_default=False,
     ),
 ]
-Split = Annotated[str, typer.Option(help="Which file of a directory: train, dev or test")]
+Split = Annotated[
+    str, typer.Option(help="Which file of a directory: train, dev or test (dev:even and dev:odd are its halves)")
+]
 Columns = Annotated[
     str | None,
     typer.Option(help="What the data calls our columns, as in premise=sentence_a,label=gold", show_default=False),

@@ -22,6 +22,7 @@ from headscope.commands._options import (
     Revision,
     drawing_figures,
     load_aloud,
+    note_few_texts,
     progress,
     say,
     separated,
@@ -181,4 +182,5 @@ def analyze(
     data = study.record["data"]
     skipped = sum(data["skipped"].values())
     say(f"{data['used']} of {data['read']} texts used, {data['truncated']} truncated, {skipped} skipped")
+    note_few_texts(study)
     typer.echo(out / "index.html")

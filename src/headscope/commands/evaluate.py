@@ -12,7 +12,6 @@ from headscope.commands._options import (
     Device,
     Dtype,
     MaskName,
-    MaxLength,
     Model,
     OpenSpecial,
     Pooling,
@@ -20,8 +19,9 @@ from headscope.commands._options import (
     Revision,
     load_aloud,
     progress,
+    say,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, Split, TaskName, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, MaxLength, Split, TaskName, pairs_of
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -57,6 +57,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
 ) -> None:
     """How good a model is at a task: every metric and the loss, with intervals."""
+    from headscope.report.facts import ENOUGH_TEXTS
     from headscope.study.evaluate import evaluate as run
 
     with progress(model) as update:
@@ -81,4 +82,10 @@ def evaluate(
         else:
             between = "" if metric["low"] is None else f"  [{metric['low']:.4f}, {metric['high']:.4f}]"
             typer.echo(f"{name:12} {metric['value']:.4f}{between}")
-    typer.echo(f"{'examples':12} {found['count']}")
+    of = f" of {found['available']:,}" if found["count"] < found["available"] else ""
+    typer.echo(f"{'examples':12} {found['count']:,}{of}")
+    if (reading := found["pooling"]) is not None:
+        stated_by = reading["stated_by"] or "the default: no file states it"
+        typer.echo(f"{'pooling':12} {reading['pooling'] or 'mean'} ({stated_by})")
+    if found["count"] < ENOUGH_TEXTS:
+        say(f"note: only {found['count']} examples: the intervals are too narrow. Take {ENOUGH_TEXTS} or more")

@@ -15,6 +15,7 @@ from headscope.commands._options import (
     OpenSpecial,
     Overwrite,
     Pairs,
+    note_few_texts,
     progress,
     report_aloud,
     say,
@@ -94,7 +95,7 @@ def film(
 
     thresholds = read_thresholds(threshold)
     with progress(f"{trained}") as update:
-        run(
+        study = run(
             trained,
             out=out,
             corpus=corpus,
@@ -117,4 +118,5 @@ def film(
             progress=update,
             say=say,
         )
+    note_few_texts(study)
     typer.echo(out / "index.html")

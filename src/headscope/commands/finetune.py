@@ -11,7 +11,6 @@ from headscope.commands import app
 from headscope.commands._options import (
     Device,
     MaskName,
-    MaxLength,
     Model,
     OpenSpecial,
     Overwrite,
@@ -23,7 +22,7 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, MaxLength, TaskName, TrainLimit, pairs_of
 from headscope.commands._training import (
     Checkpoints,
     FromScratch,

@@ -11,7 +11,6 @@ from headscope.commands import app
 from headscope.commands._options import (
     Device,
     Dtype,
-    MaxLength,
     Model,
     Overwrite,
     Pooling,
@@ -23,7 +22,7 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, numbers_of, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, MaxLength, TaskName, numbers_of, pairs_of
 
 EXAMPLES = """
 [bold]Examples[/bold]

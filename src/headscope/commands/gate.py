@@ -10,7 +10,6 @@ import typer
 from headscope.commands import app
 from headscope.commands._options import (
     Device,
-    MaxLength,
     Model,
     Overwrite,
     Pooling,
@@ -21,7 +20,17 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, numbers_of, pairs_of
+from headscope.commands._tasks import (
+    BatchSize,
+    Columns,
+    Data,
+    Labels,
+    MaxLength,
+    TaskName,
+    TrainLimit,
+    numbers_of,
+    pairs_of,
+)
 from headscope.commands._training import (
     FromScratch,
     Heads,

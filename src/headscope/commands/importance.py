@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +13,6 @@ from headscope.commands._options import (
     Device,
     Dtype,
     MaskName,
-    MaxLength,
     Model,
     OpenSpecial,
     Overwrite,
@@ -25,7 +25,10 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, Split, TaskName, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, MaxLength, Split, TaskName, pairs_of
+
+if TYPE_CHECKING:
+    from headscope.study.study import Study
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -157,7 +160,27 @@ def importance(
         with drawing_figures():
             fill(study, folder)
         (folder / NAME).unlink(missing_ok=True)  # last: a run that is killed while it draws need not be swept again
-    told = study.record["importance"]
-    intact = told["intact"][told["metric"]]["value"]
-    say(f"{told['examples']} examples, {told['metric']} {intact:.4f} intact; way: {told['way'] or 'none'}")
+    for line in _summary(study):
+        say(line)
     typer.echo(out / "index.html")
+
+
+def _summary(study: Study) -> Iterator[str]:
+    """The model without an ablation, how many heads are significant, and whether the examples are enough."""
+    from headscope.importances.deltas import LOSS
+    from headscope.importances.significance import ALPHA
+    from headscope.report.facts import ENOUGH_TEXTS
+    from headscope.report.findings_tasks import noisy_ranks
+
+    record = study.record["importance"]
+    count, intact = record["examples"], record["intact"][record["metric"]]["value"]
+    yield f"{count} examples, {record['metric']} {intact:.4f} with all heads"
+    table = study.tables.get("significance")
+    if table is not None:
+        rows = table[table["statistic"] == LOSS]
+        many = int(rows["is_significant"].eq(True).sum())
+        yield f"{many} of {len(rows)} heads change the loss significantly when ablated alone (p (Holm) below {ALPHA:g})"
+    if count < ENOUGH_TEXTS:
+        yield f"note: {count} examples are few: only large changes can be significant. Take {ENOUGH_TEXTS} or more"
+    for finding in noisy_ranks(study):
+        yield f"note: {finding.sentence}"

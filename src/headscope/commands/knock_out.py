@@ -21,6 +21,7 @@ from headscope.commands._options import (
     Revision,
     drawing_figures,
     load_aloud,
+    note_few_texts,
     progress,
     separated,
     typed,
@@ -108,4 +109,5 @@ def knock_out(
         study = study if there is None else there.joined(study)
         with drawing_figures():
             fill(study, folder)
+    note_few_texts(study)
     typer.echo(out / "index.html")

@@ -11,7 +11,6 @@ import typer
 from headscope.commands import app
 from headscope.commands._options import (
     Device,
-    MaxLength,
     Model,
     Overwrite,
     Pooling,
@@ -22,7 +21,7 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Labels, TrainLimit, numbers_of, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Labels, MaxLength, TrainLimit, numbers_of, pairs_of
 from headscope.config.checks import check_range
 from headscope.config.names import EITHER
 from headscope.errors import HeadscopeError

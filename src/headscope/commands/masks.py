@@ -11,7 +11,6 @@ from headscope.commands import app
 from headscope.commands._early import say_first
 from headscope.commands._options import (
     Device,
-    MaxLength,
     Model,
     OpenSpecial,
     Overwrite,
@@ -23,7 +22,17 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, TaskName, TrainLimit, numbers_of, pairs_of
+from headscope.commands._tasks import (
+    BatchSize,
+    Columns,
+    Data,
+    Labels,
+    MaxLength,
+    TaskName,
+    TrainLimit,
+    numbers_of,
+    pairs_of,
+)
 
 LISTED = """
 [bold]Examples[/bold]

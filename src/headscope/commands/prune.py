@@ -12,7 +12,6 @@ from headscope.commands import app
 from headscope.commands._options import (
     Device,
     Dtype,
-    MaxLength,
     Model,
     Overwrite,
     Pooling,
@@ -24,7 +23,7 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Labels, numbers_of, pairs_of
+from headscope.commands._tasks import BatchSize, Columns, Labels, MaxLength, numbers_of, pairs_of
 
 EXAMPLES = """
 [bold]Examples[/bold]

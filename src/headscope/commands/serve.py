@@ -23,6 +23,7 @@ from headscope.commands._options import (
     load_aloud,
     say,
 )
+from headscope.errors import HeadscopeError
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -63,6 +64,7 @@ def serve(
     dtype: Dtype = "float32",
 ) -> None:
     """Explore a model in the browser: every head on any text, and what the model says without some of them."""
+    from headscope.explorer.predictions import Alike, prediction_of
     from headscope.explorer.serving import serve as run
     from headscope.explorer.serving import studied
 
@@ -75,6 +77,15 @@ def serve(
     if compare is not None:
         say(f"loading {compare} …")
     other = None if compare is None else load_aloud(compare, None, device, dtype, pooling=pooling, prompt=prompt)
+    pools = any(isinstance(prediction_of(one), Alike) for one in (loaded, other) if one is not None)
+    for option, value in (("--pooling", pooling), ("--prompt", prompt)):
+        if value is not None and not pools:
+            raise HeadscopeError(
+                "has no effect on this model, which gives no vectors of texts",
+                where=option,
+                expected="a sentence encoder",
+                mend="Leave it out",
+            )
     explorer = run(
         loaded,
         study=found,

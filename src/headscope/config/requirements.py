@@ -6,6 +6,7 @@ its default.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -100,6 +101,22 @@ def _has_splits(values: Values) -> bool:
     return data is None or not Path(str(data)).is_file()
 
 
+def _has_split(option: str) -> Callable[[Values], bool]:
+    """Whether --data has this split: a directory, a data set by id, or a file that is named after the split.
+
+    One file is read for every split. It counts as `dev`, the default, whatever its name is.
+    """
+
+    def holds(values: Values) -> bool:
+        data, split = str(values.get("data") or ""), str(values.get(option) or "").partition(":")[0]
+        files = [Path(data)] if Path(data).exists() else [Path(name.strip()) for name in data.split(",", 1)]
+        if split not in ("train", "test") or not all(file.is_file() for file in files):
+            return True
+        return all(split in re.split(r"[\W_]+", file.name.lower()) for file in files)
+
+    return holds
+
+
 def _threshold(name: str) -> Callable[[Values], bool]:
     return lambda values: any(name in word for word in values.get("threshold") or ())
 
@@ -139,6 +156,10 @@ RELATION = Rule(
     "--treebank FILE for the threshold relation",
     lambda v: not _threshold("relation")(v) or _has("treebank", "sentences")(v),
 )
+ONE_FILE = "--data DIRECTORY with train, dev and test files: one file is read for every split"
+SPLIT = Rule({"split": "dev"}, ONE_FILE, _has_split("split"))
+SELECT_ON = Rule({"select_on": "dev:even"}, ONE_FILE, _has_split("select_on"))
+REPORT_ON = Rule({"report_on": "dev:odd"}, ONE_FILE, _has_split("report_on"))
 OF_TEXTS = {"pairs": False, "column": None}
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -179,7 +200,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
         Rule({"models": ()}, "--corpus FILE", _has("corpus", "texts")),
     ),
-    "evaluate": (MASK, POOLED),
+    "evaluate": (MASK, POOLED, SPLIT),
     "film": (
         Rule(OF_TEXTS, "--corpus FILE", _has_texts),
         Rule({"open_special": False}, "a mask: --mask NAME, or that of the training", _is_filmed_masked),
@@ -191,7 +212,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
     ),
     "finetune": (MASK, SCRATCH, POOLED),
-    "fix": (Rule({"heads": None}, "that --patterns is left out: they name heads", _lacks("patterns")), POOLED),
+    "fix": (
+        Rule({"heads": None}, "that --patterns is left out: they name heads", _lacks("patterns")),
+        POOLED,
+        SELECT_ON,
+        REPORT_ON,
+    ),
     "gate": (
         SCRATCH,
         TRAINED_WEIGHTS,
@@ -201,6 +227,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "importance": (
         MASK,
+        SPLIT,
         Rule(
             {"kind": "head", "mode": "zero", "heads": None, "race": None},
             "--by ablation (or all)",
@@ -234,6 +261,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
     ),
     "masks compare": (
+        Rule({"report_on": "dev"}, ONE_FILE, _has_split("report_on")),
         Rule({"epochs": 3}, "--start MODEL", _has("start")),
         Rule(
             {"learning_rate": 5e-5, "batch_size": 32, "limit": None},
@@ -253,6 +281,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "pretrain": (MASK, Rule({"epochs": None}, "that --steps is left out", _lacks("steps"))),
     "prune": (
+        SELECT_ON,
+        REPORT_ON,
         Rule(
             {
                 **{"how": "beam", "by": "gradient-second", "rules": "voita", "objective": None, "at_least": 0},

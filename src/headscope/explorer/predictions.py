@@ -19,7 +19,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.report.look_sides import Side, inert
-from headscope.tasks.pooling import encoded_texts, pooled
+from headscope.tasks.pooling import check_readable, encoded_texts, pooled
 
 CANDIDATES = 5
 
@@ -162,13 +162,15 @@ class Alike(Prediction):
 
     kind = "encoder"
 
+    def __init__(self, model: AttentionModel) -> None:
+        check_readable(model, model.name)
+        super().__init__(model)
+
     @property
     def notes(self) -> tuple[str, ...]:
-        how = self.model.reading
-        if how.is_stated:
+        if self.model.reading.is_stated:
             return ()
-        why = "no file states the pooling" if how.problem is None else how.problem
-        return (f"{why}: the sentence vector is the mean of the token states; see --pooling",)
+        return ("no file states the pooling: the sentence vector is the mean of the token states; see --pooling",)
 
     def run(self, reading: Reading) -> Any:
         """The output of the model below its head, which has the states."""

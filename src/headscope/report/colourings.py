@@ -56,7 +56,8 @@ def _roles(study: Study) -> Iterator[dict[str, Any]]:
     if of_head:
         definition = (
             "Each head's main role: relations, antecedents and rare words before positions, these before kinds of "
-            "tokens, how broad or sure attention is last; of several alike the strongest. Grey: no rule holds."
+            "tokens, how broad or sure attention is last; of several alike the strongest. Grey: no rule holds. "
+            "The numbers count heads whose value is beyond the rule's threshold, also if its interval is not."
         )
         yield _packed(study, "main role", definition, of_head, lambda name, _: FAMILIES[name], list(FAMILIES))
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headscope.report.cards import called
 from headscope.report.facts import summary
 from headscope.report.finding import Finding
 from headscope.report.grids import plain
+from headscope.report.shared_heads import Place, counted, is_shared, number_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from headscope.report.plates import Plate
     from headscope.study.compare import Comparison
+    from headscope.study.study import Study
 
 MOST_MATCHES = 24
 SAID_OF = {
@@ -96,9 +99,12 @@ def _on_matching(comparison: Comparison) -> list[Finding]:
     table = comparison.matching
     for row in (table[table["within"] == "stack"] if len(table) else table).to_dict("records"):
         one, other = plain(row["study"], 80), plain(row["other"], 80)
-        left = f"; {row['unmatched']} heads of the larger model are left over" if row["unmatched"] else ""
+        by_name = dict(zip(comparison.names, comparison.studies, strict=True))
+        is_site = any(is_shared(by_name[row[of]], row["stack"]) for of in ("study", "other"))
+        noun = "sites of heads" if is_site else "heads"
+        left = f"; {row['unmatched']} {noun} of the larger model are left over" if row["unmatched"] else ""
         sentence = (
-            f"{_where(comparison, row['stack'])}{row['matched']} heads of {one} are matched to heads of {other} at a "
+            f"{_where(comparison, row['stack'])}{row['matched']} {noun} of {one} are matched to {noun} of {other} at a "
             f"mean distance of {_short(row['distance'])} standard deviations; shuffled match at {_short(row['null'])} "
             f"(p = {row['probability']:.2g}){left or _same_numbers(comparison, row)}"
         )
@@ -139,27 +145,37 @@ def _where(comparison: Comparison, stack: str) -> str:
 
 
 def _roles(comparison: Comparison) -> Table:
-    """How many heads have each role, and of how many, a column a model."""
-    roles = comparison.roles
-    if not len(roles):
+    """How many heads have each role, and of how many, a column a model. A head of shared layers is counted once."""
+    if not len(comparison.roles):
         return [], []
-    layers = roles.drop_duplicates(["study", "stack", "layer"]).groupby("study")["of"].sum()
-    sizes = [int(layers.get(name, 0)) for name in comparison.names]
-    counts = roles.groupby(["role", "study"])["heads"].sum().unstack(fill_value=0).reindex(columns=comparison.names)
-    counts = counts.fillna(0).astype(int)
-    shares = counts / [max(size, 1) for size in sizes]
-    order = shares.sum(axis=1).sort_values(ascending=False, kind="stable").index
+    columns = [_heads_by_role(study) for study in comparison.studies]
+    every = [list(_places(study.heads)) for study in comparison.studies]
+    shares: dict[str, float] = {}
+    for study, by_role, heads in zip(comparison.studies, columns, every, strict=True):
+        for role, places in by_role.items():
+            shares[role] = shares.get(role, 0.0) + number_of(study, places) / number_of(study, heads)
     rows = [
         [
             called(role),
             *(
-                f"{counts.loc[role, name]} of {size}" if size else "–"
-                for name, size in zip(comparison.names, sizes, strict=True)
+                counted(study, by_role.get(role, ()), heads, noun="") if by_role else "–"
+                for study, by_role, heads in zip(comparison.studies, columns, every, strict=True)
             ),
         ]
-        for role in order
+        for role in sorted(shares, key=lambda role: (-shares[role], role))
     ]
     return ["role", *(plain(name, 60) for name in comparison.names)], rows
+
+
+def _heads_by_role(study: Study) -> dict[str, set[Place]]:
+    roles = study.tables.get("roles")
+    if roles is None or not {"stack", "layer", "head", "role"} <= set(roles):
+        return {}
+    return {str(role): set(_places(some)) for role, some in roles.groupby("role")}
+
+
+def _places(table: pd.DataFrame) -> Iterator[Place]:
+    return table[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None)
 
 
 def _matching(comparison: Comparison) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.cards import by_gain, roles_by_head
+from headscope.report.cards import Role, by_gain, roles_by_head
 from headscope.report.finding import (
     MOST_NAMED,
     Finding,
@@ -127,7 +127,8 @@ def surface(study: Study) -> Iterator[Finding]:
 
 def roles(study: Study) -> Iterator[Finding]:
     """How many heads have which role for sure: the whole interval beyond where the role's rule begins."""
-    sure = {place: [role for role in of if role.is_sure] for place, of in roles_by_head(study).items()}
+    every = roles_by_head(study)
+    sure = {place: [role for role in of if role.is_sure] for place, of in every.items()}
     sure = {place: of for place, of in sure.items() if of}
     heads = list(study.heads[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None))
     if "roles" not in study.tables or not heads:
@@ -141,19 +142,29 @@ def roles(study: Study) -> Iterator[Finding]:
     for place, role in main.items():
         counts.setdefault(role.name, []).append(place)
     ranked = sorted(counts.items(), key=lambda item: (-number_of(study, item[1]), -len(item[1])))
-    told = [f"{_many(study, places)} {name.replace(': ', ' ')}" for name, places in ranked[:MOST_ROLES]]
+    told = [
+        f"{_many(study, places)} {name.replace(': ', ' ')}{_threshold([main[place] for place in places])}"
+        for name, places in ranked[:MOST_ROLES]
+    ]
     if others := [place for _, places in ranked[MOST_ROLES:] for place in places]:
         told.append(f"{_many(study, others)} with other roles")
     listed = " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
     place, best = max(main.items(), key=lambda item: item[1].strength)
     row = {"stack": place[0], "layer": place[1], "head": place[2], **vars(best)}
     at = " at each site" if is_shared(study) else ""
+    others_too = f"; {number_of(study, every)} by the value alone, as the map counts" if len(every) > len(sure) else ""
     sentence = (
-        f"{counted(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold), by "
-        f"their main role{at}: {listed}; the clearest, {best.name} (threshold {short_number(best.threshold)}), is"
+        f"{counted(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold"
+        f"{others_too}), by their main role{at}: {listed}; the clearest, {best.name}, is"
     )
     strength = strength_of(best.value, best.low, best.high, best.threshold)
     yield Finding("", sentence, (measured_in(study, row, "value"),), kind="roles", strength=strength)
+
+
+def _threshold(roles: list[Role]) -> str:
+    """` (above 0.6)`: where the role begins; nothing if that differs from head to head, as for relations."""
+    thresholds = {role.threshold for role in roles}
+    return f" (above {thresholds.pop():.3g})" if len(thresholds) == 1 else ""
 
 
 def _many(study: Study, places: list[Place]) -> str:

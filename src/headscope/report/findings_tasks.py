@@ -168,6 +168,7 @@ def cheap(study: Study) -> Iterator[Finding]:
     table = study.tables.get("agreement")
     rows = table[(table["importance"] != "random") & table["correlation"].notna()] if table is not None else None
     if rows is None or not len(rows):
+        yield from noisy_ranks(study)
         return
     best = rows.nlargest(1, "correlation").to_dict("records")[0]
     if noisy := too_noisy(best):
@@ -191,3 +192,14 @@ def cheap(study: Study) -> Iterator[Finding]:
     strength = strength_of(found.value, found.low, found.high, 0.0)
     is_clear = excludes(found, 0.0) and not is_noise
     yield Finding("", sentence, (), kind="importance", is_clear=is_clear, strength=strength, topic="cheap")
+
+
+def noisy_ranks(study: Study) -> Iterator[Finding]:
+    """That exact removal is too noisy to rank heads by, for each stack of which that is so."""
+    table = study.tables.get("ceilings")
+    rows = [] if table is None else table.to_dict("records")
+    for row in rows:
+        if noisy := too_noisy(row):
+            where = f" of the {plain(row['stack'])} stack" if len(rows) > 1 else ""
+            sentence = f"The order of the heads{where} by exact removal is unreliable: {noisy}"
+            yield Finding("", sentence, (), kind="importance", is_clear=False, topic="cheap")

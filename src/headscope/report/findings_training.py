@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headscope.report.cards import roles_by_head
 from headscope.report.families import FAMILIES, family_of
 from headscope.report.finding import Finding
+from headscope.report.shared_heads import Place, counted, number_of
 from headscope.study.study import Study
 
 if TYPE_CHECKING:
@@ -23,14 +24,16 @@ def over_training(study: Study) -> Iterator[Finding]:
     if table is None or every is None or every["step"].nunique() < 2:
         return
     steps = sorted(int(step) for step in every["step"].unique())
-    heads = len(every[["stack", "layer", "head"]].drop_duplicates())
+    places = list(every[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None))
     held = {step: _heads_by_family(study, table[table["step"] == step]) for step in steps}
-    first, last = (len(set().union(*held[step].values())) for step in (steps[0], steps[-1]))
+    first, last = (set().union(*held[step].values()) for step in (steps[0], steps[-1]))
     sentence = (
-        f"From step {steps[0]} to step {steps[-1]} of the training, heads with a role for sure went from {first} to "
-        f"{last} of {heads}"
+        f"From step {steps[0]} to step {steps[-1]} of the training, heads with a role for sure went from "
+        f"{number_of(study, first)} to {counted(study, last, places, noun='')}"
     )
-    changes = {name: tuple(len(held[step].get(name, ())) for step in (steps[0], steps[-1])) for name in FAMILIES}
+    changes = {
+        name: tuple(number_of(study, held[step].get(name, ())) for step in (steps[0], steps[-1])) for name in FAMILIES
+    }
     told = sorted((name for name in FAMILIES if any(changes[name])), key=lambda name: -max(changes[name]))
     if told:
         each = (f"{CALLED.get(name, name)} {changes[name][0]} to {changes[name][1]}" for name in told[:MOST_CHANGES])
@@ -42,11 +45,11 @@ def over_training(study: Study) -> Iterator[Finding]:
     yield Finding("", sentence, (), kind="training")
 
 
-def _heads_by_family(study: Study, roles: pd.DataFrame) -> dict[str, set[tuple[str, int, int]]]:
+def _heads_by_family(study: Study, roles: pd.DataFrame) -> dict[str, set[Place]]:
     """Which heads have a role of each family for sure, by these rows."""
     relations = {name: table for name, table in study.tables.items() if name == "relations"}
     at_step = Study(study.heads, {}, study.record, {"roles": roles, **relations})
-    found: dict[str, set[tuple[str, int, int]]] = {}
+    found: dict[str, set[Place]] = {}
     for place, of_head in roles_by_head(at_step).items():
         for role in of_head:
             if role.is_sure:

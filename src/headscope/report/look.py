@@ -11,6 +11,7 @@ import hashlib
 import html
 import json
 import secrets
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,12 @@ class Look:
     lenses: tuple[Lens, ...]
     off: str = ""  # heads that were ablated, as they are written: 0.2,1.*
     edits: tuple[str, ...] = ()  # other changes of attention that were open
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(text if len(text) <= 40 else f"{text[:39]}…") for text in self.text)
+        tokens, lenses = len(self.stacks[0].key.tokens), ", ".join(lens.name for lens in self.lenses)
+        changed = "".join(f", {what}" for what in ((f"off {self.off}",) if self.off else ()) + self.edits)
+        return f"Look({self.model!r}, {shown}, {tokens} tokens, lens {lenses}{changed})"
 
     @property
     def stacks(self) -> tuple[StackMaps, ...]:
@@ -166,25 +173,25 @@ def page_path(path: str | Path) -> Path:
 
 
 def check_place(path: Path) -> None:
-    """Refuse a path that no page can have, before work is done for it. Folders that are missing will be made."""
+    """Refuse a path that no page can have, before work is done for it."""
     if path.is_dir():
         raise HeadscopeError("this is a folder", where=path, expected="the name of a file, such as look.html")
     there = next(folder for folder in path.parents if folder.exists())
     if not there.is_dir():
         raise HeadscopeError(f'"{there}" is a file, not a folder', where=path, mend="Choose another path")
+    if there != path.parent:
+        mend = f"Check the path, or make the directory: mkdir -p {shlex.quote(str(path.parent))}"
+        raise HeadscopeError(f"cannot be written: there is no directory {path.parent}", where=path, mend=mend)
 
 
 def _write_whole(path: Path, content: bytes) -> None:
     """Write beside the goal, then rename: a reader sees the old file or the new one, never half."""
     check_place(path)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    made = [folder for folder in path.parents if not folder.exists()]  # the innermost first
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("xb") as file:
             file.write(content)
         partial.replace(path)
-        made = []
     except OSError as error:
         raise HeadscopeError(
             f"the page cannot be written: {error.strerror or error}",
@@ -194,6 +201,3 @@ def _write_whole(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-        for folder in made:
-            with suppress(OSError):  # never made, or somebody else has begun to use it
-                folder.rmdir()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +28,7 @@ class StackMaps:
     stack: str
     query: Side
     key: Side
-    weights: NDArray[np.float32]
+    weights: NDArray[np.float32] = field(repr=False)
 
     def __post_init__(self) -> None:
         expected = (len(self.query.tokens), len(self.key.tokens))

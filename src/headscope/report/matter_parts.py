@@ -159,7 +159,7 @@ def agreement(study: Study) -> Part | None:
         "noisy the exact ones are; an importance of the same examples shares their noise and can lie above it; "
         "– where the changes by removal are nothing but noise. "
         "Overlap: how many of the least important heads are the same ones, and what chance would give. Rank spread: "
-        "the mean width of the 95 % interval of a head's rank (0 where an importance is one number a head)."
+        "the mean width of the 95 % interval of a head's rank (– where an importance is one number a head)."
     )
     columns = ("importance", "correlation [interval over examples]", "ceiling", "overlap", "by chance", "rank spread")
     noisy = too_noisy(table.to_dict("records")[0])

@@ -85,6 +85,7 @@ def render_joined(joined: Joined, figures: Sequence[Drawn] | None = None, most: 
             studied=[(plain(member.name, 80), studied(member.study, with_model=several)) for member in members],
             first=first,
             rest=rest,
+            is_over_uniform=any("times uniform" in str(one) for one in (*first, *rest)),
             chapters=chapters,
             comparisons=compared,
             notes=[plain(note, 600) for note in _notes(joined)],

@@ -7,10 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from headscope.config.requirements import check_effects
 from headscope.importances.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import as_model
 from headscope.tasks import Task, task_named
+from headscope.tasks.base import spread
+from headscope.tasks.pooling import PooledTask
 from headscope.tasks.running import evaluate as run
 
 Progress = Callable[[int, int], None]
@@ -31,10 +34,15 @@ def evaluate(
 ) -> dict[str, Any]:
     """Every metric of a model on a split, and its mean loss in nats, each with value, low and high.
 
+    count is the number of examples it was measured on, available how many the split has. pooling is how texts become
+    vectors, for tasks that compare these; else None.
+
     model   loaded; or what `load` takes; or a function that is given the class to load
     """
+    check_effects("evaluate", {"data": data, "split": split})
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
-    items = chosen.items(data, split, limit=limit)
+    every = chosen.items(data, split)
+    items = spread(every, limit, data)
     loaded = loaded_for(model, chosen)
     prepared = chosen.prepare(loaded, items, max_length=max_length)
     judged = run(loaded, chosen, prepared, batch_size=batch_size, progress=progress)
@@ -45,6 +53,8 @@ def evaluate(
         "split": split,
         "metrics": metrics_of(chosen, judged),
         "count": len(prepared.items),
+        "available": len(every),
+        "pooling": loaded.reading.record() if isinstance(chosen, PooledTask) else None,
         "truncated": counts.truncated,
         "skipped": counts.skipped,
         "unknown": asdict(counts.unknown),

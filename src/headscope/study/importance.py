@@ -98,7 +98,7 @@ def importance(
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _check(asked, the_task)
     given = {"by": asked.by, "kind": kinds, "mode": mode, "heads": heads, "patterns": patterns, "race": race}
-    check_effects("importance", given | {"normalized": normalized, "rules": rules})
+    check_effects("importance", given | {"normalized": normalized, "rules": rules, "data": data, "split": split})
     if labels_free:
         the_task = copy(the_task)  # the caller's stays as it is
         the_task.needs_labels = False

@@ -92,11 +92,13 @@ class Removal:
         self.patterns = {str(head): name for head, name in sweep.fixed.items()}
         for note in sweep.notes:
             self.say(f"note: {note}")
-        doing = {"zero": "removing", "mean": "averaging", "uniform": "spreading evenly", "fixed": "fixing"}
-        self.say(f"{doing[self.asked.mode]} {len(self.variants)} times, each on {len(self.prepared.items)} examples")
+        what = "heads, one at a time," if self.asked.kinds == ("head",) else "heads or sets of heads, one at a time,"
+        self.say(
+            f"ablating {len(self.variants)} {what} on {len(self.prepared.items)} examples (mode {self.asked.mode})"
+        )
         groups = sweep.groups(self.variants)
         blocks = sweep.blocks() if self.race is None else self.race.design.blocks()
-        total = len(blocks) * sum(len(group.variants) for group in groups)
+        total = len(blocks) * len(self.variants)
         done = 0
         for number, items in enumerate(blocks):
             here = self._live(groups)
@@ -105,8 +107,9 @@ class Removal:
             for unit in self._units(sweep, number, items, here):
                 self.deltas.add(unit)
                 self._tell(unit)
-                done += len(unit.variants)
-                self.progress(min(done, total), total)
+                if unit.variants != (INTACT,):
+                    done += len(unit.variants)
+                    self.progress(min(done, total), total)
             if self.race is not None and self.race.live and number + 1 < len(blocks):
                 self.race.look(number, self.changes(self.race.live))
                 settled, run = len(self.race.estimates), self.race.design.taken[number].sum()
@@ -131,15 +134,13 @@ class Removal:
         return tables
 
     def _tell(self, unit: Unit) -> None:
-        """The strongest head of a site, as soon as there is one, over the examples so far."""
+        """The head of a site whose removal changes the loss most over the examples so far."""
         found = [one for one in unit.variants if one.kind == "head"]
         if len(found) > 1 and self.race is None:  # a race does not take examples alike
             strongest = max(found, key=lambda one: abs(self.deltas.of_loss(one).value))
             delta = self.deltas.of_loss(strongest)
-            half = (delta.high - delta.low) / 2
-            self.say(
-                f"{unit.group}: strongest {strongest.named} {delta.value:+.4f} ± {half:.4f}, {delta.count} examples"
-            )
+            between = f"[{delta.low:+.4f}, {delta.high:+.4f}]"
+            self.say(f"{unit.group}: largest change of the loss {delta.value:+.4f} {between}, by {strongest.named}")
 
     def _live(self, groups: list[Group]) -> list[Group]:
         """The groups without the heads that are settled."""

@@ -75,18 +75,23 @@ class PooledTask(Task):
 
 
 def check_pooling(model: AttentionModel, where: str) -> None:
-    """Refuse a reading that cannot be applied, and a decoder of which nothing states the pooling; name the default."""
+    """As `check_readable`; name the default where nothing states the pooling."""
+    check_readable(model, where)
+    if not model.reading.is_stated:
+        told = "no file states the pooling (modules.json), so the mean of the token states is used; see --pooling"
+        note(f"{where}: {told}")
+
+
+def check_readable(model: AttentionModel, where: str) -> None:
+    """Refuse a reading that cannot be applied, and a decoder of which nothing states the pooling."""
     reading = model.reading
     reading.check(where)
-    if reading.is_stated:
-        return
-    if {site.stack for site in model.sites} == {"decoder"}:
+    if not reading.is_stated and {site.stack for site in model.sites} == {"decoder"}:
         raise HeadscopeError(
             "no file states how its token states become one vector, and for a decoder there is no default",
             where=where,
             mend="Pass --pooling last (the usual one for decoders), mean, first or max",
         )
-    note(f"{where}: no file states the pooling (modules.json), so the mean of the token states is used; see --pooling")
 
 
 def pooled(output: Any, batch: Batch, reading: Reading, skipped: Tensor | int = 0) -> Tensor:
