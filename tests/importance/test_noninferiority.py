@@ -73,7 +73,7 @@ def test_that_no_answer_changed_in_a_few_examples_shows_nothing() -> None:
 
 def test_an_undefined_interval_is_not_called_too_few_examples() -> None:
     said = verdict_of(math.nan, math.nan, math.nan, MARGIN, 150).sentence
-    assert said.startswith("it has no interval")
+    assert said.startswith("without an interval")
     assert "too few" not in said
 
 

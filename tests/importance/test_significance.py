@@ -95,7 +95,7 @@ def test_an_order_that_does_not_change_is_not_certain(step: float) -> None:
     chance = np.random.default_rng(3)
     gold = chance.integers(0, 11, 24) / 2  # with ties
     intact = np.stack([gold / 5 + 0.2 * chance.normal(size=24), gold], axis=1)
-    changed = intact + [step, 0.0]
+    changed = intact + np.array([step, 0.0])
     found = delta_of_metric(Similarity("stsb"), intact, changed, resamples(24, 0))
     half = 1.96 * np.sqrt(2 * np.mean(np.square(swaps(intact))))
     assert (found.value, found.low, found.high, found.p) == (0, pytest.approx(-half), pytest.approx(half), 1)

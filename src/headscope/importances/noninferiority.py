@@ -55,7 +55,7 @@ def verdict_of(value: float, low: float, high: float, margin: Margin, count: int
     """Whether a change of a metric is within the margin; count: the examples that it was measured on."""
     needed = examples_needed(low, high, margin, count)
     if not math.isfinite(high - low):
-        return Verdict("unclear", f"it has no interval, so whether it is within the allowed loss of {margin} is unknown")
+        return Verdict("unclear", f"without an interval, whether it is within the allowed loss of {margin} is unknown")
     if count and high == low:
         low, high = low - RULE_OF_THREE / count, high + RULE_OF_THREE / count
     if low >= -margin.allowed:
