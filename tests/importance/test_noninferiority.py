@@ -71,12 +71,35 @@ def test_that_no_answer_changed_in_a_few_examples_shows_nothing() -> None:
     assert verdict_of(0.0, 0.0, 0.0, MARGIN, 400).kind == "kept"
 
 
+def test_an_undefined_interval_is_not_called_too_few_examples() -> None:
+    said = verdict_of(math.nan, math.nan, math.nan, MARGIN, 150).sentence
+    assert said.startswith("without an interval")
+    assert "too few" not in said
+
+
+def test_without_a_recommendation_the_set_that_is_cut_has_the_words_of_its_verdict() -> None:
+    """One question, one number: about the set that is cut, though another has a narrower interval."""
+    whole, few, narrow = row(0, 0.0, 0.0, 0.0), row(8, *FEW, is_chosen=True), row(2, -0.003, -0.01, 0.004)
+    said = advice_of([whole, narrow, few], MARGIN, 150, "dev:odd")
+    assert said == (
+        "no set is recommended: removing 8 heads changes the metric on dev:odd by -0.0192 [-0.0386, +0.0002]: "
+        f"{verdict_of(*FEW, MARGIN, 150).sentence}"
+    )
+    lost = row(8, -0.1, -0.12, -0.08, is_chosen=True)
+    said = advice_of([whole, narrow, row(1, *FEW), lost], MARGIN, 150, "dev:odd")
+    assert "removing 2 heads" in said
+    assert said.endswith(verdict_of(-0.003, -0.01, 0.004, MARGIN, 150).sentence)
+    close = row(1, -0.008, -0.009, -0.007, is_chosen=True)
+    said = advice_of([whole, close], MARGIN, 5000, "dev:odd")
+    assert "removing 1 head changes" in said
+    assert said.endswith("too close to the allowed loss of 0.0085 (1 % of 0.8496) to tell on 5000 examples")
+
+
 def test_the_largest_set_within_the_margin_is_recommended_and_none_where_none_is() -> None:
     whole, few = row(0, 0.0, 0.0, 0.0), row(8, *FEW, is_chosen=True)
     clear = row(4, -0.001, -0.005, 0.003)
     assert largest_kept([whole, few], MARGIN, 150) is None
     assert largest_kept([whole, clear, few], MARGIN, 150) == clear
-    assert advice_of([whole, few], MARGIN, 150, "dev:odd").startswith("no set is recommended: 150 examples are too few")
     said = advice_of([whole, clear, few], MARGIN, 150, "dev:odd")
     assert said.startswith("recommended: removing 4 heads changes the metric on dev:odd by -0.0010 [-0.0050, +0.0030]")
     assert said.endswith("this set was picked on dev:odd, so judge it on a third split")

@@ -27,6 +27,7 @@ from headscope.statistics.resampling import ResampledSums, interval, resampled_s
 from headscope.study.lens_agreement import _correlated
 from headscope.tables import Moments
 from headscope.tasks import Judged
+from headscope.tasks.similarity import Similarity
 from toys import Means
 
 Array = NDArray[np.float64]
@@ -183,6 +184,24 @@ def test_a_change_of_loss_is_held() -> None:
     assert coverage(ends, 0.1) >= ALLOWED - error(1500)
 
 
+def few_changes(count: int, trials: int = 3000) -> NDArray[np.float64]:
+    """[trial, example]: normal changes of the loss, 0.1 on average."""
+    return np.random.default_rng(11).normal(0.1, 1.0, (trials, count))
+
+
+@pytest.mark.parametrize("count", [4, 8, 24])
+def test_a_change_of_loss_on_few_examples_is_held(count: int) -> None:
+    """Student's quantile needs no minimum number of examples."""
+    deltas = [delta_of_losses(np.zeros(count), changes) for changes in few_changes(count)]
+    ends = np.array([one.low for one in deltas]), np.array([one.high for one in deltas])
+    assert coverage(ends, 0.1) >= 0.95 - error(3000)
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_the_normal_quantile_would_fail_on_few_examples(count: int) -> None:
+    assert coverage(moments(few_changes(count).T).interval(), 0.1) < ALLOWED - error(3000)
+
+
 # Metrics that are no mean, with the standard error over resamples
 
 
@@ -220,6 +239,25 @@ def test_a_change_of_such_a_metric_is_held() -> None:
         deltas.append(delta_of_metric(Positives(), before, after, draws))
     ends = np.array([one.low for one in deltas]), np.array([one.high for one in deltas])
     assert coverage(ends, 0.8 * 0.9 + 0.2 * 0.1 - 0.8) >= ALLOWED - error(400)
+
+
+def test_a_small_change_of_an_order_is_held_on_few_examples() -> None:
+    """24 cosines that move away from the scores by 2 %: in some samples no two change places."""
+
+    def drawn(count: int) -> tuple[Array, Array]:
+        gold = chance.random(count)
+        cosines = gold + 0.3 * chance.normal(size=count)
+        after = cosines + 0.02 * (cosines - gold)
+        return np.stack([cosines, gold], axis=1), np.stack([after, gold], axis=1)
+
+    chance, task = np.random.default_rng(12), Similarity("stsb")
+    before, after = (task.measure(one)["spearman"] for one in drawn(200_000))
+    draws = resamples(24, 0, 40)
+    deltas = [delta_of_metric(task, *drawn(24), draws) for _ in range(60)]
+    low, high = (np.array([getattr(one, end) for one in deltas]) for end in ("low", "high"))
+    assert (high > low).all()
+    assert sum(one.value == 0 for one in deltas) >= 5, "samples in which no two change places"
+    assert coverage((low, high), after - before) >= ALLOWED - error(60)
 
 
 # Few seeds, medians of turns, and correlations over heads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import random
 import shutil
@@ -29,6 +30,7 @@ from headscope.report.figures import figures_of
 from headscope.report.findings import findings_of
 from headscope.report.parts import parts_of
 from headscope.study.study import Study
+from headscope.tasks import running
 from sampling import slow
 from worded import glue, saved, sentiments, table
 
@@ -130,6 +132,11 @@ def test_a_set_is_recommended_only_if_its_interval_stays_above_the_allowed_loss(
     assert told["advice"].startswith("no set is recommended: ")
     words = f"{count} examples are too few to tell whether that is within the allowed loss of "
     assert words in said
+    verdict = told["verdict"].removesuffix(".").partition(": ")[2]
+    assert told["advice"].endswith(f": {verdict}"), "the same question has the same answer"
+    (cut,) = (line for line in said.splitlines() if line.startswith("cutting "))
+    reason = "to reach the target (heads 3), though not shown to stay within the allowed loss"
+    assert cut == f"cutting 3 heads {reason}: {manifest(here / 'small')['removed']}"
     assert words in told["verdict"]
     card = (here / "small" / "README.md").read_text("utf-8")
     assert told["verdict"] in card
@@ -306,6 +313,29 @@ def test_a_dry_run_writes_nothing(here: Path) -> None:
     before = sorted(here.iterdir())
     done(*SEARCH, "--search", "rank", "--dry-run")
     assert sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize(("more", "repaired"), [((), 0), (("--repair", "fold"), 1)])
+def test_each_model_is_evaluated_once_on_the_report_split(
+    here: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], repaired: int
+) -> None:
+    """The search has done it already: what is cut is not evaluated again, only what is repaired."""
+    counted = []
+
+    def counting(*given: Any, **named: Any) -> Any:
+        counted.append(1)
+        return running.evaluate(*given, **named)
+
+    for module in ("headscope.pruning.front", "headscope.study.prune"):
+        monkeypatch.setattr(importlib.import_module(module), "evaluate", counting)
+    done(*SEARCH, "--search", "rank", *more, "--out", "small")
+    rows = Study(here / "small" / "study").tables["front"]
+    assert len(counted) == len(rows) + repaired
+    (row,) = rows.query("is_chosen").to_dict("records")
+    stage = manifest(here / "small")["chosen"]["stages"]["cut"]["change"]
+    assert (stage["value"], stage["low"], stage["high"]) == pytest.approx(
+        (row["metric_change"], row["change_low"], row["change_high"]), rel=1e-9
+    )
 
 
 def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
@@ -580,8 +610,7 @@ def test_every_phase_of_a_search_is_announced(here: Path) -> None:
             "search: greedy",
             "1 removed: ",
             "reporting ",
-            "cutting 3 heads: ",
-            f"evaluating the unpruned and the pruned model on {reported} examples of dev:odd",
+            "cutting 3 heads",
             f"unpruned model: accuracy {before:.3f} on {reported} examples",
             "cut: accuracy ",
             "writing the model",

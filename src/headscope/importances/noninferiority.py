@@ -54,6 +54,8 @@ class Verdict:
 def verdict_of(value: float, low: float, high: float, margin: Margin, count: int | None = None) -> Verdict:
     """Whether a change of a metric is within the margin; count: the examples that it was measured on."""
     needed = examples_needed(low, high, margin, count)
+    if not math.isfinite(high - low):
+        return Verdict("unclear", f"without an interval, whether it is within the allowed loss of {margin} is unknown")
     if count and high == low:
         low, high = low - RULE_OF_THREE / count, high + RULE_OF_THREE / count
     if low >= -margin.allowed:
@@ -100,21 +102,28 @@ def advice_of(rows: Sequence[Mapping[Any, Any]], margin: Margin, count: int, spl
     reported = [row for row in rows if row["removed"]]
     best = largest_kept(reported, margin, count)
     if best is not None:
-        change = f"{best['metric_change']:+.4f} [{best['change_low']:+.4f}, {best['change_high']:+.4f}]"
-        repair = f", repaired by {best['repair']}," if best["repair"] else ""
-        third = "" if best["is_chosen"] else f"; this set was picked on {split}, so judge it on a third split"
-        return (
-            f"recommended: removing {best['removed']} heads{repair} changes the metric on {split} by {change}, within "
-            f"the allowed loss of {margin}{third}"
-        )
+        third = "" if best["is_chosen"] else f"; {picked_on(split)}"
+        return f"recommended: {_told(best, margin, count, split)}{third}"
     unclear = [row for row in reported if verdict_in(row, margin, count).kind == "unclear"]
     if not unclear:
         return f"no set is recommended: each loses more than the allowed loss of {margin} on {split}"
-    narrowest = min(unclear, key=lambda row: row["change_high"] - row["change_low"])
-    needed = examples_needed(narrowest["change_low"], narrowest["change_high"], margin, count)
-    more = "" if needed is None or needed <= count else f"; about {_rounded(needed)} would do"
-    told = f"{count} examples are too few to tell whether any stays within the allowed loss of {margin} on {split}"
-    return f"no set is recommended: {told}{more}"
+    # The set that will be cut if it is among them, so that its own verdict reads the same; else the clearest.
+    named = min(unclear, key=lambda row: (not row["is_chosen"], row["change_high"] - row["change_low"]))
+    return f"no set is recommended: {_told(named, margin, count, split)}"
+
+
+def picked_on(split: str) -> str:
+    """Warning for a set that was taken because it did well on the split that it is reported on."""
+    return f"this set was picked on {split}, so judge it on a third split"
+
+
+def _told(row: Mapping[Any, Any], margin: Margin, count: int, split: str) -> str:
+    """A set's change and the verdict on it."""
+    removed = f"{row['removed']} head{'s' if row['removed'] > 1 else ''}"
+    repair = f", repaired by {row['repair']}," if row["repair"] else ""
+    change = f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
+    sentence = verdict_in(row, margin, count).sentence
+    return f"removing {removed}{repair} changes the metric on {split} by {change}: {sentence}"
 
 
 def _rounded(count: int) -> str:

@@ -23,7 +23,7 @@ from scipy import stats
 
 from headscope.heads import Head
 from headscope.importances.deltas import LOSS, METRIC
-from headscope.importances.significance import ALPHA, holm
+from headscope.importances.significance import ALPHA, holm, students_quantile
 from headscope.tables import Row
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ class Guess:
     def estimate(self, head: int, run: int, count: int) -> Estimate:
         """After `run` of `count` examples. The interval holds what the guess adds; the p-value is the one foretold."""
         value, final = float(self.value[head]), float(self.spread[head] / np.sqrt(count))
-        half = 1.96 * float(np.hypot(self.error[head], final))
-        return Estimate(value, half, float(2 * stats.norm.sf(abs(value) / final)) if final else 1.0, run)
+        half = float(students_quantile(count) * np.hypot(self.error[head], final))
+        p = float(2 * stats.t.sf(abs(value) / final, max(count - 1, 1))) if final else 1.0
+        return Estimate(value, half, p, run)
 
 
 class Design:

@@ -1,13 +1,15 @@
 """Is it more than chance? Paired tests for every head, corrected for how many were asked.
 
-Losses: a paired t-test. Metrics that are a share of right answers: McNemar's exact test on the examples that changed.
-Other metrics: the normal test with the standard error of a paired bootstrap. p-values are adjusted by Holm's rule,
-which holds whatever the dependence between heads.
+Losses and other means: a paired t-test, with Student's interval, so that p is below 0.05 exactly if the interval
+excludes 0. Metrics that are a share of right answers: McNemar's exact test on the examples that changed. Other
+metrics: the normal test with the standard error of a paired bootstrap, which is never below what one prediction more
+that changed for the better and one for the worse would give. p-values are adjusted by Holm's rule, which holds
+whatever the dependence between heads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,17 +38,22 @@ class Delta:
     count: int
 
 
+def students_quantile(count: ArrayLike) -> NDArray[np.float64]:
+    """Half-width of a 95 % interval of the mean of `count` values, in standard errors (1.96 for very many)."""
+    return np.asarray(stats.t.ppf(1 - ALPHA / 2, np.maximum(np.asarray(count) - 1, 1)), dtype=np.float64)
+
+
 def students_interval(values: NDArray[np.float64]) -> tuple[float, float]:
     """Of the mean of a few values, as of several seeds: Student's 95 % interval; NaN where there is only one."""
     count = len(values)
     if count < 2:
         return float("nan"), float("nan")
-    half = float(stats.t.ppf(0.975, count - 1) * values.std(ddof=1) / np.sqrt(count))
+    half = float(students_quantile(count) * values.std(ddof=1) / np.sqrt(count))
     return float(values.mean()) - half, float(values.mean()) + half
 
 
 def delta_of_losses(intact: NDArray[np.float64], changed: NDArray[np.float64]) -> Delta:
-    """The mean change of the loss: mean ± 1.96·s/√n, and a paired t-test."""
+    """The mean change of the loss: Student's interval, and a paired t-test."""
     return _mean_delta(changed - intact, "paired t")
 
 
@@ -71,16 +78,20 @@ def delta_of_metric(
             p = float(stats.binomtest(worse, worse + better).pvalue) if worse + better else 1.0
             low, high = paired_share_interval(worse, better, len(difference))
             return Delta(float(difference.mean()), low, high, p, "McNemar", len(difference))
-        return _mean_delta(difference, "paired t")
-    if draws is None or not np.isfinite(value) or np.array_equal(intact, changed):
-        same = np.array_equal(intact, changed)
-        return Delta(
-            value, value if same else np.nan, value if same else np.nan, 1.0 if same else np.nan, "-", len(intact)
-        )
+        delta = _mean_delta(difference, "paired t")
+        if not difference.any() and BOUNDS.get(name) == (0.0, 1.0):  # no spread to go by: as for right answers
+            low, high = paired_share_interval(0, 0, len(difference))
+            return replace(delta, low=low, high=high)
+        return delta
+    if draws is None or len(intact) < 2 or not np.isfinite(value):
+        return Delta(value, np.nan, np.nan, np.nan, "-", len(intact))
     before = metric_on(task, intact, draws) if before is None else before
     sampled = metric_on(task, changed, draws) - before
     sampled = sampled[np.isfinite(sampled)]
     error = float(sampled.std(ddof=1)) if len(sampled) > 1 else np.nan
+    # Resampling cannot draw a change that did not occur. As Bonett and Price do for an accuracy, count one prediction
+    # more that became better and one more that became worse: two independent changes, hence the root of 2.
+    error = max(error, np.sqrt(2) * task.change_of_one(intact))
     p = float(2 * stats.norm.sf(abs(value) / error)) if error > 0 else 1.0
     return Delta(value, value - Z * error, value + Z * error, p, "bootstrap", len(intact))
 
@@ -117,7 +128,8 @@ def _mean_delta(difference: NDArray[np.float64], test: str) -> Delta:
     if error == 0:
         return Delta(mean, mean, mean, 1.0 if mean == 0 else 0.0, test, count)
     p = float(2 * stats.t.sf(abs(mean) / error, count - 1))
-    return Delta(mean, mean - Z * error, mean + Z * error, p, test, count)
+    half = float(students_quantile(count)) * error
+    return Delta(mean, mean - half, mean + half, p, test, count)
 
 
 def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -133,10 +145,10 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
 def least_significant(lows: ArrayLike, highs: ArrayLike, count: int, *, tests: int | None = None) -> float:
     """The smallest mean change that a paired t-test would call significant in the median head, after Holm's rule.
 
-    lows, highs  of each head: mean ± 1.96·s/√count; NaN where they are not known
+    lows, highs  of each head: Student's intervals of a mean over `count` examples; NaN where they are not known
     tests        how many heads were tested, where these are not all of them
     """
-    errors = (np.asarray(highs, dtype=float) - np.asarray(lows, dtype=float)) / (2 * Z)
+    errors = (np.asarray(highs, dtype=float) - np.asarray(lows, dtype=float)) / (2 * students_quantile(count))
     errors = errors[np.isfinite(errors)]
     if not errors.size or count < 2:
         return float("nan")

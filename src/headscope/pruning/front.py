@@ -147,8 +147,7 @@ class Report:
     def _row(self, state: State, draw: int, repair: str, is_chosen: bool) -> dict[str, Any]:
         """One set. The change is paired with the intact model, example by example."""
         cut = self.cut(state.removed)
-        key = f"report {repair}{sorted(state.removed)}"
-        judged = self._judged(lambda: self._mended(state, repair), key) if state.removed else self.intact
+        judged = self.judged(state, repair)
         return {
             "removed": self.selection.size(state.removed),
             "left": len(cut.heads),
@@ -162,6 +161,11 @@ class Report:
             "draw": draw,
             "heads": str(self.selection.heads(state.removed)),
         }
+
+    def judged(self, state: State, repair: str = "") -> Judged:
+        """The model without this set on the report split, evaluated once."""
+        key = f"report {repair}{sorted(state.removed)}"
+        return self._judged(lambda: self._mended(state, repair), key) if state.removed else self.intact
 
     def speeds(self, state: State, cut: AttentionModel | None = None) -> Speeds:
         """The model without this set beside the whole one, measured once: the same numbers wherever they are shown."""

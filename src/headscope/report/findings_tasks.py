@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headscope.importances.deltas import LOSS
-from headscope.importances.noninferiority import Margin, largest_kept, verdict_in
+from headscope.importances.noninferiority import Margin, largest_kept, picked_on, verdict_in
 from headscope.importances.significance import least_significant
 from headscope.model.card import times_as_fast
 from headscope.report.cells import decimals_for
@@ -112,7 +112,7 @@ def cut(study: Study) -> Iterator[Finding]:
     whole = int(row["removed"]) + int(row["left"])
     sentence = (
         f"{int(row['removed'])} of {whole} heads are cut{faster}: {metric} on {split} is {row['metric']:.4f}"
-        f"{_intact(study)}, {said_of_change(row, count, keep)}{_others(table, row, margin_of(row, keep), count)}"
+        f"{_intact(study)}, {said_of_change(row, count, keep)}{_others(table, row, margin_of(row, keep), count, split)}"
     )
     yield Finding("cut", sentence, (), kind="cut", strength=strength_of(change.value, change.low, change.high, 0.0))
     yield from _saved(study, metric, count, keep)
@@ -120,7 +120,7 @@ def cut(study: Study) -> Iterator[Finding]:
         yield Finding("cut", plain(warning, 300), (), kind="cut", is_clear=False)
 
 
-def _others(table: pd.DataFrame, chosen: dict[Any, Any], margin: Margin, count: int | None) -> str:
+def _others(table: pd.DataFrame, chosen: dict[Any, Any], margin: Margin, count: int | None, split: str) -> str:
     """The largest set that is shown to stay within the allowed loss, if that is another one than the set cut.
 
     A smaller set is told of only if the one cut is not shown to stay within it.
@@ -132,7 +132,7 @@ def _others(table: pd.DataFrame, chosen: dict[Any, Any], margin: Margin, count: 
     if most is not None:
         named = plain(most["repair"], 30) if isinstance(most["repair"], str) else ""
         repair, change = f", repaired by {named}," if named else "", change_of(dict(most)).text(sign=True)
-        return f"; removing {int(most['removed'])}{repair} stays within it: {change}"
+        return f"; removing {int(most['removed'])}{repair} stays within it: {change}; {picked_on(split)}"
     return "" if is_kept else "; no reported set is shown to stay within it"
 
 

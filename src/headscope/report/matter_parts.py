@@ -155,8 +155,10 @@ def agreement(study: Study) -> Part | None:
     ]
     note = (
         "How each cheap importance ranks heads against exact removal: Spearman's correlation over heads, with its "
-        "interval over examples, which are resampled. The ceiling is what the true importances would reach, given how "
-        "noisy the exact ones are; an importance of the same examples shares their noise and can lie above it; "
+        "interval over examples, which are resampled. Noise lowers a correlation and resampling adds noise, so the "
+        "interval is often too low: read it as a spread, beside the ceiling. The ceiling is what the true importances "
+        "would reach, given how noisy the exact ones are; an importance of the same examples shares their "
+        "noise and can lie above it; "
         "– where the changes by removal are nothing but noise. "
         "Overlap: how many of the least important heads are the same ones, and what chance would give. Rank spread: "
         "the mean width of the 95 % interval of a head's rank (– where an importance is one number a head)."

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headscope.heads import HeadSet
-from headscope.importances.noninferiority import Margin, advice_of
+from headscope.importances.noninferiority import Margin, advice_of, verdict_in
 from headscope.pruning import speed
 from headscope.pruning.front import Report, Speeds
 from headscope.pruning.plan import Plan
@@ -18,6 +18,7 @@ from headscope.study.asked import Asked
 from headscope.study.record import versions
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
+from headscope.tasks import Judged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,11 +34,15 @@ class Search:
     plan    the heads to remove, with how they were chosen
     study   all of it as a study, with `cut` (1 removed, 0 kept) as a statistic of every head
     speeds  the whole model's and the cut one's, as measured for the table `front`
+    judged  both on the report split
+    is_kept whether the set is shown to stay within the allowed loss there
     """
 
     plan: Plan
     study: Study
     speeds: Speeds
+    judged: tuple[Judged, Judged]
+    is_kept: bool
 
     @property
     def front(self) -> pd.DataFrame:
@@ -61,7 +66,9 @@ def found(
     timeless["after"]["report"] = {key: one for key, one in record["after"]["report"].items() if key not in CLOCK}
     plan = Plan.of(asked.model, heads, timeless)
     study = _study(asked, selection, heads, front, {**record, "seconds": round(seconds, 1)})
-    return Search(plan, study, report.speeds(best))
+    verdict = verdict_in(record["after"]["report"], _margin(asked, front), len(asked.reported_on.items))
+    judged = report.intact, report.judged(best)
+    return Search(plan, study, report.speeds(best), judged, is_kept=verdict.kind == "kept")
 
 
 def _record(asked: Asked, report: Report, front: Front, best: State) -> dict[str, Any]:
@@ -106,10 +113,13 @@ def warning_of(target: Target, front: Front, report_on: str) -> str | None:
 
 def _advice(asked: Asked, front: Front) -> str:
     """What can be recommended by the examples that nothing was chosen on."""
-    intact = next(row["metric"] for row in front if not row["removed"])
-    margin = Margin.of(intact, asked.target.keep_metric)
     first = [row for row in front if row["draw"] == 0]
-    return advice_of(first, margin, len(asked.reported_on.items), asked.splits[1])
+    return advice_of(first, _margin(asked, front), len(asked.reported_on.items), asked.splits[1])
+
+
+def _margin(asked: Asked, front: Front) -> Margin:
+    intact = next(row["metric"] for row in front if not row["removed"])
+    return Margin.of(intact, asked.target.keep_metric)
 
 
 def _study(asked: Asked, selection: Selection, heads: HeadSet, front: Front, pruning: dict[str, Any]) -> Study:

@@ -21,7 +21,7 @@ from headscope.model.manifest import NAME as MANIFEST
 from headscope.model.saving import check_form_of, write_model
 from headscope.model.surgery import check_cut, prune, read_heads
 from headscope.pruning import speed
-from headscope.pruning.front import Speeds, speeds_of
+from headscope.pruning.front import speeds_of
 from headscope.pruning.plan import Plan, read_plan
 from headscope.pruning.repair import repaired
 from headscope.study.asked import CALIBRATION
@@ -110,7 +110,7 @@ def prune_into(
             if opened:  # another target is another run: nothing to go on with
                 (folder / JOURNAL).unlink(missing_ok=True)
             raise
-        say(f"cutting {len(plan.heads)} head{'s' if len(plan.heads) > 1 else ''}: {plan.heads}")
+        say(_announced(plan, found))
         told = carry_out(
             model,
             plan,
@@ -119,7 +119,7 @@ def prune_into(
             judgement=judgement,
             mending=mending,
             trained=trained,
-            speeds=None if found is None else found.speeds,
+            found=found,
             say=say,
         )
         clear(folder)
@@ -133,6 +133,15 @@ def prune_into(
             report(study, folder / "study")
         (folder / JOURNAL).unlink(missing_ok=True)
     return told
+
+
+def _announced(plan: Plan, found: Search | None) -> str:
+    """What is cut, and why although it is not recommended."""
+    reason = ""
+    if found is not None and not found.is_kept:
+        target = " ".join(f"{name} {value}" for name, value in plan.chosen["target"].items() if value is not None)
+        reason = f" to reach the target ({target}), though not shown to stay within the allowed loss"
+    return f"cutting {len(plan.heads)} head{'s' if len(plan.heads) > 1 else ''}{reason}: {plan.heads}"
 
 
 def _as_saved(study: Study, command: str, saved: dict[str, Any]) -> Study:
@@ -196,22 +205,23 @@ def carry_out(
     judgement: Judgement | None = None,
     mending: Mending | None = None,
     trained: AttentionModel | None = None,
-    speeds: Speeds | None = None,
+    found: Search | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Cut a plan's heads and write the model into a folder; returns what the manifest says of it.
 
     judgement  measure what it did on this task; needed for repairs and recovery
     trained    the model as it was cut and trained in steps already
-    speeds     the whole model's and the cut one's, if the search measured them: one run shows one measurement
+    found      the search that chose the heads, if any: it has evaluated and timed both models already
     """
     mending = mending or Mending()
     cut = prune(model, list(plan.heads)) if trained is None else trained
     stages: dict[str, Any] = {}
     keep_metric = (plan.chosen.get("target") or {}).get("keep_metric")
-    measured = None if judgement is None else _Measured(model, judgement, keep_metric, say)
+    measured = None if judgement is None else _Measured(model, judgement, keep_metric, found, say)
     if measured is not None:
-        measured.take("cut" if trained is None else "in steps", cut, stages, say)
+        judged = None if found is None else found.judged[1]
+        measured.take("cut" if trained is None else "in steps", cut, stages, say, judged)
     for repair in mending.repairs:
         assert judgement is not None
         assert measured is not None
@@ -229,10 +239,9 @@ def carry_out(
     chosen["timed"] = f"{speed.TIMED[0]} sequences of {length} tokens" + (
         ", in the form small" if form == "plain" else ""
     )
-    if speeds is None:
+    if found is None:
         say(f"timing both models on {chosen['timed']}")
-        speeds = speeds_of(model, cut)
-    whole, smaller = speeds
+    whole, smaller = speeds_of(model, cut) if found is None else found.speeds
     chosen["speed"] = [whole, smaller | {"name": "cut"}]
     aim, reached = (plan.chosen.get("target") or {}).get("speedup"), 1 / smaller["ratio"]
     if aim is not None and reached < aim:
@@ -247,15 +256,21 @@ class _Measured:
     """The intact model on the split that nothing is learned from, and stages of the cut one beside it."""
 
     def __init__(
-        self, model: AttentionModel, judgement: Judgement, keep_metric: float | None, say: Callable[[str], None]
+        self,
+        model: AttentionModel,
+        judgement: Judgement,
+        keep_metric: float | None,
+        found: Search | None,
+        say: Callable[[str], None],
     ) -> None:
         self.judgement, task = judgement, judgement.task
         items = task.items(judgement.data, judgement.report_on, limit=judgement.report_limit)
         self.prepared = task.prepare(model, items, max_length=judgement.max_length)
         self.draws = None if task.mean_column is not None else resamples(len(self.prepared.items), 0)
         examples = len(self.prepared.items)
-        say(f"evaluating the unpruned and the pruned model on {examples} examples of {judgement.report_on}")
-        self.before = self._judged(model)
+        if found is None:
+            say(f"evaluating the unpruned and the pruned model on {examples} examples of {judgement.report_on}")
+        self.before = self._judged(model) if found is None else found.judged[0]
         say(unpruned(task, task.measure(self.before.scores)[task.metrics[0]], examples))
         self.metrics = metrics_of(task, self.before)
         intact = self.metrics[task.metrics[0]]["value"]
@@ -264,9 +279,17 @@ class _Measured:
     def _judged(self, model: AttentionModel) -> Judged:
         return evaluate(model, self.judgement.task, self.prepared, batch_size=self.judgement.batch_size)
 
-    def take(self, stage: str, model: AttentionModel, stages: dict[str, Any], say: Callable[[str], None]) -> None:
+    def take(
+        self,
+        stage: str,
+        model: AttentionModel,
+        stages: dict[str, Any],
+        say: Callable[[str], None],
+        judged: Judged | None = None,
+    ) -> None:
+        """Record a stage; judged: what the model does on these examples, if it was evaluated already."""
         task, name = self.judgement.task, self.judgement.task.metrics[0]
-        judged = self._judged(model)
+        judged = self._judged(model) if judged is None else judged
         change = delta_of_metric(task, self.before.scores, judged.scores, self.draws)
         metrics = metrics_of(task, judged)
         earlier = [one["metrics"]["loss"]["value"] for one in stages.values()]

@@ -232,6 +232,17 @@ class Task(ABC):
         """The column of `scores` whose mean is the first metric; None where it is no mean."""
         return None
 
+    def change_of_one(self, scores: NDArray[np.float64]) -> float:
+        """Root mean square change of the first metric if the prediction for one example changes; 0 where undefined.
+
+        Only needed if the metric is not a mean. In general, the change if one example is left out.
+        """
+        rest = np.arange(len(scores))
+        return root_mean_square(self._metric(scores[rest != i]) - self._metric(scores) for i in rest)
+
+    def _metric(self, scores: NDArray[np.float64]) -> float:
+        return self.measure(scores)[self.metrics[0]] if len(scores) else math.nan
+
     def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
         """What a model that knows nothing would reach on these examples."""
         return Chance()
@@ -255,6 +266,12 @@ class Task(ABC):
         with torch.inference_mode():
             losses = self.losses(answers, prepared, items).double().cpu().numpy()
         return Judged(losses, self.scores(answers, prepared, items))
+
+
+def root_mean_square(changes: Iterable[float]) -> float:
+    """Of the changes that are defined; 0 if none is."""
+    defined = [change for change in changes if math.isfinite(change)]
+    return math.sqrt(sum(change**2 for change in defined) / len(defined)) if defined else 0.0
 
 
 def half_of(items: list[Item], split: str) -> list[Item]:

@@ -17,7 +17,7 @@ from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.predictions import largest
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Chance, Item, Prepared, Task, encoded, keep_whole
+from headscope.tasks.base import Chance, Item, Prepared, Task, encoded, keep_whole, root_mean_square
 from headscope.tasks.metrics import accuracy, f1, matthews
 
 if TYPE_CHECKING:
@@ -184,6 +184,19 @@ class Classification(Task):
         if prepared.extras is not None:
             predicted, right = prepared.extras[predicted], prepared.extras[right]
         return np.stack([predicted == right, predicted, right], axis=1).astype(np.float64)
+
+    def change_of_one(self, scores: NDArray[np.float64]) -> float:
+        """One example gets another class of those that occur (for two classes: the other one)."""
+        kinds, counts = np.unique(scores, axis=0, return_counts=True)  # examples of one kind change the metric alike
+        classes = np.union1d(scores[:, 1:], [0.0, 1.0])
+        changes: list[float] = []
+        for kind, count in zip(kinds, counts, strict=True):
+            row = int(np.flatnonzero((scores == kind).all(axis=1))[0])
+            for other in classes[classes != kind[1]]:
+                after = scores.copy()
+                after[row, 1] = other
+                changes += [self._metric(after) - self._metric(scores)] * int(count)
+        return root_mean_square(changes)
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
         return {name: METRICS[name](scores[:, 1], scores[:, 2]) for name in self.metrics}

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy.stats import rankdata
 from torch import Tensor
 
 from headscope.data.records import read_records
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks.base import Chance, Item, Prepared, keep_whole, rows
+from headscope.tasks.base import Chance, Item, Prepared, keep_whole, root_mean_square, rows
 from headscope.tasks.metrics import pearson, spearman
 from headscope.tasks.pooling import PooledTask, Pooling, encoded_texts
 
@@ -71,6 +72,15 @@ class Similarity(PooledTask):
 
     def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
         return Chance(metric=0.0)
+
+    def change_of_one(self, scores: NDArray[np.float64]) -> float:
+        """Two examples that are neighbours in the order of the cosines change places: the least that can happen."""
+        order = np.argsort(scores[:, 0], kind="stable")
+        cosines, gold = (rankdata(scores[order, column]) for column in (0, 1))
+        # Exchanging the ranks of i and i + 1 changes the sum of products, and nothing else that the correlation has.
+        changes = np.diff(cosines) * np.diff(gold)
+        spread = float(np.sqrt(np.sum((cosines - cosines.mean()) ** 2) * np.sum((gold - gold.mean()) ** 2)))
+        return root_mean_square(changes / spread) if spread > 0 else 0.0
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
         one, other = scores[:, 0], scores[:, 1]
