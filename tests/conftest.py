@@ -8,10 +8,13 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.main
+import typer.testing
 
 from headscope.errors import HeadscopeError
 from headscope.model import zoo
@@ -34,6 +37,10 @@ def pytest_runtest_setup() -> None:
         sys.modules["numpy"].random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+# Typer builds the parsers of all commands for each call; they do not change, so the tests that call commands share them.
+typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
