@@ -67,7 +67,7 @@ def test_every_figure_of_every_table_is_drawn_as_png_too() -> None:
 
 
 def test_who_draws_may_be_told_how_far_it_is() -> None:
-    study, told = STUDIES["small"], list[tuple[int, int]]()
+    study, told = STUDIES["many heads"], list[tuple[int, int]]()
     with telling(lambda done, total: told.append((done, total)), lambda step: None):
         plates = plates_of(study)
     assert told == [(number, len(plates)) for number in range(1, len(plates) + 1)]
