@@ -19,7 +19,8 @@ demo: setup
 	$(BIN)/headscope demo --out demo
 
 # Two processes of one thread each: twice as fast as one process of two threads. PYTEST_ARGS: more options for pytest.
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+# Bytecode is written even if the environment forbids it: otherwise each process compiles all tests anew.
+PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test: setup
 	$(PYTEST) -m "not slow and not full"

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import random
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.main
+import typer.testing
 
 from headscope.errors import HeadscopeError
 from headscope.model import zoo
 from sampling import mark_products
+
+# A PNG of one pixel.
+DOT = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -34,6 +41,10 @@ def pytest_runtest_setup() -> None:
         sys.modules["numpy"].random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+# Typer builds the parsers of all commands for each call. They do not change, so one set serves all tests.
+typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +70,22 @@ def safe_bfloat16() -> None:
     from headscope.model.bfloat16 import ensure_bfloat16
 
     ensure_bfloat16()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def dots_for_png_files() -> Iterator[None]:
+    """Write a dot as the PNG file of a figure that the page shows as SVG: drawing it takes half of a report's time.
+
+    Test modules whose subject are these files override this fixture.
+    """
+    from headscope.report import plates
+
+    draw = plates.Plate.png.func  # type: ignore[attr-defined]
+    quick = cached_property(lambda plate: draw(plate) if plate.is_raster else DOT)
+    quick.__set_name__(plates.Plate, "png")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plates.Plate, "png", quick)
+        yield
 
 
 @pytest.fixture(scope="module")

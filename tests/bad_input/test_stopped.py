@@ -74,7 +74,7 @@ def test_a_bug_of_ours_has_a_traceback_and_leaves_nothing(
     assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt"}
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, slow(signal.SIGKILL)])
+@pytest.mark.parametrize("how", [slow(signal.SIGTERM), slow(signal.SIGKILL)])
 def test_a_run_that_was_killed_is_not_in_the_way_of_the_next(here: Path, run: Run, how: signal.Signals) -> None:
     running = subprocess.Popen(
         [sys.executable, "-c", SLOW, *WORDS], stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "99"}

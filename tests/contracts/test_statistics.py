@@ -368,6 +368,7 @@ def test_statistics_change_neither_the_inputs_nor_the_attention(case: str) -> No
     assert all(torch.equal(tensor, inputs[name]) for name, tensor in batch.inputs.items())
 
 
+@pytest.mark.slow
 def test_what_is_kept_does_not_grow_with_the_number_of_batches() -> None:
     model = tiny("bert", num_hidden_layers=1)
     batch = batch_for(model, examples("bert", lengths=((7, 3),)))

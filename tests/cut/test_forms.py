@@ -195,7 +195,7 @@ def test_a_model_that_was_not_cut_is_written_as_transformers_does(tmp_path: Path
     assert BertModel.from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", *map(slow, ["albert", "distilbert", "roberta", "mpnet", "bart"])])
+@pytest.mark.parametrize("family", ["bert", *map(slow, ["gpt2", "albert", "distilbert", "roberta", "mpnet", "bart"])])
 def test_the_onnx_form_gives_what_torch_gives(family: str, tmp_path: Path, without_tokenizer: None) -> None:
     pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
     import onnxruntime
@@ -264,6 +264,7 @@ def test_a_directory_that_is_there_is_not_written_over(tmp_path: Path, without_t
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_the_plain_form_needs_no_headscope(tmp_path: Path, without_tokenizer: None) -> None:
     """In a process that cannot import headscope."""
     cut = prune(tiny("bert"), "0.1,1.*")

@@ -212,7 +212,7 @@ def started(folder: Path, *words: str, before: Sequence[str] = SHELL) -> subproc
     )
 
 
-@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 0), slow(signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("sign", "status"), [slow(signal.SIGINT, 0), slow(signal.SIGTERM, 143)])
 def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: Path) -> None:
     saved(tmp_path / "bert", BertModel)
     with taken_port() as port:

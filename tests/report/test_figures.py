@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from every_table import every_table
 from matplotlib.colors import to_hex
+from PIL import Image
 from studies import SMALL, STATISTICS, THREE, made_up
 
 from headscope.report.colourings import MATTERS
@@ -36,6 +39,11 @@ STUDIES = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def dots_for_png_files() -> None:
+    """Every PNG file is drawn here."""
+
+
 @pytest.mark.parametrize("kind", STUDIES)
 def test_every_figure_that_applies_draws_and_says_how_to_read_it(kind: str) -> None:
     study = STUDIES[kind]
@@ -51,8 +59,15 @@ def test_every_figure_that_applies_draws_and_says_how_to_read_it(kind: str) -> N
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
+def test_every_figure_of_every_table_is_drawn_as_png_too() -> None:
+    for plate in plates_of(every_table()):
+        with Image.open(io.BytesIO(plate.png)) as image:
+            assert image.getextrema() != ((255, 255),) * 3, f"{plate.name} is blank"
+
+
 def test_who_draws_may_be_told_how_far_it_is() -> None:
-    study, told = STUDIES["small"], list[tuple[int, int]]()
+    study, told = STUDIES["many heads"], list[tuple[int, int]]()
     with telling(lambda done, total: told.append((done, total)), lambda step: None):
         plates = plates_of(study)
     assert told == [(number, len(plates)) for number in range(1, len(plates) + 1)]

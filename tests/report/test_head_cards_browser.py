@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from test_head_cards import EVIL, full
 
 from browsers import Watched
 from headscope.report.write import write_report
 
 
-def test_a_role_opens_the_head_with_its_evidence(watched: Watched, tmp_path: Path) -> None:
-    write_report(full(), tmp_path)
-    page = watched.open(tmp_path / "index.html")
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study")
+    write_report(full(), folder)
+    return folder / "index.html"
+
+
+def test_a_role_opens_the_head_with_its_evidence(watched: Watched, report: Path) -> None:
+    page = watched.open(report)
     page.click("#part-roles a[data-head='1.3'] >> nth=0")
     assert page.text_content("#card h3") == "Head 1.3"
     assert page.text_content("#does h3") == "What head 1.3 does"
@@ -28,9 +35,8 @@ def test_a_role_opens_the_head_with_its_evidence(watched: Watched, tmp_path: Pat
     assert page.text_content("#card h3") == "Head 0.1"
 
 
-def test_tables_sort_both_ways_and_leave_gaps_last(watched: Watched, tmp_path: Path) -> None:
-    write_report(full(), tmp_path)
-    page = watched.open(tmp_path / "index.html")
+def test_tables_sort_both_ways_and_leave_gaps_last(watched: Watched, report: Path) -> None:
+    page = watched.open(report)
     column = page.locator("#part-relations tbody td:first-child")
     page.click("#part-relations th:last-child button")
     assert column.all_text_contents() == ["nsubj", "vocative"]

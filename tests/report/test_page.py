@@ -53,6 +53,11 @@ class Reader(HTMLParser):
             self.scripts[-1] += data
 
 
+@pytest.fixture(scope="module", autouse=True)
+def dots_for_png_files() -> None:
+    """Every PNG file is drawn here."""
+
+
 @pytest.fixture(scope="module")
 def page() -> str:
     return render(made_up())
@@ -265,6 +270,7 @@ def test_facts_leave_out_what_was_not_recorded() -> None:
     assert summary(made_up({"encoder": (1, 1)})) == "1 head: encoder 1 layer × 1 head"
 
 
+@pytest.mark.slow
 def test_importing_the_page_does_not_load_matplotlib() -> None:
     names = ("page", "write", "notebook", "pack", "findings")
     code = "".join(f"import headscope.report.{name};" for name in names) + "import sys; print(*sys.modules)"

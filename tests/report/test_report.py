@@ -18,11 +18,11 @@ from studies import RECORD, made_up, roled
 
 from headscope.report.cards import cards_of
 from headscope.report.colourings import colourings_of
+from headscope.report.figures import figures_of
 from headscope.report.finding import KINDS, Finding, Measured
 from headscope.report.findings import findings_of
 from headscope.report.five import MOST, five_of
 from headscope.report.page import render, render_joined
-from headscope.report.plates import plates_of
 from headscope.study.joining import join
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
@@ -60,14 +60,15 @@ def test_every_table_has_its_place_and_its_file_on_the_page(page: str, name: str
 def test_every_figure_has_its_numbers_on_the_page(page: str) -> None:
     study, data = every_table(), data_of(page)
     tables, statistics = {one["name"] for one in data["tables"]}, {one["name"] for one in data["statistics"]}
-    plates = plates_of(study)
-    assert len(plates) > 25
-    for plate in plates:
-        assert plate.source is not None
-        kind, names = plate.source
+    drawings = figures_of(study)
+    assert len(drawings) > 25
+    for drawing in drawings:
+        source = drawing.source(study)
+        assert source is not None
+        kind, names = source
         there = {"table": tables, "heads": statistics, "map": {"encoder"}, "offset": {"encoder"}}[kind]
-        assert set(names) & there, plate.name
-        assert f'download="{plate.name}.csv"' in page
+        assert set(names) & there, drawing.name
+        assert f'download="{drawing.name}.csv"' in page
 
 
 def test_a_table_too_large_for_the_page_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

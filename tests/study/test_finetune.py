@@ -87,6 +87,7 @@ def test_one_seed_gives_one_model_and_another_another(here: Path) -> None:
     assert one != other
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
     """Without dropout the shares of a batch add up to it; every process would end, and one alone writes."""
     config = json.loads(Path("bert/config.json").read_text("utf-8"))

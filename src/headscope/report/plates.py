@@ -149,7 +149,8 @@ def png_of(figure: Figure, dpi: int = DPI) -> bytes:
     target, small = io.BytesIO(), io.BytesIO()
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(target, format="png", dpi=dpi, metadata={"Software": None})
+        unpacked = {"compress_level": 0}  # packed once, below
+        figure.savefig(target, format="png", dpi=dpi, metadata={"Software": None}, pil_kwargs=unpacked)
     with Image.open(target) as image:
         image.convert("RGB").save(small, format="PNG", optimize=True, dpi=(dpi, dpi))
     return small.getvalue()
