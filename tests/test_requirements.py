@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import typer
 
@@ -359,10 +360,25 @@ def test_one_file_has_no_other_split(tmp_path: Path, split: str) -> None:
 
 @pytest.mark.parametrize(
     ("data", "split"),
-    [("dev.tsv", "dev:odd"), ("pairs.tsv", "dev"), ("sst2_test.tsv", "test"), ("", "test"), ("datasets:a/b", "test")],
+    [
+        ("dev.tsv", "dev:odd"),
+        ("pairs.tsv", "dev"),
+        ("sst2_test.tsv", "test"),
+        ("newstest2014.tsv", "test"),
+        ("", "test"),
+        ("datasets:a/b", "test"),
+    ],
 )
 def test_a_split_that_the_data_has_is_taken(tmp_path: Path, data: str, split: str) -> None:
-    for name in ("dev.tsv", "pairs.tsv", "sst2_test.tsv"):
+    for name in ("dev.tsv", "pairs.tsv", "sst2_test.tsv", "newstest2014.tsv"):
         table(tmp_path / name, ("sentence", "label"), sentiments(8))
     place = data if data.startswith("datasets:") else str(tmp_path / data)
     check_effects("evaluate", {"data": place, "split": split, "mask": None}, given={"split"})
+
+
+def test_texts_may_be_an_array_or_a_column() -> None:
+    column = pd.Series(["a", "b"])
+    for texts in (["a", "b"], column, column.to_numpy(dtype=object)):
+        check_effects("compare", options_of("compare") | {"models": ["a", "b"], "texts": texts})
+        with pytest.raises(HeadscopeError, match="requires --models A B"):
+            check_effects("compare", options_of("compare") | {"texts": texts})

@@ -7,14 +7,17 @@ All command lines are run in one child process in which an import of torch or tr
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from headscope.commands import app
 from headscope.commands._early import FIRST
+from headscope.commands._early_model import read_shape
 from headscope.config.names import STATISTICS, TASKS
 from headscope.errors import choices
 from headscope.heads import FORM
@@ -403,3 +406,13 @@ def test_every_command_that_needs_torch_has_a_first_line(answers: dict[str, tupl
     assert all(name.startswith("models ") for name in commands | {"masks"} if name not in FIRST)
     assert answers["models"][0] == answers["models list"][0] == 0
     assert answers["models verify gone"][0] == 2
+
+
+def test_a_tokenizer_without_a_limit_has_that_of_the_positions(tmp_path: Path) -> None:
+    config = {"model_type": "bert", "num_hidden_layers": 2, "num_attention_heads": 3, "max_position_embeddings": 64}
+    (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
+    for stated, longest in ((math.inf, 64), (1e30, 64), (16, 16), (math.nan, 64)):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": stated}), "utf-8")
+        shape = read_shape(str(tmp_path))
+        assert shape is not None
+        assert (len(shape.heads), shape.longest) == (6, longest)

@@ -77,6 +77,13 @@ def test_an_undefined_interval_is_not_called_too_few_examples() -> None:
     assert "too few" not in said
 
 
+def test_a_set_without_an_interval_is_named_only_if_there_is_no_other() -> None:
+    whole, none, few = row(0, 0.0, 0.0, 0.0), row(1, math.nan, math.nan, math.nan), row(3, *FEW)
+    said = [advice_of([whole, *rows], MARGIN, 150, "dev:odd") for rows in ([none, few], [few, none])]
+    assert said[0] == said[1]
+    assert "removing 3 heads" in said[0]
+
+
 def test_without_a_recommendation_the_set_that_is_cut_has_the_words_of_its_verdict() -> None:
     """One question, one number: about the set that is cut, though another has a narrower interval."""
     whole, few, narrow = row(0, 0.0, 0.0, 0.0), row(8, *FEW, is_chosen=True), row(2, -0.003, -0.01, 0.004)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headscope.importances.significance import delta_of_losses, delta_of_metric, holm, resamples
+from headscope.tasks import task_named
 from headscope.tasks.classification import Classification
 from headscope.tasks.similarity import Similarity
 from toys import Means
@@ -127,11 +128,35 @@ def test_a_metric_of_another_task_changes_as_if_an_example_was_left_out() -> Non
         def measure(self, scores: NDArray) -> dict[str, float]:
             return {"accuracy": float(np.median(scores))}
 
-    scores = np.array([[1.0], [2.0], [4.0]])
-    assert Median().change_of_one(scores) == pytest.approx(np.sqrt((1**2 + 0.5**2 + 0.5**2) / 3))
+    scores = np.array([[1.0], [2.0], [4.0]]) / 10
+    assert Median().change_of_one(scores) == pytest.approx(np.sqrt((1**2 + 0.5**2 + 0.5**2) / 3) / 10)
     found = delta_of_metric(Median(), scores[:2], scores[:2], resamples(2, 0))
-    assert found.high == pytest.approx(1.96 * np.sqrt(2) * 0.5)
+    assert found.high == pytest.approx(1.96 * np.sqrt(2) * 0.05)
     assert np.isnan(delta_of_metric(Median(), scores[:1], scores[:1], resamples(1, 0)).high)
+
+
+def test_one_prediction_of_a_task_on_tokens_is_one_token() -> None:
+    """Texts differ far more than a head's removal changes: the floor must not hide a change of every text."""
+    chance = np.random.default_rng(0)
+    right = chance.normal(0.4, 0.08, size=40).round(3) * 512
+    intact = np.stack([right, np.full(40, 512.0), np.ones(40)], axis=1)
+    changed = intact.copy()
+    changed[:, 0] -= chance.integers(0, 4, size=40)
+    task = task_named("causal")
+    after = intact.copy()
+    after[0, 0] += 1
+    one = task.measure(after)["accuracy"] - task.measure(intact)["accuracy"]
+    same = delta_of_metric(task, intact, intact.copy(), resamples(40, 0))
+    assert (same.low, same.high) == (pytest.approx(-1.96 * np.sqrt(2) * one), pytest.approx(1.96 * np.sqrt(2) * one))
+    found = delta_of_metric(task, intact, changed, resamples(40, 0))
+    assert found.p == pytest.approx(stats.ttest_rel(changed[:, 0], intact[:, 0]).pvalue, abs=1e-3)
+    assert found.high < 0
+
+
+def test_an_interval_of_a_change_stays_within_what_is_possible() -> None:
+    pairs = np.array([[0.1, 0.0], [0.2, 1.0], [0.3, 0.5]])
+    found = delta_of_metric(Similarity("stsb"), pairs, pairs[:, [1, 1]], resamples(3, 0))
+    assert -2 <= found.low < found.value < found.high == 2
 
 
 def test_other_metrics_are_tested_by_a_paired_bootstrap() -> None:

@@ -90,6 +90,13 @@ def test_a_killed_run_goes_on_with_the_next_checkpoint_to_the_same_tables(
         assert (here / "whole" / name).read_bytes() == (here / "made" / name).read_bytes(), name
 
 
+def test_thresholds_may_be_a_mapping(here: Path) -> None:
+    options = {"corpus": "texts.txt", "limit": 4, "statistics": ["sink"]}
+    mapped = film("trained", out="mapped", thresholds={"sink": 0.01}, **options)  # type: ignore[arg-type]
+    whole = film("trained", out="whole", thresholds=headscope.Thresholds(sink=0.01), **options)  # type: ignore[arg-type]
+    assert mapped.tables["film_roles"].equals(whole.tables["film_roles"])
+
+
 def trained_under(here: Path, edit: str) -> None:
     record = json.loads((here / "trained" / "training.json").read_text("utf-8"))
     record["model"] = {"edits": [edit]}

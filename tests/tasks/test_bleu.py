@@ -10,6 +10,7 @@ import pytest
 import torch
 from by_hand import judged
 from sacrebleu import corpus_bleu, corpus_chrf
+from sacrebleu.metrics.bleu import BLEU
 
 from headscope import Ablate
 from headscope.importances.gradients import terms
@@ -99,3 +100,13 @@ def test_a_sweep_takes_no_shortcut_and_its_edits_reach_every_token(tmp_path: Pat
             plain = evaluate(model, task, prepared)
         assert np.array_equal(plain.scores, unit.scores[0])
         assert not np.array_equal(plain.scores, units[0].scores[0])
+
+
+def test_one_word_that_becomes_wrong_is_the_least_change() -> None:
+    said = ["the old cat sat on a mat", "a dog ran"]
+    worse = ["the old cat sleeps on a mat", "a dog ran"]
+    right = ["the old cat sat on a mat .", "the dog ran"]
+    counts = BLEU()._extract_corpus_statistics(said, [right])
+    scores = np.concatenate([np.array(counts, dtype=np.float64), np.ones((2, 18))], axis=1)
+    change = corpus_bleu(said, [right]).score - corpus_bleu(worse, [right]).score
+    assert Bleu("bleu").change_of_one(scores) == pytest.approx(change)

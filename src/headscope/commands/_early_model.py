@@ -64,7 +64,7 @@ def read_shape(model: str, revision: str | None = None) -> Shape | None:
         return None
     layers, width, positions = known
     stated = tokenizer.get("model_max_length")
-    longest = min(positions, int(stated)) if isinstance(stated, int | float) and stated > 0 else positions
+    longest = int(min(positions, stated)) if isinstance(stated, int | float) and stated > 0 else positions
     return Shape(tuple(Head("encoder", layer, head) for layer in range(layers) for head in range(width)), longest)
 
 

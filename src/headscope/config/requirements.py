@@ -6,7 +6,6 @@ its default.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -47,13 +46,20 @@ def without_effect(name: str, requires: str) -> HeadscopeError:
 
 
 def _differs(value: Any, default: Any) -> bool:
-    return value != default and not (isinstance(value, list | tuple) and not value)
+    if isinstance(default, tuple):  # lists, tuples, arrays and columns of tables alike
+        return value is not None and (isinstance(value, str) or tuple(value) != default)
+    return bool(value != default) and not (isinstance(value, list | tuple) and not value)
 
 
 def changed(options: Any) -> dict[str, Any]:
     """The fields of a dataclass that differ from their defaults."""
     values = {field.name: (getattr(options, field.name), field.default) for field in fields(options)}
     return {name: value for name, (value, default) in values.items() if value != default}
+
+
+def _is_there(value: Any) -> bool:
+    """Whether a value is given and not empty; arrays and columns of tables have no truth value of their own."""
+    return len(value) > 0 if hasattr(value, "__len__") else bool(value)
 
 
 def listed(value: Any, every: Collection[str] = ()) -> set[str]:
@@ -72,7 +78,7 @@ def _kinds(values: Values) -> set[str]:
 
 def _has(*names: str) -> Callable[[Values], bool]:
     """Whether one of these options has a value."""
-    return lambda values: any(bool(values.get(name)) for name in names)
+    return lambda values: any(_is_there(values.get(name)) for name in names)
 
 
 def _has_texts(values: Values) -> bool:
@@ -112,7 +118,7 @@ def _has_split(option: str) -> Callable[[Values], bool]:
         files = [Path(data)] if Path(data).exists() else [Path(name.strip()) for name in data.split(",", 1)]
         if split not in ("train", "test") or not all(file.is_file() for file in files):
             return True
-        return all(split in re.split(r"[\W_]+", file.name.lower()) for file in files)
+        return all(split in file.name.lower() for file in files)
 
     return holds
 

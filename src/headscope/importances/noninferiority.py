@@ -108,8 +108,14 @@ def advice_of(rows: Sequence[Mapping[Any, Any]], margin: Margin, count: int, spl
     if not unclear:
         return f"no set is recommended: each loses more than the allowed loss of {margin} on {split}"
     # The set that will be cut if it is among them, so that its own verdict reads the same; else the clearest.
-    named = min(unclear, key=lambda row: (not row["is_chosen"], row["change_high"] - row["change_low"]))
+    named = min(unclear, key=lambda row: (not row["is_chosen"], _width(row)))
     return f"no set is recommended: {_told(named, margin, count, split)}"
+
+
+def _width(row: Mapping[Any, Any]) -> float:
+    """Of the interval; infinite if there is none."""
+    width = float(row["change_high"] - row["change_low"])
+    return width if math.isfinite(width) else math.inf
 
 
 def picked_on(split: str) -> str:

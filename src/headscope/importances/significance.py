@@ -93,7 +93,9 @@ def delta_of_metric(
     # more that became better and one more that became worse: two independent changes, hence the root of 2.
     error = max(error, np.sqrt(2) * task.change_of_one(intact))
     p = float(2 * stats.norm.sf(abs(value) / error)) if error > 0 else 1.0
-    return Delta(value, value - Z * error, value + Z * error, p, "bootstrap", len(intact))
+    least, most = BOUNDS.get(name, (-np.inf, np.inf))
+    low, high = max(value - Z * error, least - most), min(value + Z * error, most - least)
+    return Delta(value, low, high, p, "bootstrap", len(intact))
 
 
 def paired_share_interval(worse: int, better: int, count: int) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ def film(
     batch_size: int = 32,
     limit: int | None = None,
     seed: int = 0,
-    thresholds: Thresholds | None = None,
+    thresholds: Thresholds | Mapping[str, float] | None = None,
     mask: str | None = None,
     open_special: bool = False,
     device: str = "auto",
@@ -70,6 +70,7 @@ def film(
     The study is that of the last checkpoint. Beside it stand film.csv, the table of heads with the column `step`, and
     film_roles.csv, the roles at each step.
     """
+    thresholds = Thresholds(**thresholds) if isinstance(thresholds, Mapping) else thresholds
     given = {"trained": trained, "corpus": corpus, "treebank": treebank, "pairs": pairs, "column": column}
     check_effects(
         "film",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BEAMS = 4
 LONGEST = 128  # tokens of a translation
 COUNTS = 10  # columns of the scores that BLEU is made of: two lengths, right and all n-grams of four orders
+RIGHT = slice(2, 6)  # of these, the right n-grams of each order
 GIVEN = 3  # columns of an answer that are those of `translation`; the tokens it says come after them
 
 
@@ -71,6 +72,13 @@ class Bleu(Translation):
         totals = scores.sum(axis=0).astype(int).tolist()
         parts = {"bleu": totals[:COUNTS], "chrf": totals[COUNTS:]}
         return {name: float(metric._compute_score_from_stats(parts[name]).score) for name, metric in _metrics().items()}
+
+    def change_of_one(self, scores: NDArray[np.float64]) -> float:
+        """One word inside a sentence is wrong instead of right: it is part of 1, 2, 3 and 4 n-grams of each order."""
+        total = scores.sum(axis=0, keepdims=True)
+        worse = total.copy()
+        worse[:, RIGHT] = np.maximum(worse[:, RIGHT] - [1, 2, 3, 4], 0)
+        return abs(self._metric(total) - self._metric(worse))
 
 
 def said_by(model: AttentionModel, batch: Batch) -> Tensor:

@@ -58,6 +58,10 @@ class PerToken(Task):
         right, asked, losses = scores.sum(axis=0)
         return {"accuracy": float(right / asked), "perplexity": float(np.exp(losses / asked))}
 
+    def change_of_one(self, scores: NDArray[np.float64]) -> float:
+        """One token is right instead of wrong."""
+        return 1 / float(scores[:, 1].sum())
+
 
 def taught(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
     """[sequence, 3]: sum of losses, tokens asked, right ones, where each place should say what its label says."""
