@@ -3,6 +3,7 @@
     python scripts/repeat_tests.py --runs 5                        # in the order of files
     python scripts/repeat_tests.py --runs 5 --busy 2               # next to two busy loops
     python scripts/repeat_tests.py --runs 1 --random-seed 7        # in random order
+    python scripts/repeat_tests.py --runs 2 --running 2            # in a second clone, next to the loops of the first
 
 Runs count together as long as neither source nor tests change: a changed tree starts the count again. A tree with
 uncommitted changes is refused, since its rows could not be traced to a commit.
@@ -50,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     failed = False
     for number in range(options.runs):
-        row = run_once(options.busy, options.random_seed)
+        row = run_once(options.busy, options.random_seed) | {"busy_loops": str(options.busy + options.running)}
         append(ROOT / TABLE, row)
         failed |= row["failed"] != "0"
         print(f"run {number + 1} of {options.runs}: {row['passed']} passed, {row['failed']} failed, {row['seconds']} s")
@@ -164,6 +165,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run `make test` several times and record the results.")
     parser.add_argument("--runs", type=int, default=1, help="number of runs (default: 1)")
     parser.add_argument("--busy", type=int, default=0, help="busy loops next to the tests (default: 0)")
+    parser.add_argument("--running", type=int, default=0, help="busy loops that run already (default: 0)")
     parser.add_argument("--random-seed", type=int, default=None, help="seed of a random order (default: by file)")
     return parser.parse_args(words)
 
