@@ -45,7 +45,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_rooms.py tests/test_docs.py
+	$(BIN)/python -m pytest tests/test_packages.py tests/test_docs.py
 	if command -v npm >/dev/null; then $(MAKE) --no-print-directory web-check; else echo "no node: the built pages are not checked"; fi
 
 bench: setup

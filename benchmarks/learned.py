@@ -25,14 +25,14 @@ import torch
 import headscope
 from headscope.data.bundled import BUNDLED
 from headscope.data.examples import read_examples
+from headscope.learning.gates import Gates
+from headscope.learning.learned_mask import LearnedMask
 from headscope.masks import Masked, read_mask
-from headscope.masks.learned import LearnedMask
 from headscope.model.attention_model import AttentionModel
-from headscope.pruning.gates import Gates
-from headscope.pruning.speed import interleaved, median, working_bytes
+from headscope.model.latency import interleaved, median, working_bytes
 from headscope.tasks import task_named
 from headscope.tasks.base import Item, batch_of
-from headscope.training.learned import Learned
+from headscope.training.learnable_edit import Learned
 from headscope.training.loop import Training
 from headscope.training.settings import Settings
 

@@ -23,9 +23,9 @@ import torch
 from stream import BATCH, LENGTH, plain_pass, texts
 
 import headscope
+from headscope.analysis.lens_statistics import Looking
 from headscope.model.lenses import LENSES
 from headscope.statistics import chosen, stream
-from headscope.study.lenses import Looking
 
 STATISTICS = ["cls", "sep", "punctuation", "special"]
 GOALS = {"norm": 1.4, "effective": 2.0, "gradient": 3.5}

@@ -26,10 +26,10 @@ import headscope
 from headscope.config.search import SearchOptions
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
+from headscope.model.latency import fastest, forward_of, inputs_of, interleaved, median, thinned
 from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
-from headscope.pruning.selection import Selection, State
-from headscope.pruning.speed import fastest, forward_of, inputs_of, interleaved, median, thinned
+from headscope.pruning.subset_evaluator import Selection, State
 from headscope.tasks import task_named
 
 SHARES = (1.0, 0.75, 0.5, 0.25)

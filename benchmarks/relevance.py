@@ -20,9 +20,9 @@ from lenses import seconds_so_far, summed_up, timed
 from stream import BATCH, LENGTH, plain_pass, texts
 
 import headscope
-from headscope.model.relevance.accounts import Accounts
-from headscope.model.relevance.predictions import towards
 from headscope.model.relevance.rules import RULES, Rules, linearised
+from headscope.model.relevance.sums import Accounts
+from headscope.model.relevance.targets import towards
 
 
 def relevance_pass(model: headscope.AttentionModel, batches: list[headscope.Batch], rules: Rules) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 import headscope
-from headscope.importances.sweep import Group, Sweep
-from headscope.importances.variants import variants_of
+from headscope.ablation.ablation_targets import variants_of
+from headscope.ablation.sweep import Group, Sweep
 from headscope.tasks import task_named
 from headscope.tasks.base import Item
 
@@ -109,7 +109,7 @@ def _by_batch_size(
 
 def _raced(options: argparse.Namespace, model: Any, task: Any, items: list[Item], seconds: dict[str, float]) -> Any:
     """The whole race, its gradient pass included, and whether it says what the exact sweep says."""
-    from headscope.study.importance import importance
+    from headscope.ablation.importance import importance
 
     class Given(type(task)):  # type: ignore[misc]
         def items(self, data: Any, split: str = "dev", *, limit: int | None = None) -> list[Item]:

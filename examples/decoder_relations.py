@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 import headscope
-from headscope.data.lines import read_lines
+from headscope.data.text_lines import read_lines
 from headscope.data.treebank import ROOT, Parsed, read_treebank
 
 TEXT = "# text = "

@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 
 import headscope
-from headscope.study.evaluate import loaded_for
+from headscope.ablation.evaluate import loaded_for
 from headscope.tasks import task_named
 from headscope.tasks.running import evaluate
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import headscope
-from headscope.data.lines import read_lines
+from headscope.data.text_lines import read_lines
 from headscope.data.treebank import read_treebank
 
 ALL, NOUNS, OTHERS, ALIKE = "aligned", "aligned nouns", "aligned others", "aligned others of one tag"

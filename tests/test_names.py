@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import get_args
 
+from headscope.ablation.ablation_targets import KINDS
+from headscope.ablation.importance import BY
+from headscope.ablation.sweep import Mode
+from headscope.analysis.roles import Thresholds
+from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.config import names
 from headscope.data.encode import Long
-from headscope.importances.sweep import Mode
-from headscope.importances.variants import KINDS
-from headscope.masks.file import Per
-from headscope.masks.learned import FORMS as MASK_FORMS
-from headscope.masks.mask import defaults_of
+from headscope.learning.learned_mask import FORMS as MASK_FORMS
+from headscope.masks.mask_file import Per
+from headscope.masks.mask_spec import defaults_of
 from headscope.masks.patterns import PATTERNS
-from headscope.model.fixed import PATTERNS as FIXED
+from headscope.model.fixed_patterns import PATTERNS as FIXED
 from headscope.model.knockout import TOKENS
 from headscope.model.lenses import LENSES
 from headscope.model.load import DTYPES
 from headscope.model.relevance.rules import RULES
 from headscope.model.saving import FORMS
-from headscope.model.words import Pool
-from headscope.pruning.selection import OBJECTIVES
+from headscope.model.word_attention import Pool
+from headscope.pruning.subset_evaluator import OBJECTIVES
 from headscope.report.looking import LENSES as LOOKED_THROUGH
 from headscope.statistics import registry
-from headscope.study.importance import BY
-from headscope.study.roles import Thresholds
-from headscope.study.token_maps import TOKEN_LENSES
 from headscope.tasks import tasks
 
 

@@ -17,9 +17,9 @@ from headscope.config.requirements import RULES, check_effects
 from headscope.config.search import Mending
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.study.fixing import FixOptions
-from headscope.study.prune import prune_into
-from headscope.study.wanted import Wanted
+from headscope.pruning.fix import FixOptions
+from headscope.pruning.prune import prune_into
+from headscope.pruning.prune_request import Wanted
 from worded import sentiments, table
 
 PYTHON_ONLY = {"texts", "sentences", "patterns", "column", "swaps"}  # `column` is `--column` in the command line

@@ -17,62 +17,62 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
-    "Aim": "headscope.study.gating",
+    "Aim": "headscope.learning.gate",
     "Ablate": "headscope.model.edits",
     "Attention": "headscope.model.attention",
     "AttentionModel": "headscope.model.attention_model",
     "Batch": "headscope.model.tokens",
-    "Comparison": "headscope.study.compare",
+    "Comparison": "headscope.analysis.compare",
     "Edit": "headscope.model.edits",
-    "Fixed": "headscope.model.fixed",
+    "Fixed": "headscope.model.fixed_patterns",
     "Gate": "headscope.model.edits",
-    "GateOptions": "headscope.study.gating",
+    "GateOptions": "headscope.learning.gate",
     "Head": "headscope.heads",
     "HeadSet": "headscope.heads",
     "HeadscopeError": "headscope.errors",
     "HeadscopeWarning": "headscope.errors",
-    "Joined": "headscope.study.joining",
+    "Joined": "headscope.analysis.join",
     "KnockOut": "headscope.model.knockout",
-    "MaskAim": "headscope.study.mask_learning",
-    "MaskOptions": "headscope.study.mask_learning",
+    "MaskAim": "headscope.learning.learn_mask",
+    "MaskOptions": "headscope.learning.learn_mask",
     "MaskScores": "headscope.model.edits",
-    "MaskTableOptions": "headscope.study.mask_table",
+    "MaskTableOptions": "headscope.learning.compare_masks",
     "Masked": "headscope.masks",
     "Replace": "headscope.model.edits",
-    "Scratch": "headscope.study.scratch",
+    "Scratch": "headscope.training.from_scratch",
     "SearchOptions": "headscope.config.search",
     "Sentence": "headscope.data.sentences",
     "Settings": "headscope.training.settings",
     "Site": "headscope.heads",
-    "Sizes": "headscope.model.scratch",
+    "Sizes": "headscope.model.new_model",
     "Study": "headscope.study.study",
     "Target": "headscope.pruning.target",
-    "Thresholds": "headscope.study.roles",
+    "Thresholds": "headscope.analysis.roles",
     "TokenMap": "headscope.model.token_map",
     "Uniform": "headscope.model.edits",
-    "analyze": "headscope.study.analyze",
-    "compare": "headscope.study.compare",
-    "compare_masks": "headscope.study.mask_table",
+    "analyze": "headscope.analysis.analyze",
+    "compare": "headscope.analysis.compare",
+    "compare_masks": "headscope.learning.compare_masks",
     "encode": "headscope.data.batches",
-    "evaluate": "headscope.study.evaluate",
-    "film": "headscope.study.film",
-    "finetune": "headscope.study.finetune",
-    "fix": "headscope.model.fixing",
-    "fronts": "headscope.study.fronts",
-    "gate": "headscope.study.gating",
-    "importance": "headscope.study.importance",
-    "join": "headscope.study.joining",
-    "knock_out": "headscope.study.knock_out",
-    "learn_mask": "headscope.study.mask_learning",
+    "evaluate": "headscope.ablation.evaluate",
+    "film": "headscope.analysis.checkpoint_analysis",
+    "finetune": "headscope.training.finetune",
+    "fix": "headscope.model.fix_heads",
+    "fronts": "headscope.pruning.compare_fronts",
+    "gate": "headscope.learning.gate",
+    "importance": "headscope.ablation.importance",
+    "join": "headscope.analysis.join",
+    "knock_out": "headscope.ablation.knock_out",
+    "learn_mask": "headscope.learning.learn_mask",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
-    "pretrain": "headscope.study.pretrain",
-    "probe": "headscope.study.probe",
+    "pretrain": "headscope.training.pretrain",
+    "probe": "headscope.analysis.probe",
     "prune": "headscope.model.surgery",
-    "search": "headscope.study.search",
+    "search": "headscope.pruning.search",
     "serve": "headscope.explorer.serving",
     "stream": "headscope.statistics",
-    "token_map": "headscope.study.token_maps",
+    "token_map": "headscope.analysis.token_maps",
     "write": "headscope.report.publish",
 }
 
@@ -94,6 +94,18 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from headscope.ablation.evaluate import evaluate as evaluate
+    from headscope.ablation.importance import importance as importance
+    from headscope.ablation.knock_out import knock_out as knock_out
+    from headscope.analysis.analyze import analyze as analyze
+    from headscope.analysis.checkpoint_analysis import film as film
+    from headscope.analysis.compare import Comparison as Comparison
+    from headscope.analysis.compare import compare as compare
+    from headscope.analysis.join import Joined as Joined
+    from headscope.analysis.join import join as join
+    from headscope.analysis.probe import probe as probe
+    from headscope.analysis.roles import Thresholds as Thresholds
+    from headscope.analysis.token_maps import token_map as token_map
     from headscope.config.search import SearchOptions as SearchOptions
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence
@@ -103,6 +115,14 @@ if TYPE_CHECKING:
     from headscope.heads import Head as Head
     from headscope.heads import HeadSet as HeadSet
     from headscope.heads import Site as Site
+    from headscope.learning.compare_masks import MaskTableOptions as MaskTableOptions
+    from headscope.learning.compare_masks import compare_masks as compare_masks
+    from headscope.learning.gate import Aim as Aim
+    from headscope.learning.gate import GateOptions as GateOptions
+    from headscope.learning.gate import gate as gate
+    from headscope.learning.learn_mask import MaskAim as MaskAim
+    from headscope.learning.learn_mask import MaskOptions as MaskOptions
+    from headscope.learning.learn_mask import learn_mask as learn_mask
     from headscope.masks import Masked as Masked
     from headscope.model.attention import Attention as Attention
     from headscope.model.attention_model import AttentionModel as AttentionModel
@@ -112,42 +132,22 @@ if TYPE_CHECKING:
     from headscope.model.edits import MaskScores as MaskScores
     from headscope.model.edits import Replace as Replace
     from headscope.model.edits import Uniform as Uniform
-    from headscope.model.fixed import Fixed as Fixed
-    from headscope.model.fixing import fix as fix
+    from headscope.model.fix_heads import fix as fix
+    from headscope.model.fixed_patterns import Fixed as Fixed
     from headscope.model.knockout import KnockOut as KnockOut
     from headscope.model.load import load as load
-    from headscope.model.scratch import Sizes as Sizes
+    from headscope.model.new_model import Sizes as Sizes
     from headscope.model.surgery import prune as prune
     from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch
+    from headscope.pruning.compare_fronts import fronts as fronts
+    from headscope.pruning.search import search as search
     from headscope.pruning.target import Target as Target
     from headscope.report.looking import look as look
     from headscope.report.publish import write as write
     from headscope.statistics import stream as stream
-    from headscope.study.analyze import analyze as analyze
-    from headscope.study.compare import Comparison as Comparison
-    from headscope.study.compare import compare as compare
-    from headscope.study.evaluate import evaluate as evaluate
-    from headscope.study.film import film as film
-    from headscope.study.finetune import finetune as finetune
-    from headscope.study.fronts import fronts as fronts
-    from headscope.study.gating import Aim as Aim
-    from headscope.study.gating import GateOptions as GateOptions
-    from headscope.study.gating import gate as gate
-    from headscope.study.importance import importance as importance
-    from headscope.study.joining import Joined as Joined
-    from headscope.study.joining import join as join
-    from headscope.study.knock_out import knock_out as knock_out
-    from headscope.study.mask_learning import MaskAim as MaskAim
-    from headscope.study.mask_learning import MaskOptions as MaskOptions
-    from headscope.study.mask_learning import learn_mask as learn_mask
-    from headscope.study.mask_table import MaskTableOptions as MaskTableOptions
-    from headscope.study.mask_table import compare_masks as compare_masks
-    from headscope.study.pretrain import pretrain as pretrain
-    from headscope.study.probe import probe as probe
-    from headscope.study.roles import Thresholds as Thresholds
-    from headscope.study.scratch import Scratch as Scratch
-    from headscope.study.search import search as search
     from headscope.study.study import Study as Study
-    from headscope.study.token_maps import token_map as token_map
+    from headscope.training.finetune import finetune as finetune
+    from headscope.training.from_scratch import Scratch as Scratch
+    from headscope.training.pretrain import pretrain as pretrain
     from headscope.training.settings import Settings as Settings

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from said import Run
 
+from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.errors import choices
 from headscope.report.looking import LENSES
-from headscope.study.token_maps import TOKEN_LENSES
 
 LOOK: list[tuple[tuple[str, ...], str]] = [
     (("--lens", "raw,rolout"), f'--lens: "rolout" is no lens. Expected {choices("rolout", LENSES)}'),

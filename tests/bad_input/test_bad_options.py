@@ -13,7 +13,8 @@ import pytest
 import torch
 from said import Run
 
-from headscope import Study, drafts
+from headscope import Study
+from headscope import atomic_dir as drafts
 from headscope.errors import HeadscopeError, choices, printable
 from headscope.statistics import registry
 

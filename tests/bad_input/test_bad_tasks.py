@@ -351,7 +351,7 @@ def test_out_of_memory_names_the_batch_size(
     monkeypatch.setattr(AttentionModel, "__call__", full)
     smaller = "--batch-size 2, or " if size == 4 else ""
     counted = "4 sequences" if size == 4 else "1 sequence"
-    monkeypatch.setattr("headscope.study.importance.sites_in_use", lambda model, *_: model.sites)
+    monkeypatch.setattr("headscope.ablation.importance.sites_in_use", lambda model, *_: model.sites)
     one_line(
         importance("--batch-size", str(size)),
         f"--batch-size: out of memory with {counted} at a time. Try {smaller}a smaller --max-length.",

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from said import Run
 
+from headscope.analysis.roles import Thresholds
 from headscope.errors import HeadscopeError
-from headscope.study.roles import Thresholds
 
 NAMES = "beyond, block, broad, confident, neighbour, positional, rare, relation, sink or token"
 BAD: list[tuple[str, str]] = [

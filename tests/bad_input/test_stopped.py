@@ -22,7 +22,7 @@ SLOW = """
 import signal, sys
 from headscope.commands import main
 from headscope.report import publish
-from headscope.study import analyze
+from headscope.analysis import analyze
 publish.write_report = lambda study, folder, **options: (folder / "index.html").write_text("")
 real = analyze.stream
 def slow(*given, **options):

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from headscope.ablation.sweep import nearest_patterns
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
-from headscope.importances.sweep import nearest_patterns
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
-from headscope.model.fixed import LOOK_AHEAD, PATTERNS, Fixed, fixed_pattern
+from headscope.model.fixed_patterns import LOOK_AHEAD, PATTERNS, Fixed, fixed_pattern
 from tiny import CASES, DECODERS, at_real_tokens, batch_for, examples, family_of_case, inputs_for, outputs, shared
 from toys import Means, means_of
 

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM
 
+from headscope.ablation.ablation_targets import variants_of
+from headscope.ablation.sweep import Sweep, nearest_patterns
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
-from headscope.importances.sweep import Sweep, nearest_patterns
-from headscope.importances.variants import variants_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Uniform
-from headscope.model.fixed import LOOK_AHEAD, PATTERNS, Fixed
-from headscope.model.fixed_heads import Positions
-from headscope.model.fixing import fix, read_patterns, written
+from headscope.model.fix_heads import fix, read_patterns, written
+from headscope.model.fixed_attention import Positions
+from headscope.model.fixed_patterns import LOOK_AHEAD, PATTERNS, Fixed
 from headscope.model.surgery import prune
-from headscope.model.weights import weights_sha256
+from headscope.model.weights_hash import weights_sha256
 from tiny import (
     DECODERS,
     FAMILIES,
@@ -152,7 +152,7 @@ def test_all_heads_of_a_layer_may_be_fixed(family: str) -> None:
     assert (states(fixed) - edited(model, patterns)).abs().max() < 1e-10
     learned = {head.site for head in patterns}
     names = [name for name, _ in fixed.model.named_parameters()]
-    for name, sites in fixed._seam.sites.items():
+    for name, sites in fixed.attention_modules.items():
         if sites[0] in learned:
             core = fixed.model.get_submodule(name)
             assert not [one for one in names if one.startswith(f"{name}.{core.fixed_heads.query}.")]

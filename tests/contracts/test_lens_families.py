@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.model.families import families
 from headscope.model.lenses import LENSES
-from headscope.model.relevance.coverage import covered
-from headscope.study.token_maps import TOKEN_LENSES
+from headscope.model.relevance.supported import covered
 from tiny import FAMILIES, family_of_case
 
 TESTS = Path(__file__).parent.parent
@@ -32,9 +32,9 @@ HELD: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ),
         set(FAMILIES),
     ),
-    "relevance": (("relevance/test_rules.py::test_relevance_is_what_is_missing_without_the_head",), TEXT),
+    "relevance": (("model/test_relevance_rules.py::test_relevance_is_what_is_missing_without_the_head",), TEXT),
     "relevance by attnlrp": (
-        ("relevance/test_rules.py::test_relevance_by_attnlrp_is_how_fast_what_is_said_grows_with_the_head",),
+        ("model/test_relevance_rules.py::test_relevance_by_attnlrp_is_how_fast_what_is_said_grows_with_the_head",),
         TEXT - {"deberta-v2", "xlnet"},
     ),
     "rollout": (("contracts/test_token_maps.py::test_rollout_follows_every_way_down",), set(FAMILIES)),

@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from headscope import Ablate, Head
-from headscope.importances.sweep import Sweep, Unit
-from headscope.importances.variants import Variant, variants_of
+from headscope.ablation.ablation_targets import Variant, variants_of
+from headscope.ablation.sweep import Sweep, Unit
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks.base import Prepared, Task
@@ -111,7 +111,7 @@ def test_other_ablations_equal_the_plain_run(family: str, mode: Any) -> None:
 
 
 def test_the_mean_is_that_of_real_tokens() -> None:
-    from headscope.importances.sweep import mean_results
+    from headscope.ablation.sweep import mean_results
 
     model, task, prepared = shared("bert"), Means(), means_of("bert")
     means = mean_results(model, task, prepared, batch_size=3)

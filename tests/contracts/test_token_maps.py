@@ -17,7 +17,7 @@ from headscope.model.edits import Edit
 from headscope.model.flow import flow
 from headscope.model.gradient_rollout import attention_gradients, gradient_rollout
 from headscope.model.rollout import even, is_masked, rollout
-from headscope.model.said import said
+from headscope.model.scalar_output import said
 from headscope.model.token_map import weights_of
 from reference import token_maps as slow
 from tiny import ENCODER_DECODERS, FAMILIES, batch_for, examples, in_double, library_attentions, shared, tiny

@@ -24,7 +24,7 @@ from transformers import (
 import headscope
 from headscope.data.encode import Encoder
 from headscope.data.examples import Example
-from headscope.data.packed import packed
+from headscope.data.pack_sequences import packed
 from headscope.errors import HeadscopeWarning
 from headscope.model.attention_model import AttentionModel
 from headscope.report.page import render_with

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from browsers import Watched
 from headscope.explorer.serving import Explorer, serve
-from headscope.study.directory import write_tables
+from headscope.study.study_dir import write_tables
 
 pytestmark = pytest.mark.browser
 

@@ -27,8 +27,8 @@ import headscope
 from headscope.errors import HeadscopeError
 from headscope.explorer import model_thread, serving
 from headscope.explorer.serving import Explorer
-from headscope.study.directory import write_tables
 from headscope.study.study import Study
+from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
 from sampling import slow
 from waiting import LONGEST

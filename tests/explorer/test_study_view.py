@@ -14,14 +14,14 @@ from asking import Asking
 from beside import EVIL, PLACES, full, model, of, role, without
 from studies import made_up
 
+from headscope.analysis.token_maps import one_input
 from headscope.errors import HeadscopeError
 from headscope.explorer.serving import Explorer
 from headscope.explorer.study_view import StudyView
 from headscope.heads import Head
 from headscope.report.looking import side_of
-from headscope.study.directory import write_tables
 from headscope.study.study import Study
-from headscope.study.token_maps import one_input
+from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
 
 

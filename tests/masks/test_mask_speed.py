@@ -19,9 +19,9 @@ from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.masks import Mask, read_mask
 from headscope.masks import speed as measuring
-from headscope.masks.blocks import attend_by_blocks, share_of_blocks, strips_of
-from headscope.masks.file import Positions, groups_of
+from headscope.masks.block_sparse import attend_by_blocks, share_of_blocks, strips_of
 from headscope.masks.flex import compiled_flex
+from headscope.masks.mask_file import Positions, groups_of
 from headscope.masks.patterns import PATTERNS
 from headscope.masks.speed import AtLength, MaskSpeed, Timed, mask_speed
 from tiny import shared

@@ -20,8 +20,6 @@ from headscope import commands
 from headscope.errors import HeadscopeError, HeadscopeWarning
 from headscope.model import bfloat16, zoo
 from headscope.model.attention_model import AttentionModel
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from tiny import tiny
 from worded import saved
 

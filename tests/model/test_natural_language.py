@@ -8,7 +8,7 @@ import pytest
 
 import headscope
 from headscope.model.natural_language import is_natural_language
-from headscope.study.record import describe_model
+from headscope.study.run_record import describe_model
 
 SMILES = [
     "C",

@@ -20,7 +20,7 @@ import pytest
 import headscope
 from headscope.errors import HeadscopeError
 from headscope.model import zoo
-from headscope.model.folder import find_folder
+from headscope.model.resolve_spec import find_folder
 from headscope.model.zoo import acquire, wheels
 from headscope.model.zoo.pins import File, Wheel, ZooModel, cut_archive
 

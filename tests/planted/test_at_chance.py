@@ -11,16 +11,16 @@ import torch
 from carrier import classifier, examples
 from transformers import BertForMaskedLM, BertForSequenceClassification, BertModel
 
+from headscope.ablation.chance import chance_note
+from headscope.ablation.importance import importance
+from headscope.ablation.significance import metrics_of
 from headscope.data.encode import Counts
-from headscope.importances.chance import chance_note
-from headscope.importances.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
+from headscope.pruning.search import search
+from headscope.pruning.search_config import SearchOptions
 from headscope.pruning.target import Target
 from headscope.report.findings import findings_of
 from headscope.report.five import five_of
-from headscope.study.asked import SearchOptions
-from headscope.study.importance import importance
-from headscope.study.search import search
 from headscope.tasks import task_named
 from headscope.tasks.base import Chance, Item, Prepared
 from headscope.tasks.running import evaluate

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
-from headscope.model.fixing import fix
+from headscope.model.fix_heads import fix
 from headscope.statistics.fixed_patterns import FixedPatterns
 from planted import planted
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from carrier import CARRIER, classifier, examples
 
-from headscope.pruning.gates import Gates
+from headscope.learning.gates import Gates
 from headscope.tasks import task_named
 from headscope.training.loop import Training
 from headscope.training.settings import Settings

@@ -10,8 +10,8 @@ import pytest
 import torch
 from carrier import CARRIER, HEADS, classifier, examples
 
+from headscope.ablation.importance import importance
 from headscope.heads import Head
-from headscope.study.importance import importance
 from headscope.study.study import Study
 
 GRADIENTS = (
@@ -80,7 +80,7 @@ def test_a_silent_head_changes_exactly_nothing_and_has_no_gradient(tmp_path: Pat
 
 def test_a_head_that_is_split_into_twins_has_two_halves_of_its_terms(tmp_path: Path) -> None:
     """To the last bit: halving is exact, and nothing else in the planted layer is."""
-    from headscope.importances.gradients import terms
+    from headscope.ablation.gradients import terms
     from headscope.tasks import task_named
 
     task = task_named("sst2")

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from headscope.learning.learned_mask import LearnedMask
 from headscope.masks import Masked, read_mask
-from headscope.masks.learned import LearnedMask
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared

@@ -19,8 +19,8 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
-from headscope.pruning.selection import Memory, Selection, State
-from headscope.study.found import warning_of
+from headscope.pruning.search_result import warning_of
+from headscope.pruning.subset_evaluator import Memory, Selection, State
 from headscope.tasks import task_named
 from worded import DISLIKED, LIKED, worded
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headscope
-from headscope.study.separators import verdicts
+from headscope.analysis.separators import verdicts
 from headscope.study.study import Study
 from planted import planted
 from planted_decoder import MIDDLE, ROLES, START, planted_decoder, texts

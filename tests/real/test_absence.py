@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headscope
-from headscope.model.twin import random_twin
+from headscope.model.random_control import random_twin
 
 pytestmark = pytest.mark.real
 DATA = Path(__file__).parents[3] / "shared" / "data"

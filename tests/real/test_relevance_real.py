@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import headscope
-from headscope.importances.relevance import balance
-from headscope.model.relevance.accounts import Accounts
-from headscope.model.relevance.predictions import towards
+from headscope.ablation.relevance import balance
 from headscope.model.relevance.rules import Rules, linearised
+from headscope.model.relevance.sums import Accounts
+from headscope.model.relevance.targets import towards
 
 TEXT = "The committee that met on Tuesday decided that the old bridge, which nobody had crossed for years, would stay."
 

@@ -12,13 +12,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from studies import RECORD, SMALL, THREE, made_up
 
+from headscope.analysis.clusters import MOST_CLUSTERS, clusters_of
 from headscope.heads import Head
 from headscope.report.families import FAMILIES
 from headscope.report.figures import figures_of
 from headscope.report.figures._palette import MISSING
 from headscope.report.figures.clusters import COLOURS, PANEL, SHAPES, _apart
 from headscope.report.plates import svg_of
-from headscope.study.clusters import MOST_CLUSTERS, clusters_of
 from headscope.study.study import Study
 
 

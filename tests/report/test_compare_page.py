@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 from studies import THREE, made_up
 
+from headscope.analysis.compare import Comparison, compare
 from headscope.errors import HeadscopeError
 from headscope.report.compare_page import render, write_comparison
 from headscope.report.comparison import findings_of, plates_of
 from headscope.report.figures._compare import drawings_of
-from headscope.study.compare import Comparison, compare
 from headscope.study.study import Study
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from matplotlib.text import Text
 from scipy.stats import spearmanr
 from studies import RECORD
 
-from headscope.importances.significance import delta_of_losses, holm, least_significant
+from headscope.ablation.significance import delta_of_losses, holm, least_significant
 from headscope.report.cards import importance_lines
 from headscope.report.cells import decimals_for
 from headscope.report.colourings import colourings_of
@@ -27,8 +27,8 @@ from headscope.report.findings import findings_of
 from headscope.report.page import render
 from headscope.report.parts import parts_of
 from headscope.report.plates import svg_of
-from headscope.study.directory import write_tables
 from headscope.study.study import Study
+from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
 
 STACKS = ("encoder", "decoder", "cross")

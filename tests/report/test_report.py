@@ -16,6 +16,7 @@ import pytest
 from every_table import every_table
 from studies import RECORD, made_up, roled
 
+from headscope.analysis.join import join
 from headscope.report.cards import cards_of
 from headscope.report.colourings import colourings_of
 from headscope.report.figures import figures_of
@@ -23,7 +24,6 @@ from headscope.report.finding import KINDS, Finding, Measured
 from headscope.report.findings import findings_of
 from headscope.report.five import MOST, five_of
 from headscope.report.page import render, render_joined
-from headscope.study.joining import join
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, Page
 from test_report import two_models
 
 from browsers import Watched, serious
+from headscope.analysis.join import join
 from headscope.report.joined_page import write_joined
-from headscope.study.joining import join
 from sampling import slow
 
 pytestmark = pytest.mark.browser

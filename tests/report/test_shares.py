@@ -10,6 +10,7 @@ import pytest
 from studies import made_up, roled
 
 import headscope
+from headscope.analysis.join import join
 from headscope.model.natural_language import is_natural_language
 from headscope.report.comparison import comparison_view
 from headscope.report.comparison import findings_of as compared
@@ -17,9 +18,8 @@ from headscope.report.facts import corpus_facts, model_facts, studied, summary
 from headscope.report.finding import Finding, Measured
 from headscope.report.findings import findings_of
 from headscope.report.page import render, render_joined
-from headscope.study.joining import join
 from headscope.study.lengths import length_note
-from headscope.study.record import describe_model
+from headscope.study.run_record import describe_model
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 from planted_decoder import planted_decoder, texts
@@ -136,7 +136,7 @@ def test_punctuation_is_told_of_natural_language_only(is_natural: bool | None, e
 
 
 def test_no_head_of_a_model_of_symbols_has_the_role_punctuation() -> None:
-    from headscope.study.roles import roles_of
+    from headscope.analysis.roles import roles_of
 
     study = attending("punctuation", {(0, 0): 0.9}, model={"natural_language": True})
     assert set(roles_of(study)["role"]) == {"punctuation"}

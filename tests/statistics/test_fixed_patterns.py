@@ -10,7 +10,7 @@ import torch
 
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.model.fixed import LOOK_AHEAD
+from headscope.model.fixed_patterns import LOOK_AHEAD
 from headscope.model.tokens import Tokens
 from headscope.statistics.fixed_patterns import FixedPatterns, rows_of
 from headscope.tables import Row

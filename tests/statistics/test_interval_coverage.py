@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headscope.importances.significance import (
+from headscope.ablation.significance import (
     delta_of_losses,
     delta_of_metric,
     metrics_of,
@@ -22,7 +22,7 @@ from headscope.importances.significance import (
     resamples,
     students_interval,
 )
-from headscope.pruning.speed import median
+from headscope.model.latency import median
 from headscope.statistics.resampling import ResampledSums, interval, resampled_share_interval
 from headscope.study.lens_agreement import _correlated
 from headscope.tables import Moments

@@ -16,7 +16,7 @@ import headscope
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.model.edits import Ablate, Gate, MaskScores, Replace, Uniform
-from headscope.model.fixed import Fixed
+from headscope.model.fixed_patterns import Fixed
 from headscope.model.knockout import KnockOut
 from worded import glue, saved, worded
 

@@ -19,6 +19,8 @@ from transformers import BertForSequenceClassification, BertModel
 
 import headscope
 from embedding import TEXTS, embedding, random_decoder, vectors_of, write
+from headscope.ablation.evaluate import evaluate
+from headscope.analysis.label_free_losses import loss_of
 from headscope.commands import main
 from headscope.data.batches import collate
 from headscope.data.encode import Encoder
@@ -28,10 +30,8 @@ from headscope.explorer.predictions import Alike, prediction_of
 from headscope.explorer.predictions import Reading as Shown
 from headscope.model.load import load
 from headscope.model.poolings import POOLINGS
-from headscope.model.said import said
-from headscope.study.evaluate import evaluate
+from headscope.model.scalar_output import said
 from headscope.study.journal import Journal
-from headscope.study.losses import loss_of
 from worded import glue, saved, sentence, sentiments, table, tokenizer
 
 CHANCE = random.Random(5)

@@ -13,10 +13,10 @@ from sacrebleu import corpus_bleu, corpus_chrf
 from sacrebleu.metrics.bleu import BLEU
 
 from headscope import Ablate
-from headscope.importances.gradients import terms
-from headscope.importances.norms import output_norms
-from headscope.importances.sweep import Sweep, mean_results
-from headscope.importances.variants import variants_of
+from headscope.ablation.ablation_targets import variants_of
+from headscope.ablation.gradients import terms
+from headscope.ablation.norms import output_norms
+from headscope.ablation.sweep import Sweep, mean_results
 from headscope.tasks import task_named
 from headscope.tasks.bleu import Bleu
 from headscope.tasks.running import evaluate

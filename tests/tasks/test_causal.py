@@ -10,9 +10,9 @@ import torch
 from by_hand import judged, log_softmax
 from transformers import BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
+from headscope.ablation.importance import importance
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.study.importance import importance
 from headscope.tasks import Item, task_named
 from tiny import excited
 from worded import LONGEST, WORDS, sentence, tokenizer, worded

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from transformers import BertForMultipleChoice, BertForQuestionAnswering, BertModel, GPT2Config, GPT2LMHeadModel
 
-from headscope.importances.chance import chance_note
-from headscope.importances.significance import metrics_of
+from headscope.ablation.chance import chance_note
+from headscope.ablation.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks import Judged, Prepared, Task, task_named
 from headscope.tasks.base import sequences_of

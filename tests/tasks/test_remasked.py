@@ -11,7 +11,7 @@ from by_hand import log_softmax
 from transformers import BertForMaskedLM
 
 from headscope.data.examples import Example
-from headscope.data.packed import packed
+from headscope.data.pack_sequences import packed
 from headscope.tasks import Item, tasks
 from headscope.tasks.base import Prepared, batch_of
 from headscope.tasks.remasked import Remasked

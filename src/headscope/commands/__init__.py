@@ -38,7 +38,7 @@ TOO_MANY_WORDS = {
 
 def _version(asked: bool) -> None:
     if asked:
-        from headscope.study.record import versions
+        from headscope.study.run_record import versions
 
         typer.echo(", ".join(f"{name} {version}" for name, version in versions().items()))
         raise typer.Exit

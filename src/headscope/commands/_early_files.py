@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headscope.atomic_dir import check_free, check_page, read_record
 from headscope.config.names import TASKS
 from headscope.config.requirements import chooses_on_data
-from headscope.data import hub
+from headscope.data import hf_datasets as hub
 from headscope.data.bundled import named
 from headscope.data.examples import read_examples
 from headscope.data.frequency import frequency_file
-from headscope.data.lines import can_be_read_again, read_lines
 from headscope.data.records import find_split
-from headscope.drafts import check_free, check_page, read_record
+from headscope.data.text_lines import can_be_read_again, read_lines
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]

@@ -11,8 +11,8 @@ from typing import Any
 from headscope.config.checks import check_length
 from headscope.heads import Head, HeadSet
 from headscope.model import zoo
-from headscope.model.folder import read_spec
 from headscope.model.module_files import transformer_folder
+from headscope.model.resolve_spec import read_spec
 from headscope.pruning.target import check_reachable
 
 # Encoders with the same number of heads in every layer. For other families the checks after loading must do.

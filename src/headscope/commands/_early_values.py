@@ -30,8 +30,8 @@ from headscope.data.held_out import check_share
 from headscope.data.vocabulary import check_vocabulary
 from headscope.errors import HeadscopeError
 from headscope.heads import check_heads
-from headscope.model.folder import read_spec
-from headscope.study.wanted import Wanted
+from headscope.model.resolve_spec import read_spec
+from headscope.pruning.prune_request import Wanted
 from headscope.training.settings import Settings
 
 Values = Mapping[str, Any]

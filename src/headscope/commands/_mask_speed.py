@@ -28,7 +28,7 @@ def speed_of_mask(
     **how: str | None,
 ) -> None:
     """Measure, print, draw; what cannot be is said before anything is loaded. how: revision, device and dtype."""
-    from headscope.masks.mask import read_mask
+    from headscope.masks.mask_spec import read_mask
     from headscope.masks.speed import LENGTHS, SPARSE, mask_speed
     from headscope.report.plates import save_figure
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from headscope.study.scratch import Scratch
+    from headscope.training.from_scratch import Scratch
 
 AS_CONFIGURED = "as configured"
 
@@ -44,7 +44,7 @@ def scratch_of(
     vocabulary: int | None,
 ) -> Scratch | None:
     """How to begin from nothing, as it was asked for; None where a trained model is taken as it is."""
-    from headscope.model.scratch import Sizes
-    from headscope.study.scratch import Scratch
+    from headscope.model.new_model import Sizes
+    from headscope.training.from_scratch import Scratch
 
     return Scratch(Sizes(layers, heads, hidden, intermediate), vocabulary=vocabulary) if from_scratch else None

@@ -138,11 +138,11 @@ def analyze(
     overwrite: Overwrite = False,
 ) -> None:
     """What every head attends to over a corpus: tables with intervals, figures, a page."""
-    from headscope.drafts import drafted
+    from headscope.analysis.analyze import analyze as run
+    from headscope.analysis.roles import read_thresholds
+    from headscope.atomic_dir import drafted
     from headscope.model.attention_model import AttentionModel
     from headscope.report.publish import fill
-    from headscope.study.analyze import analyze as run
-    from headscope.study.roles import read_thresholds
 
     thresholds = read_thresholds(threshold)
 

@@ -62,9 +62,9 @@ def compare(
     overwrite: Overwrite = False,
 ) -> None:
     """Compare the heads of models: layers side by side, smoothness, roles, matched heads, change by fine-tuning."""
-    from headscope.drafts import drafted
+    from headscope.analysis.compare import compare as run
+    from headscope.atomic_dir import drafted
     from headscope.report.compare_page import fill_comparison
-    from headscope.study.compare import compare as run
 
     with drafted(out, overwrite=overwrite) as folder:
         with progress("maps") as update:

@@ -25,12 +25,12 @@ def demo(
     limit: Annotated[int, typer.Option(help="Pairs of paragraphs to read")] = 500,
 ) -> None:
     """What the 72 heads of all-MiniLM-L6-v2 attend to over 500 pairs of Wikipedia paragraphs, and which matter."""
-    from headscope.drafts import drafted
+    from headscope.ablation.importance import importance
+    from headscope.analysis.analyze import analyze
+    from headscope.atomic_dir import drafted
     from headscope.model.load import load
     from headscope.report.looking import look
     from headscope.report.publish import fill
-    from headscope.study.analyze import analyze
-    from headscope.study.importance import importance
 
     with drafted(out, overwrite=is_demo(out)) as folder:
         model = load("minilm", say=say)
@@ -73,6 +73,6 @@ def _write_questions(file: Path) -> None:
 
 def is_demo(out: Path) -> bool:
     """Whether what is there was made by this command: another study is not replaced."""
-    from headscope.drafts import read_record
+    from headscope.atomic_dir import read_record
 
     return str(read_record(out).get("command", "")).startswith("headscope demo")

@@ -17,7 +17,7 @@ def doctor() -> None:
     from headscope.model.bfloat16 import STATES, bfloat16_state
     from headscope.model.families import families
     from headscope.model.load import load
-    from headscope.study.record import versions
+    from headscope.study.run_record import versions
 
     typer.echo("versions  " + ", ".join(f"{name} {version}" for name, version in versions().items()))
     devices = [

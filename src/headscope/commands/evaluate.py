@@ -57,8 +57,8 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
 ) -> None:
     """How good a model is at a task: every metric and the loss, with intervals."""
+    from headscope.ablation.evaluate import evaluate as run
     from headscope.report.facts import ENOUGH_TEXTS
-    from headscope.study.evaluate import evaluate as run
 
     with progress(model) as update:
         found = run(

@@ -90,8 +90,8 @@ def film(
     overwrite: Overwrite = False,
 ) -> None:
     """What every head does at each checkpoint of a training: statistics and roles by step, figures, a page."""
-    from headscope.study.film import film as run
-    from headscope.study.roles import read_thresholds
+    from headscope.analysis.checkpoint_analysis import film as run
+    from headscope.analysis.roles import read_thresholds
 
     thresholds = read_thresholds(threshold)
     with progress(f"{trained}") as update:

@@ -103,7 +103,7 @@ def finetune(
     overwrite: Overwrite = False,
 ) -> None:
     """Train a model on a task and keep the best of its epochs, in a directory that loads anywhere."""
-    from headscope.study.finetune import finetune as run
+    from headscope.training.finetune import finetune as run
     from headscope.training.loop import Step
     from headscope.training.settings import Settings
 

@@ -86,9 +86,9 @@ def fix(
 ) -> None:
     """Let heads attend by fixed patterns, see what is lost, and save the model without their queries and keys."""
     from headscope.model.attention_model import AttentionModel
-    from headscope.model.card import times_as_fast
-    from headscope.study.fixing import SIZES, FixOptions, fix_into
-    from headscope.study.mending import Judgement
+    from headscope.model.model_card import times_as_fast
+    from headscope.pruning.fix import SIZES, FixOptions, fix_into
+    from headscope.pruning.recovery import Judgement
     from headscope.tasks import task_named
 
     the_task = task_named(task, columns=pairs_of(columns, "--columns"), labels=pairs_of(labels, "--labels"))

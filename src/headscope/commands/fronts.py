@@ -35,10 +35,10 @@ def fronts(
     overwrite: Overwrite = False,
 ) -> None:
     """Searches and gates of one model and task on the same axes, and what the heads they keep do."""
-    from headscope.drafts import drafted
+    from headscope.atomic_dir import drafted
+    from headscope.pruning.compare_fronts import fronts as run
     from headscope.report.write import write_report
-    from headscope.study.directory import write_tables
-    from headscope.study.fronts import fronts as run
+    from headscope.study.study_dir import write_tables
 
     with drafted(out, overwrite=overwrite) as folder:
         study = run(studies, roles=roles, command=typed())

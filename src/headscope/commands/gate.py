@@ -43,7 +43,7 @@ from headscope.commands._training import (
 )
 
 if TYPE_CHECKING:
-    from headscope.study.gating import Aim
+    from headscope.learning.gate import Aim
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -114,8 +114,8 @@ def gate(
     overwrite: Overwrite = False,
 ) -> None:
     """Learn which heads to keep: a gate on every head, trained with the weights or alone, becomes a plan to cut by."""
-    from headscope.study.gating import GateOptions
-    from headscope.study.gating import gate as run
+    from headscope.learning.gate import GateOptions
+    from headscope.learning.gate import gate as run
     from headscope.training.settings import Settings
 
     aims = _aims(keep, penalty)
@@ -161,7 +161,7 @@ def gate(
 
 
 def _aims(keep: str | None, penalty: str | None) -> list[Aim]:
-    from headscope.study.gating import Aim
+    from headscope.learning.gate import Aim
 
     if keep is not None:
         return [Aim(keep=number) for number in numbers_of(keep, "--keep")]

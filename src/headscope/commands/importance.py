@@ -114,13 +114,13 @@ def importance(
     overwrite: Overwrite = False,
 ) -> None:
     """What every head does for a task: exact removal, cheaper guesses, and how good these are."""
-    from headscope.drafts import drafted
+    from headscope.ablation.importance import importance as run
+    from headscope.atomic_dir import drafted
     from headscope.model.attention_model import AttentionModel
     from headscope.report.publish import fill
-    from headscope.study.directory import to_add_to
-    from headscope.study.importance import importance as run
     from headscope.study.journal import NAME, Journal
-    from headscope.study.record import check_same_model
+    from headscope.study.run_record import check_same_model
+    from headscope.study.study_dir import to_add_to
 
     there = to_add_to(out, "importance", overwrite=overwrite)
 
@@ -167,8 +167,8 @@ def importance(
 
 def _summary(study: Study) -> Iterator[str]:
     """The model without an ablation, how many heads are significant, and whether the examples are enough."""
-    from headscope.importances.deltas import LOSS
-    from headscope.importances.significance import ALPHA
+    from headscope.ablation.ablation_results import LOSS
+    from headscope.ablation.significance import ALPHA
     from headscope.report.facts import ENOUGH_TEXTS
     from headscope.report.findings_tasks import noisy_ranks
 

@@ -76,12 +76,12 @@ def knock_out(
     overwrite: Overwrite = False,
 ) -> None:
     """Take values and edges of attention away, head by head: how far does that turn the tokens' states?"""
-    from headscope.drafts import drafted
+    from headscope.ablation.knock_out import knock_out as run
+    from headscope.atomic_dir import drafted
     from headscope.model.attention_model import AttentionModel
     from headscope.report.publish import fill
-    from headscope.study.directory import to_add_to
-    from headscope.study.knock_out import knock_out as run
-    from headscope.study.record import check_same_model
+    from headscope.study.run_record import check_same_model
+    from headscope.study.study_dir import to_add_to
 
     there = to_add_to(out, "knock_out", overwrite=overwrite)
 

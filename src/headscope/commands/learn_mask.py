@@ -27,7 +27,7 @@ from headscope.config.names import EITHER
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
-    from headscope.study.mask_learning import MaskAim
+    from headscope.learning.learn_mask import MaskAim
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -104,8 +104,8 @@ def learn_mask(
     overwrite: Overwrite = False,
 ) -> None:
     """Learn which positions need to attend to which: a mask that is trained with the weights or alone."""
-    from headscope.study.mask_learning import MaskOptions
-    from headscope.study.mask_learning import learn_mask as run
+    from headscope.learning.learn_mask import MaskOptions
+    from headscope.learning.learn_mask import learn_mask as run
     from headscope.training.settings import Settings
 
     task, data = source_of(task, data, objective, corpus)
@@ -139,7 +139,7 @@ def learn_mask(
             say=say,
         )
     if not soft:
-        from headscope.study.mending import Judgement
+        from headscope.pruning.recovery import Judgement
         from headscope.tasks import task_named
 
         first = f"{out}/{aims[0].name}"
@@ -167,7 +167,7 @@ def source_of(task: str | None, data: str | None, objective: str | None, corpus:
 
 
 def _aims(penalty: str | None, sparsity: str | None, soft: bool, seeds: list[int]) -> list[MaskAim]:
-    from headscope.study.mask_learning import MaskAim
+    from headscope.learning.learn_mask import MaskAim
 
     option, values = numbers_wanted(penalty, sparsity, soft)
     return [MaskAim(**{option: value}, seed=seed) for value in values for seed in seeds]

@@ -85,7 +85,7 @@ def names(context: typer.Context) -> None:
     say_first("masks", {})
     from headscope.config.masks import written_parameters
     from headscope.masks import read_mask, sparsity
-    from headscope.masks.mask import defaults_of
+    from headscope.masks.mask_spec import defaults_of
     from headscope.masks.patterns import PATTERNS
 
     typer.echo(f"{'name':14} forbidden  what a position may attend to; the share is of 128 x 128 positions")
@@ -107,7 +107,7 @@ def show(
     """What a mask lets attend to what."""
     from headscope.config.checks import check_count
     from headscope.masks import met, read_mask, sparsity
-    from headscope.masks.mask import check_fits
+    from headscope.masks.mask_spec import check_fits
 
     check_count(length, "--length")
     if out is not None:
@@ -172,7 +172,7 @@ def compare(
     overwrite: Overwrite = False,
 ) -> None:
     """What a task loses under each mask: straight away, after a short repair, and when trained so from the start."""
-    from headscope.study.mask_table import NAMED, MaskTableOptions, compare_masks
+    from headscope.learning.compare_masks import NAMED, MaskTableOptions, compare_masks
     from headscope.training.settings import Settings
 
     options = MaskTableOptions(tuple(mask or NAMED), numbers_of(seeds, "--seeds"), repair, start, open_special)

@@ -56,9 +56,9 @@ def show(
 ) -> None:
     """Show how a model's files say that a text becomes one vector: pooling, prompts, length, similarity."""
     from headscope.model.checkpoint import read_config
-    from headscope.model.folder import find_folder
     from headscope.model.module_files import transformer_folder
     from headscope.model.reading_files import left_out_of, read_reading
+    from headscope.model.resolve_spec import find_folder
 
     folder, name, revision = find_folder(model, revision, say)
     config, reading = read_config(transformer_folder(folder)), read_reading(folder)

@@ -95,10 +95,10 @@ def pretrain(
     overwrite: Overwrite = False,
 ) -> None:
     """Train a new encoder to guess masked tokens, from a text corpus."""
-    from headscope.model.scratch import Sizes
-    from headscope.study.pretrain import pretrain as run
-    from headscope.study.scratch import Scratch
+    from headscope.model.new_model import Sizes
+    from headscope.training.from_scratch import Scratch
     from headscope.training.loop import Step
+    from headscope.training.pretrain import pretrain as run
     from headscope.training.settings import Settings
 
     settings = Settings(

@@ -74,8 +74,8 @@ def probe(
     overwrite: Overwrite = False,
 ) -> None:
     """Parse with attention weights alone, beside baselines: how much syntax all heads hold together."""
-    from headscope.drafts import drafted
-    from headscope.study.probe import probe as run
+    from headscope.analysis.probe import probe as run
+    from headscope.atomic_dir import drafted
 
     with drafted(out, overwrite=overwrite) as folder:
         with progress(f"{model}") as update:

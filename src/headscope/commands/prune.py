@@ -131,11 +131,11 @@ def prune(
     from headscope.config.checks import repair_names
     from headscope.config.search import FRONT, Mending, SearchOptions
     from headscope.model.attention_model import AttentionModel
-    from headscope.model.card import times_as_fast
+    from headscope.model.model_card import times_as_fast
     from headscope.model.saving import check_form
-    from headscope.study.mending import Judgement
-    from headscope.study.prune import prune_into, shown
-    from headscope.study.wanted import Wanted
+    from headscope.pruning.prune import prune_into, shown
+    from headscope.pruning.prune_request import Wanted
+    from headscope.pruning.recovery import Judgement
     from headscope.tasks import task_named
 
     check_form(form)

@@ -31,8 +31,8 @@ def report(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a page that is already there")] = False,
 ) -> None:
     """One page for a whole study: what several commands found, joined by model, and models compared."""
+    from headscope.analysis.join import join
     from headscope.report.joined_page import write_joined
-    from headscope.study.joining import join
 
     joined = join(studies, command=typed())
     with drawing_figures():

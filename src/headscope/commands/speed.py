@@ -22,7 +22,7 @@ headscope speed small --against minilm --batch-size 32 --length 128
 
 headscope speed minilm --mask longformer --length 512,1024,2048,4096 --out pays.svg
 
-In Python: headscope.pruning.speed, headscope.masks.speed
+In Python: headscope.model.latency, headscope.masks.speed
 """
 
 
@@ -60,7 +60,7 @@ def speed(
         how = {"revision": revision, "device": device, "dtype": dtype}
         speed_of_mask(model, mask, batch_size, lengths, repeats, out=out, as_json=as_json, **how)
         return
-    from headscope.pruning.speed import layers, measure
+    from headscope.model.latency import layers, measure
 
     size, tokens = 32 if batch_size is None else batch_size, 128 if lengths is None else lengths[0]
     one = load_aloud(model, revision=revision, device=device, dtype=dtype)

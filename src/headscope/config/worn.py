@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from headscope.drafts import read_record
+from headscope.atomic_dir import read_record
 
 TRAINING = "training.json"
 

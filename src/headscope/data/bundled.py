@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headscope.data.lines import STDIN
+from headscope.data.text_lines import STDIN
 from headscope.errors import HeadscopeError, choices
 
 FOLDER = Path(__file__).parent / "corpora"

@@ -17,7 +17,7 @@ from typing import Literal
 
 from headscope.data.encode import Counts, Encoder
 from headscope.data.examples import Example
-from headscope.data.lines import read_lines
+from headscope.data.text_lines import read_lines
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 

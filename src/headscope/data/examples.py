@@ -10,8 +10,8 @@ from pathlib import Path
 
 from headscope.data.bundled import BUNDLED, named
 from headscope.data.fasta import is_fasta, read_fasta
-from headscope.data.lines import read_lines, suffix_of
 from headscope.data.records import JSONL, Record, read_records
+from headscope.data.text_lines import read_lines, suffix_of
 from headscope.errors import HeadscopeError, choices
 
 TABLES = (".csv", ".tsv", *JSONL)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from headscope.data.lines import suffix_of
+from headscope.data.text_lines import suffix_of
 from headscope.errors import HeadscopeError
 
 SUFFIXES = (".fasta", ".fa", ".faa")

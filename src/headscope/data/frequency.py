@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from headscope.data.bundled import FOLDER
-from headscope.data.lines import STDIN, read_lines
+from headscope.data.text_lines import STDIN, read_lines
 from headscope.errors import HeadscopeError, choices
 
 LISTS = {"english": FOLDER / "english-frequencies.tsv.gz"}

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from headscope.data import hub
-from headscope.data.lines import read_lines, suffix_of
+from headscope.data import hf_datasets as hub
+from headscope.data.text_lines import read_lines, suffix_of
 from headscope.errors import HeadscopeError, choices, reason
 
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headscope.data.lines import read_lines
 from headscope.data.records import read_records
+from headscope.data.text_lines import read_lines
 from headscope.errors import HeadscopeError, reason
 
 LAYOUT = "SQuAD's layout: data[].paragraphs[].{context, qas[].{id, question, answers}}"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headscope.data.lines import read_lines
+from headscope.data.text_lines import read_lines
 from headscope.errors import HeadscopeError
 
 COLUMNS = 10

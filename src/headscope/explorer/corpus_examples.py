@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headscope.analysis.token_maps import one_input
 from headscope.errors import HeadscopeError
 from headscope.explorer.unimportant import head_in
 from headscope.heads import Head
@@ -23,7 +24,6 @@ from headscope.report.grids import plain
 from headscope.report.look_sides import inert
 from headscope.report.looking import side_of
 from headscope.study.study import Study
-from headscope.study.token_maps import one_input
 
 LEFT_OUT, BETWEEN = "…", "‖"  # as examples.csv has them
 

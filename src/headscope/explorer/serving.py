@@ -14,6 +14,7 @@ from typing import Self
 
 import uvicorn
 
+from headscope.analysis.join import join
 from headscope.config.checks import check_token
 from headscope.errors import HeadscopeError, reason
 from headscope.explorer.addresses import addresses_of, in_address, is_everywhere, is_loopback
@@ -24,7 +25,6 @@ from headscope.explorer.study_view import StudyView
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.report.grids import model_name
-from headscope.study.joining import join
 from headscope.study.study import Study
 
 HOST = "127.0.0.1"

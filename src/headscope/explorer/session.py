@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headscope.analysis.token_maps import TOKEN_LENSES, Input, one_input
 from headscope.data.encode import Encoder
 from headscope.errors import HeadscopeError, choices
 from headscope.explorer.predictions import Reading, labels_of, prediction_of
@@ -29,12 +30,11 @@ from headscope.heads import HeadSet, Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate
-from headscope.model.weights import weights_sha256
+from headscope.model.weights_hash import weights_sha256
 from headscope.report.look_heads import HEAD_LENSES
 from headscope.report.look_maps import Lens
 from headscope.report.look_sides import Side, inert, told_sides
 from headscope.report.looking import LENSES, side_of, through
-from headscope.study.token_maps import TOKEN_LENSES, Input, one_input
 from headscope.tasks.bleu import said_by
 
 TRIED_ONE_BY_ONE = ("value-zeroing", "knock-out")  # a pass for every token and layer

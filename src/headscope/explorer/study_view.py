@@ -11,13 +11,13 @@ from typing import Any
 
 import pandas as pd
 
+from headscope.ablation.glossary import DEFINITIONS
 from headscope.errors import HeadscopeError, reason
 from headscope.explorer.corpus_examples import CorpusExamples
 from headscope.explorer.unimportant import cheap_heads, head_in
 from headscope.heads import Head, HeadSet
-from headscope.importances.glossary import DEFINITIONS
 from headscope.model.attention_model import AttentionModel
-from headscope.model.weights import weights_sha256
+from headscope.model.weights_hash import weights_sha256
 from headscope.report.cards import cards_of, roles_by_head, short
 from headscope.report.grids import model_name, plain, recorded, shape_of, stacks_of, statistics_of
 from headscope.report.pack import described

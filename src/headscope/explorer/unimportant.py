@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from headscope.ablation.ablation_results import LOSS
 from headscope.heads import Head
-from headscope.importances.deltas import LOSS
 from headscope.report.grids import plain, recorded
 from headscope.study.study import Study
 

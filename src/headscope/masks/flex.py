@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from headscope.masks.blocks import BLOCK
+from headscope.masks.block_sparse import BLOCK
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 

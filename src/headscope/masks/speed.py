@@ -19,12 +19,12 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 from headscope.config.masks import check_sizes
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Site
-from headscope.masks.blocks import attend_by_blocks, share_of_blocks, strips_of
+from headscope.masks.block_sparse import attend_by_blocks, share_of_blocks, strips_of
 from headscope.masks.flex import compiled_flex
-from headscope.masks.mask import Mask, met, read_mask, sparsity
+from headscope.masks.mask_spec import Mask, met, read_mask, sparsity
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
-from headscope.pruning.speed import REPEATS, fastest, forward_of, inputs_of, interleaved, longest, median, timeable
+from headscope.model.latency import REPEATS, fastest, forward_of, inputs_of, interleaved, longest, median, timeable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

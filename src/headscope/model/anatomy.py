@@ -93,7 +93,7 @@ class _Dissection(Edit):
             self.given.append((self.names[module], output))
 
     def parts(self) -> dict[Site, Parts]:
-        model, seam = self.model, self.model._seam
+        model = self.model
         with ExitStack() as stack:
             for module in self.names:
                 if hasattr(module, "weight") and module.weight is not None and module.weight.dim() == 2:
@@ -102,15 +102,14 @@ class _Dissection(Edit):
             stack.enter_context(torch.inference_mode())
             stack.enter_context(model._lifted())
             stack.enter_context(model.edited(self))
-            seam.inspecting = self.inspect
-            try:
-                model._values(model._sample(batch=2))
-            finally:
-                seam.inspecting = None
+            stack.enter_context(model.inspected(self.inspect))
+            model._values(model._sample(batch=2))
         return {site: self._parts(site) for site in model.sites if site.numbers}
 
     def _parts(self, site: Site) -> Parts:
-        core, turn = next((name, sites.index(site)) for name, sites in self.model._seam.sites.items() if site in sites)
+        core, turn = next(
+            (name, sites.index(site)) for name, sites in self.model.attention_modules.items() if site in sites
+        )
         scaling = self.calls[site].scaling if site in self.calls else 1.0
         made = self.made.get(site, {})
         tap = self.model.family.tap

@@ -16,7 +16,7 @@ from torch import Tensor
 from headscope.heads import Site
 from headscope.model.edits import masked_score
 from headscope.model.tokens import Tokens
-from headscope.model.words import Pool, WordAttention, word_attention
+from headscope.model.word_attention import Pool, WordAttention, word_attention
 
 
 class Scratch:

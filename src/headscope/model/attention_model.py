@@ -18,16 +18,16 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, Heads, Site
 from headscope.model.attention import Attention
+from headscope.model.attention_interface import open_interface
 from headscope.model.bfloat16 import prepare_bfloat16
 from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family, families
-from headscope.model.fixed_heads import fixed_of
-from headscope.model.interface import open_interface
+from headscope.model.fixed_attention import fixed_of
 from headscope.model.lenses import Lens, lens_named
 from headscope.model.manifest import Cut
 from headscope.model.reading import Reading
-from headscope.model.seam import Observer, Seam
-from headscope.model.tap import open_tap
+from headscope.model.seam import CallInspector, Observer, Seam
+from headscope.model.softmax_tap import open_tap
 from headscope.model.tokenizer import remember
 from headscope.model.tokens import Batch, Marks
 
@@ -104,6 +104,14 @@ class AttentionModel:
     @property
     def heads(self) -> tuple[Head, ...]:
         return tuple(head for site in self.sites for head in site.heads(len(site.numbers or ())))
+
+    @property
+    def attention_modules(self) -> dict[str, tuple[Site, ...]]:
+        """Names of the attention modules in the order of their first call, each with the sites it serves.
+
+        A module that several layers share (ALBERT) serves several sites.
+        """
+        return {name: tuple(sites) for name, sites in self._seam.sites.items()}
 
     @property
     def fixed(self) -> dict[Head, str]:
@@ -228,6 +236,22 @@ class AttentionModel:
                 yield
             finally:
                 _take_away(self._seam.edits, opened)
+
+    @contextmanager
+    def inspected(self, inspector: CallInspector) -> Iterator[None]:
+        """Pass every attention call (queries, keys, values, scaling) to `inspector` while this is open.
+
+        It receives the tensors before attention is computed. Only one inspector may be open. Families observed
+        through the softmax tap (XLNet, for instance) have no such calls, and the inspector is not called.
+        """
+        if self._seam.inspecting is not None:
+            raise RuntimeError("attention calls are being inspected already; close the open `inspected` first")
+        with self._open():
+            self._seam.inspecting = inspector
+            try:
+                yield
+            finally:
+                self._seam.inspecting = None
 
     def wear(self, *edits: Edit | Heads) -> AttentionModel:
         """Put edits on for good: all that is done with the model from now on is done under them."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError, reason
 from headscope.model.attention_model import family_of
 from headscope.model.checkpoint import check_missing, class_of
-from headscope.model.fixed_heads import settle_fixed
+from headscope.model.fixed_attention import settle_fixed
 from headscope.model.manifest import NAME, WEIGHTS, Manifest
 from headscope.model.precision import cast
 from headscope.model.surgery import fit, settle

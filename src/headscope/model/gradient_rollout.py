@@ -18,7 +18,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
-from headscope.model.said import said
+from headscope.model.scalar_output import said
 from headscope.model.token_map import Weights
 from headscope.model.tokens import Batch
 

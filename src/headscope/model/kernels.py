@@ -18,7 +18,7 @@ from headscope.model.edits import masked_score
 from headscope.model.tokens import Chunk
 
 if TYPE_CHECKING:
-    from headscope.model.fixed_heads import FixedHeads
+    from headscope.model.fixed_attention import FixedHeads
 
 
 @dataclass(frozen=True)

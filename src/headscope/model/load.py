@@ -16,11 +16,11 @@ from headscope.model.attention_model import AttentionModel, family_of
 from headscope.model.bfloat16 import ensure_bfloat16
 from headscope.model.checkpoint import check_finite, read_config, read_tokenizer, read_weights
 from headscope.model.cut_checkpoint import read_cut_weights
-from headscope.model.folder import find_folder
 from headscope.model.manifest import Cut, read_manifest
 from headscope.model.module_files import transformer_folder
 from headscope.model.reading import Reading
 from headscope.model.reading_files import read_reading
+from headscope.model.resolve_spec import find_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

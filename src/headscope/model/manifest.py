@@ -11,7 +11,7 @@ from typing import Any
 
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, HeadSet, Site
-from headscope.model.fixed_heads import FixedHeads
+from headscope.model.fixed_attention import FixedHeads
 from headscope.model.zoo.wheels import sha256_of
 
 NAME, WEIGHTS, SCHEMA = "cut.json", "model.safetensors", 1

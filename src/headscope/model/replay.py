@@ -198,7 +198,7 @@ class Replay:
         """The sites of the same call of the same block that come before this one: self attention before cross."""
         part = self.parts[site]
         same = [one for one, other in self.parts.items() if (other.block, other.turn) == (part.block, part.turn)]
-        names = list(self.model._seam.sites)
+        names = list(self.model.attention_modules)
         return [one for one in same if names.index(self.parts[one].core) < names.index(part.core)]
 
     @contextmanager

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from headscope.drafts import drafted
+from headscope.atomic_dir import drafted
 from headscope.errors import HeadscopeError, choices, note, reason
 from headscope.model.attention_model import AttentionModel
-from headscope.model.card import card
-from headscope.model.fixed_heads import fixed_of
+from headscope.model.fixed_attention import fixed_of
 from headscope.model.load import quiet
 from headscope.model.manifest import NAME, WEIGHTS, Manifest, write_manifest
+from headscope.model.model_card import card
 from headscope.model.reading_files import left_out_of, write_reading
 from headscope.model.surgery import expanded, origin_of
 from headscope.model.tokenizer import write_tokenizer
@@ -105,7 +105,7 @@ def manifest_of(model: AttentionModel, chosen: dict[str, Any]) -> Manifest:
     origin = origin_of(model)
     lost = {
         name: sites[0].numbers or ()
-        for name, sites in model._seam.sites.items()
+        for name, sites in model.attention_modules.items()
         if len(sites[0].numbers or ()) < origin.widths[sites[0]]
     }
     silent = dict.fromkeys(model.cut.silent if model.cut is not None else (), ())
@@ -115,7 +115,11 @@ def manifest_of(model: AttentionModel, chosen: dict[str, Any]) -> Manifest:
         {**lost, **silent},
         {site: site.numbers or () for site in model.sites},
         chosen,
-        {name: fixed for name in model._seam.sites if (fixed := fixed_of(model.model.get_submodule(name))) is not None},
+        {
+            name: fixed
+            for name in model.attention_modules
+            if (fixed := fixed_of(model.model.get_submodule(name))) is not None
+        },
         model.reading.left_out,
     )
 

@@ -20,11 +20,12 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention, Scratch
 from headscope.model.edits import Edit
-from headscope.model.fixed_heads import whole
+from headscope.model.fixed_attention import whole
 from headscope.model.kernels import Call, attend_by_kernel, attend_in_chunks, attend_plainly, narrowed, narrowed_scores
 from headscope.model.tokens import Chunk, Layout, Marks, Tokens, layout_of
 
 Observer = Callable[[Attention], None]
+CallInspector = Callable[[Site, Call], None]  # called before each attention call, with its queries, keys and values
 Backward = Callable[[Attention, Tensor], None]  # told of the loss' derivative by the weights, when it is known
 
 
@@ -40,7 +41,7 @@ class Seam:
         self.edits: list[Edit] = []
         self.given_layout: Layout | None = None
         self.recording: list[tuple[str, int]] | None = None  # (module, heads) of each call, in the dry run
-        self.inspecting: Callable[[Site, Call], None] | None = None  # told of every call, when a model is taken apart
+        self.inspecting: CallInspector | None = None
         self._layout = Layout()
         self._calls: Counter[str] = Counter()
         self._depth = 0

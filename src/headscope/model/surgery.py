@@ -22,10 +22,10 @@ from headscope.model.anatomy import anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family
-from headscope.model.fixed_heads import fixed_of, settle_fixed
+from headscope.model.fixed_attention import fixed_of, settle_fixed
 from headscope.model.manifest import Cut, Origin
 from headscope.model.precision import cast, in_single
-from headscope.model.weights import weights_sha256
+from headscope.model.weights_hash import weights_sha256
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -60,7 +60,7 @@ def units(model: AttentionModel) -> list[tuple[Head, ...]]:
     key and value head go with it.
     """
     found = []
-    for sites in model._seam.sites.values():
+    for sites in model.attention_modules.values():
         groups = dict.fromkeys(number // group_size(model) for number in sites[0].numbers or ())
         for group in groups:
             found.append(
@@ -105,7 +105,7 @@ def prune(
     smaller = copy.deepcopy(model.model)
     for part in _slices(model, smaller, kept):
         part.keep()
-    for name, sites in model._seam.sites.items():
+    for name, sites in model.attention_modules.items():
         if kept[sites[0]] != sites[0].numbers:
             core = smaller.get_submodule(name)
             settle(core, kept[sites[0]], model.family)
@@ -135,7 +135,7 @@ def _loaded(model: AttentionModel | str | Path) -> AttentionModel:
 def _silent(model: AttentionModel, kept: Mapping[Site, tuple[int, ...]]) -> tuple[str, ...]:
     """The names of the attention modules without heads: those of now, and those of earlier cuts."""
     before = () if model.cut is None else model.cut.silent
-    return *before, *(name for name, sites in model._seam.sites.items() if not kept[sites[0]])
+    return *before, *(name for name, sites in model.attention_modules.items() if not kept[sites[0]])
 
 
 def expanded(model: AttentionModel) -> PreTrainedModel:
@@ -305,7 +305,7 @@ def _slices(model: AttentionModel, root: nn.Module, kept: Mapping[Site, tuple[in
     """What stays of every attention module that loses heads; `root` is built like the model."""
     parts = anatomy(model)
     found = []
-    for name, sites in model._seam.sites.items():
+    for name, sites in model.attention_modules.items():
         site = sites[0]
         if kept[site] != site.numbers:
             core, projection = root.get_submodule(name), parts[site].projection

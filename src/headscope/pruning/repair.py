@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headscope.ablation.sweep import mean_results
 from headscope.config.checks import check_choice
 from headscope.config.names import REPAIRS
 from headscope.heads import Head, Site
-from headscope.importances.sweep import mean_results
 from headscope.model.anatomy import Parts, anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
@@ -96,7 +96,9 @@ def refit(
     left to folding).
     """
     parts = anatomy(whole)
-    calls = [site for sites in whole._seam.sites.values() for site in sites]  # in the order in which they are called
+    calls = [
+        site for sites in whole.attention_modules.values() for site in sites
+    ]  # in the order in which they are called
     widths = {site: sum(head.site == site for head in whole.heads) for site in calls}
     lost = [site for site in calls if sum(head.site == site for head in cut.heads) < widths[site]]
     batches = [batch_of(cut, prepared, numbers) for numbers in plan(prepared, batch_size)]

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headscope.ablation.agreement import of_items
+from headscope.ablation.gradients import Terms, terms
+from headscope.ablation.norms import output_norms
+from headscope.ablation.relevance import relevances
 from headscope.config.names import GRADIENT_SCORES, RELEVANCE_SCORES, SCORES
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head
-from headscope.importances.agreement import of_items
-from headscope.importances.gradients import Terms, terms
-from headscope.importances.norms import output_norms
-from headscope.importances.relevance import relevances
 from headscope.model.relevance.rules import Rules
-from headscope.pruning.selection import BACKWARD, Removed, Selection
+from headscope.pruning.subset_evaluator import BACKWARD, Removed, Selection
 from headscope.statistics import chosen, stream
 from headscope.tasks.base import batch_of, plan
 

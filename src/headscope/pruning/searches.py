@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.config.search import EXPANSION, SWAPS, WIDTH
-from headscope.pruning.selection import Removed, Selection, State
+from headscope.pruning.subset_evaluator import Removed, Selection, State
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

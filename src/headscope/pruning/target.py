@@ -11,8 +11,8 @@ from headscope.config.checks import check_keep_metric
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
-    from headscope.pruning.selection import Selection, State
-    from headscope.pruning.speed import Layers
+    from headscope.model.latency import Layers
+    from headscope.pruning.subset_evaluator import Selection, State
 
 Told = Callable[[str], None]
 FEWER = 256  # examples that an estimate suggests to choose on
@@ -106,7 +106,7 @@ class Pursuit:
         self.most = target.most(selection)
         self.layers: Layers | None = None
         if target.speedup is not None:
-            from headscope.pruning import speed
+            from headscope.model import latency as speed
 
             known = selection.memory.get("layers")  # a run that goes on keeps the clock it began with
             if known is None:
@@ -124,7 +124,7 @@ class Pursuit:
 
     def followed(self, path: Iterator[State]) -> list[State]:
         """The states of a search, from the intact model to the target."""
-        from headscope.pruning.selection import State
+        from headscope.pruning.subset_evaluator import State
 
         found = [State(frozenset(), self.selection.intact)]
         below, started = 0, time.monotonic()

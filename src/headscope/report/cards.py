@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from headscope.importances.deltas import LOSS, METRIC
+from headscope.ablation.ablation_results import LOSS, METRIC
+from headscope.analysis.pattern_substitutes import fixed_alone
 from headscope.report.cells import DECIMALS, decimals_for, is_missing, measured, p_text
 from headscope.report.grids import plain, recorded, shape_of, stacks_of
 from headscope.report.scale import title_of
-from headscope.study.substitutes import fixed_alone
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,8 +21,8 @@ from headscope.report.scale import scale_of, sentence_of, title_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from headscope.analysis.join import Chapter
     from headscope.report.plates import Plate
-    from headscope.study.joining import Chapter
     from headscope.study.study import Study
 
 MOST_SVG_BYTES = 1_500_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from headscope.importances.deltas import LOSS
+from headscope.ablation.ablation_results import LOSS
 from headscope.report.cards import Place, roles_by_head
 from headscope.report.families import FAMILIES, brief_of, family_of
 from headscope.report.figures import _palette

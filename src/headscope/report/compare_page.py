@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.drafts import drafted
+from headscope.analysis.compare import Comparison
+from headscope.atomic_dir import drafted
 from headscope.report.comparison import comparison_view, findings_of, plates_of
 from headscope.report.facts import Facts
 from headscope.report.grids import plain
 from headscope.report.page import TEMPLATES, environment
 from headscope.report.plates import announce
-from headscope.study.compare import Comparison
 from headscope.study.local_paths import without_paths
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from headscope.report.shared_heads import Place, counted, is_shared, number_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from headscope.analysis.compare import Comparison
     from headscope.report.plates import Plate
-    from headscope.study.compare import Comparison
     from headscope.study.study import Study
 
 MOST_MATCHES = 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from headscope.importances.noninferiority import Margin, verdict_in
+from headscope.ablation.noninferiority import Margin, verdict_in
 from headscope.report.cells import NONE, Cell, Part, is_missing, measured, number
 from headscope.report.finding import margin_of
 from headscope.report.grids import plain, recorded

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headscope.importances.agreement import LEAST_CEILING, examples_for
-from headscope.importances.noninferiority import Margin, verdict_in
+from headscope.ablation.agreement import LEAST_CEILING, examples_for
+from headscope.ablation.noninferiority import Margin, verdict_in
 from headscope.report.cells import DECIMALS
 from headscope.report.grids import plain, stacks_of
 from headscope.report.over_uniform import times_text

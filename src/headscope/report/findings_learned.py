@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from headscope.analysis.separators import verdicts
 from headscope.report.finding import (
     Finding,
     change_of,
@@ -17,7 +18,6 @@ from headscope.report.finding import (
 )
 from headscope.report.grids import plain, recorded
 from headscope.report.lens_conclusion import conclusion_of
-from headscope.study.separators import verdicts
 
 if TYPE_CHECKING:
     from headscope.study.study import Study

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from headscope.importances.deltas import LOSS
-from headscope.importances.noninferiority import Margin, largest_kept, picked_on, verdict_in
-from headscope.importances.significance import least_significant
-from headscope.model.card import times_as_fast
+from headscope.ablation.ablation_results import LOSS
+from headscope.ablation.noninferiority import Margin, largest_kept, picked_on, verdict_in
+from headscope.ablation.significance import least_significant
+from headscope.model.model_card import times_as_fast
 from headscope.report.cells import decimals_for
 from headscope.report.facts import ENOUGH_TEXTS
 from headscope.report.finding import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headscope.drafts import check_page
+from headscope.analysis.join import Joined
+from headscope.atomic_dir import check_page
 from headscope.errors import HeadscopeError, reason
 from headscope.report.page import render_joined
-from headscope.study.joining import Joined
 
 MOST_BYTES = 7_500_000  # a report is to be sent: below 8 MB
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headscope.importances.agreement import LEAST_CEILING, examples_for
+from headscope.ablation.agreement import LEAST_CEILING, examples_for
 from headscope.report.finding import ceiling_of, excludes, read_measured, short_number, strength_of
 from headscope.report.grids import plain, recorded
 

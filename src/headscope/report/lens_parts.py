@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from headscope.analysis.separators import NAMES, verdicts
 from headscope.report.cards import words_of
 from headscope.report.cells import DECIMALS, Cell, Part, measured, number
 from headscope.report.finding import ceiling_of
@@ -13,7 +14,6 @@ from headscope.report.grids import plain, recorded, stacks_of
 from headscope.report.lens_conclusion import conclusion_of
 from headscope.report.scale import bare_name
 from headscope.statistics.effective_lengths import UP_TO
-from headscope.study.separators import NAMES, verdicts
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headscope.analysis.token_maps import Input
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.lenses import lens_named
 from headscope.model.lenses.effective import EffectiveLens
-from headscope.study.token_maps import Input
 
 Found = tuple[dict[Site, NDArray[np.float64]], str, bool]  # maps [head, query, key], how to read them, whether shares
 

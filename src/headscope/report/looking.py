@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from headscope.analysis.token_maps import TOKEN_LENSES, Input, one_input
 from headscope.config.requirements import check_effects
 from headscope.errors import HeadscopeError, choices, names_in
 from headscope.heads import Heads, HeadSet
@@ -19,7 +20,6 @@ from headscope.report.look import Look
 from headscope.report.look_heads import HEAD_LENSES
 from headscope.report.look_maps import Lens, StackMaps
 from headscope.report.look_sides import Side
-from headscope.study.token_maps import TOKEN_LENSES, Input, one_input
 from headscope.tables import by_number
 
 LENSES = (*HEAD_LENSES, *TOKEN_LENSES)

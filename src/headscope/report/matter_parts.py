@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from headscope.importances.deltas import LOSS, METRIC
-from headscope.importances.significance import ALPHA
+from headscope.ablation.ablation_results import LOSS, METRIC
+from headscope.ablation.significance import ALPHA
 from headscope.report.cells import NONE, Cell, Part, decimals_for, is_missing, measured, number
 from headscope.report.finding import ceiling_of, too_noisy
 from headscope.report.grids import plain, recorded

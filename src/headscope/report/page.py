@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headscope.analysis.join import Chapter, Joined, Member
 from headscope.report import comparison
 from headscope.report.chapter import PAGE_BYTES, Drawn, drawn, view_of
 from headscope.report.facts import Facts, reproduction, studied
@@ -21,7 +22,6 @@ from headscope.report.findings import findings_of
 from headscope.report.five import five_of
 from headscope.report.grids import model_name, plain, recorded
 from headscope.report.plates import announce
-from headscope.study.joining import Chapter, Joined, Member
 from headscope.study.local_paths import without_paths
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headscope.drafts import drafted
+from headscope.atomic_dir import drafted
 from headscope.report.write import write_report
-from headscope.study.directory import write_tables
 from headscope.study.study import Study
+from headscope.study.study_dir import write_tables
 
 
 def write(study: Study, out: str | Path, *, overwrite: bool = False) -> Path:

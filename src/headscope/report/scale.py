@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from headscope.importances.glossary import DEFINITIONS
+from headscope.ablation.glossary import DEFINITIONS
 from headscope.statistics import glossary
 from headscope.statistics.base import Definition
 

@@ -26,7 +26,7 @@ from headscope.data.coreference import KINDS, Mention, Window
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.model.words import SAME_WEIGHT, Pool
+from headscope.model.word_attention import SAME_WEIGHT, Pool
 from headscope.statistics.antecedent_rules import RULES, choices_of
 from headscope.statistics.base import Definition, Statistic
 from headscope.statistics.resampling import ResampledSums, fingerprint, interval, is_reported, resampled_share_interval

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from headscope.model.attention import Attention
-from headscope.model.fixed import LOOK_AHEAD, fixed_pattern
+from headscope.model.fixed_patterns import LOOK_AHEAD, fixed_pattern
 from headscope.statistics.base import Definition, PerSequence
 
 ROWS = 4

@@ -31,7 +31,7 @@ from headscope.data.frequency import Frequencies
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.model.words import SAME_WEIGHT, Pool, pieces_of_words
+from headscope.model.word_attention import SAME_WEIGHT, Pool, pieces_of_words
 from headscope.statistics.base import Definition, PerSequence
 from headscope.tables import Moments
 

@@ -27,7 +27,7 @@ from torch import Tensor
 from headscope.data.sentences import Sentence
 from headscope.heads import Head, Site
 from headscope.model.attention import Attention
-from headscope.model.words import SAME_WEIGHT, Pool
+from headscope.model.word_attention import SAME_WEIGHT, Pool
 from headscope.statistics.base import Statistic
 from headscope.statistics.resampling import (
     ResampledSums,

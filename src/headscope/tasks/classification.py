@@ -15,7 +15,7 @@ from headscope.data.examples import Example
 from headscope.data.records import Record, read_records
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.predictions import largest
+from headscope.model.relevance.targets import largest
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Chance, Item, Prepared, Task, encoded, keep_whole, root_mean_square
 from headscope.tasks.metrics import accuracy, f1, matthews

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.predictions import largest_at
+from headscope.model.relevance.targets import largest_at
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Chance, Prepared, Task
 

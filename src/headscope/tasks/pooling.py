@@ -15,7 +15,7 @@ from headscope.data.examples import Example
 from headscope.errors import HeadscopeError, note
 from headscope.model.attention_model import AttentionModel
 from headscope.model.reading import Reading, normalized
-from headscope.model.relevance.predictions import towards
+from headscope.model.relevance.targets import towards
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, encoded
 

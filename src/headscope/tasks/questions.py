@@ -27,7 +27,7 @@ from headscope.data.squad import Question, read_squad
 from headscope.data.unknown import UnknownTokens
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.predictions import largest
+from headscope.model.relevance.targets import largest
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Chance, Item, Prepared, Task
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from headscope.data.examples import Example, read_examples
-from headscope.data.lines import read_lines
+from headscope.data.text_lines import read_lines
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch

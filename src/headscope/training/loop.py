@@ -20,7 +20,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks.base import Prepared, Task, batch_of, sequences_of
 from headscope.tasks.running import memory_named
-from headscope.training.learned import Learned
+from headscope.training.learnable_edit import Learned
 from headscope.training.settings import Settings
 
 POOL = 50  # batches' worth of examples that are sorted by length together: little padding, still a good shuffle

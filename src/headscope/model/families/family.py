@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from headscope.model.silence import silence
-from headscope.model.tap import Tap
+from headscope.model.headless_attention import silence
+from headscope.model.softmax_tap import Tap
 
 
 def no_inputs(inputs: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from headscope.model.families.family import Family, encoder, encoder_layers
-from headscope.model.tap import Tap
+from headscope.model.softmax_tap import Tap
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from headscope.model.families.family import Family
-from headscope.model.silence import keep_pace, what_is_left
+from headscope.model.headless_attention import keep_pace, what_is_left
 
 
 def layers(config: Any) -> dict[str, int]:

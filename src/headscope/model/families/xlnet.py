@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headscope.model.families.family import Family
-from headscope.model.tap import Tap
+from headscope.model.softmax_tap import Tap
 
 
 def layers(config: Any) -> dict[str, int]:

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.accounts import Accounts
-from headscope.model.relevance.coverage import check_adds_up, check_covered
-from headscope.model.relevance.predictions import largest, largest_at, towards
 from headscope.model.relevance.rules import Rules, linearised
+from headscope.model.relevance.sums import Accounts
+from headscope.model.relevance.supported import check_adds_up, check_covered
+from headscope.model.relevance.targets import largest, largest_at, towards
 from headscope.model.tokens import Batch
 
 TOGETHER = 2048  # tokens in one backward pass

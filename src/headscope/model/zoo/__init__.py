@@ -13,8 +13,8 @@ first), HEADSCOPE_OFFLINE=1 (download nothing). Importing this loads neither tor
 """
 
 from headscope.model.zoo.acquire import fetch
+from headscope.model.zoo.cache import cache_directory, find, is_damaged, verify
 from headscope.model.zoo.models import MODELS
 from headscope.model.zoo.pins import ZooModel
-from headscope.model.zoo.shelf import cache_directory, find, is_damaged, verify
 
 __all__ = ["MODELS", "ZooModel", "cache_directory", "fetch", "find", "is_damaged", "verify"]

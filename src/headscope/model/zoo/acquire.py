@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headscope.errors import HeadscopeError
+from headscope.model.zoo.cache import find, is_damaged, known, publish, unwritable, workspace, write_marker
 from headscope.model.zoo.convert import convert
 from headscope.model.zoo.models import MODELS
 from headscope.model.zoo.pins import ZooModel
-from headscope.model.zoo.shelf import find, is_damaged, known, publish, unwritable, workspace, write_marker
 from headscope.model.zoo.wheels import add_piece, download, extract
 
 Say = Callable[[str], None]

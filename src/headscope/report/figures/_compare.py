@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from headscope.study.compare import Comparison
+    from headscope.analysis.compare import Comparison
 
 # What a reader asks first; of other statistics the csv tells.
 MAIN = (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.importances.deltas import LOSS, METRIC
-from headscope.importances.significance import ALPHA
+from headscope.ablation.ablation_results import LOSS, METRIC
+from headscope.ablation.significance import ALPHA
 from headscope.report.figures._palette import ON_DARK, ON_LIGHT
 from headscope.report.figures._source import Source
 from headscope.report.figures._style import style

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from headscope.importances.deltas import LOSS, METRIC
-from headscope.importances.glossary import DEFINITIONS
+from headscope.ablation.ablation_results import LOSS, METRIC
+from headscope.ablation.glossary import DEFINITIONS
 from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import SEQUENTIAL, draw_bar, headed, heading_height, style, whole_numbers

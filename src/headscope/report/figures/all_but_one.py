@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.importances.significance import ALPHA
+from headscope.ablation.significance import ALPHA
 from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import headed, heading_height, style

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headscope.pruning.compare_fronts import lines
 from headscope.report.figures._palette import MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, style, whole_numbers
 from headscope.report.grids import model_name, plain, recorded
-from headscope.study.fronts import lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

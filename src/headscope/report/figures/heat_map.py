@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.importances.deltas import LOSS, METRIC
-from headscope.importances.glossary import DEFINITIONS
+from headscope.ablation.ablation_results import LOSS, METRIC
+from headscope.ablation.glossary import DEFINITIONS
 from headscope.report.figures._source import Source
 from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, style
 from headscope.report.grids import grid_of, model_name, plain, slug, stacks_with, statistics_of

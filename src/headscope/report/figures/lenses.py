@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from headscope.importances.agreement import LEAST_CEILING
+from headscope.ablation.agreement import LEAST_CEILING
+from headscope.analysis.separators import SMALL
 from headscope.report.figures._lines import Line, Lines, draw_lines
 from headscope.report.figures._palette import MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, style
 from headscope.report.grids import model_name, plain, stacks_of, stacks_with
 from headscope.report.lens_parts import forms_of, lengths_covered, lenses_of, width_of_heads
-from headscope.study.separators import SMALL
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.importances.deltas import METRIC
+from headscope.ablation.ablation_results import METRIC
 from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
 from headscope.report.figures._source import Source
 from headscope.report.figures._style import headed, heading_height, style, whole_numbers

@@ -1,0 +1,98 @@
+"""What can be taken away: single heads, all but one of a site, sites, layers, all at once, pairs, shared heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal, get_args
+
+from headscope.errors import HeadscopeError, choices
+from headscope.heads import Head, HeadSet, Site
+from headscope.model.attention_model import AttentionModel
+
+Kind = Literal["head", "only", "site", "layer", "all", "pair", "shared"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A set of heads to silence. `named` is what it is called: the head, the one that is left, the site …"""
+
+    kind: Kind
+    named: str
+    heads: tuple[Head, ...]
+
+    @property
+    def site(self) -> Site | None:
+        """The one site it concerns; None where it concerns several."""
+        sites = {head.site for head in self.heads}
+        return next(iter(sites)) if len(sites) == 1 else None
+
+
+def variants_of(
+    model: AttentionModel, kind: Kind, among: Iterable[Head] | None = None, *, sites: Iterable[Site] | None = None
+) -> list[Variant]:
+    """All variants of a kind, from the top layer down.
+
+    among  the heads a pair is made of; all are, by default
+    sites  those that are in use; all are, by default
+    """
+    if kind not in KINDS:
+        raise HeadscopeError(f'"{kind}" is no kind of ablation', where="--kind", expected=choices(kind, KINDS))
+    sites = sorted(
+        model.sites if sites is None else sites, key=lambda site: (_height(model, site), site.layer), reverse=True
+    )
+    heads = {site: [head for head in model.heads if head.site == site] for site in sites}
+    if kind == "head":
+        chosen = None if among is None else set(among)
+        return [
+            Variant(kind, str(head), (head,))
+            for site in sites
+            for head in heads[site]
+            if chosen is None or head in chosen
+        ]
+    if kind == "only":
+        return [
+            Variant(kind, str(head), tuple(other for other in heads[site] if other != head))
+            for site in sites
+            if len(heads[site]) > 1
+            for head in heads[site]
+        ]
+    if kind == "site":
+        return [Variant(kind, str(site), tuple(heads[site])) for site in sites]
+    if kind == "layer":
+        # A decoder's layer is its self attention and its attention to the encoder.
+        sides = {site: ("encoder" if site.stack == "encoder" else "decoder", site.layer) for site in sites}
+        return [
+            Variant(
+                kind, f"{side}.{layer}", tuple(h for site in sites if sides[site] == (side, layer) for h in heads[site])
+            )
+            for side, layer in dict.fromkeys(sides.values())
+        ]
+    if kind == "all":
+        return [Variant(kind, "all", tuple(head for site in sites for head in heads[site]))]
+    if kind == "pair":
+        chosen_heads = sorted(HeadSet(model.heads if among is None else among, among=model.heads))
+        return [Variant(kind, f"{one}+{other}", (one, other)) for one, other in combinations(chosen_heads, 2)]
+    return shared(model)
+
+
+def shared(model: AttentionModel) -> list[Variant]:
+    """Each head of a module that several layers share, in all of them at once (ALBERT)."""
+    groups = [sites for sites in model.attention_modules.values() if len({site.stack for site in sites}) == 1]
+    if not any(len(sites) > 1 for sites in groups):
+        raise HeadscopeError(
+            f"no two layers of {model.name} share their heads", where="--kind shared", expected="ALBERT, say"
+        )
+    return [
+        Variant("shared", f"{sites[0].stack}.*.{head}", tuple(Head(site.stack, site.layer, head) for site in sites))
+        for sites in groups
+        if len(sites) > 1
+        for head in sites[0].numbers or ()
+    ]
+
+
+def _height(model: AttentionModel, site: Site) -> int:
+    """The encoder is below the decoder."""
+    return 0 if site.stack == "encoder" and model.is_encoder_decoder else 1

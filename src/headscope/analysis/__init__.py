@@ -1,0 +1,1 @@
+"""What heads attend to: statistics over a corpus, roles, clusters, probes, comparisons."""

@@ -1,0 +1,368 @@
+"""compare, the verb: what do the heads of two or more models have in common, and where do they differ?
+
+From studies alone: layer by layer side by side, smoothness across layers, roles, heads matched by behaviour. What the
+same text does in both (the change of each head's maps by fine-tuning) needs the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from headscope.analysis.head_matching import WITHIN, behaviours, match
+from headscope.analysis.smoothness import FORMS, smoothness_of
+from headscope.analysis.training_changes import changes_between
+from headscope.config.requirements import check_effects
+from headscope.data.examples import Column
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.model.load import as_model
+from headscope.model.weights_hash import weights_sha256
+from headscope.statistics import glossary
+from headscope.study.inputs import Corpus, Files
+from headscope.study.lengths import length_note
+from headscope.study.local_paths import local_name
+from headscope.study.run_record import versions
+from headscope.study.study import SCHEMA, Study
+from headscope.tables import STACKS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+Progress = Callable[[int, int], None]
+NEEDS_MODELS = (
+    "How the maps of each head changed on the same inputs is not in a study: it needs the models and texts "
+    "(--models A B --corpus FILE; models=[…], corpus=[…])."
+)
+
+
+@dataclass
+class Comparison:
+    """What was found, as tables; `names` are those of the studies in them.
+
+    layers      of each study, stack, layer and statistic: the mean over the layer's heads, with least and most
+    smoothness  correlation of neighbouring layers for each study, stack, statistic and form
+    roles       how many heads of each layer have each role; empty where no study has roles
+    matches     which head of one is which of the other, by behaviour; matching: a row for each assignment
+    changes     of each head, on the same inputs; layer_changes: of each layer. Empty without the models
+    notes       what to know when reading it
+    """
+
+    names: list[str]
+    studies: list[Study]
+    layers: pd.DataFrame
+    smoothness: pd.DataFrame
+    roles: pd.DataFrame
+    matches: pd.DataFrame
+    matching: pd.DataFrame
+    changes: pd.DataFrame
+    layer_changes: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+    record: dict[str, Any] = field(default_factory=dict)
+
+    publish: ClassVar[Callable[[Comparison, str | Path, bool], Path] | None] = None  # the report room knows
+
+    def __repr__(self) -> str:
+        return f"Comparison({', '.join(map(repr, self.names))})"
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """By the name of their csv, those that have rows."""
+        names = ("layers", "smoothness", "roles", "matches", "matching", "changes", "layer_changes")
+        return {name: table for name in names if len(table := getattr(self, name))}
+
+    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the directory of the comparison: tables, run.json, figures, index.html. Whole or not at all."""
+        assert Comparison.publish is not None, "import headscope.report.compare_page"
+        return Comparison.publish(self, out, overwrite)
+
+
+def compare(
+    studies: Sequence[Study | str | Path],
+    *,
+    models: Sequence[AttentionModel | str | Path] = (),
+    corpus: Files = (),
+    texts: Iterable[str | tuple[str, str]] = (),
+    pairs: bool = False,
+    column: Column = None,
+    limit: int | None = None,
+    max_length: int | None = None,
+    batch_size: int = 4,
+    seed: int = 0,
+    progress: Progress = lambda done, total: None,
+) -> Comparison:
+    """The heads of two or more studies side by side.
+
+    studies     studies, or directories of such; of one lens, with a statistic in common
+    models      the models of two studies, of one shape and tokenizer (before and after fine-tuning), in their order;
+                then the maps of each head on the same inputs are compared. Needs corpus or texts
+    corpus …    as for `analyze`
+    batch_size  sequences whose maps are held at a time; changes no result
+    seed        of shuffles and resampling
+    """
+    import pandas as pd
+
+    for name, number in (("--batch-size", batch_size), ("--limit", limit)):
+        if number is not None and number < 1:
+            raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
+    asked = {"models": models, "corpus": corpus, "texts": texts, "pairs": pairs, "column": column, "limit": limit}
+    check_effects("compare", asked | {"max_length": max_length, "batch_size": batch_size})
+    given = _checked(studies)
+    shared = _shared(given)
+    plain = _corpus(models, len(given), corpus, texts, pairs, column, limit)
+    names = _names(given, studies)
+    changes, layer_changes, read = pd.DataFrame(), pd.DataFrame(), None
+    if plain is not None:
+        before, after = (_loaded(model, study) for model, study in zip(models, given, strict=True))
+        changes, layer_changes, read = changes_between(
+            before, after, plain, max_length=max_length, batch_size=batch_size, progress=progress
+        )
+    matches, matching = _matches(names, given, list(shared), seed)
+    notes = [*_notes(names, given), *([] if plain is not None else [NEEDS_MODELS])]
+    record = {
+        "schema": SCHEMA,
+        "kind": "comparison",
+        "versions": versions(),
+        "studies": [
+            {
+                "name": name,
+                "lens": study.record.get("lens"),
+                "model": study.record.get("model", {}),
+                "data": _data(study),
+            }
+            for name, study in zip(names, given, strict=True)
+        ],
+        "data": None if plain is None or read is None else plain.describe() | read,
+        "seed": seed,
+        "notes": notes,
+    }
+    return Comparison(
+        names,
+        given,
+        pd.DataFrame(_layers(names, given, shared)),
+        pd.DataFrame(_smoothness(names, given, shared, seed)),
+        pd.DataFrame(_roles(names, given)),
+        matches,
+        matching,
+        changes,
+        layer_changes,
+        notes,
+        record,
+    )
+
+
+def _checked(studies: Sequence[Study | str | Path]) -> list[Study]:
+    if isinstance(studies, str | Path) or len(studies) < 2:
+        raise HeadscopeError(
+            "one study cannot be compared" if studies else "no study was given",
+            where="STUDY",
+            expected="two studies or more",
+            mend="Make another one with headscope analyze",
+        )
+    given = [one if isinstance(one, Study) else Study(one) for one in studies]
+    lenses = [str(study.record.get("lens", "raw")) for study in given]
+    if not set.intersection(*({*lens.split(",")} for lens in lenses)):
+        told = ", ".join(
+            f"{_place(one, study)}: {lens}" for one, study, lens in zip(studies, given, lenses, strict=True)
+        )
+        raise HeadscopeError(f"the studies look through different lenses ({told})", expected="one lens")
+    return given
+
+
+def _place(given: Study | str | Path, study: Study) -> str:
+    return str(given) if not isinstance(given, Study) else str(study.record.get("model", {}).get("name", "model"))
+
+
+def _shared(studies: list[Study]) -> dict[str, list[str]]:
+    """The statistics that all studies have values of, by stack; the offset of the maxima, a mode, is not averaged."""
+    known = glossary()
+    found = {}
+    for stack in STACKS:
+        rows = [study.heads[(study.heads["stack"] == stack) & study.heads["value"].notna()] for study in studies]
+        common = set.intersection(*(set(one["statistic"]) for one in rows))
+        names = [str(name) for name in dict.fromkeys(rows[0]["statistic"]) if name in common]
+        names = [
+            name for name in names if (plain := name.partition("@")[0]) not in known or known[plain].unit != "offset"
+        ]
+        if names:
+            found[stack] = names
+    if not found:
+        raise HeadscopeError(
+            "the studies have no statistic of a stack in common",
+            where="STUDY",
+            expected="studies made with the same --statistics, of models with a stack in common",
+        )
+    return found
+
+
+def _corpus(
+    models: Sequence[AttentionModel | str | Path],
+    studies: int,
+    corpus: Files,
+    texts: Iterable[str | tuple[str, str]],
+    pairs: bool,
+    column: Column,
+    limit: int | None,
+) -> Corpus | None:
+    """The texts to run the models on, checked before a model is loaded; None where no models are given."""
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if not models:
+        return None
+    if len(models) != 2 or studies != 2:
+        raise HeadscopeError(
+            f"{len(models)} models for {studies} studies",
+            where="--models",
+            expected="two models for two studies, in the same order",
+        )
+    return Corpus(corpus, texts, pairs, column, limit)
+
+
+def _loaded(model: AttentionModel | str | Path, study: Study) -> AttentionModel:
+    """The model, which must be the one that the study is of."""
+    one = as_model(model)
+    recorded = study.record.get("model", {})
+    if recorded.get("sha256") not in (None, weights_sha256(one)):
+        raise HeadscopeError(
+            f"these are not the weights that the study of {recorded.get('name')} was made with",
+            where=f"--models {one.name}",
+            expected="the models in the order of the studies",
+        )
+    return one
+
+
+def _names(studies: list[Study], given: Sequence[Study | str | Path]) -> list[str]:
+    """The models' names; where two are the same, with the directory or a number behind."""
+    names = [local_name(str(study.record.get("model", {}).get("name") or "model")) for study in studies]
+    if len(set(names)) < len(names):
+        ends = [Path(one).name if not isinstance(one, Study) else str(i + 1) for i, one in enumerate(given)]
+        if len(set(ends)) < len(ends):
+            ends = [str(i + 1) for i in range(len(given))]
+        names = [f"{name} ({end})" if names.count(name) > 1 else name for name, end in zip(names, ends, strict=True)]
+    return names
+
+
+def grid_of(study: Study, stack: str, statistic: str) -> NDArray[np.float64]:
+    """[layer, head] of the layers and heads there are; NaN where one has no value."""
+    rows = study.heads[(study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)]
+    return rows.pivot(index="layer", columns="head", values="value").to_numpy(dtype=float)
+
+
+def _layers(names: list[str], studies: list[Study], shared: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+    """The interval is the mean of the heads' own: texts move heads of a layer together, so it is wide enough."""
+    for name, study in zip(names, studies, strict=True):
+        for stack, statistics in shared.items():
+            rows = study.heads[(study.heads["stack"] == stack) & study.heads["statistic"].isin(statistics)]
+            last = max(int(rows["layer"].max()), 1)
+            for statistic in statistics:
+                for layer, some in rows[rows["statistic"] == statistic].groupby("layer"):
+                    ends = some[["low", "high"]].mean(skipna=False)
+                    yield {
+                        "study": name,
+                        "stack": stack,
+                        "layer": layer,
+                        "depth": float(layer) / last,  # type: ignore[arg-type]
+                        "statistic": statistic,
+                        "mean": some["value"].mean(),
+                        "low": ends["low"],
+                        "high": ends["high"],
+                        "least": some["value"].min(),
+                        "most": some["value"].max(),
+                        "heads": len(some),
+                    }
+
+
+def _smoothness(
+    names: list[str], studies: list[Study], shared: dict[str, list[str]], seed: int
+) -> Iterator[dict[str, Any]]:
+    for name, study in zip(names, studies, strict=True):
+        for stack, statistics in shared.items():
+            for statistic in statistics:
+                grid = grid_of(study, stack, statistic)
+                for form in FORMS:
+                    found = smoothness_of(grid, form, seed)
+                    if found is not None:
+                        yield {"study": name, "stack": stack, "statistic": statistic, "form": form, **asdict(found)}
+
+
+def _roles(names: list[str], studies: list[Study]) -> Iterator[dict[str, Any]]:
+    """How many heads of each layer have each role; a head may have several."""
+    for name, study in zip(names, studies, strict=True):
+        roles = study.tables.get("roles")
+        if roles is None or not {"stack", "layer", "head", "role"} <= set(roles):
+            continue
+        sizes = study.heads.drop_duplicates(["stack", "layer", "head"]).groupby(["stack", "layer"]).size()
+        for (stack, layer, role), some in roles.groupby(["stack", "layer", "role"]):
+            heads, size = some["head"].nunique(), int(sizes.loc[(stack, layer)])  # type: ignore[index]
+            found = {"study": name, "stack": stack, "layer": layer, "role": role}
+            yield found | {"heads": heads, "of": size, "share": heads / size}
+
+
+def _matches(names: list[str], studies: list[Study], stacks: list[str], seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(a row a pair of heads, a row an assignment) for every two studies."""
+    import pandas as pd
+    from scipy.stats import spearmanr
+
+    rows, summary = [], []
+    for (one, left), (other, right) in combinations(zip(names, studies, strict=True), 2):
+        for stack in stacks:
+            here, there, statistics = behaviours(*(s.heads[s.heads["stack"] == stack] for s in (left, right)))
+            if not statistics:
+                continue
+            for within in WITHIN:
+                found = match(here, there, within, seed)
+                key = {"study": one, "other": other, "stack": stack, "within": within}
+                ranks = found.chance.searchsorted(found.distances + 1e-12, side="right") / len(found.chance)
+                for i, (a, b) in enumerate(found.pairs):
+                    (layer, head), (other_layer, other_head) = here.places[a], there.places[b]
+                    place = {"layer": layer, "head": head, "other_layer": other_layer, "other_head": other_head}
+                    numbers = {"distance": found.distances[i], "noise": found.noise[i], "chance": ranks[i]}
+                    rows.append(key | place | numbers)
+                depths = here.depth[found.pairs[:, 0]], there.depth[found.pairs[:, 1]]
+                # Among heads of one depth it would be 1 by construction.
+                varied = within == "stack" and len(found.pairs) > 2 and all(np.ptp(depth) > 0 for depth in depths)
+                null_low, null_high = np.quantile(found.null, [0.025, 0.975])
+                summary.append(
+                    key
+                    | {
+                        "matched": len(found.pairs),
+                        "unmatched": len(here.places) + len(there.places) - 2 * len(found.pairs),
+                        "distance": found.distances.mean(),
+                        "noise": found.noise.mean(),
+                        "null": found.null.mean(),
+                        "null_low": null_low,
+                        "null_high": null_high,
+                        "probability": found.probability,
+                        "depth_correlation": float(spearmanr(*depths).statistic) if varied else np.nan,
+                        "statistics": len(statistics),
+                    }
+                )
+    return pd.DataFrame(rows), pd.DataFrame(summary)
+
+
+def _data(study: Study) -> dict[str, Any]:
+    data = study.record.get("data") or {}
+    return {key: data[key] for key in ("files", "used", "tokens", "sequences", "max_length") if key in data}
+
+
+def _notes(names: list[str], studies: list[Study]) -> list[str]:
+    """What makes the studies less alike than the models."""
+    notes = []
+    read = [[file.get("sha256") for file in _data(study).get("files", [])] for study in studies]
+    used = [_data(study).get("used") for study in studies]
+    if any(files != read[0] for files in read) or len(set(used)) > 1:
+        notes.append("The studies were made on different texts: part of any difference is the texts'.")
+    if note := length_note([(name, study.record) for name, study in zip(names, studies, strict=True)], ratio=1.02):
+        notes.append(note)
+    without = [name for name, study in zip(names, studies, strict=True) if "roles" not in study.tables]
+    if without:
+        notes.append(f"No roles in the study of {', '.join(without)}.")
+    limits = [study.record.get("options", {}).get("thresholds") for study in studies]
+    if any(one != limits[0] for one in limits):
+        notes.append("The roles of these studies begin at different thresholds.")
+    return notes

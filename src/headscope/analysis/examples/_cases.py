@@ -1,0 +1,175 @@
+"""What is kept: the clearest cases of each head and role, and the words they are shown with."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headscope.analysis.examples._question import Question, Role
+from headscope.data.examples import Example
+from headscope.heads import Head
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+COLUMNS = (
+    "stack",
+    "layer",
+    "head",
+    "role",
+    "direction",
+    "kind",
+    "words",
+    "query",
+    "key",
+    "weight",
+    "expected",
+    "arcs",
+    "text",
+    "starts",
+)
+EACH = 3
+MOST_WORDS = 30  # that are shown of a text
+REACH = 8  # words shown around the two in question, where a text is longer than that
+FEW_PLACES = 3  # where the rule wants the maximum; with more of them no one can be called the right one
+LONGEST_TEXT = 4000  # characters of a text that is kept whole
+BETWEEN = "‖"  # stands between two texts of a cross attention
+
+
+@dataclass(order=True)
+class Case:
+    """One row of attention and where its maximum is; the larger the rank, the clearer."""
+
+    rank: float
+    earlier: int  # of equally clear ones the earlier example is kept
+    query: int = field(compare=False)
+    key: int = field(compare=False)
+    weight: float = field(compare=False)
+    expected: int | None = field(compare=False)
+    arcs: list[tuple[int, int, float]] = field(compare=False)
+    labels: tuple[list[str], list[str]] = field(compare=False)
+    example: Example = field(compare=False)
+    is_mirrored: bool = field(compare=False, default=False)  # the word expected is then one that looks
+
+    def mirrored(self) -> Case:
+        """The same with the two sides exchanged: what was found along a column, as a row looks."""
+        arcs = [(key, query, weight) for query, key, weight in self.arcs]
+        return replace(self, query=self.key, key=self.query, arcs=arcs, is_mirrored=True)
+
+
+class Found:
+    """The clearest cases of each head, role and kind, one an example."""
+
+    def __init__(self) -> None:
+        self._cases: dict[tuple[Head, Role, str], list[Case]] = {}
+
+    def look(
+        self,
+        head: Head,
+        role: Role,
+        question: Question,
+        weights: NDArray[np.float32],
+        labels: tuple[list[str], list[str]],
+        number: int,
+        example: Example,
+    ) -> None:
+        """weights [query, key] of one example, which is the one of this number."""
+        right, allowed = question.right, question.allowed
+        if question.by_column:
+            weights, right, allowed = weights.T, right.T, allowed.T
+        rows: NDArray[np.bool_] = np.any(right, axis=1)
+        if not rows.any():
+            return
+        masked = np.where(allowed, weights, -1.0)
+        tops = masked.argmax(axis=1)
+        largest = masked[np.arange(len(tops)), tops]
+        holds = right[np.arange(len(tops)), tops]
+        for kind, ranks in _ranks(question, rows, holds, largest, weights):
+            best = int(ranks.argmax())
+            if not math.isfinite(ranks[best]):
+                continue
+            is_one_place = not holds[best] and right[best].sum() <= FEW_PLACES
+            wanted = int(np.where(right[best], weights[best], -1.0).argmax()) if is_one_place else None
+            arcs = [(i, int(tops[i]), float(largest[i])) for i in range(len(tops)) if largest[i] > 0]
+            place, weight = (best, int(tops[best])), float(largest[best])
+            case = Case(float(ranks[best]), -number, *place, weight, wanted, arcs, labels, example)
+            self._keep(head, role, kind, case.mirrored() if question.by_column else case)
+
+    def _keep(self, head: Head, role: Role, kind: str, case: Case) -> None:
+        cases = self._cases.setdefault((head, role, kind), [])
+        if len(cases) < EACH:
+            heapq.heappush(cases, case)
+        else:
+            heapq.heappushpop(cases, case)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for (head, role, kind), cases in sorted(self._cases.items(), key=lambda item: _order(*item[0])):
+            for case in sorted(cases, reverse=True):
+                place = {"stack": head.stack, "layer": head.layer, "head": head.head}
+                yield place | {"role": role.name, "direction": role.direction, "kind": kind} | _shown(case)
+
+
+def _order(head: Head, role: Role, kind: str) -> tuple[object, ...]:
+    return head, role.name, role.direction, kind == "counter"
+
+
+def _ranks(
+    question: Question,
+    rows: NDArray[np.bool_],
+    holds: NDArray[np.bool_],
+    largest: NDArray[np.float32],
+    weights: NDArray[np.float32],
+) -> list[tuple[str, NDArray[np.float64]]]:
+    """How clear each row is as a typical and as a counter example; -inf where it is none."""
+    if question.is_broad:
+        entropy = -(weights * np.log(np.maximum(weights, np.finfo(np.float32).tiny))).sum(axis=1)
+        return [("typical", np.where(rows, entropy, -np.inf)), ("counter", np.where(rows, largest, -np.inf))]
+    return [
+        ("typical", np.where(rows & holds, largest, -np.inf)),
+        ("counter", np.where(rows & ~holds & (largest > 0), largest, -np.inf)),
+    ]
+
+
+def _shown(case: Case) -> dict[str, Any]:
+    """The words around the two in question, with their new numbers; two texts one behind the other."""
+    queries, keys = case.labels
+    shift = 0 if queries is keys else len(queries) + 1
+    words = queries if queries is keys else [*queries, BETWEEN, *keys]
+    query, key = case.query, case.key + shift
+    expected = None if case.expected is None else case.expected + (0 if case.is_mirrored else shift)
+    kept = stretch(len(words), [place for place in (query, key, expected) if place is not None])
+    new = {old: i for i, old in enumerate(kept) if old >= 0}
+    arcs = [(new.get(q), new.get(k + shift), round(w, 3)) for q, k, w in case.arcs]
+    return {
+        "words": json.dumps([words[i] if i >= 0 else "…" for i in kept], ensure_ascii=False),
+        "query": new[query],
+        "key": new[key],
+        "weight": case.weight,
+        "expected": np.nan if expected is None else new[expected],
+        "arcs": json.dumps([arc for arc in arcs if None not in arc]),
+        "text": _whole(case.example),
+        "starts": json.dumps([n for n, before in zip(kept, [-1, *kept], strict=False) if n >= 0 > before]),
+    }
+
+
+def _whole(example: Example) -> str | None:
+    """The text, or both of a pair, as a JSON list; None where that is long."""
+    texts = [one if isinstance(one, str) else " ".join(one) for one in (example.first, example.second) if one]
+    return json.dumps(texts, ensure_ascii=False) if sum(map(len, texts)) <= LONGEST_TEXT else None
+
+
+def stretch(count: int, places: list[int]) -> list[int]:
+    """The numbers of the words to show; -1 stands for some that are left out."""
+    if count <= MOST_WORDS + 2:  # special tokens at both ends
+        return list(range(count))
+    near = [i for i in range(count) if any(abs(i - place) <= REACH for place in places)]
+    shown: list[int] = [-1] if near[0] > 0 else []
+    for before, i in zip([near[0] - 1, *near], near, strict=False):
+        shown += [-1, i] if i > before + 1 else [i]
+    return [*shown, -1] if near[-1] < count - 1 else shown

@@ -1,0 +1,13 @@
+"""The role `broad`: no weight of a content token should be large."""
+
+from __future__ import annotations
+
+from headscope.analysis.examples._question import Question, content_rows
+from headscope.model.tokens import Tokens
+
+
+def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Question | None:
+    if role != "broad":
+        return None
+    everywhere = content_rows(query, key, row)
+    return Question(everywhere, everywhere, is_broad=True)

@@ -1,0 +1,29 @@
+"""A mention's head word should look at that of an earlier mention of the same entity, among all earlier mentions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from headscope.analysis.examples._question import Question, Questions, Role, Text
+from headscope.data.coreference import Window
+from headscope.heads import Site
+
+
+def among_words(text: Text, site: Site, roles: Iterable[Role]) -> Questions:
+    window = text.window
+    if window is None:
+        return {}
+    return {role: _referring(window) for role in roles if role.name == "coreferential"}
+
+
+def _referring(window: Window) -> Question:
+    right = np.zeros((len(window.words), len(window.words)), dtype=bool)
+    allowed = np.zeros_like(right)
+    for mention in window.mentions:
+        for earlier in window.mentions:
+            if earlier.end <= mention.start and earlier.head != mention.head:
+                allowed[mention.head, earlier.head] = True
+                right[mention.head, earlier.head] |= earlier.entity == mention.entity
+    return Question(right, allowed)

@@ -1,0 +1,22 @@
+"""Roles of tokens of one kind: the largest weight of a content token should be on a separator, on punctuation …"""
+
+from __future__ import annotations
+
+from headscope.analysis.examples._question import Question, content_rows
+from headscope.model.tokens import Tokens
+
+MARKED = {
+    "classification token": "classification",
+    "separators": "separator",
+    "special tokens": "special",
+    "punctuation": "punctuation",
+    "confident": "content",
+}
+
+
+def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Question | None:
+    if role not in MARKED:
+        return None
+    everywhere = content_rows(query, key, row)
+    marked = getattr(key, MARKED[role])[row].cpu().numpy()
+    return Question(everywhere & marked, everywhere)

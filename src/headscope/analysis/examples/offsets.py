@@ -1,0 +1,23 @@
+"""Positional roles: the largest weight of a content token should be so many places further on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headscope.analysis.examples._question import Question, content_rows
+from headscope.model.tokens import Tokens
+
+OFFSETS = {"previous token": -1, "next token": 1, "itself": 0}
+
+
+def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Question | None:
+    if query is not key:
+        return None
+    allowed = content_rows(query, key, row)
+    offset = OFFSETS.get(role)
+    if role.startswith("positional "):  # which the statistic finds among content keys alone
+        offset = int(role.removeprefix("positional "))
+        allowed = allowed & key.content[row].cpu().numpy()
+    if offset is None:
+        return None
+    return Question(np.eye(len(allowed), k=offset, dtype=bool) & allowed, allowed)

@@ -1,0 +1,34 @@
+"""Rare words: the two rarest of a text, where the rarest is not a common one, are where other words should look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from headscope.analysis.examples._question import Question, Questions, Role, Text
+from headscope.data.frequency import Frequencies
+from headscope.heads import Site
+
+COMMON = 500  # as in the statistic: a word among the 500 most frequent is not rare
+
+
+def among_words(text: Text, site: Site, roles: Iterable[Role]) -> Questions:
+    named = [role for role in roles if role.name == "rare words"]
+    if not named or text.frequencies is None or site.stack != text.reader:
+        return {}
+    question = _rarest(text.words, text.frequencies)
+    return {} if question is None else dict.fromkeys(named, question)
+
+
+def _rarest(words: tuple[str, ...], frequencies: Frequencies) -> Question | None:
+    counted = np.array([frequencies.is_counted(word) for word in words], dtype=bool)
+    ranks = np.array([frequencies.rank(word) if is_word else -1 for word, is_word in zip(words, counted, strict=True)])
+    different = {word.lower(): int(rank) for word, rank in zip(words, ranks, strict=True) if rank >= 0}
+    rarest = sorted(different.values(), reverse=True)
+    if not rarest or rarest[0] < COMMON:
+        return None
+    targets = counted & (ranks >= rarest[min(1, len(rarest) - 1)])
+    rows = counted & ~targets
+    allowed = counted[None] & ~np.eye(len(words), dtype=bool)
+    return Question(rows[:, None] & targets, rows[:, None] & allowed)

@@ -1,0 +1,21 @@
+"""The role `sink`: the largest weight of a content token should be on the first token of the sequence.
+
+The first row is not asked: in a causal stack it has no other key. Heads whose sink is another token have no examples
+(`_question`), since where their largest weight should be differs from head to head.
+"""
+
+from __future__ import annotations
+
+from headscope.analysis.examples._question import Question, content_rows
+from headscope.model.tokens import Tokens
+
+
+def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Question | None:
+    if role != "sink":
+        return None
+    allowed = content_rows(query, key, row).copy()
+    if query is key:
+        allowed[0] = False
+    right = allowed.copy()
+    right[:, 1:] = False
+    return Question(right, allowed)

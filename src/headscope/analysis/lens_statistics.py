@@ -1,0 +1,76 @@
+"""Other lenses in a study: which statistics are asked through which, and what is said of them in the record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from headscope.analysis.label_free_losses import Loss, loss_of
+from headscope.config.checks import lenses_named
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.model.lenses import LENSES, Lens
+from headscope.model.lenses.effective import EffectiveLens
+from headscope.statistics import Statistic, chosen
+from headscope.statistics.stream import Losses
+from headscope.tables import Row
+
+RAW = "raw"
+
+
+def lenses_asked(lens: str | Iterable[str]) -> tuple[str, ...]:
+    """The lenses by name, raw first: it costs nothing beside another, and roles and patterns are those of raw."""
+    return tuple(dict.fromkeys([RAW, *lenses_named(lens)]))
+
+
+def check_asked(lenses: Iterable[str], statistics: list[str] | None) -> None:
+    """Refuse a lens through which none of the statistics that were named can be asked."""
+    others = [name for name in lenses if name != RAW]
+    for name in others or [RAW]:
+        kind = None if name == RAW else LENSES[name]
+        if not any(asked.names for asked in chosen(statistics, kind)):
+            able = [one for asked in chosen(None, kind) for one in asked.names]
+            raise HeadscopeError(
+                f"{', '.join(statistics or [])} cannot be asked through the lens {name}",
+                where="--statistics",
+                expected=f"some of {', '.join(able)}",
+            )
+
+
+class Looking:
+    """The lenses of one analysis beside raw, each with its statistics, on one model."""
+
+    def __init__(
+        self, model: AttentionModel, names: tuple[str, ...], statistics: list[str] | None, *, pairs: bool, seed: int
+    ) -> None:
+        self.names = names
+        others = [name for name in names if name != RAW]
+        self.through: dict[Lens, list[Statistic]] = {
+            LENSES[name](model): chosen(statistics, LENSES[name]) for name in others
+        }
+        needs_loss = any(lens.on_the_way_back for lens in self.through)
+        self.loss: Loss | None = loss_of(model, pairs=pairs, seed=seed) if needs_loss else None
+
+    @property
+    def losses(self) -> Losses | None:
+        return None if self.loss is None else self.loss.of
+
+    def rows(self) -> Iterator[Row]:
+        """Rows of heads.csv, each statistic named after its lens."""
+        for lens, asked in self.through.items():
+            for row in (row for one in asked for row in one.table()):
+                yield replace(row, statistic=f"{row.statistic}@{lens.name}")
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Tables that the statistics of lenses have."""
+        asked = [one for statistics in self.through.values() for one in statistics]
+        return {name: rows for one in asked for name, rows in one.tables().items() if rows}
+
+    def describe(self) -> dict[str, Any]:
+        """What a reader must know: the loss that was derived, how many sequences were too short, how wide heads are."""
+        known: dict[str, Any] = {} if self.loss is None else {"loss": self.loss.name, "loss_means": self.loss.sentence}
+        for lens in self.through:
+            if isinstance(lens, EffectiveLens):
+                known[lens.name] = {**lens.counted, "width": dict(lens.widths)}
+        return known

@@ -1,0 +1,38 @@
+"""What each head's fixed pattern does in its place: from the studies in which heads were fixed one at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headscope.ablation.ablation_results import LOSS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from headscope.study.study import Study
+
+TABLE = "substitutes"  # of a study that was joined of several
+KEYS = ["stack", "layer", "head"]
+COLUMNS = [*KEYS, "pattern", "task", "loss_change", "low", "high"]
+
+
+def fixed_alone(study: Study) -> pd.DataFrame:
+    """A row a head: its pattern, and what that alone changes of the task's loss. Empty where none was tried."""
+    import pandas as pd
+
+    if TABLE in study.tables:
+        return study.tables[TABLE]
+    told = study.record.get("importance")
+    patterns = told.get("patterns") if isinstance(told, dict) and told.get("mode") == "fixed" else None
+    rows = study.heads[(study.heads["statistic"] == LOSS) & study.heads["value"].notna()]
+    if not isinstance(patterns, dict) or not isinstance(told, dict) or not len(rows):
+        return pd.DataFrame(columns=COLUMNS)
+    one_stack = rows["stack"].nunique() == 1
+    found = []
+    for row in rows.to_dict("records"):
+        short = f"{row['layer']}.{row['head']}"
+        pattern = patterns.get(f"{row['stack']}.{short}") or (patterns.get(short) if one_stack else None)
+        if pattern is not None:
+            told_of = {"pattern": pattern, "task": told.get("task"), "loss_change": row["value"]}
+            found.append({key: row[key] for key in (*KEYS, "low", "high")} | told_of)
+    return pd.DataFrame(found, columns=COLUMNS)

@@ -1,0 +1,1 @@
+"""What is trained besides weights: gates on heads, attention masks."""

@@ -1,0 +1,205 @@
+"""A learned switch for every head: hard-concrete gates (Louizos et al. 2018), as Voita et al. (2019) put them on heads.
+
+A gate is a random number between 0 and 1 that is exactly 0 or exactly 1 most of the time, with a gradient in between:
+
+    s = sigmoid((log u − log(1 − u) + log α) / β),  gate = clip(s (ζ − γ) + γ, 0, 1),  u uniform
+
+so that P(gate ≠ 0) = sigmoid(log α − β log(−γ / ζ)), which is what a head costs. Without noise the gate is
+clip((ζ − γ) sigmoid(log α) + γ, 0, 1). All start open: step 0 is the model as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Head, Site
+from headscope.model.attention_model import AttentionModel
+from headscope.model.edits import Edit
+from headscope.model.surgery import units
+from headscope.training.learnable_edit import Learned, TargetShare, hardly_moved
+
+LOW, HIGH, BETA = -0.1, 1.1, 0.33  # γ, ζ and β of Voita's code
+START = 3.0  # log α; from 2.4 on a gate without noise is exactly 1
+RATE = 0.1  # of log α: a hundred to a thousand times that of the weights
+SETTLE = 0.75  # share of the steps after which gates are 0 or 1 and only the weights go on
+EDGE = 1e-6  # u is never nearer to 0 and 1
+
+
+def open_probability(log_alpha: Tensor) -> Tensor:
+    """P(gate ≠ 0)."""
+    return torch.sigmoid(log_alpha - BETA * math.log(-LOW / HIGH))
+
+
+def gate_of(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
+    """The gate for these uniform numbers; without them, the gate without noise."""
+    if uniform is None:
+        soft = torch.sigmoid(log_alpha)
+    else:
+        soft = torch.sigmoid((torch.logit(uniform, EDGE) + log_alpha) / BETA)
+    return (soft * (HIGH - LOW) + LOW).clamp(0.0, 1.0)
+
+
+class Gates(Learned):
+    """One gate for each unit of heads that can be cut.
+
+    penalty  what an open head costs, in nats; or one number for each stack
+    keep     instead: so many heads stay; gates compete for a number of open heads that falls to it
+    """
+
+    def __init__(
+        self,
+        model: AttentionModel,
+        *,
+        penalty: float | Mapping[str, float] | None = None,
+        keep: int | None = None,
+        rate: float = RATE,
+        settle: float = SETTLE,
+        start: float = START,
+    ) -> None:
+        super().__init__()
+        self.units: list[tuple[Head, ...]] = [tuple(unit) for unit in units(model)]
+        self.penalty, self.keep, self.rate, self.settle = penalty, keep, rate, settle
+        self._check(model)
+        count = len(self.units)
+        self.log_alpha = nn.Parameter(torch.full((count,), start, device=model.device))
+        self.shift = torch.zeros((), device=model.device)  # what the competition adds to log α
+        self.register_buffer("fixed", torch.full((count,), -1.0, device=model.device))  # 0 or 1 once settled
+        self.register_buffer("hardly", torch.tensor(False, device=model.device))  # settled before it had moved
+        self.hardly: Tensor
+        self.start = start
+        self.register_buffer("sizes", torch.tensor([float(len(unit)) for unit in self.units], device=model.device))
+        self.register_buffer("prices", self._prices(), persistent=False)
+        self.prices: Tensor
+        self.fixed: Tensor
+        self.sizes: Tensor
+        begun = float(self._open_share(self.log_alpha.detach()))
+        self.target = None if keep is None else TargetShare(keep / len(model.heads), begun)
+        self.values = self.still()
+
+    def _check(self, model: AttentionModel) -> None:
+        if (self.penalty is None) == (self.keep is None):
+            raise HeadscopeError("what shall open heads cost?", where="gate", expected="either --penalty or --keep")
+        if self.keep is not None:
+            self._check_reachable(self.keep, len(model.heads))
+        prices = self.penalty.values() if isinstance(self.penalty, Mapping) else [self.penalty or 0.0]
+        wrong = [price for price in prices if not (price >= 0 and math.isfinite(price))]
+        if wrong:
+            raise HeadscopeError(f"{wrong[0]} is no penalty", where="--penalty", expected="0 or more")
+        if isinstance(self.penalty, Mapping):
+            stacks = sorted({head.stack for head in model.heads})
+            strangers = sorted(set(self.penalty) - set(stacks))
+            if strangers:
+                raise HeadscopeError(
+                    f"there is no {strangers[0]}", where="--penalty", expected=f"some of {', '.join(stacks)}"
+                )
+
+    def _check_reachable(self, keep: int, most: int) -> None:
+        if not 1 <= keep <= most:
+            raise HeadscopeError(f"{keep} heads cannot be kept", where="--keep", expected=f"1 to {most}")
+        possible = [number for number in range(1, most + 1) if _sums(self.units)[0] >> number & 1]
+        if keep not in possible:
+            below, above = max((n for n in possible if n < keep), default=None), min(n for n in possible if n > keep)
+            raise HeadscopeError(
+                f"{keep} heads cannot be kept, as some share weights and stay together",
+                where="--keep",
+                expected=f"{above}" if below is None else f"{below} or {above}",
+            )
+
+    def _prices(self) -> Tensor:
+        """[unit]: what each costs when it is open."""
+        if isinstance(self.penalty, Mapping):
+            prices = [sum(self.penalty.get(head.stack, 0.0) for head in unit) for unit in self.units]
+        else:
+            prices = [(self.penalty or 0.0) * len(unit) for unit in self.units]
+        return torch.tensor(prices, device=self.log_alpha.device)
+
+    # As something that is learned
+
+    def draw(self, progress: float) -> None:
+        """New noise; from the settling on, none."""
+        if self.is_due(progress):
+            chosen = self.chosen()
+            log_alpha = self.log_alpha.detach()
+            self.hardly.fill_(hardly_moved(log_alpha, self.start, None if self.keep is None else chosen))
+            self.fixed.copy_(chosen)
+        if self.is_settled:
+            self.values = self.fixed
+            return
+        if self.target is not None:
+            self.shift = self.target.shift(self.log_alpha, self._open_share, progress)
+        if self.training:
+            self.values = gate_of(self.log_alpha + self.shift, torch.rand(len(self.units)).to(self.log_alpha.device))
+        else:
+            self.values = self.still()
+
+    def cost(self, progress: float) -> Tensor:
+        price = 0.0 if self.is_settled or self.target is not None else self.prices  # who competes needs no price
+        return (open_probability(self.log_alpha) * price).sum()
+
+    def _open_share(self, log_alpha: Tensor) -> Tensor:
+        """Of all heads, how many are open, expected."""
+        return (open_probability(log_alpha) * self.sizes).sum() / self.sizes.sum()
+
+    def edit(self) -> Edit:
+        return GateEdit(self)
+
+    # What has been learned
+
+    def still(self) -> Tensor:
+        """[unit]: the gates without noise."""
+        with torch.no_grad():
+            return self.fixed.clone() if self.is_settled else gate_of(self.log_alpha + self.shift)
+
+    def chosen(self) -> Tensor:
+        """[unit]: 1 for what is to stay, 0 for the rest. With `keep`, the most open ones up to just so many heads."""
+        if self.is_settled:
+            return self.fixed.clone()
+        if self.keep is None:
+            return (gate_of(self.log_alpha.detach()) >= 0.5).float()
+        found, left = torch.zeros_like(self.fixed), self.keep
+        order = torch.argsort(self.log_alpha.detach(), descending=True, stable=True).tolist()
+        later = _sums([self.units[unit] for unit in order])[1:]
+        for unit, reachable in zip(order, later, strict=True):
+            size = len(self.units[unit])
+            if size <= left and reachable >> (left - size) & 1:  # the others can make up what is missing
+                found[unit] = 1.0
+                left -= size
+        return found
+
+    def heads(self, values: Sequence[float]) -> dict[Head, float]:
+        """A number for every head from one for every unit."""
+        return {head: value for unit, value in zip(self.units, values, strict=True) for head in unit}
+
+
+def _sums(units: Sequence[tuple[Head, ...]]) -> list[int]:
+    """For each place, and for the end: bit n is set where some of the units from there on have n heads together."""
+    found = [1]
+    for unit in reversed(units):
+        found.append(found[-1] | found[-1] << len(unit))
+    return found[::-1]
+
+
+class GateEdit(Edit):
+    """Every head's output times its gate of the moment; gradients flow into the gates."""
+
+    def __init__(self, gates: Gates) -> None:
+        self.gates = gates
+        self._unit: dict[Site, Tensor] = {}
+
+    def bind(self, heads: tuple[Head, ...]) -> None:
+        numbers = {head: number for number, unit in enumerate(self.gates.units) for head in unit}
+        by_site: dict[Site, list[int]] = {}
+        for head in heads:
+            by_site.setdefault(head.site, []).append(numbers[head])
+        self._unit = {site: torch.tensor(here, device=self.gates.log_alpha.device) for site, here in by_site.items()}
+
+    def changes_output(self, site: Site) -> bool:
+        return site in self._unit
+
+    def output(self, site: Site, output: Tensor) -> Tensor:
+        return output * self.gates.values[self._unit[site]].to(output.dtype)[:, None]

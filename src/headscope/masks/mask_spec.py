@@ -1,0 +1,134 @@
+"""A mask by its name: `star`, `window:width=8`, `longformer-no-diagonal`, `window+star`, `mask.npz`, `mask.npy`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headscope.config.masks import FILES, WITHOUT_DIAGONAL, read_parameters, split_mask
+from headscope.errors import HeadscopeError, choices
+from headscope.heads import Head, Site
+from headscope.masks.patterns import PATTERNS, Pattern
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which position may attend to which, at any length.
+
+    make   from a length and a site to bool [head, position, position], or [1, …] where all heads are alike
+    per    what has a mask of its own: the model, each layer or each head
+    check  refuses a model that the mask is not for
+    """
+
+    name: str
+    make: Callable[[int, Site | None], Tensor]
+    per: str = "model"
+    check: Callable[[Iterable[Head]], None] = lambda heads: None
+
+    def at(self, length: int, site: Site | None = None) -> Tensor:
+        """Bool [head or 1, length, length]: True where the row's position may attend to the column's."""
+        return self.make(length, site)
+
+
+def read_mask(spec: str, option: str = "--mask") -> Mask:
+    """A mask as it is written: a name with parameters, several with a plus between them. option: as errors name it."""
+    parts = [_read_part(part.strip(), f'{option} "{spec}"') for part in spec.split("+")]
+    if len(parts) == 1:
+        return parts[0]
+
+    def either(length: int, site: Site | None) -> Tensor:
+        together = parts[0].at(length, site)
+        for part in parts[1:]:
+            together = together | part.at(length, site)
+        return together
+
+    def check(heads: Iterable[Head]) -> None:
+        known = tuple(heads)
+        for part in parts:
+            part.check(known)
+
+    per = max((part.per for part in parts), key=("model", "layer", "head").index)
+    return Mask(spec, either, per, check)
+
+
+def sparsity(mask: Tensor) -> float:
+    """The share of positions that may not be attended to."""
+    return 1.0 - float(mask.float().mean())
+
+
+def met(allowed: Tensor, *, is_causal: bool = False) -> Tensor:
+    """A mask as attention meets it: nothing later in a decoder, and a query that may attend to nothing sees itself."""
+    if is_causal:
+        allowed = allowed.tril()
+    return allowed | (torch.eye(allowed.shape[-1], dtype=torch.bool) & ~allowed.any(dim=-1, keepdim=True))
+
+
+def seeded(spec: str, seed: int) -> str:
+    """A mask as it is written, with this seed for every part that is drawn by chance and names none."""
+    parts = []
+    for part in map(str.strip, spec.split("+")):
+        name, told, without = split_mask(part)
+        keys = [item.partition("=")[0] for item in told.split(",")]
+        by_chance = name in PATTERNS and "seed" in defaults_of(PATTERNS[name])
+        if by_chance and "seed" not in keys:
+            told = f"{told},seed={seed}" if told else f"seed={seed}"
+            part = f"{name}:{told}{WITHOUT_DIAGONAL if without else ''}"
+        parts.append(part)
+    return "+".join(parts)
+
+
+def files_of(spec: str) -> list[str]:
+    """The files that a mask is read from."""
+    parts = [part.strip().removesuffix(WITHOUT_DIAGONAL) for part in spec.split("+")]
+    return [part for part in parts if part.endswith(FILES)]
+
+
+def check_fits(spec: str, length: int, option: str = "--mask") -> None:
+    """Refuse parameters that mean nothing at a length: a position beyond it, more keys dropped than there are."""
+    for part in map(str.strip, spec.split("+")):
+        name, told, _ = split_mask(part)
+        where = f'{option} "{spec}"'
+        given = read_parameters(told, defaults_of(PATTERNS[name]), where) if name in PATTERNS else {}
+        beyond = [one for one in given.get("globals", ()) if one.isdecimal() and int(one) >= length]
+        if beyond:
+            expected = f"0 to {length - 1}, or a larger --length"
+            raise HeadscopeError(f"{length} positions have no position {beyond[0]}", where=where, expected=expected)
+        if given.get("drop", 0) >= length:
+            what = f"{given['drop']} of {length} keys cannot be dropped"
+            raise HeadscopeError(what, where=where, expected=f"less than {length}, or a larger --length")
+
+
+def _read_part(part: str, where: str) -> Mask:
+    if part.removesuffix(WITHOUT_DIAGONAL).endswith(FILES):
+        return _read_file(part)
+    name, told, without = split_mask(part)
+    if name not in PATTERNS:
+        raise HeadscopeError(f'"{name}" is no mask', where=where, expected=choices(name, PATTERNS))
+    given = read_parameters(told, defaults_of(PATTERNS[name]), where)
+
+    @lru_cache(maxsize=512)
+    def made(length: int) -> Tensor:
+        found = PATTERNS[name](length, **given)
+        if without:
+            found = found & PATTERNS["no-diagonal"](length)
+        return found[None]
+
+    return Mask(part, lambda length, site: made(length))
+
+
+def _read_file(part: str) -> Mask:
+    from headscope.masks.mask_file import read_positions
+
+    held = read_positions(part.removesuffix(WITHOUT_DIAGONAL))
+    return replace(held, diagonal=held.diagonal and not part.endswith(WITHOUT_DIAGONAL)).mask(part)
+
+
+def defaults_of(make: Pattern) -> dict[str, Any]:
+    """The parameters of a mask besides its length, with their defaults."""
+    return {one.name: one.default for one in list(inspect.signature(make).parameters.values())[1:]}

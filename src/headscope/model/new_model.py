@@ -1,0 +1,217 @@
+"""A model as it is before any training: a configuration, in the asked-for size, with new weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headscope.errors import HeadscopeError, reason
+from headscope.model.attention_model import AttentionModel, family_of
+from headscope.model.checkpoint import read_config, read_config_file, read_tokenizer_files
+from headscope.model.load import device_named, quiet
+from headscope.model.manifest import read_manifest
+from headscope.model.resolve_spec import find_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+# What families call these; all of a configuration's own that are listed are set.
+NAMES = {
+    "layers": (
+        "num_hidden_layers",
+        "n_layers",
+        "n_layer",
+        "num_layers",
+        "num_decoder_layers",
+        "encoder_layers",
+        "decoder_layers",
+    ),
+    "heads": (
+        "num_attention_heads",
+        "n_heads",
+        "n_head",
+        "num_heads",
+        "encoder_attention_heads",
+        "decoder_attention_heads",
+        "num_key_value_heads",
+    ),
+    "hidden": ("hidden_size", "dim", "d_model", "n_embd"),
+    "intermediate": ("intermediate_size", "hidden_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "n_inner"),
+}
+WIDTHS = ("head_dim", "d_kv")  # of one head
+KINDS = "layer_types"  # one for each layer: which attend to a window and which to all
+MARKS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large a new model is to be; None: as its configuration has it. intermediate: 4 × hidden if that is given."""
+
+    layers: int | None = None
+    heads: int | None = None
+    hidden: int | None = None
+    intermediate: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value is not None and value < 1:
+                raise HeadscopeError(f"{value} is too few", where=f"--{name}", expected="1 or more")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a new model comes from: a configuration, and the directory it was found in, where there is one."""
+
+    name: str
+    config: PreTrainedConfig
+    folder: Path | None = None
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """That of its directory."""
+        if self.folder is None:
+            raise HeadscopeError(
+                "this configuration comes without a tokenizer",
+                where=self.name,
+                mend="Name one: --tokenizer minilm, or --vocabulary 8000 to learn one from the texts",
+            )
+        with quiet():
+            return read_tokenizer_files(self.folder)
+
+
+def read_source(
+    spec: str | Path, revision: str | None = None, say: Callable[[str], None] = lambda line: None
+) -> Source:
+    """The configuration of a named model, a directory or a hub id, or in a file."""
+    path = Path(spec)
+    if path.suffix == ".json" and path.is_file():
+        return Source(str(spec), _config(read_config_file(path), path))
+    folder, name, _ = find_folder(spec, revision, say)
+    if read_manifest(folder) is not None:
+        mend = "Take the model that it was cut from, and --layers, --heads"
+        raise HeadscopeError("a cut model is no place to begin from", where=name, mend=mend)
+    return Source(name, _config(read_config(folder), folder / "config.json"), folder)
+
+
+def _config(given: dict[str, Any], path: Path) -> PreTrainedConfig:
+    from transformers import AutoConfig
+
+    family_of(given["model_type"], where=path)
+    try:
+        with quiet():
+            return AutoConfig.for_model(**{**given, "dtype": "float32"})
+    except Exception as cause:  # wrong values fail in every configuration in its own way
+        what = f"no configuration can be made of it ({reason(cause)})"
+        raise HeadscopeError(what, where=path, expected="a configuration as transformers writes it") from cause
+
+
+def resized(config: PreTrainedConfig, sizes: Sizes) -> PreTrainedConfig:
+    """The configuration in another size; what a family has no name for is refused."""
+    wanted = {name: value for name, value in asdict(sizes).items() if value is not None}
+    if "hidden" in wanted:
+        wanted.setdefault("intermediate", 4 * wanted["hidden"])
+    made = copy.deepcopy(config)
+    own = config.to_dict()
+    for name, value in wanted.items():
+        here = [one for one in NAMES[name] if one in own]
+        if not here:
+            raise HeadscopeError(f"{config.model_type} has no such size", where=f"--{name}")
+        for one in here:
+            setattr(made, one, value)
+    heads, hidden = (next(getattr(made, one) for one in NAMES[name] if one in own) for name in ("heads", "hidden"))
+    if wanted and hidden % heads:
+        raise HeadscopeError(
+            f"{heads} heads do not share {hidden} evenly", where="--heads, --hidden", expected="a multiple of the heads"
+        )
+    for one in WIDTHS:
+        if wanted and own.get(one) is not None:
+            setattr(made, one, hidden // heads)
+    if "layers" in wanted and own.get(KINDS):
+        kinds = own[KINDS]
+        setattr(made, KINDS, [kinds[i % len(kinds)] for i in range(wanted["layers"])])
+    return made
+
+
+def new_model(
+    source: Source,
+    *,
+    model_class: str,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    sizes: Sizes | None = None,
+    max_length: int | None = None,
+    labels: Sequence[str] = (),
+    device: str = "auto",
+) -> AttentionModel:
+    """The model with new weights, drawn by torch's own chance: set its seed before.
+
+    tokenizer   another than its own: the vocabulary and the special tokens follow it
+    max_length  as many positions as can be learned: the configuration's own where None
+    labels      the classes of a classifier
+    """
+    import transformers
+
+    config = resized(source.config, sizes or Sizes())
+    is_own = tokenizer is None
+    if tokenizer is None:
+        tokenizer = source.tokenizer()
+    else:
+        _follow(config, tokenizer)
+    if max_length is not None:
+        _shorten(config, tokenizer, max_length)
+    if labels:
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {name: i for i, name in enumerate(labels)}
+    kind = getattr(transformers, model_class)
+    if type(config) not in kind._model_mapping:
+        raise HeadscopeError(
+            f"{config.model_type} has no {model_class.removeprefix('AutoModelFor')}",
+            where=source.name,
+            expected="a family that transformers has it for, such as "
+            + ("marian" if "Seq2Seq" in model_class else "bert"),
+        )
+    try:
+        with quiet():
+            model = kind.from_config(config).float()
+            if is_own and source.folder is not None and (source.folder / "generation_config.json").is_file():
+                # translations are searched for as the trained model does
+                model.generation_config = transformers.GenerationConfig.from_pretrained(source.folder)
+    except Exception as cause:  # as above
+        what = f"no model can be built of this size ({reason(cause)})"
+        raise HeadscopeError(what, where=source.name, expected="sizes that fit each other") from cause
+    fixed = getattr(model.get_input_embeddings(), "padding_idx", None)
+    if fixed is not None and fixed != tokenizer.pad_token_id:
+        raise HeadscopeError(
+            f"{config.model_type} takes token {fixed} for padding, the tokenizer token {tokenizer.pad_token_id}",
+            where=source.name,
+            mend="Take a tokenizer of its own kind",
+        )
+    return AttentionModel(model.to(device_named(device)).eval(), tokenizer, name=source.name)
+
+
+def _follow(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """As many embeddings as the tokenizer has tokens, and its special ones."""
+    config.vocab_size = size = max(tokenizer.get_vocab().values()) + 1
+    for name in MARKS:
+        setattr(config, name, getattr(tokenizer, name, None))
+    if config.is_encoder_decoder:
+        config.decoder_start_token_id = tokenizer.pad_token_id
+        for name, value in {"decoder_vocab_size": size, "forced_eos_token_id": tokenizer.eos_token_id}.items():
+            if hasattr(config, name):
+                setattr(config, name, value)
+
+
+def _shorten(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+    """Positions that are never seen would stay random: there are none, and the tokenizer knows it."""
+    longest = getattr(config, "max_position_embeddings", None)
+    if longest is not None:
+        lost = family_of(config.model_type).positions_lost(config)
+        if max_length > longest - lost:
+            raise HeadscopeError(
+                f"{max_length} tokens are more than there are positions",
+                where="--max-length",
+                expected=f"at most {longest - lost}",
+            )
+        config.max_position_embeddings = max_length + lost
+    tokenizer.model_max_length = max_length

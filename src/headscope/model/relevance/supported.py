@@ -1,0 +1,52 @@
+"""Which models the rules of relevance cover, and whether the accounts add up."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headscope.errors import HeadscopeError
+from headscope.model.attention_model import AttentionModel
+from headscope.model.families import families
+from headscope.model.relevance.sums import Accounts
+
+TOLERANCE = 1e-3  # of what is shared out; rounding makes about 1e-6 in float32
+
+
+def covered() -> tuple[str, ...]:
+    """The model types that relevance is tested on."""
+    return tuple(name for name, family in families().items() if family.takes_text)
+
+
+def check_covered(model: AttentionModel) -> None:
+    """Refuse a family whose layers the rules do not cover, and numbers too coarse for them."""
+    kind = model.model.config.model_type
+    if kind not in covered():
+        raise HeadscopeError(
+            f"the rules of relevance do not cover the layers of {kind}",
+            where=model.name,
+            expected=f"one of {', '.join(covered())}",
+        )
+    if model.model.dtype.itemsize < 4:
+        raise HeadscopeError(
+            f"in {str(model.model.dtype).removeprefix('torch.')} relevances do not add up",
+            where=model.name,
+            mend="Load it with dtype float32",
+        )
+
+
+def check_adds_up(model: AttentionModel, accounts: Accounts, said: Tensor) -> None:
+    """Refuse a model in which something is neither linear nor covered: inputs and biases must make up what it says."""
+    parts = [*(part.sum(dim=-1) for part in accounts.inputs.values()), *accounts.biases.values()]
+    sums = torch.stack([part.double().cpu() for part in parts])  # [part, sequence]
+    whole = said.detach().double().cpu()
+    sizes = torch.maximum(whole.abs(), sums.abs().sum(dim=0))
+    # Over the whole batch: a sequence of which the model says next to nothing would ask for more digits than there are.
+    missing = float((whole - sums.sum(dim=0)).abs().sum() / sizes.sum().clamp_min(1e-30))
+    if not missing < TOLERANCE:
+        raise HeadscopeError(
+            f"relevance does not add up in this {type(model.model).__name__}: {missing:.1%} came from layers that "
+            "the rules do not cover",
+            where=model.name,
+            expected=f"a model built as transformers' {', '.join(covered())}",
+        )

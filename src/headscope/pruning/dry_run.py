@@ -1,0 +1,98 @@
+"""A dry run: what a plan would remove, how small the model would be, what would be measured and written."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headscope.model.attention_model import AttentionModel
+from headscope.pruning.plan import Plan
+from headscope.pruning.recovery import Judgement
+
+WEIGHTS = {"small": "model.safetensors", "plain": "model.safetensors", "onnx": "model.onnx"}
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a model: its heads, its parameters, and the megabytes of these."""
+
+    heads: int
+    parameters: int
+    megabytes: float
+
+    @staticmethod
+    def of(model: AttentionModel) -> Size:
+        weights = list(model.model.parameters())
+        return Size(
+            len(model.heads),
+            sum(one.numel() for one in weights),
+            sum(one.numel() * one.element_size() for one in weights) / 1e6,
+        )
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A plan on paper.
+
+    sizes      of the whole model and of the cut one
+    judgement  what it would be measured on, if on anything
+    has_study  whether a search found it: then its study would be written too
+    """
+
+    plan: Plan
+    form: str
+    sizes: tuple[Size, Size]
+    judgement: Judgement | None
+    has_study: bool
+
+    @property
+    def files(self) -> list[str]:
+        """What would be written, the files of configuration and tokenizer apart."""
+        found = [WEIGHTS[self.form], "cut.json", "plan.json", "README.md"]
+        return [*found, "study/"] if self.has_study else found
+
+    def told(self) -> dict[str, Any]:
+        """All of it for a program."""
+        return {
+            **self.plan.chosen,
+            "heads": str(self.plan.heads),
+            "form": self.form,
+            "sizes": [asdict(size) for size in self.sizes],
+            "measured_on": None if self.judgement is None else self.judgement.named,
+            "files": self.files,
+        }
+
+    def lines(self) -> list[str]:
+        """All of it for a reader: the heads first, alone in their line."""
+        return [
+            str(self.plan.heads),
+            *self._sized(),
+            *self._chosen(),
+            *([] if self.judgement is None else [f"would be measured: {self.judgement.named}"]),
+            f"would be written: {', '.join(self.files)}, beside configuration and tokenizer",
+        ]
+
+    def _sized(self) -> list[str]:
+        before, after = self.sizes
+        heads = f"{before.heads - after.heads} of {before.heads} heads"
+        if self.form == "plain":
+            same = f"{before.parameters / 1e6:.2f} million parameters, {before.megabytes:.1f} MB"
+            return [f"size: {heads} would be zeros; the form plain keeps its {same}"]
+        parameters = f"{before.parameters / 1e6:.2f} to {after.parameters / 1e6:.2f} million parameters"
+        return [f"size: {heads} would go, {parameters}, {before.megabytes:.1f} to {after.megabytes:.1f} MB"]
+
+    def _chosen(self) -> list[str]:
+        """Of a plan that a search made: how far it was to go, and on which examples."""
+        chosen = self.plan.chosen
+        if "search" not in chosen:
+            return []
+        target = next(f"{name.replace('_', '-')} {value:g}" for name, value in chosen["target"].items() if value)
+        row, on = chosen["after"]["report"], [chosen[side] for side in ("selected_on", "reported_on")]
+        change = f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
+        return [
+            f"target: {target}, by the search {chosen['search']} for {chosen['task']}",
+            f"chosen on: {on[0]['split']}, {on[0]['examples']} examples",
+            f"reported on: {on[1]['split']}, {on[1]['examples']} examples: "
+            f"{chosen['metric']} {row['metric']:.4f}, change {change}",
+            chosen["advice"],
+        ]

@@ -1,0 +1,305 @@
+"""What removing sets of heads does to a task, on the examples that a choice is made on.
+
+A set's children (the set and one head more) are tried on the model that is really cut down to the set, by the fast
+sweep: what lies below the head is computed once for all of them. Where many compete for a few places they race:
+after an eighth of the examples, a quarter and a half those that cannot come in any more drop out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from headscope.ablation.ablation_targets import Variant
+from headscope.ablation.gradients import terms
+from headscope.ablation.sweep import Sweep
+from headscope.errors import HeadscopeError, choices
+from headscope.heads import HeadSet
+from headscope.model.attention_model import AttentionModel
+from headscope.model.surgery import prune, units
+from headscope.tasks.base import Prepared, Task
+from headscope.tasks.running import evaluate, sites_in_use
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Objective = Literal["loss", "metric"]
+OBJECTIVES = ("loss", "metric")
+Removed = frozenset[int]  # of units, by number
+BACKWARD = 3.0  # what a backward pass costs, in evaluations
+STANDARD_ERRORS = 2.0  # a candidate that is worse by so many drops out of a race
+FEWEST = 32  # examples before a race is looked at
+GUIDE = 128  # examples that slopes are taken of: they only say what to try
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a set does: mean loss in nats, metric, and on how many examples."""
+
+    loss: float
+    metric: float
+    examples: int
+
+
+@dataclass(frozen=True)
+class State:
+    """A set of removed units and what it does."""
+
+    removed: Removed
+    outcome: Outcome
+
+
+class Memory:
+    """Finished work by name, so that a run that was killed does not do it again; this one forgets with the process."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+
+    def get(self, key: str) -> Any:
+        return self._known.get(key)
+
+    def add(self, key: str, value: Any) -> None:
+        self._known[key] = value
+
+
+class Selection:
+    """The examples to choose on, and everything that was tried on them.
+
+    units      the heads that can be cut, one by one or together, among those that the task uses
+    intact     what the whole model does
+    tried      every set that was evaluated, in order; the last outcome of each
+    spent      evaluations of one set on all examples, so far; a backward pass counts as three
+    at_least   so many heads stay in every layer
+    among      only these heads may go; None: all
+    """
+
+    def __init__(
+        self,
+        model: AttentionModel,
+        task: Task,
+        prepared: Prepared,
+        *,
+        objective: Objective = "loss",
+        at_least: int = 0,
+        among: HeadSet | None = None,
+        max_length: int | None = None,
+        batch_size: int = 32,
+        seed: int = 0,
+        memory: Memory | None = None,
+    ) -> None:
+        if objective not in OBJECTIVES:
+            raise HeadscopeError(
+                f'"{objective}" is no objective', where="--objective", expected=choices(objective, OBJECTIVES)
+            )
+        self.model, self.task, self.prepared = model, task, prepared
+        self.objective, self.at_least, self.batch_size, self.seed = objective, at_least, batch_size, seed
+        self.memory = memory or Memory()
+        sample = np.random.default_rng(seed).permutation(len(prepared.items))[:GUIDE]
+        few = [prepared.items[i] for i in sorted(sample)]
+        self.guide = prepared if len(few) == len(prepared.items) else task.prepare(model, few, max_length=max_length)
+        used = set(sites_in_use(model, task, prepared))
+        self.units = [unit for unit in units(model) if any(head.site in used for head in unit)]
+        if among is not None:
+            self.units = [unit for unit in self.units if all(head in among for head in unit)]
+        if not self.units:
+            raise HeadscopeError(
+                "none of these heads can be cut alone", where="--among", expected="heads that the task uses, as 3.2,4.*"
+            )
+        self.tried: dict[Removed, Outcome] = {}
+        self.spent = 0.0
+        self._way: str | None = None  # of the sweep, found valid once
+        self._slopes: dict[Removed, NDArray[np.float64]] = {}
+        self._cut: tuple[Removed, AttentionModel] = (frozenset(), model)
+        self.intact = self.evaluated(frozenset())
+
+    @property
+    def count(self) -> int:
+        return len(self.prepared.items)
+
+    # Sets
+
+    def heads(self, removed: Iterable[int]) -> HeadSet:
+        return HeadSet([head for unit in removed for head in self.units[unit]], among=self.model.heads)
+
+    def size(self, removed: Iterable[int]) -> int:
+        return sum(len(self.units[unit]) for unit in removed)
+
+    def candidates(self, removed: Removed) -> list[int]:
+        """The units that may go next: not the last `at_least` heads of a layer, nor the model's last head."""
+        left = Counter(head.site for head in self.model.heads)
+        for gone in removed:
+            left.subtract(head.site for head in self.units[gone])
+        total, found = left.total(), []
+        for number, unit in enumerate(self.units):
+            if number in removed or len(unit) >= total:
+                continue
+            if all(left[site] - lost >= self.at_least for site, lost in Counter(head.site for head in unit).items()):
+                found.append(number)
+        return found
+
+    def goodness(self, outcome: Outcome) -> float:
+        """Lower is better: the loss, or minus the metric; an undefined metric is worst."""
+        value = outcome.loss if self.objective == "loss" else -outcome.metric
+        return value if np.isfinite(value) else np.inf
+
+    # What sets do
+
+    def cut(self, removed: Removed) -> AttentionModel:
+        """The model without these units; the last one asked for is kept."""
+        if self._cut[0] != removed:
+            self._cut = removed, self.model if not removed else prune(self.model, list(self.heads(removed)))
+        return self._cut[1]
+
+    def evaluated(self, removed: Removed) -> Outcome:
+        """What one set does on all examples."""
+        if removed in self.tried and self.tried[removed].examples == self.count:
+            return self.tried[removed]
+        key = f"evaluate {sorted(removed)}"
+        known = self.memory.get(key)
+        if known is None:
+            known = asdict(self._measured(self.cut(removed)))
+            self.memory.add(key, known)
+        return self._note(removed, Outcome(**known), 1.0)
+
+    def evaluated_as(self, removed: Removed, model: AttentionModel) -> Outcome:
+        """What one set does in this model, which was trained after these units were cut."""
+        return self._note(removed, self._measured(model), 1.0)
+
+    def children(self, removed: Removed, candidates: Sequence[int], *, keep: int | None = None) -> list[State]:
+        """The sets with one unit more, best first.
+
+        keep  how many of them are wanted: the others race for these places. None: all are tried on all examples
+        """
+        if not candidates:
+            return []
+        key = f"children {sorted(removed)} {list(candidates)} {keep}"
+        known = self.memory.get(key)
+        if known is None:
+            known = [asdict(outcome) for outcome in self._raced(removed, candidates, keep)]
+            self.memory.add(key, known)
+        outcomes = [Outcome(**one) for one in known]
+        states = []
+        for unit, outcome in zip(candidates, outcomes, strict=True):
+            child = removed | {unit}
+            self._note(child, outcome, outcome.examples / self.count)
+            states.append(State(child, outcome))
+        # Whoever dropped out is behind all that did not, whatever their few examples say.
+        return sorted(states, key=lambda one: (-one.outcome.examples, self.goodness(one.outcome), sorted(one.removed)))
+
+    def slopes(self, removed: Removed) -> NDArray[np.float64]:
+        """[unit]: the change of loss that switching each on or off should make, to second order, by a few examples.
+
+        The slope alone misjudges the heads that matter most: what falls steeply at first may rise before it is gone.
+        """
+        key = f"slopes {sorted(removed)}"
+        if removed in self._slopes:
+            return self._slopes[removed]
+        known = self.memory.get(key)
+        if known is None:
+            gone = self.heads(removed)
+            found = terms(self.model, self.task, self.guide, batch_size=self.batch_size, removed=list(gone))
+            column = {head: found.signed[:, place] for place, head in enumerate(found.heads)}
+            nothing = np.zeros(len(found.signed))
+            first = [
+                sum((column.get(head, nothing) * (1 if head in gone else -1) for head in unit), nothing)
+                for unit in self.units
+            ]
+            known = [float((change + 0.5 * change**2).mean()) for change in first]
+            self.memory.add(key, known)
+        self.spent += BACKWARD * len(self.guide.items) / self.count
+        self._slopes[removed] = np.array(known)
+        return self._slopes[removed]
+
+    # Inside
+
+    def _measured(self, model: AttentionModel) -> Outcome:
+        judged = evaluate(model, self.task, self.prepared, batch_size=self.batch_size)
+        return self._outcome(judged.losses, judged.scores)
+
+    def _note(self, removed: Removed, outcome: Outcome, cost: float) -> Outcome:
+        self.spent += cost
+        if removed not in self.tried or outcome.examples >= self.tried[removed].examples:
+            self.tried[removed] = outcome
+        return outcome
+
+    def _outcome(self, losses: NDArray[np.float64], scores: NDArray[np.float64]) -> Outcome:
+        return Outcome(float(losses.mean()), float(self.task.measure(scores)[self.task.metrics[0]]), len(losses))
+
+    def _raced(self, removed: Removed, candidates: Sequence[int], keep: int | None) -> list[Outcome]:
+        if self._way is None:
+            self._way = Sweep(self.model, self.task, self.prepared, batch_size=self.batch_size).way
+        sweep = Sweep(
+            self.cut(removed),
+            self.task,
+            self.prepared,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            proven=self._way,
+        )
+        variants = {unit: Variant("head", str(unit), self.units[unit]) for unit in candidates}
+        losses: dict[int, list[NDArray[np.float64]]] = {unit: [] for unit in candidates}
+        scores: dict[int, list[NDArray[np.float64]]] = {unit: [] for unit in candidates}
+        live = list(candidates)
+        blocks, looks = self._blocks(sweep, None if keep is None or keep >= len(candidates) else keep)
+        for number, items in enumerate(blocks):
+            groups = sweep.groups([variants[unit] for unit in live])[1:]  # the parent itself is known
+            for unit in sweep.run(number, items, groups):
+                for place, variant in enumerate(unit.variants):
+                    losses[int(variant.named)].append(unit.losses[place])
+                    scores[int(variant.named)].append(unit.scores[place])
+            if keep is not None and number in looks:
+                live = self._still_in(live, losses, scores, keep)
+        return [self._outcome(np.concatenate(losses[unit]), np.concatenate(scores[unit])) for unit in candidates]
+
+    def _blocks(self, sweep: Sweep, keep: int | None) -> tuple[list[list[int]], set[int]]:
+        """The examples in random order, and the blocks after which a race is looked at.
+
+        These are an eighth, a quarter and a half of all, however little fits into memory at a time.
+        """
+        whole = sweep.blocks()
+        if keep is None or self.task.is_coupled:
+            return whole, set()
+        order = [item for block in whole for item in block]
+        ends = [end for end in (len(order) // 8, len(order) // 4, len(order) // 2) if end >= FEWEST]
+        found: list[list[int]] = []
+        looks: set[int] = set()
+        for part in np.split(np.array(order), ends):
+            found += _no_larger(part.tolist(), len(whole[0]))
+            looks.add(len(found) - 1)
+        return found, looks - {len(found) - 1}
+
+    def _still_in(
+        self,
+        live: list[int],
+        losses: dict[int, list[NDArray[np.float64]]],
+        scores: dict[int, list[NDArray[np.float64]]],
+        keep: int,
+    ) -> list[int]:
+        """Those that may yet be among the first `keep`.
+
+        By the loss: whoever is not worse than the last of them by two standard errors of their difference, example by
+        example. By a metric that is no mean: the better half.
+        """
+        here = {unit: np.concatenate(losses[unit]) for unit in live}
+        outcomes = {unit: self._outcome(here[unit], np.concatenate(scores[unit])) for unit in live}
+        order = sorted(live, key=lambda unit: (self.goodness(outcomes[unit]), unit))
+        if len(order) <= keep:
+            return live
+        if self.objective == "metric":
+            return [unit for unit in live if unit in set(order[: max(keep, -(-len(order) // 2))])]
+        last = here[order[keep - 1]]
+
+        def is_behind(unit: int) -> bool:
+            difference = here[unit] - last
+            error = float(difference.std(ddof=1)) / np.sqrt(len(difference))
+            return bool(difference.mean() > STANDARD_ERRORS * error)
+
+        return [unit for unit in live if unit in order[:keep] or not is_behind(unit)]
+
+
+def _no_larger(items: list[int], most: int) -> list[list[int]]:
+    return [items[start : start + most] for start in range(0, len(items), most)]

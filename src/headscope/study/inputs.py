@@ -1,0 +1,209 @@
+"""What a study reads: texts, trees, coreference, word frequencies; all read and checked before a model is loaded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from headscope.data.coreference import Document, Window, read_coreference
+from headscope.data.encode import Counts
+from headscope.data.examples import Column, Example, columns_of, examples_of, read_examples
+from headscope.data.frequency import Frequencies, count_frequencies, read_frequencies, words_in
+from headscope.data.sentences import Sentence
+from headscope.data.text_lines import can_be_read_again
+from headscope.data.treebank import ROOT, Parsed, read_treebank
+from headscope.errors import HeadscopeError
+from headscope.study.run_record import describe_files
+
+Files = str | Path | Iterable[str | Path]
+RelationOf = Callable[[Parsed], Iterable[tuple[int, int]]]
+
+
+def listed(files: Files) -> list[str | Path]:
+    paths = [files] if isinstance(files, str | Path) else list(files) if isinstance(files, Iterable) else [files]
+    wrong = [path for path in paths if not isinstance(path, str | Path)]
+    if wrong:
+        raise HeadscopeError(f"{wrong[0]!r} is not a file", expected="a path, or a list of paths")
+    return paths
+
+
+class Corpus:
+    """The texts, read through once beforehand: how many there are, and whether any line is bad."""
+
+    def __init__(
+        self,
+        corpus: Files,
+        texts: Iterable[str | tuple[str, str]],
+        pairs: bool,
+        column: Column,
+        limit: int | None,
+    ) -> None:
+        self.files, self.pairs, self.column, self.limit = listed(corpus), pairs, columns_of(column), limit
+        given = examples_of(texts)
+        self.name = ", ".join(map(str, self.files)) or "corpus"
+        if self.files and given:
+            raise HeadscopeError("give files or texts, not both", where="corpus, texts")
+        self._given: list[Example] | None = None  # None: in files, to be read as often as needed
+        if not self.files:
+            self._given = given[:limit]
+            self.pairs = any(example.second is not None for example in given)
+            if pairs and given and not self.pairs:
+                raise HeadscopeError(
+                    "single texts", where="texts", expected="pairs: (first, second), as pairs=True says"
+                )
+        elif not all(can_be_read_again(file) for file in self.files):
+            self._given = list(islice(read_examples(self.files, pairs=pairs, column=column), limit))
+        self.total = sum(1 for _ in self)
+        if not self.total:
+            raise HeadscopeError(
+                "no text in it" if self.files else "no text was given",
+                where=self.name,
+                expected="lines that are not blank and not comments (# …)"
+                if self.files
+                else "a corpus (wikipedia-pairs is bundled, with pairs), texts, a treebank or coreference",
+            )
+
+    def __iter__(self) -> Iterator[Example]:
+        if self._given is not None:
+            return iter(self._given)
+        return islice(read_examples(self.files, pairs=self.pairs, column=self.column), self.limit)
+
+    def describe(self) -> dict[str, Any]:
+        return {"files": describe_files(self.files), "pairs": self.pairs, "column": self.column, "limit": self.limit}
+
+    def as_words(self, *, sources_only: bool = False) -> Iterator[tuple[str, ...]]:
+        """Each text (of a pair: both, unless the second is a translation) as its words."""
+        for example in self:
+            for text in (example.first, None if sources_only else example.second):
+                if isinstance(text, str):
+                    yield words_in(text)
+
+
+@dataclass
+class Annotations:
+    """Sentences with related words, documents with mentions, and how frequent words are, as far as given."""
+
+    sentences: list[Sentence] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)  # of the documents, once the model is known
+    frequencies: Frequencies | None = None
+    frequency: str = ""  # where they are from
+    own: frozenset[str] = frozenset()  # the relations that the user defined
+    treebanks: list[str | Path] = field(default_factory=list)
+    coreference: list[str | Path] = field(default_factory=list)
+    malformed: dict[str, int] = field(default_factory=dict)
+    documents_read: Counts = field(default_factory=Counts)
+
+    def describe(self) -> dict[str, Any]:
+        """For run.json: files and what was left out of them."""
+        found: dict[str, Any] = {}
+        if self.frequency:
+            is_file = self.frequency not in ("corpus", "english")
+            found["frequency"] = describe_files([self.frequency])[0] if is_file else {"list": self.frequency}
+        if self.sentences:
+            found["treebank"] = {"files": describe_files(self.treebanks), "malformed": dict(self.malformed)}
+        if self.documents:
+            skipped = dict(self.documents_read.skipped)
+            found["coreference"] = {
+                "files": describe_files(self.coreference),
+                "documents": len(self.documents),
+                "mentions": sum(map(_with_antecedent, self.documents)),
+                "malformed": skipped,
+            }
+        return found
+
+
+def read_annotations(
+    *,
+    treebank: Files = (),
+    sentences: Sequence[Sentence] = (),
+    relations: Mapping[str, RelationOf] | None = None,
+    coreference: Files = (),
+    frequency: str | Path | None = None,
+    corpus: Corpus | None = None,
+    lenient: bool = False,
+    limit: int | None = None,
+) -> Annotations:
+    """`frequency` is a list's name or file, or "corpus": counted from the texts of the study itself."""
+    if relations and not listed(treebank):
+        raise HeadscopeError("relations are found in parsed sentences", where="relations", mend="Give a treebank too")
+    found = Annotations(treebanks=listed(treebank), coreference=listed(coreference))
+    found.frequency = "" if frequency is None else str(frequency)
+    found.own = frozenset({*(relations or {}), *(name for sentence in sentences for name in sentence.pairs)})
+    parsed = islice(read_treebank(found.treebanks, lenient=lenient, counts=found.malformed), limit)
+    found.sentences = [*sentences, *(sentence_of(one, relations or {}) for one in parsed)]
+    documents = read_coreference(found.coreference, lenient=lenient, counts=found.documents_read)
+    _check_pairs(found, relations or {})
+    found.documents = list(islice(documents, limit))
+    _check_mentions(found)
+    if frequency not in (None, "corpus"):  # the corpus is counted once it is known which of its texts are read
+        found.frequencies = read_frequencies(frequency)
+    return found
+
+
+def counted(found: Annotations, corpus: Corpus | None, *, sources_only: bool) -> Frequencies:
+    """How frequent words are in the texts of the study itself."""
+    if corpus is not None:
+        texts: Iterable[tuple[str, ...]] = corpus.as_words(sources_only=sources_only)
+    else:
+        texts = (sentence.words for sentence in found.sentences)
+    return count_frequencies(word for words in texts for word in words)
+
+
+def _check_pairs(found: Annotations, relations: Mapping[str, RelationOf]) -> None:
+    """Say where nothing can be asked, instead of leaving a table out."""
+    if found.sentences and not any(pairs for one in found.sentences for pairs in one.pairs.values()):
+        raise HeadscopeError(
+            f"none of {len(found.sentences)} sentences has two related words",
+            where=", ".join(map(str, found.treebanks)) or "sentences",
+            expected="a relation between two words somewhere",
+        )
+    for name in relations:
+        if not any(one.pairs.get(name) for one in found.sentences):
+            raise HeadscopeError(
+                f'the relation "{name}" never occurs in {len(found.sentences)} sentences', where="relations"
+            )
+
+
+def _with_antecedent(document: Document) -> int:
+    """How many mentions come after another one of the same entity, wherever windows are cut."""
+    return sum(
+        any(one.entity == mention.entity and one.end <= mention.start for one in document.mentions)
+        for mention in document.mentions
+    )
+
+
+def _check_mentions(found: Annotations) -> None:
+    if found.coreference and not found.documents:
+        left = sum(found.documents_read.skipped.values())
+        raise HeadscopeError(
+            f"no document could be used, {left} were malformed" if left else "no document in it",
+            where=", ".join(map(str, found.coreference)),
+            expected="documents in CoNLL-2012 columns",
+        )
+    entities = (Counter(mention.entity for mention in one.mentions) for one in found.documents)
+    if found.documents and not any(count > 1 for one in entities for count in one.values()):
+        raise HeadscopeError(
+            f"no mention in {len(found.documents)} documents has an antecedent",
+            where=", ".join(map(str, found.coreference)),
+            expected="an entity that is mentioned twice",
+        )
+
+
+def sentence_of(parsed: Parsed, relations: Mapping[str, RelationOf]) -> Sentence:
+    """A parsed sentence with its relations (the root apart), and those that functions find in it."""
+    pairs: dict[str, list[tuple[int, int]]] = {}
+    for word, (governor, relation) in enumerate(zip(parsed.governors, parsed.relations, strict=True)):
+        if governor != ROOT:
+            pairs.setdefault(relation, []).append((word, governor))
+    for name, of in relations.items():
+        if name in pairs:
+            raise HeadscopeError(
+                f'"{name}" is a relation of the treebank already', where="relations", mend="Give yours another name"
+            )
+        pairs[name] = list(of(parsed))
+    return Sentence(parsed.words, pairs, where=parsed.where)

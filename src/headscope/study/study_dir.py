@@ -1,0 +1,43 @@
+"""The study directory: where it is, its tables, and adding to one that is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from headscope.atomic_dir import read_record
+from headscope.errors import HeadscopeError
+from headscope.study.study import Study
+
+
+def place_of(place: str | Path) -> Path:
+    """The directory of the study itself: that of a cut model is in one of its own beside the weights."""
+    inside = Path(place) / "study"
+    return inside if (inside / "run.json").exists() else Path(place)
+
+
+def to_add_to(out: str | Path, part: str, *, overwrite: bool = False) -> Study | None:
+    """The study that is already there, to which another command adds its `part`; None where there is none.
+
+    A part that it has already is only replaced when asked for.
+    """
+    record = read_record(Path(out))
+    if not record:
+        return None
+    if part in record and not overwrite:
+        mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
+        raise HeadscopeError(f"the study there has its {part} already", where=out, mend=mend)
+    return Study(out)
+
+
+def write_tables(study: Study, folder: Path) -> None:
+    """heads.csv, heads.parquet, the other tables, maps.npz and run.json."""
+    # Ten digits in the csv: more than any statistic carries, few enough to read. The parquet has them all.
+    study.heads.to_csv(folder / "heads.csv", index=False, float_format="%.10g", lineterminator="\n")
+    study.heads.to_parquet(folder / "heads.parquet", index=False)
+    for name, table in study.tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
+    np.savez_compressed(folder / "maps.npz", **study.maps)  # type: ignore[arg-type]
+    (folder / "run.json").write_text(json.dumps(study.record, indent=2, ensure_ascii=False) + "\n", "utf-8")

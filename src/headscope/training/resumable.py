@@ -1,0 +1,147 @@
+"""Training that can be killed at any step: its state in a folder, and going on from it to the same result."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headscope.atomic_dir import drafted
+from headscope.errors import HeadscopeError
+from headscope.study.journal import check_same_run
+from headscope.training.checkpoints import FOLDER, drop_checkpoints, steps_to_keep, write_checkpoint
+from headscope.training.loop import Diverged, Step, Training
+
+STATE, BEST = "state.pt", "best.pt"
+DIVERGED = "diverged.json"  # beside the state of a run whose loss became NaN after it
+EVERY = 120.0  # seconds between saved states: what a kill can cost
+
+
+class Resumable:
+    """A training with its folder. `told` is what was found so far, as JSON can say it: it is saved with every state.
+
+    checkpoints  so many models along the way, for those who want to look back
+    may_slow     after a loss that is NaN it may go on from its last state with a smaller learning rate
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        folder: Path,
+        header: dict[str, Any],
+        *,
+        checkpoints: int | None = None,
+        may_slow: bool = False,
+    ) -> None:
+        self.training, self.folder, self.may_slow = training, folder, may_slow
+        self.header: dict[str, Any] = json.loads(json.dumps(header))
+        self.told: dict[str, Any] = {}
+        self.to_keep = set(steps_to_keep(training.total, checkpoints)) if checkpoints is not None else set()
+        self._is_main = training.accelerator.is_main_process
+        self._saved: int | None = None  # the step of the state on disk
+
+    def restore(self, say: Callable[[str], None] = lambda line: None) -> None:
+        """Take up the state that is there, if there is one; a run of other options is refused."""
+        if (self.folder / STATE).exists():
+            state = torch.load(self.folder / STATE, weights_only=True)
+            left = json.loads(state.pop("told"))
+            lost = self._lost(left["header"])
+            self._check(left["header"], lost)
+            self.training.restore(state)
+            self.told, self._saved = left["told"], self.training.number
+            say(f"going on from step {self.training.number} of {self.training.total}")
+            if lost:
+                self._begin_again(lost)
+        if self._is_main:
+            drop_checkpoints(self.folder, after=-1 if self._saved is None else self._saved)
+
+    def _lost(self, then: dict[str, Any]) -> dict[str, Any]:
+        """The note that this very run left when its loss became NaN; empty where there is none."""
+        if not (self.folder / DIVERGED).exists():
+            return {}
+        note: dict[str, Any] = json.loads((self.folder / DIVERGED).read_text("utf-8"))
+        return note if note["learning_rate"] == then["settings"]["learning_rate"] else {}
+
+    def _check(self, then: dict[str, Any], lost: dict[str, Any]) -> None:
+        """The same run; after a loss that was NaN, the same with a smaller learning rate."""
+        now = self.header
+        if lost:
+            before = lost["learning_rate"]
+            if now["settings"]["learning_rate"] >= before:
+                what = f"{lost['what']} with a rate of {before:g}"
+                raise HeadscopeError(what, where="--learning-rate", expected="a smaller one")
+            now = {**now, "settings": {**now["settings"], "learning_rate": before}}
+        check_same_run(then, now, self.folder / STATE)
+
+    def _begin_again(self, lost: dict[str, Any]) -> None:
+        """Remember what went wrong; from here on it is the run of the smaller rate."""
+        self.told.setdefault("diverged", []).append({**lost, "resumed_from": self.training.number})
+        self.save()  # when this is done, every process has read the note
+        if self._is_main:
+            (self.folder / DIVERGED).unlink()
+
+    def steps(self) -> Iterator[Step]:
+        """The steps, with the state saved every two minutes; whoever asks saves at the end of an epoch."""
+        last = time.monotonic()
+        self._keep(self.training.number)
+        try:
+            for step in self.training:
+                self._keep(step.number)
+                yield step
+                if self.training.agree(time.monotonic() - last > EVERY) and not step.ends_epoch:
+                    self.save()
+                    last = time.monotonic()
+        except Diverged as error:
+            if self.may_slow and self._saved is not None:
+                self._note(error)
+            raise
+
+    def _keep(self, number: int) -> None:
+        if self._is_main and number in self.to_keep:
+            write_checkpoint(self.training.model, self.folder, number)
+
+    def _note(self, error: Diverged) -> None:
+        """Say what is left to go on from: the state on disk is from before, and stays."""
+        rate = self.training.settings.learning_rate
+        error.mend = (
+            f"The state of step {self._saved} is kept: go on from it with --resume and a smaller --learning-rate "
+            f"than {rate:g}"
+        )
+        if self._is_main:
+            note = {"what": error.what, "learning_rate": rate}
+            (self.folder / DIVERGED).write_text(json.dumps(note), "utf-8")
+
+    def save(self) -> None:
+        told = json.dumps({"header": self.header, "told": self.told})
+        state = self.training.state() | {"told": told}
+        if self._is_main:
+            write_whole(state, self.folder / STATE)
+        self._saved = self.training.number
+
+
+@contextmanager
+def draft(
+    training: Training, out: str | Path, *, overwrite: bool, resume: bool, record: str, kept: tuple[str, ...] = ()
+) -> Iterator[Path]:
+    """The folder to write into. With several processes the first alone makes and fills it."""
+    accelerator = training.accelerator
+    if accelerator.is_main_process:
+        long_work = (STATE, BEST, DIVERGED, FOLDER, *kept)
+        with drafted(out, overwrite=overwrite, resume=resume, kept=long_work, record=record) as folder:
+            accelerator.wait_for_everyone()
+            yield folder
+    else:
+        accelerator.wait_for_everyone()  # what an earlier run left is read after the first has cleared up
+        yield Path(f"{out}.partial")
+
+
+def write_whole(content: Any, path: Path) -> None:
+    """Whole or not there: a kill while it is written leaves the one before."""
+    beside = path.with_suffix(".tmp")
+    torch.save(content, beside)
+    beside.replace(path)

@@ -1,0 +1,239 @@
+"""Relevance as an importance: what each task says, shares of a layer, and heads that are planted."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
+
+from headscope.ablation.importance import importance
+from headscope.ablation.relevance import Relevances, relevances
+from headscope.errors import HeadscopeError
+from headscope.heads import Head
+from headscope.model.reading import Dense, Normalize, Reading
+from headscope.model.relevance.rules import Rules
+from headscope.tasks import task_named
+from headscope.tasks.base import Prepared, Task, batch_of
+from headscope.tasks.per_token import IGNORED
+from headscope.tasks.pooling import Pooling
+from headscope.tasks.running import answers
+from tiny import shared, tiny
+from toys import Means, classes_of, means_of
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "planted"))
+from carrier import CARRIER, classifier, examples
+
+
+def labelled(family: str) -> Prepared:
+    """Examples with a label at some places of each, the last one of the target always."""
+    found = means_of(family)
+    labels = []
+    for sequence in found.sequences:
+        ids = (sequence.target or sequence.source).ids
+        labels.append([token if place % 3 == 0 else IGNORED for place, token in enumerate(ids)])
+    return replace(found, labels=labels)
+
+
+def pairs(family: str, reading: Reading | None = None, skipped: int = 0) -> Prepared:
+    found = means_of(family)
+    pooling = Pooling(reading or Reading(), (skipped,) * len(found.sequences))
+    targets = np.array([1.0, 2.0, 3.0])
+    return replace(found, parts=[(0, 1), (2, 3), (4, 7)], items=found.items[:3], targets=targets, extras=pooling)
+
+
+def pooled_by(pooling: str, *modules: Normalize | Dense, skipped: int = 0) -> Any:
+    return lambda family: pairs(family, Reading(pooling=pooling, modules=modules), skipped)
+
+
+def dense(activation: str) -> Dense:
+    noise = torch.Generator().manual_seed(5)
+    weight, bias = torch.randn(6, 32, generator=noise) * 0.1, torch.randn(6, generator=noise)
+    return Dense("2_Dense", weight, bias, f"torch.nn.modules.{activation}")
+
+
+def choices(family: str) -> Prepared:
+    found = means_of(family)
+    return replace(found, parts=[(0, 1), (2, 3), (4, 5)], items=found.items[:3], targets=torch.tensor([0, 1, 0]))
+
+
+CASES: dict[str, tuple[Any, str, Any]] = {
+    "masked/bert": (AutoModelForMaskedLM, "masked", labelled),
+    "masked/mobilebert": (AutoModelForMaskedLM, "masked", labelled),
+    "masked/esm": (AutoModelForMaskedLM, "masked", labelled),
+    "masked/xlm-roberta": (AutoModelForMaskedLM, "masked", labelled),
+    "masked/albert": (AutoModelForMaskedLM, "masked", labelled),
+    "causal/gpt2": (AutoModelForCausalLM, "causal", labelled),
+    "causal/llama": (AutoModelForCausalLM, "causal", labelled),
+    "translation/marian": (AutoModelForSeq2SeqLM, "translation", labelled),
+    "translation/t5": (AutoModelForSeq2SeqLM, "translation", labelled),
+    "translation/m2m_100": (AutoModelForSeq2SeqLM, "translation", labelled),
+    "mnli/bert": (AutoModelForSequenceClassification, "mnli", lambda family: classes_of(family)[1]),
+    "mnli/roberta": (AutoModelForSequenceClassification, "mnli", lambda family: classes_of(family)[1]),
+    "mnli/xlnet": (AutoModelForSequenceClassification, "mnli", lambda family: classes_of(family)[1]),
+    "squad/bert": (AutoModelForQuestionAnswering, "squad", lambda family: replace(means_of(family), extras=(20, []))),
+    "choice/bert": (AutoModelForMultipleChoice, "choice", choices),
+    "stsb/bert": (None, "stsb", pairs),
+    "retrieval/mpnet": (None, "retrieval", pairs),
+    "first/bert": (None, "stsb", pooled_by("first")),
+    "last/gpt2": (None, "stsb", pooled_by("last")),
+    "max/bert": (None, "stsb", pooled_by("max")),
+    "max/xlnet": (None, "stsb", pooled_by("max")),
+    "weightedmean/bert": (None, "stsb", pooled_by("weightedmean")),
+    "mean_sqrt_len/bert": (None, "retrieval", pooled_by("mean_sqrt_len")),
+    "dense/bert": (None, "stsb", pooled_by("mean", dense("activation.Tanh"), Normalize("3_Normalize"))),
+    "relu/bert": (None, "stsb", pooled_by("max", Normalize("2_Normalize"), dense("activation.ReLU"))),
+}
+
+
+def made(case: str) -> tuple[Any, Task, Prepared]:
+    head, task, prepare = CASES[case]
+    family = case.partition("/")[2]
+    return tiny(family, head=head), task_named(task), prepare(family)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_all_that_a_task_says_is_shared_out(case: str) -> None:
+    model, task, prepared = made(case)
+    found = relevances(model, task, prepared, batch_size=3)
+    stacks = {stack for stack, _, _ in found.layers}
+    said = np.abs(found.said).mean()
+    sources = sum(found.layers[stack, -1, part] for stack in stacks for part in ("enters", "biases"))
+    sources = sources + sum(
+        values for (_, layer, part), values in found.layers.items() if part == "biases" and layer >= 0
+    )
+    used = sorted({number for part in prepared.parts for number in part})
+    assert np.abs(sources - found.said)[used].max() < 1e-4 * said
+    assert all(np.abs(values).max() < 1e-4 * said for (_, _, part), values in found.layers.items() if part == "lost")
+    assert len(found.importances()["relevance"]) == len(prepared.items)
+    assert np.abs(found.signed).max() > 1e-3 * said
+
+
+@pytest.mark.parametrize("rules", ["voita", "attnlrp"])
+@pytest.mark.parametrize(
+    "case", ["masked/bert", "translation/marian", "stsb/bert", "first/bert", "max/bert", "last/gpt2"]
+)
+def test_the_size_of_batches_changes_nothing(case: str, rules: Rules) -> None:
+    model, task, prepared = made(case)
+    one, many = (relevances(model, task, prepared, rules=rules, batch_size=size) for size in (1, 8))
+    size = np.abs(one.said).mean()
+    assert np.abs(one.said - many.said).max() < 1e-4 * size
+    assert np.abs(one.signed - many.signed).max() < 1e-3 * size
+    assert one.layers.keys() == many.layers.keys()
+
+
+def test_what_is_said_is_the_largest_logit_at_the_place_drawn() -> None:
+    """Marian's constant bias left out."""
+    model, task, prepared = made("translation/marian")
+    model.model.final_logits_bias = torch.randn(1, 99, generator=torch.Generator().manual_seed(0))
+    found = relevances(model, task, prepared)
+    other = relevances(model, task, prepared, seed=1)
+    for number in range(len(prepared.sequences)):
+        with torch.no_grad():
+            logits = model(batch_of(model, prepared, [number])).logits[0]
+        rows = [row for row, label in enumerate(prepared.labels[number]) if label != IGNORED]
+        tops = logits[rows].argmax(dim=-1)
+        wanted = (logits[rows, tops] - model.model.final_logits_bias[0, tops]).numpy()
+        assert np.abs(wanted - found.said[number]).min() < 1e-3
+        assert np.abs(wanted - other.said[number]).min() < 1e-3
+    assert not np.allclose(found.said, other.said)
+
+
+def test_a_text_is_held_against_the_other_of_its_pair() -> None:
+    model, task, prepared = made("stsb/bert")
+    vectors = answers(model, task, prepared)
+    found = relevances(model, task, prepared).said
+    for one, other in prepared.parts:
+        assert found[one] == pytest.approx(float(vectors[one] @ vectors[other]), abs=1e-5)
+        assert found[other] == pytest.approx(found[one], abs=1e-5)
+
+
+def test_shares_are_of_a_layer_and_signed_ones_of_what_is_said() -> None:
+    heads = tuple(Head("encoder", layer, head) for layer in range(2) for head in range(2))
+    signed = np.array([[3.0, -1.0, 0.0, 0.0], [0.0, 2.0, 1.0, 1.0]])
+    found = Relevances(
+        heads, np.array([4.0, -12.0]), signed, {("encoder", 0, "enters"): np.array([2.0, -9.0])}, [(0,), (1,)]
+    )
+    made = found.importances()
+    assert np.allclose(made["relevance"], [[0.75, 0.25, 0, 0], [0, 1, 0.5, 0.5]])
+    assert np.allclose(made["relevance-signed"], signed / [[8.0], [-8.0]])
+    (row,) = found.layer_rows()
+    assert row["value"] == pytest.approx(11 / 16)
+    spread = np.array([2 / 8 - 11 / 16 * 0.5, 9 / 8 - 11 / 16 * 1.5]).std(ddof=1)
+    assert row["high"] - row["value"] == pytest.approx(1.96 * spread / 2**0.5)
+    rows = {(row.statistic, row.layer, row.head): row.value for row in found.rows()}
+    assert rows["relevance", 0, 0] == pytest.approx(0.375)
+    assert rows["relevance-signed", 0, 1] == pytest.approx((-1 / 8 - 2 / 8) / 2)
+
+
+def test_one_item_of_two_sequences_has_the_mean_of_both() -> None:
+    model, task, prepared = made("stsb/bert")
+    found = relevances(model, task, prepared)
+    assert np.allclose(found.importances()["relevance"][2], found.shares()[[4, 7]].mean(axis=0))
+
+
+# Planted
+
+
+@pytest.mark.parametrize("rules", ["voita", "attnlrp"])
+def test_the_head_that_carries_the_label_has_the_highest_relevance(tmp_path: Path, rules: Rules) -> None:
+    study = importance(classifier(), task="sst2", data=examples(tmp_path, 60), by="relevance", rules=rules)
+    for statistic in ("relevance", "relevance-signed"):
+        rows = study.heads[study.heads["statistic"] == statistic]
+        found = {f"{row.layer}.{row.head}": row.value for row in rows.itertuples()}
+        carrier = found.pop(CARRIER)
+        assert carrier > 5 * max(abs(value) for name, value in found.items() if name[0] == CARRIER[0]), statistic
+    assert carrier > 0.8  # of what it says, signed
+    assert study.record["importance"]["rules"] == rules
+
+
+@pytest.mark.parametrize("rules", ["voita", "attnlrp"])
+def test_a_head_that_nobody_hears_has_no_relevance(rules: Rules) -> None:
+    model = tiny("bert", head=AutoModelForSequenceClassification, num_labels=3)
+    with torch.no_grad():
+        model.model.bert.encoder.layer[0].attention.output.dense.weight[:, 8:16] = 0
+    task, prepared = classes_of("bert")
+    found = relevances(model, task, prepared, rules=rules)
+    silent = found.heads.index(Head("encoder", 0, 1))
+    assert not found.signed[:, silent].any()
+    assert not found.importances()["relevance"][:, silent].any()
+    assert (np.abs(found.signed).sum(axis=0) > 0).sum() == len(found.heads) - 1
+
+
+def test_of_twins_each_has_half(tmp_path: Path) -> None:
+    task = task_named("sst2")
+    items = task.items(examples(tmp_path, 20))
+    found = []
+    for model in (classifier(noise=0.0), classifier(noise=0.0, twin="1.0")):
+        found.append(relevances(model, task, task.prepare(model, items)))
+    one, other = (found[0].heads.index(Head("encoder", 1, head)) for head in (2, 0))
+    whole = found[0].signed[:, one]
+    assert np.abs(whole).min() > 1e-3
+    assert np.allclose(found[1].signed[:, one], whole / 2, rtol=1e-5)
+    assert np.allclose(found[1].signed[:, other], whole / 2, rtol=1e-5)
+
+
+# Bad input
+
+
+def test_rules_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(HeadscopeError, match='"lrp" are no rules of relevance') as error:
+        importance(classifier(), task="sst2", data=examples(tmp_path, 10), by="relevance", rules="lrp")  # type: ignore[arg-type]
+    assert "attnlrp" in str(error.value)
+
+
+def test_a_task_that_says_nothing_in_particular_is_refused() -> None:
+    with pytest.raises(HeadscopeError, match="means is no single number"):
+        relevances(shared("bert"), Means(), means_of("bert"))

@@ -1,0 +1,167 @@
+"""Heads over training: each checkpoint is analysed as it would be alone; killed and resumed; bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from transformers import BertForMaskedLM
+from typer.testing import CliRunner
+
+import headscope
+from headscope import Study
+from headscope.analysis.checkpoint_analysis import film
+from headscope.commands import app
+from headscope.config.worn import read_worn
+from headscope.errors import HeadscopeError
+from headscope.report.findings import findings_of
+from headscope.report.five import five_of
+from headscope.report.write import write_report
+from headscope.training.checkpoints import write_checkpoint
+from worded import sentiments, worded
+
+STEPS = (0, 4, 30)
+ASKED = ["previous", "entropy"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three models that differ, as the checkpoints of one training."""
+    monkeypatch.chdir(tmp_path)
+    for step in STEPS:
+        write_checkpoint(worded(BertForMaskedLM, seed=step), tmp_path / "trained", step)
+    moments = [{"step": step, "loss": 3.0 - step / 20, "accuracy": 0.1, "metrics": {}} for step in STEPS]
+    record = {"schema": 1, "moments": moments}
+    (tmp_path / "trained" / "training.json").write_text(json.dumps(record), "utf-8")
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text, _ in sentiments(30)), "utf-8")
+    return tmp_path
+
+
+def test_every_step_has_the_numbers_of_an_analysis_of_its_own(here: Path) -> None:
+    words = ["film", "trained", "--corpus", "texts.txt", "--statistics", "previous,entropy", "--out", "study"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    study = Study("study")
+    table = study.tables["film"]
+    assert list(table.columns) == ["stack", "layer", "head", "statistic", "value", "low", "high", "count", "step"]
+    assert sorted(table["step"].unique()) == list(STEPS)
+    for step in STEPS:
+        alone = headscope.analyze(f"trained/checkpoints/step-{step:06d}", corpus="texts.txt", statistics=ASKED)
+        here_too = table[table["step"] == step].drop(columns="step").reset_index(drop=True)
+        pd.testing.assert_frame_equal(here_too, alone.heads, check_dtype=False, rtol=1e-9)
+        roles = study.tables["film_roles"].query("step == @step")
+        assert list(roles["role"]) == list(alone.tables["roles"]["role"])
+    last = table[table["step"] == STEPS[-1]].drop(columns="step").reset_index(drop=True)
+    pd.testing.assert_frame_equal(last, study.heads, check_dtype=False, rtol=1e-9)
+    assert table.groupby("step")["value"].sum().nunique() == len(STEPS)
+    assert {path.name for path in (here / "study" / "figures").glob("film*.svg")} == {
+        "film-encoder.svg",
+        "film-roles-encoder.svg",
+    }
+    page = (here / "study" / "index.html").read_text("utf-8")
+    assert "Heads over training" in page
+    assert "Roles over training" in page
+    assert study.record["film"]["steps"] == list(STEPS)
+    assert [one["loss"] for one in study.record["film"]["losses"]] == [3.0, 2.8, 1.5]
+    assert not list((here / "study").glob("step-*"))
+
+
+def test_a_killed_run_goes_on_with_the_next_checkpoint_to_the_same_tables(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    film("trained", corpus="texts.txt", statistics=ASKED, out="whole")
+    told: list[str] = []
+
+    def stop(line: str) -> None:
+        told.append(line)
+        if len(told) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        film("trained", corpus="texts.txt", statistics=ASKED, out="made", say=stop)
+    with pytest.raises(HeadscopeError, match="begun with another limit"):
+        film("trained", corpus="texts.txt", statistics=ASKED, out="made", resume=True, limit=9)
+    again: list[str] = []
+    film("trained", corpus="texts.txt", statistics=ASKED, out="made", resume=True, say=again.append)
+    assert again == ["step 30 (3 of 3)"]
+    for name in ("film.csv", "film_roles.csv", "heads.csv", "heads.parquet"):
+        assert (here / "whole" / name).read_bytes() == (here / "made" / name).read_bytes(), name
+
+
+def test_thresholds_may_be_a_mapping(here: Path) -> None:
+    options = {"corpus": "texts.txt", "limit": 4, "statistics": ["sink"]}
+    mapped = film("trained", out="mapped", thresholds={"sink": 0.01}, **options)  # type: ignore[arg-type]
+    whole = film("trained", out="whole", thresholds=headscope.Thresholds(sink=0.01), **options)  # type: ignore[arg-type]
+    assert mapped.tables["film_roles"].equals(whole.tables["film_roles"])
+
+
+def trained_under(here: Path, edit: str) -> None:
+    record = json.loads((here / "trained" / "training.json").read_text("utf-8"))
+    record["model"] = {"edits": [edit]}
+    (here / "trained" / "training.json").write_text(json.dumps(record), "utf-8")
+
+
+def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(here: Path) -> None:
+    trained_under(here, repr(headscope.Masked("window:width=1", open_special=True)))
+    options = {"corpus": "texts.txt", "statistics": ASKED}
+    said: list[str] = []
+    own = film("trained", out="own", say=said.append, report=write_report, **options)  # type: ignore[arg-type]
+    assert said[0] == "under the mask of its training: window:width=1 with special tokens open (without: --mask dense)"
+    named = film("trained", out="named", mask="window:width=1", open_special=True, **options)  # type: ignore[arg-type]
+    pd.testing.assert_frame_equal(own.heads, named.heads)
+    other: list[str] = []
+    star = film("trained", out="star", mask="star", say=other.append, **options)  # type: ignore[arg-type]
+    dense = film("trained", out="dense", mask="dense", **options)  # type: ignore[arg-type]
+    assert not any("mask" in line for line in other)
+    assert [one.record["model"]["edits"] for one in (star, dense)] == [["Masked('star')"], []]
+    page = (here / "own" / "index.html").read_text("utf-8")
+    assert "<dt>mask</dt><dd>window:width=1, special tokens open</dd>" in page
+
+
+@pytest.mark.parametrize("edit", ["Ablate('3.2')", "Masked(", "Masked(Mask())", "", "Masked('star') + 1"])
+def test_what_is_no_mask_is_not_worn(edit: str) -> None:
+    assert read_worn(edit) is None
+
+
+def test_how_roles_changed_is_told_among_the_first(here: Path) -> None:
+    """Two heads of four become positional, the first at step 4; one is broad all the while, one no longer for sure."""
+    study = film("trained", corpus="texts.txt", statistics=ASKED, out="study")
+    held = [(0, 0, 0, "broad"), (4, 0, 0, "broad"), (30, 0, 0, "broad"), (4, 1, 0, "previous token")]
+    held += [(30, 1, 0, "previous token"), (30, 1, 1, "positional +2"), (0, 0, 1, "separators")]
+    rows = [
+        {"stack": "encoder", "layer": layer, "head": head, "role": role, "value": 0.9, "low": 0.8, "high": 1.0}
+        | {"baseline": float("nan"), "threshold": 0.5, "is_sure": True, "rule": "a rule", "step": step, "count": 30}
+        for step, layer, head, role in held
+    ]
+    rows.append(rows[-1] | {"step": 30, "is_sure": False})
+    study.tables["film_roles"] = pd.DataFrame(rows)
+    first, _ = five_of([findings_of(study)])
+    [told] = [str(one) for one in first if one.kind == "training"]
+    assert told == (
+        "From step 0 to step 30 of the training, heads with a role for sure went from 2 to 3 of 4 (positional 0 to 2, "
+        "special-token 1 to 0, broad 1 to 1); the first positional head appeared at step 4."
+    )
+    del study.tables["film"]
+    assert not [one for one in findings_of(study) if one.kind == "training"]
+
+
+REFUSED = [
+    (("nowhere", "--corpus", "texts.txt"), "nowhere: there is no such directory."),
+    ((".", "--corpus", "texts.txt"), ".: no checkpoints here. Expected a model trained with --checkpoints N."),
+    (("trained", "--corpus", "nowhere.txt"), "nowhere.txt: there is no such file here."),
+    (("trained",), "--corpus: no text was given."),
+    (("trained", "--corpus", "-"), "-: this can be read only once."),
+    (("trained", "--corpus", "texts.txt", "--statistics", "entropi"), '"entropi" is no'),
+    (("trained", "--corpus", "texts.txt", "--pairs"), "texts.txt:1: 1 column."),
+    (("trained", "--treebank", "texts.txt"), "texts.txt:1"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED)
+def test_what_cannot_be_filmed_is_refused_in_a_line(words: tuple[str, ...], message: str, here: Path) -> None:
+    done = CliRunner().invoke(app, ["film", *words, "--out", "study"])
+    assert isinstance(done.exception, HeadscopeError), done.output
+    assert message in str(done.exception)
+    assert not list(here.glob("study*"))

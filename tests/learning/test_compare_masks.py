@@ -1,0 +1,181 @@
+"""headscope masks compare: straight away, repaired, trained so from the start; resumed; bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from transformers import BertForSequenceClassification
+from typer.testing import CliRunner
+
+import headscope
+from headscope import Masked, MaskTableOptions, Settings, Study, compare_masks
+from headscope.commands import app
+from headscope.data.encode import Sequence as Encoded
+from headscope.data.encode import Side
+from headscope.errors import HeadscopeError
+from headscope.heads import Site
+from headscope.learning.compare_masks import Case, forbidden_share, over_seeds
+from headscope.masks import read_mask
+from headscope.masks.mask_file import Positions
+from worded import glue, saved
+
+WORDS = ("masks", "compare", "bert", "--task", "sst2", "--data", "glue")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
+    saved(tmp_path / "new", BertForSequenceClassification, seed=3, num_labels=2)
+    glue(tmp_path / "glue")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command(*words: str):  # type: ignore[no-untyped-def]
+    return CliRunner().invoke(app, list(words))
+
+
+def test_straight_away_every_mask_gives_what_evaluate_gives_under_it(here: Path) -> None:
+    done = command(*WORDS, "--out", "table")
+    assert done.exit_code == 0, done.output
+    study = Study("table")
+    table = study.tables["mask_table"].set_index("mask")
+    assert table.loc["dense", "metric_change"] == 0.0
+    for mask in ("no-diagonal", "star", "bigbird"):
+        model = headscope.load("bert", model_class="AutoModelForSequenceClassification").wear(Masked(mask))
+        found = headscope.evaluate(model, task="sst2", data="glue")
+        assert table.loc[mask, "metric"] == pytest.approx(found["metrics"]["accuracy"]["value"])
+        assert table.loc[mask, "loss"] == pytest.approx(found["metrics"]["loss"]["value"], rel=1e-6)
+    assert "What masks cost" in (here / "table" / "index.html").read_text("utf-8")
+    assert not [path for path in (here / "table").iterdir() if path.name.startswith("straight")]
+
+
+def test_models_are_repaired_and_trained_from_the_start_with_every_seed(here: Path) -> None:
+    options = MaskTableOptions(("star", "random:drop=1"), seeds=(0, 1), repair=1, start="new")
+    settings = Settings(epochs=1, batch_size=8)
+    study = compare_masks("bert", task="sst2", data="glue", out="table", options=options, settings=settings)
+    runs = study.tables["mask_runs"]
+    assert len(runs) == 4 + 6 + 6  # straight away only what is drawn by chance differs between seeds
+    assert (runs[runs["mask"] == "dense"]["metric_change"] == 0).all()
+    table = study.tables["mask_table"].set_index(["mode", "mask"])
+    assert table.loc[("repaired", "star"), "seeds"] == 2
+    mine = runs.query("mode == 'from start' and mask == 'star'")
+    assert table.loc[("from start", "star"), "metric"] == pytest.approx(mine["metric"].mean())
+    headscope.finetune(
+        "new", task="sst2", data="glue", out="by-hand", mask="star", settings=Settings(epochs=1, batch_size=8)
+    )
+    model = headscope.load("by-hand", model_class="AutoModelForSequenceClassification").wear(Masked("star"))
+    found = headscope.evaluate(model, task="sst2", data="glue")
+    assert mine.iloc[0]["loss"] == pytest.approx(found["metrics"]["loss"]["value"], rel=1e-6)
+
+
+def test_a_killed_run_goes_on_to_the_same_table(here: Path) -> None:
+    options = MaskTableOptions(("star",), repair=2)
+    settings = Settings(batch_size=8)
+    compare_masks("bert", task="sst2", data="glue", out="whole", options=options, settings=settings)
+
+    class Killed(Exception):
+        pass
+
+    def kill(name: str, done: int, total: int) -> None:
+        if name.startswith("repaired-1") and done == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        compare_masks("bert", task="sst2", data="glue", out="other", options=options, settings=settings, watch=kill)
+    compare_masks("bert", task="sst2", data="glue", out="other", options=options, settings=settings, resume=True)
+    assert (here / "whole" / "mask_table.csv").read_bytes() == (here / "other" / "mask_table.csv").read_bytes()
+
+
+def text(*ids: int) -> Encoded:
+    return Encoded(0, Side(list(ids), [], []), None)
+
+
+def test_the_forbidden_share_is_that_of_the_texts() -> None:
+    texts = [text(*range(size)) for size in (4, 4, 10)]
+    mask, encoder = read_mask("no-diagonal"), [Site("encoder", 0)]
+    assert forbidden_share(mask, texts, encoder) == pytest.approx((4 + 4 + 10) / (16 + 16 + 100))
+    opened = forbidden_share(mask, texts, encoder, frozenset({0, 3, 9}))
+    assert opened == pytest.approx((2 + 2 + 7) / (16 + 16 + 100)), "special tokens see themselves"
+    assert forbidden_share(read_mask("dense"), texts, encoder) == 0.0
+    behind = forbidden_share(mask, texts, [Site("decoder", 0)])
+    assert behind == pytest.approx((3 + 3 + 9) / (10 + 10 + 55)), "what is later is not there; the first sees itself"
+
+
+@pytest.mark.parametrize(
+    ("mask", "drawn"),
+    [
+        ("star", "star"),
+        ("random", "random:seed=7"),
+        ("bigbird", "bigbird:seed=7"),
+        ("bigbird:random=2", "bigbird:random=2,seed=7"),
+        ("random:drop=1-no-diagonal", "random:drop=1,seed=7-no-diagonal"),
+        ("bigbird-no-diagonal", "bigbird:seed=7-no-diagonal"),
+        ("window+random:keep=0.1", "window+random:keep=0.1,seed=7"),
+        ("random:seed=3+bigbird", "random:seed=3+bigbird:seed=7"),
+        ("no-diagonal", "no-diagonal"),
+    ],
+)
+def test_whatever_is_drawn_by_chance_has_the_seed(mask: str, drawn: str) -> None:
+    assert Case("straight", mask, 7, 1).drawn == drawn
+    assert read_mask(drawn).at(9).shape == (1, 9, 9)
+
+
+def test_a_start_and_mask_files_are_part_of_the_run(here: Path) -> None:
+    def written(allowed: torch.Tensor) -> None:
+        Positions(("all",), "model", False, True, allowed[None]).write(here / "mine.npz")
+
+    def stop(name: str, done: int, total: int) -> None:
+        if name.startswith("from-start-1"):
+            raise KeyboardInterrupt
+
+    def compared(**told: object) -> None:
+        options = MaskTableOptions(("mine.npz",), start="new")
+        settings = Settings(epochs=1, batch_size=8)
+        compare_masks("bert", task="sst2", data="glue", out="table", options=options, settings=settings, **told)  # type: ignore[arg-type]
+
+    written(torch.ones(32, 32, dtype=torch.bool))
+    with pytest.raises(KeyboardInterrupt):
+        compared(watch=stop)
+    written(torch.ones(32, 32, dtype=torch.bool).tril())
+    with pytest.raises(HeadscopeError, match="begun with another mask_files"):
+        compared(resume=True)
+    written(torch.ones(32, 32, dtype=torch.bool))
+    saved(here / "new", BertForSequenceClassification, seed=4, num_labels=2)
+    with pytest.raises(HeadscopeError, match="begun with another start"):
+        compared(resume=True)
+
+
+def test_over_seeds_is_students_interval() -> None:
+    """Three seeds with changes -1, -2, -3: mean -2, deviation 1, t of two degrees 4.3027."""
+    rows = [
+        {"mode": "repaired", "mask": "star", "seed": seed, "sparsity": 0.5, "metric": 0.5, "metric_change": -1.0 - seed}
+        | {"change_low": 0.0, "change_high": 0.0, "loss": 1.0, "loss_change": 0.1}
+        for seed in range(3)
+    ]
+    row = over_seeds(pd.DataFrame(rows)).iloc[0]
+    assert row["seeds"] == 3
+    assert row["metric_change"] == pytest.approx(-2)
+    assert row["change_low"] == pytest.approx(-2 - 4.3027 / 3**0.5, abs=1e-3)
+    assert row["change_high"] == pytest.approx(-2 + 4.3027 / 3**0.5, abs=1e-3)
+
+
+REFUSED = [
+    (("--mask", "sun"), '--mask "sun": "sun" is no mask.'),
+    (("--mask", "star", "--mask", "star"), "--mask: star is named twice. Expected each mask once."),
+    (("--start", "nowhere"), 'no model "nowhere".'),
+    (("--repair", "-1"), "--repair: -1 epochs."),
+    (("--repair", "1", "--data", "glue/dev.tsv"), "glue/dev.tsv: there is no train file."),
+    (("--seeds", "a"), '--seeds: "a" is no list of numbers.'),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED)
+def test_what_cannot_be_compared_is_refused_in_a_line(words: tuple[str, ...], message: str, here: Path) -> None:
+    done = command(*WORDS, *words, "--out", "table")
+    assert isinstance(done.exception, HeadscopeError), done.output
+    assert str(done.exception).startswith(message)
+    assert not list(here.glob("table*"))

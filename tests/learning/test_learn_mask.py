@@ -1,0 +1,343 @@
+"""headscope learn-mask: from a task to a mask file that every --mask takes; killed and resumed; bad input."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import BertForMaskedLM, BertForSequenceClassification
+from typer.testing import CliRunner
+
+import headscope
+from headscope import MaskAim, MaskOptions, Settings, Study
+from headscope.commands import app
+from headscope.errors import HeadscopeError
+from headscope.learning.learn_mask import learn_mask
+from headscope.learning.learned_mask import LearnedMask
+from headscope.learning.learning_runs import LOOKED_AT, Source
+from headscope.masks.position_kinds import KINDS, by_kind, kinds_of
+from headscope.tasks import task_named
+from poison import poisoned
+from sampling import slow
+from worded import glue, saved, sentiments
+
+FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
+FROZEN = Settings(epochs=2, batch_size=8)
+WORDS = ("learn-mask", "bert", "--task", "sst2", "--data", "glue", "--epochs", "2", "--batch-size", "8")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
+    glue(tmp_path / "glue")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command(*words: str):  # type: ignore[no-untyped-def]
+    return CliRunner().invoke(app, list(words))
+
+
+def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
+    done = command(*WORDS, "--sparsity", "0.5", "--per", "head", "--out", "masks")
+    assert done.exit_code == 0, done.output
+    study = Study("masks")
+    row = study.tables["learned_masks"].iloc[0]
+    assert row["sparsity"] == pytest.approx(0.5, abs=0.02)
+    place = "masks/sparsity-0.5-seed-0"
+    worn = headscope.load(place, model_class="AutoModelForSequenceClassification")
+    worn.wear(headscope.Masked(f"{place}/mask.npz"))
+    found = headscope.evaluate(worn, task="sst2", data="glue", split="dev:odd")
+    assert found["metrics"]["loss"]["value"] == pytest.approx(row["loss"], rel=1e-6)
+    without = headscope.evaluate(place, task="sst2", data="glue", split="dev:odd")
+    assert without["metrics"]["loss"]["value"] != pytest.approx(row["loss"], rel=1e-4)
+    assert (study.heads["statistic"] == "mask-open-sparsity-0.5-seed-0").sum() == 4
+    assert "Which positions need to attend to which" in (here / "masks" / "index.html").read_text("utf-8")
+    assert not list((here / "masks").rglob("state.pt"))
+
+
+@pytest.mark.parametrize("more", [("--per", "head"), ("--structured",), ("--structured", "--without-diagonal")])
+def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -> None:
+    """Every pair of positions of every text that is learned from, one by one: the same in all three tables."""
+    done = command(*WORDS, "--sparsity", "0.6", "--frozen", *more, "--out", "masks")
+    assert done.exit_code == 0, done.output
+    study, model = Study("masks"), headscope.load("bert")
+    rows = (here / "glue" / "train.tsv").read_text("utf-8").splitlines()[1:]
+    texts = [model.tokenizer(row.split("\t")[0])["input_ids"] for row in rows]
+    mask = headscope.masks.read_mask("masks/sparsity-0.6-seed-0/mask.npz")
+    shares = {}
+    for head in model.heads:
+        allowed = [mask.at(len(ids), head.site) for ids in texts]
+        own = [one[head.head if len(one) > 1 else 0] for one in allowed]
+        shares[head.layer, head.head] = sum(int(one.sum()) for one in own) / sum(one.numel() for one in own)
+    found = study.heads.query("statistic == 'mask-open-sparsity-0.6-seed-0'")
+    assert found["count"].tolist() == [len(texts)] * 4
+    for row in found.itertuples():
+        assert row.value == pytest.approx(shares[row.layer, row.head], abs=1e-6)
+    opened = sum(shares.values()) / len(shares)
+    assert study.tables["learned_masks"]["sparsity"].iloc[0] == pytest.approx(1 - opened, abs=1e-6)
+    kinds = kinds_of(texts, frozenset({2, 3}), max(map(len, texts))).sum(axis=(1, 2))
+    values = study.tables["positions"].set_index("positions")["value"]
+    known = [(values[kind], count) for kind, count in zip(KINDS, kinds, strict=True) if count]
+    assert sum(value * count for value, count in known) / kinds.sum() == pytest.approx(opened, abs=1e-6)
+    assert study.record["learned_masks"]["reached"] <= max(map(len, texts))
+
+
+def test_the_hint_can_be_pasted(here: Path) -> None:
+    (here / "glue").rename("my glue")
+    words = (*WORDS[:5], "my glue", *WORDS[6:], "--max-length", "12", "--sparsity", "0.5", "--frozen", "--out", "masks")
+    done = command(*words)
+    assert done.exit_code == 0, done.output
+    [hint] = [line for line in done.stderr.splitlines() if line.startswith("use it: headscope ")]
+    assert "--data 'my glue' --split dev:odd --max-length 12" in hint
+    pasted = command(*shlex.split(hint)[3:], "--json")
+    assert pasted.exit_code == 0, pasted.output
+    row = Study("masks").tables["learned_masks"].iloc[0]
+    assert json.loads(pasted.stdout)["metrics"]["loss"]["value"] == pytest.approx(row["loss"], rel=1e-5)
+
+
+def test_the_steps_of_every_aim_are_told_with_its_name(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headscope.commands._options.time.monotonic", iter(range(0, 10**6, 20)).__next__)
+    done = command(*WORDS, "--sparsity", "0.5,0.8", "--frozen", "--out", "masks")
+    assert done.exit_code == 0, done.output
+    for aim in ("sparsity-0.5-seed-0", "sparsity-0.8-seed-0"):
+        assert f"bert on sst2, {aim}, steps: 2 of " in done.stderr
+
+
+def test_help_says_what_is_limited() -> None:
+    for name in ("gate", "learn-mask"):
+        said = " ".join(command(name, "--help").output.replace("│", " ").split())
+        assert "Only so many examples to train on" in said
+        assert f"at most {LOOKED_AT} examples of it" in said
+
+
+def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
+    study = learn_mask(
+        "bert",
+        task="sst2",
+        data="glue",
+        out="masks",
+        aims=[MaskAim(seed=seed) for seed in (0, 1, 2)],
+        options=MaskOptions(is_soft=True, frozen=True),
+        settings=FROZEN,
+    )
+    table = study.tables["positions"]
+    assert table["positions"].tolist() == list(KINDS)
+    assert (table["seeds"] == 3).all()
+    assert ((table["low"] < table["value"]) & (table["value"] < table["high"])).all()
+    held = [np.load(here / "masks" / f"soft-seed-{seed}" / "map.npy").astype(float)[0] for seed in (0, 1, 2)]
+    assert study.maps["mask/soft"] == pytest.approx(np.mean(held, axis=0), abs=1e-3)
+    assert not list((here / "masks").rglob("mask.npz"))
+
+
+def test_positions_are_sorted_into_kinds() -> None:
+    """[CLS] a b [SEP], and the same without b: counted by hand."""
+    kinds = kinds_of([[2, 9, 8, 3], [2, 9, 3]], frozenset({2, 3}), 4)
+    assert kinds[0].diagonal().tolist() == [2, 2, 2, 1]
+    assert kinds[1][0].tolist() == [0, 2, 2, 1]
+    assert kinds[1][1].tolist() == [2, 0, 1, 1]
+    assert kinds[2][1].tolist() == [0, 0, 1, 0]
+    assert kinds[3].sum() == 0
+    assert kinds.sum() == 16 + 9
+    values = np.arange(16.0).reshape(4, 4)
+    means = by_kind(values, kinds)
+    assert means[2] == pytest.approx((values[1, 2] + values[2, 1]) / 2)
+    assert np.isnan(means[3])
+
+
+def test_open_ends_are_open_in_the_map_and_the_table(here: Path) -> None:
+    """[CLS] a b [SEP] and [CLS] a [SEP] under a structured mask: what touches an end of its text counts as open."""
+    texts, special = [[2, 9, 8, 3], [2, 9, 3]], frozenset({2, 3})
+    kinds, opened = kinds_of(texts, special, 4), kinds_of(texts, special, 4, at_ends=True)
+    assert opened[0].diagonal().tolist() == [2, 0, 1, 1]
+    values = np.full((4, 4), 0.25)
+    # The diagonal: of 4 + 3 cells, 2 + 1 are inside their texts; special ones are all at an end; neighbours are not.
+    assert by_kind(values, kinds, opened)[:3] == pytest.approx([(4 + 3 * 0.25) / 7, 1.0, 0.25])
+    study = learn_mask(
+        "bert",
+        task="sst2",
+        data="glue",
+        out="masks",
+        aims=[MaskAim()],
+        options=MaskOptions(is_soft=True, frozen=True, structured=True, diagonal=False),
+        settings=FROZEN,
+    )
+    table = study.tables["positions"].set_index("positions")["value"]
+    assert table["special"] == 1.0
+    assert table["diagonal"] == 0.0
+    assert 0 < table["neighbours"] < 1
+    held = study.maps["mask/soft"]
+    assert held[0, 1:].min() == held[1:-1, -1].min() == 1.0
+    assert held[2, 4] < 1
+
+
+def test_a_penalty_that_closes_everything_is_said(here: Path) -> None:
+    for name, penalty, said in (("high", "10000", True), ("low", "0", False)):
+        words = ("--epochs", "10", "--penalty", penalty, "--frozen", "--structured")
+        done = command(*WORDS, *words, "--out", name)
+        assert done.exit_code == 0, done.output
+        assert ("closes everything; only what is always open is left" in done.output) == said
+        assert bool(Study(name).record["learned_masks"]["closed"]) == said
+
+
+@pytest.mark.parametrize("aim", [("--sparsity", "0.5"), ("--penalty", "1"), ("--soft",)])
+@pytest.mark.parametrize("rate", ["0.01", slow("0.9")])
+def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, ...], rate: str) -> None:
+    done = command(*WORDS, *aim, "--frozen", "--mask-rate", rate, "--out", "masks")
+    assert done.exit_code == 0, done.output
+    note = f"{'-'.join(aim).removeprefix('--')}-seed-0: the mask had hardly moved in 12 steps"
+    assert (f"note: {note}" in done.stderr) == (rate == "0.01")
+    assert len(Study("masks").record["learned_masks"]["notes"]) == (rate == "0.01")
+    assert (note in (here / "masks" / "index.html").read_text("utf-8")) == (rate == "0.01")
+
+
+def test_only_texts_that_are_learned_from_have_a_price(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    longer = (here / "glue" / "dev.tsv").read_text("utf-8") + " ".join(["good"] * 20) + "\t1\n"
+    (here / "glue" / "dev.tsv").write_text(longer, "utf-8")
+    made: list[LearnedMask] = []
+    plain = LearnedMask.__init__
+
+    def init(self: LearnedMask, *given: object, **told: object) -> None:
+        plain(self, *given, **told)  # type: ignore[arg-type]
+        made.append(self)
+
+    monkeypatch.setattr(LearnedMask, "__init__", init)
+    aims = [MaskAim(sparsity=0.5)]
+    learn_mask("bert", task="sst2", data="glue", out="masks", aims=aims, settings=Settings(epochs=1, batch_size=8))
+    assert made[0].length == 22
+    longest = max(len(line.split("\t")[0].split()) for line in (here / "glue" / "train.tsv").read_text().splitlines())
+    priced = made[0].entry[made[0].free[made[0].entry] > 0]
+    assert int(priced.max()) == (longest + 2) * (longest + 3) // 2 - 1
+    assert float(made[0].free.sum()) == pytest.approx(1.0)
+
+
+def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def learned(rate: float, **options: object) -> Study:
+        settings = Settings(epochs=2, batch_size=8, learning_rate=rate)
+        aims = [MaskAim(sparsity=0.4)]
+        return learn_mask("bert", task="sst2", data="glue", out="masks", aims=aims, settings=settings, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        poisoned(patch, at=8)
+        with pytest.raises(HeadscopeError, match="The state of step 6 is kept: go on from it with --resume"):
+            learned(1e-3)
+    with pytest.raises(HeadscopeError, match=r"Expected a smaller one"):
+        learned(1e-3, resume=True)
+    study = learned(1e-4, resume=True)
+    [note] = study.record["learned_masks"]["diverged"]["sparsity-0.4-seed-0"]
+    assert note["resumed_from"] == 6
+
+
+def test_a_corpus_is_held_out_in_the_blocks_of_pretrain(here: Path) -> None:
+    texts = [text for text, _ in sentiments(430)]
+    (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+    source = Source("mlm", task_named("masked"), "texts.txt")
+    _, (train, select, report) = source.read()
+    blocks = [texts[:20], texts[200:220], texts[400:420]]
+    assert [item.texts[0] for item in select] == [text for block in blocks for text in block[:10]]
+    assert [item.texts[0] for item in report] == [text for block in blocks for text in block[10:]]
+    assert len(train) == 430 - 60
+
+
+def test_masked_tokens_of_a_corpus_without_splits(here: Path) -> None:
+    saved(here / "mlm", BertForMaskedLM)
+    texts = [text for text, _ in sentiments(80)]
+    (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+    words = ("learn-mask", "mlm", "--objective", "mlm", "--corpus", "texts.txt", "--epochs", "1", "--batch-size", "8")
+    done = command(*words, "--penalty", "0.1", "--structured", "--without-diagonal", "--out", "masks")
+    assert done.exit_code == 0, done.output
+    study = Study("masks")
+    assert study.record["learned_masks"]["task"] == "masked"
+    table = study.tables["positions"].set_index("positions")
+    assert table.loc["diagonal", "value"] == 0.0
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(here: Path) -> None:
+    aims = [MaskAim(sparsity=0.4), MaskAim(sparsity=0.4, seed=1)]
+    learn_mask("bert", task="sst2", data="glue", out="whole", aims=aims, settings=FAST)
+
+    class Killed(Exception):
+        pass
+
+    steps = [0]
+
+    def kill(name: str, done: int, total: int) -> None:
+        steps[0] += 1
+        if steps[0] == 21:
+            raise Killed
+
+    with pytest.raises(Killed):
+        learn_mask("bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, watch=kill)
+    learn_mask("bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, resume=True)
+    for name in ("mask.npz", "map.npy", "model.safetensors"):
+        for aim in aims:
+            assert (here / "whole" / aim.name / name).read_bytes() == (here / "other" / aim.name / name).read_bytes()
+    assert (here / "whole" / "learned_masks.csv").read_bytes() == (here / "other" / "learned_masks.csv").read_bytes()
+
+
+REFUSED = [
+    ((), "learn-mask: what shall open attention cost?"),
+    (("--sparsity", "0.5", "--penalty", "1"), "learn-mask: what shall open attention cost?"),
+    (("--sparsity", "0.5,0.5"), "learn-mask: no aim, or one twice."),
+    (("--sparsity", "much"), '--sparsity: "much" is no sparsity.'),
+    (("--sparsity", "2"), "--sparsity: 2.0 is no sparsity."),
+    (("--penalty", "-1"), "--penalty: -1.0 is no penalty."),
+    (("--sparsity", "0.5", "--soft"), "--soft: a soft mask has no sparsity."),
+    (("--sparsity", "0.5", "--form", "hard"), '--form: "hard" is no form.'),
+    (("--sparsity", "0.5", "--per", "token"), '--per: "token"'),
+    (("--sparsity", "0.99", "--structured"), "--sparsity: 0.99 of attention cannot go"),
+    (("--sparsity", "0.5", "--settle", "2"), "--settle: 2.0 is no share."),
+    (("--sparsity", "0.5", "--mask-rate", "0"), "--mask-rate: 0.0 is no rate."),
+    (("--sparsity", "0.5", "--data", "glue/dev.tsv"), "glue/dev.tsv: there is no train file."),
+    (("--sparsity", "0.5", "--objective", "mlm"), "learn-mask: what shall the mask be learned on?"),
+    (("--sparsity", "0.5", "--objective", "nsp"), '--objective: "nsp" is no objective. Expected mlm.'),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED)
+def test_what_cannot_be_learned_is_refused_in_a_line(words: tuple[str, ...], message: str, here: Path) -> None:
+    done = command(*WORDS, *words, "--out", "masks")
+    assert isinstance(done.exception, HeadscopeError), done.output
+    assert str(done.exception).startswith(message)
+    assert not list(here.glob("masks*"))
+
+
+def spoilt(**changes: object) -> dict[str, np.ndarray]:
+    import json
+
+    about = {"schema": 1, "groups": ["all"], "per": "model", "diagonal": True}
+    allowed = changes.pop("allowed", np.eye(4, dtype=bool)[None])
+    return {"allowed": np.asarray(allowed), "about": np.array(json.dumps({**about, **changes}))}
+
+
+HOLE = np.eye(4, dtype=bool)[None].copy()
+HOLE[0, 2, 2] = False
+FILES = [
+    (spoilt(schema=2), "a mask of schema 2, not 1"),
+    (spoilt(per="token"), "it does not say what it is a mask of"),
+    (spoilt(groups="all"), "it does not name its layers or heads"),
+    (spoilt(allowed=np.eye(4)[None]), "its values are float64 [1, 4, 4]"),
+    (spoilt(allowed=np.ones((1, 4, 3), dtype=bool)), "it is 4 by 3 positions, not square"),
+    (spoilt(allowed=np.ones((2, 4, 4), dtype=bool)), "2 masks for 1 names"),
+    (spoilt(allowed=HOLE), "position 2 of all may attend to nothing"),
+    (spoilt(diagonal=False), "position 0 of all may attend to nothing"),
+]
+
+
+@pytest.mark.parametrize(("held", "message"), FILES)
+def test_a_mask_file_that_is_wrong_is_refused_in_a_line(held: dict[str, np.ndarray], message: str, here: Path) -> None:
+    np.savez(here / "mask.npz", **held)
+    done = command("evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "mask.npz")
+    assert isinstance(done.exception, HeadscopeError), done.output
+    assert str(done.exception).startswith(f"mask.npz: {message}")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 torn", b"not a zip file at all"])
+def test_a_torn_mask_file_is_refused_in_a_line(content: bytes, here: Path) -> None:
+    (here / "mask.npz").write_bytes(content)
+    done = command("evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "mask.npz")
+    assert isinstance(done.exception, HeadscopeError), done.output
+    assert str(done.exception).startswith("mask.npz: not a mask")

@@ -1,0 +1,658 @@
+"""headscope prune from files to a smaller model: searched for, repaired, recovered, killed and taken up, refused."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import random
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import BertForSequenceClassification, pipeline
+from typer.testing import CliRunner, Result
+
+import headscope
+from children import finished, killed
+from headscope.commands import app, main
+from headscope.commands import prune as command_file
+from headscope.errors import HeadscopeError
+from headscope.heads import HeadSet
+from headscope.model import latency as speed
+from headscope.pruning.pareto_front import Report
+from headscope.pruning.target import estimate
+from headscope.report.figures import figures_of
+from headscope.report.findings import findings_of
+from headscope.report.parts import parts_of
+from headscope.study.study import Study
+from headscope.tasks import running
+from sampling import slow
+from worded import glue, saved, sentiments, table
+
+STEPWISE = ("--search", "iterative", "--recover", "1", "--recover-steps")
+TASK = ("--task", "sst2", "--data", "dev.tsv")
+SEARCH = ("prune", "bert", "--task", "sst2", "--data", "dev.tsv", "--heads", "3", "--batch-size", "8")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
+    table(tmp_path / "dev.tsv", ("sentence", "label"), sentiments(80))
+    return tmp_path
+
+
+def command(*words: str) -> Result:
+    found = CliRunner().invoke(app, words)
+    return found
+
+
+def done(*words: str) -> Result:
+    found = command(*words)
+    assert found.exit_code == 0, (found.output, found.exception)
+    return found
+
+
+def evaluated(model: str, data: str, *words: str) -> dict[str, Any]:
+    said = done("evaluate", model, "--task", "sst2", "--data", data, "--split", "dev:odd", "--json", *words)
+    found: dict[str, Any] = json.loads(said.stdout)
+    return found
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "cut.json").read_text("utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("how", ["beam", "greedy", *map(slow, ["iterative", "rank", "random"])])
+def test_a_search_ends_in_a_model_whose_number_can_be_found_again(here: Path, how: str) -> None:
+    done(*SEARCH, "--search", how, "--out", "small")
+    told = manifest(here / "small")
+    assert len(headscope.load("small").heads) == len(headscope.load("bert").heads) - 3
+    said = json.loads(
+        done(
+            "evaluate",
+            "small",
+            "--task",
+            "sst2",
+            "--data",
+            "dev.tsv",
+            "--split",
+            "dev:odd",
+            "--batch-size",
+            "8",
+            "--json",
+        ).stdout
+    )
+    assert said["metrics"] == {name: after for name, (_, after) in told["chosen"]["metrics"].items()}
+    study = Study(here / "small" / "study")
+    assert study.heads.query("statistic == 'cut'")["value"].sum() == 3
+    assert {0, 3} <= set(study.tables["front"]["removed"])
+    assert (here / "small" / "study" / "index.html").read_text("utf-8").count("What can be cut") >= 1
+    card, gain = (here / "small" / "README.md").read_text("utf-8"), told["chosen"]["speed"][1]
+    assert "# bert without 3 of" in card
+    assert f"{1 / gain['ratio']:.2f} times as fast [{1 / gain['high']:.2f}, {1 / gain['low']:.2f}]" in card
+
+
+SPED = ("--heads", "2", "--search", "rank")
+
+
+@pytest.mark.parametrize("more", [(), ("--repair", "refit")])
+def test_one_run_shows_one_speed_in_one_form_everywhere(here: Path, more: tuple[str, ...]) -> None:
+    said = done("prune", "bert", *TASK, *SPED, *more, "--out", "small").output
+    study = Study(here / "small" / "study")
+    (row,) = study.tables["front"].query("is_chosen").to_dict("records")
+    gain = manifest(here / "small")["chosen"]["speed"][1]
+    assert (gain["ratio"], gain["low"], gain["high"]) == pytest.approx(
+        (row["time"], row["time_low"], row["time_high"]), rel=1e-9
+    )
+    form = f"{1 / row['time']:.2f} times as fast [{1 / row['time_high']:.2f}, {1 / row['time_low']:.2f}]"
+    assert form in said
+    assert form in (here / "small" / "README.md").read_text("utf-8")
+    assert [form in str(finding) for finding in findings_of(study) if "heads are cut" in finding.sentence] == [True]
+    (part,) = (part for part in parts_of(study) if part.name == "front")
+    cells = [cells[part.columns.index("times as fast")].text for cells in part.rows if "(cut)" in cells[0].text]
+    assert cells == [form.replace(" times as fast", "")]
+    bars = next(one for one in figures_of(study) if one.name == "front").draw(study).axes[1].lines
+    assert any(1 / row["time"] == pytest.approx(y) for line in bars for y in line.get_ydata())
+
+
+def test_a_set_is_recommended_only_if_its_interval_stays_above_the_allowed_loss(here: Path) -> None:
+    """40 examples of an untrained model: one answer more or less is 2.5 points, so nothing within 1 % can be shown."""
+    said = done(*SEARCH, "--search", "rank", "--out", "small").output
+    told = manifest(here / "small")["chosen"]
+    count = told["reported_on"]["examples"]
+    assert told["advice"] in said
+    assert told["advice"].startswith("no set is recommended: ")
+    words = f"{count} examples are too few to tell whether that is within the allowed loss of "
+    assert words in said
+    verdict = told["verdict"].removesuffix(".").partition(": ")[2]
+    assert told["advice"].endswith(f": {verdict}"), "the same question has the same answer"
+    (cut,) = (line for line in said.splitlines() if line.startswith("cutting "))
+    reason = "to reach the target (heads 3), though not shown to stay within the allowed loss"
+    assert cut == f"cutting 3 heads {reason}: {manifest(here / 'small')['removed']}"
+    assert words in told["verdict"]
+    card = (here / "small" / "README.md").read_text("utf-8")
+    assert told["verdict"] in card
+    assert "no evidence" not in said + card
+
+
+def test_named_heads_are_cut_without_a_task(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1,1.*", "--out", "small")
+    assert [str(head) for head in headscope.load("small").heads] == ["encoder.0.0"]
+    assert not (here / "small" / "study").exists()
+
+
+def test_a_plan_is_carried_out_on_its_own_model_alone(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1", "--out", "small")
+    done("prune", "bert", "--plan", "small/plan.json", "--form", "plain", "--out", "plain")
+    vanilla = BertForSequenceClassification.from_pretrained(here / "plain")
+    assert vanilla.config.num_labels == 2
+    saved(here / "other", BertForSequenceClassification, seed=1, num_labels=2)
+    refused = command("prune", "other", "--plan", "small/plan.json", "--out", "wrong")
+    assert isinstance(refused.exception, HeadscopeError)
+    assert "small/plan.json: made for another model (sha256 " in str(refused.exception)
+    assert not (here / "wrong").exists()
+
+
+def test_repairs_and_recovery_are_reported_stage_by_stage(here: Path) -> None:
+    glue(here / "glue")
+    words = (
+        "--task",
+        "sst2",
+        "--data",
+        "glue",
+        "--heads",
+        "0.1",
+        "--repair",
+        "fold,refit",
+        "--recover",
+        "1",
+        "--teacher",
+    )
+    done("prune", "bert", *words, "--out", "small")
+    told = manifest(here / "small")["chosen"]
+    assert list(told["stages"]) == ["cut", "fold", "refit", "recovered"]
+    said = json.loads(
+        done("evaluate", "small", "--task", "sst2", "--data", "glue", "--split", "dev:odd", "--json").stdout
+    )
+    assert said["metrics"] == told["stages"]["recovered"]["metrics"]
+    assert sorted(path.name for path in (here / "small").iterdir() if path.is_dir()) == []
+
+
+def test_repairs_are_tried_at_every_reported_size(here: Path) -> None:
+    done(*SEARCH, "--search", "rank", "--sizes", "1,2", "--try-repairs", "fold,fold+refit", "--out", "small")
+    front = Study(here / "small" / "study").tables["front"].fillna({"repair": ""})
+    assert list(zip(front["removed"], front["repair"], strict=True)) == [
+        (0, ""),
+        *((size, repair) for size in (1, 2, 3) for repair in ("", "fold", "fold+refit")),
+    ]
+    folded = front.query("removed == 3 and repair == 'fold'")["metric"].item()
+    done(
+        "prune", "bert", "--plan", "small/plan.json", *TASK, "--repair", "fold", "--batch-size", "8", "--out", "folded"
+    )
+    assert evaluated("folded", "dev.tsv", "--batch-size", "8")["metrics"]["accuracy"]["value"] == pytest.approx(folded)
+
+
+def test_training_between_the_steps_of_iterative(here: Path) -> None:
+    glue(here / "glue")
+    words = ("--task", "sst2", "--data", "glue", "--heads", "2", "--search", "iterative", "--step", "0.25")
+    done("prune", "bert", *words, "--recover", "1", "--recover-steps", "--out", "small")
+    assert len(headscope.load("small").heads) == 2
+    told = manifest(here / "small")["chosen"]
+    assert evaluated("small", "glue")["metrics"] == told["stages"]["in steps"]["metrics"]
+    assert [path.name for path in (here / "small").iterdir() if path.is_dir()] == ["study"]
+    assert "After every step trained for 1 epoch." in (here / "small" / "README.md").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
+    """The row of the first step is what a run that ends there saves; the last row is what this one saves."""
+    glue(here / "glue")
+    words = ("--task", "sst2", "--data", "glue", "--search", "iterative", "--step", "0.25", "--recover", "1")
+    for heads, out in (("1", "one"), ("2", "two")):
+        done("prune", "bert", *words, "--heads", heads, "--recover-steps", "--out", out)
+    done("prune", "bert", *words, "--heads", "2", "--out", "after")
+    steps, plain = (Study(here / out / "study") for out in ("two", "after"))
+    front = steps.tables["front"]
+    assert list(front.columns) == list(plain.tables["front"].columns)
+    assert front["removed"].tolist() == steps.tables["search"]["removed"].tolist() == [0, 1, 2]
+    assert front["is_chosen"].tolist() == [False, False, True]
+    assert front["parameters"].is_monotonic_decreasing
+    for row, out in ((1, "one"), (2, "two")):
+        saved_as = manifest(here / out)["chosen"]["metrics"]
+        assert front.loc[row, "metric"] == pytest.approx(saved_as["accuracy"][1]["value"], abs=1e-9)
+        assert front.loc[row, "loss"] == pytest.approx(saved_as["loss"][1]["value"], rel=1e-9)
+        heads = str(HeadSet(front.loc[row, "heads"], among=headscope.load("bert").heads))
+        assert heads == manifest(here / out)["removed"]
+    chosen, others = (json.loads((here / out / "plan.json").read_text("utf-8"))["chosen"] for out in ("two", "after"))
+    assert set(chosen) == set(others) | {"in_steps"}
+    assert chosen["in_steps"] == {"recover": 1, "teacher": False, "learning_rate": 5e-5}
+    assert [chosen[side]["split"] for side in ("selected_on", "reported_on")] == ["dev:even", "dev:odd"]
+    assert chosen["evaluations"] == 3 + 2 * 3, "three models, and two backward passes that count as three each"
+    assert steps.heads.query("value == 1")["head"].count() == 2
+    assert "each was trained after it was cut" in (here / "two" / "study" / "index.html").read_text("utf-8")
+
+
+def test_a_plan_made_in_steps_says_what_a_model_that_was_only_cut_has_not_had(here: Path) -> None:
+    glue(here / "glue")
+    words = ("--task", "sst2", "--data", "glue", "--search", "iterative", "--step", "0.25", "--recover", "1")
+    done("prune", "bert", *words, "--heads", "1", "--recover-steps", "--out", "one")
+    done("prune", "bert", "--plan", "one/plan.json", "--out", "again")
+    assert "which this model has not had." in manifest(here / "again")["chosen"]["how"]
+    refused = command(
+        "prune", "bert", "--plan", "one/plan.json", "--task", "sst2", "--data", "glue",
+        "--report-on", "dev:even", "--out", "x",
+    )  # fmt: skip
+    assert "are chosen on and reported on" in str(refused.exception)
+
+
+def test_a_cut_model_can_be_trained_scored_and_cut_again(here: Path) -> None:
+    glue(here / "glue")
+    done("prune", "bert", "--heads", "0.1", "--out", "small")
+    done("finetune", "small", "--task", "sst2", "--data", "glue", "--epochs", "1", "--out", "trained")
+    trained = headscope.load("trained")
+    assert trained.cut is not None
+    assert "encoder.0.1" not in {str(head) for head in trained.heads}
+    study = headscope.importance(trained, task="sst2", data="dev.tsv", by="ablation,gradient,confidence,norm")
+    loss = study.heads.query("statistic == 'ablation-loss'")
+    assert [(layer, head) for layer, head in loss[["layer", "head"]].to_numpy()] == [
+        (head.layer, head.head) for head in trained.heads
+    ]
+    with torch.inference_mode():
+        headscope.prune(trained, "1.0").save("twice")
+    assert str(headscope.model.surgery.removed_heads(headscope.load("twice"))) == "0.1,1.0"
+
+
+def test_a_pipeline_takes_a_cut_model(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1", "--out", "small")
+    small = headscope.load("small")
+    found = pipeline("text-classification", model=small.model, tokenizer=small.tokenizer)(sentiments(1)[0][0])
+    assert found[0]["label"] in small.model.config.id2label.values()
+
+
+def test_a_share_of_all_heads(here: Path) -> None:
+    done("prune", "bert", *TASK, "--sparsity", "0.5", "--search", "rank", "--out", "half")
+    assert len(headscope.load("half").heads) == 2
+
+
+def test_a_search_for_speed_ends_where_the_layers_promise_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With layers that were measured to take 1, 0.75 and 0.5 of the time at all, half and none of their heads."""
+    asked: list[int] = []
+
+    def layers(*_: object, batch_size: int, **__: object) -> speed.Layers:
+        asked.append(batch_size)
+        return speed.Layers((1.0, 0.5, 0.0), (1.0, 0.75, 0.5))
+
+    monkeypatch.setattr(speed, "layers", layers)
+    done("prune", "bert", *TASK, "--speedup", "1.3", "--search", "rank", "--out", "fast")
+    assert asked == [speed.TIMED[0]]  # the size that the cut model is timed with
+    assert len(headscope.load("fast").heads) == 2
+    told = manifest(here / "fast")["chosen"]
+    assert told["target"]["speedup"] == 1.3
+    refused = command("prune", "bert", *TASK, "--speedup", "2.1", "--search", "rank", "--out", "faster")
+    said = "--speedup: 2.1 times is more than head pruning can give here. Expected at most 2.00"
+    assert str(refused.exception).startswith(said)
+
+
+def test_a_plan_is_not_reported_on_the_half_it_was_chosen_on(here: Path) -> None:
+    done(*SEARCH, "--search", "rank", "--out", "small")
+    words = ("--plan", "small/plan.json", *TASK, "--report-on", "dev:even", "--out", "again")
+    refused = command("prune", "bert", *words)
+    assert "are chosen on and reported on" in str(refused.exception)
+    assert not (here / "again").exists()
+
+
+def test_a_dry_run_writes_nothing(here: Path) -> None:
+    before = sorted(here.iterdir())
+    done(*SEARCH, "--search", "rank", "--dry-run")
+    assert sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize(("more", "repaired"), [((), 0), (("--repair", "fold"), 1)])
+def test_each_model_is_evaluated_once_on_the_report_split(
+    here: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], repaired: int
+) -> None:
+    """The search has done it already: what is cut is not evaluated again, only what is repaired."""
+    counted = []
+
+    def counting(*given: Any, **named: Any) -> Any:
+        counted.append(1)
+        return running.evaluate(*given, **named)
+
+    for module in ("headscope.pruning.pareto_front", "headscope.pruning.prune"):
+        monkeypatch.setattr(importlib.import_module(module), "evaluate", counting)
+    done(*SEARCH, "--search", "rank", *more, "--out", "small")
+    rows = Study(here / "small" / "study").tables["front"]
+    assert len(counted) == len(rows) + repaired
+    (row,) = rows.query("is_chosen").to_dict("records")
+    stage = manifest(here / "small")["chosen"]["stages"]["cut"]["change"]
+    assert (stage["value"], stage["low"], stage["high"]) == pytest.approx(
+        (row["metric_change"], row["change_low"], row["change_high"]), rel=1e-9
+    )
+
+
+def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
+    words = (*SEARCH, "--search", "rank")
+    said = done(*words, "--dry-run").stdout.splitlines()
+    told = json.loads(done(*words, "--dry-run", "--json").stdout)
+    done(*words, "--out", "small")
+    chosen, (before, after) = manifest(here / "small")["chosen"], manifest(here / "small")["chosen"]["speed"]
+    assert said[0] == told["heads"] == manifest(here / "small")["removed"]
+    sizes = f"{before['parameters'] / 1e6:.2f} to {after['parameters'] / 1e6:.2f} million parameters"
+    assert said[1] == f"size: 3 of 4 heads would go, {sizes}, {before['megabytes']:.1f} to {after['megabytes']:.1f} MB"
+    assert said[2] == "target: heads 3, by the search rank for sst2"
+    accuracy = chosen["metrics"]["accuracy"][1]["value"]
+    assert said[3:5] == [
+        f"chosen on: dev:even, {chosen['selected_on']['examples']} examples",
+        f"reported on: dev:odd, {chosen['reported_on']['examples']} examples: accuracy {accuracy:.4f}, change "
+        f"{chosen['stages']['cut']['change']['value']:+.4f} [{chosen['stages']['cut']['change']['low']:+.4f}, "
+        f"{chosen['stages']['cut']['change']['high']:+.4f}]",
+    ]
+    assert said[5] == chosen["advice"]
+    assert said[6] == "would be measured: --task sst2 --data dev.tsv --split dev:odd --batch-size 8"
+    assert [size["parameters"] for size in told["sizes"]] == [before["parameters"], after["parameters"]]
+    names = {path.name + ("/" if path.is_dir() else "") for path in (here / "small").iterdir()}
+    assert set(told["files"]) == names - {"config.json", "tokenizer.json", "tokenizer_config.json"}
+
+
+def test_a_dry_run_of_named_heads_tells_the_size_of_its_form(here: Path) -> None:
+    plain = done("prune", "bert", "--heads", "0.1", "--form", "plain", "--dry-run").stdout
+    parameters = sum(p.numel() for p in headscope.load("bert").model.parameters())
+    assert plain.startswith(
+        f"0.1\nsize: 1 of 4 heads would be zeros; the form plain keeps its {parameters / 1e6:.2f} m"
+    )
+    assert "study/" not in plain
+
+
+@pytest.mark.parametrize("kills", [slow(2), slow(6)])
+def test_kills_change_no_plan(here: Path, kills: int) -> None:
+    """Timings apart, which are measured: the model and every set that was tried are the same."""
+    places = [here / "whole", here / "killed"]
+    for place in places:
+        saved(place / "bert", BertForSequenceClassification, num_labels=2)
+        table(place / "dev.tsv", ("sentence", "label"), sentiments(160))
+    words = (*SEARCH, "--out", "small")
+    finished(places[0], *words)
+    chance = random.Random(0)
+    journal = places[1] / "small.partial" / "journal.jsonl"
+    for turn in range(kills):
+        resume = ["--resume"] if turn else []
+        assert killed(places[1], *words, *resume, after=chance.randint(2, 5))
+    assert journal.exists()
+    finished(places[1], *words, "--resume")
+    for name in ("model.safetensors", "study/search.csv", "study/heads.csv"):
+        assert (places[0] / "small" / name).read_bytes() == (places[1] / "small" / name).read_bytes(), name
+
+
+REFUSED = [
+    (("--heads", "7.0"), 'heads "7.0": "7.0" is not in this model.'),
+    (("--heads", "0.1,0.1"), 'heads "0.1,0.1": encoder.0.1 is given twice.'),
+    (("--heads", "*.*"), "heads: these are all heads of the model."),
+    (("--heads", "0.1", "--plan", "plan.json"), "prune: the heads are given already."),
+    (("--heads", "3"), "--task: a search needs a task."),
+    ((), "prune: no target."),
+    (("--heads", "3", "--sparsity", "0.5", "--task", "sst2", "--data", "dev.tsv"), "prune: 2 targets."),
+    (("--heads", "0.1", "--repair", "fold"), "--repair: there is no task to learn from."),
+    (("--heads", "0.1", "--repair", "glue"), '--repair: "glue" is no repair.'),
+    (("--heads", "0.1", "--form", "huge"), '--form: "huge" is no form. Expected onnx, plain or small.'),
+    (("--plan", "none.json"), "none.json: cannot be read:"),
+    (("--plan", "dev.tsv"), "dev.tsv: not a plan ("),
+    (("--heads", "99", "--task", "sst2", "--data", "dev.tsv"), "--heads: 99 of "),
+    (
+        ("--speedup", "50", "--task", "sst2", "--data", "dev.tsv"),
+        "--speedup: 50 times is more than head pruning can give here.",
+    ),
+    (
+        ("--heads", "3", "--task", "sst2", "--data", "dev.tsv", "--select-on", "dev:third"),
+        '--split: "third" is no half of dev.',
+    ),
+    (("--heads", "3", *TASK, "--select-on", "dev"), "--report-on: 36 examples are chosen on and reported on, dev.tsv:"),
+    (("--heads", "0.1", *TASK, "--recover", "1"), "dev.tsv: there is no train file."),
+    (
+        ("--heads", "3", *TASK, "--by", "entropy"),
+        "--by requires --search rank or iterative. It has no effect otherwise.",
+    ),
+    (
+        ("--heads", "3", *TASK, "--search", "greedy", "--width", "9"),
+        "--width requires --search beam. It has no effect otherwise.",
+    ),
+    (("--heads", "3", *TASK, "--by", "nonsense"), '--by: "nonsense" is no importance.'),
+    (("--heads", "3", *TASK, "--at-least", "-2"), "--at-least: -2 is too few. Expected 0 or more."),
+    (("--heads", "3", *TASK, "--report-limit", "-1"), "--report-limit: -1 is too few."),
+    (("--heads", "3", *TASK, "--recover-steps"), "--recover-steps: there are no steps to train between."),
+    (
+        ("--keep-metric", "0.9", "--task", "sst2", "--data", "glue", *STEPWISE),
+        "--recover-steps: steps with training go to a number of heads. Expected --heads N or --sparsity P.",
+    ),
+    (
+        ("--heads", "3", "--task", "sst2", "--data", "glue", *STEPWISE, "--try-repairs", "fold"),
+        "--try-repairs: what was trained cannot be repaired from what was not.",
+    ),
+    (("--heads", "0.1", "--task", "sst2"), "--task: a task and its data belong together."),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED)
+def test_what_cannot_be_done_is_said_in_a_line_and_nothing_is_written(
+    here: Path, words: tuple[str, ...], message: str
+) -> None:
+    glue(here / "glue")
+    before = sorted(here.iterdir())
+    found = command("prune", "bert", *words, "--out", "out")
+    assert isinstance(found.exception, HeadscopeError), (found.output, found.exception)
+    assert str(found.exception).startswith(message), found.exception
+    assert sorted(here.iterdir()) == before
+
+
+def test_an_output_that_exists_is_not_touched(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1", "--out", "small")
+    found = command("prune", "bert", "--heads", "0.0", "--out", "small")
+    assert isinstance(found.exception, HeadscopeError)
+    assert str(found.exception).startswith("small: a cut model is already there. Add --overwrite")
+    done("prune", "bert", "--heads", "1.1", "--out", "small", "--overwrite")
+    assert manifest(here / "small")["removed"] == "1.1"
+    assert command_file.EXAMPLES.count("headscope prune") >= 3
+
+
+def test_an_output_that_cannot_be_is_refused_before_the_model_is_loaded(here: Path) -> None:
+    (here / "mine").mkdir()
+    (here / "mine" / "notes.txt").write_text("mine")
+    (here / "stopped.partial").mkdir()
+    (here / "stopped.partial" / "journal.jsonl").write_text("")
+    for out, message in (
+        ("mine", "mine: the directory is neither a cut model nor empty."),
+        ("dev.tsv", "dev.tsv: this is a file."),
+        ("stopped", f"{here}/stopped.partial: a run that was stopped is there (journal.jsonl)."),
+    ):
+        refused = command("prune", "no-such-model", "--heads", "0.1", "--out", out)
+        assert str(refused.exception).startswith(message)
+    assert sorted(path.name for path in here.iterdir()) == ["bert", "dev.tsv", "mine", "stopped.partial"]
+
+
+@pytest.mark.parametrize("form", ["small", "plain"])
+def test_a_tokenizer_is_saved_as_it_was_loaded_whatever_it_was_used_for(here: Path, form: str) -> None:
+    fast = headscope.load("bert").tokenizer
+    fast.backend_tokenizer.enable_padding(length=16, pad_token="[PAD]")
+    fast.backend_tokenizer.enable_truncation(16)
+    fast.save_pretrained("bert")
+    headscope.prune(headscope.load("bert"), "0.1").save("fresh", form=form)
+    used = headscope.load("bert")
+    used.tokenizer(["the cat sat", "a dog"], padding=True, truncation=True, max_length=4, return_tensors="pt")
+    headscope.prune(used, "0.1").save("used", form=form)
+    assert used.tokenizer.backend_tokenizer.truncation["max_length"] == 4, "what the user set stays"
+    done("prune", "bert", "--heads", "0.1", *TASK, "--form", form, "--out", "judged")
+    wanted = json.loads((here / "bert" / "tokenizer.json").read_text("utf-8"))
+    assert wanted["padding"]["strategy"] == {"Fixed": 16}
+    for out in ("fresh", "used", "judged"):
+        assert json.loads((here / out / "tokenizer.json").read_text("utf-8")) == wanted, out
+
+
+def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -> None:
+    done(*SEARCH, "--search", "rank", "--repair", "fold", "--out", "small")
+    told = manifest(here / "small")["chosen"]
+    page = (here / "small" / "study" / "index.html").read_text("utf-8")
+    saved_as = told["stages"]["fold"]["metrics"]["accuracy"]["value"]
+    assert f"As it is saved, mended (fold): accuracy {saved_as:.4f}, " in page
+    assert "Which attention heads <bdi>bert</bdi> can do without" in page
+    assert f"These heads are cut: {manifest(here / 'small')['removed']}." in page
+    assert 'id="figure-heat-cut"' not in page, "the explorer draws that map already"
+    assert (here / "small" / "study" / "figures" / "heat-cut.svg").exists()
+
+
+def test_what_was_trained_is_not_lost_when_writing_fails(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    glue(here / "glue")
+    words = ("--task", "sst2", "--data", "glue", "--heads", "2", "--search", "iterative", "--step", "0.25")
+    for more, kept in ((("--recover", "1"), "recovered"), (("--recover", "1", "--recover-steps"), "step-1")):
+        with monkeypatch.context() as broken:
+            broken.setattr("headscope.pruning.prune.write_model", lambda *_, **__: 1 / 0)
+            assert isinstance(command("prune", "bert", *words, *more, "--out", "small").exception, ZeroDivisionError)
+        assert list((here / "small.partial").glob(f"{kept}*"))
+        with monkeypatch.context() as untaught:
+            untaught.setattr("headscope.pruning.recovery.finetune", lambda *_, **__: 1 / 0)
+            done("prune", "bert", *words, *more, "--out", "small", "--resume")
+        assert len(headscope.load("small").heads) == 2
+        assert not [path for path in (here / "small").iterdir() if path.is_dir() and path.name != "study"]
+        shutil.rmtree(here / "small")
+
+
+NOT_TOGETHER = [
+    (("--heads", "0.1", "--at-least", "1"), "--at-least requires a search"),
+    (("--heads", "0.1", "--among", "0.*"), "--among requires a search"),
+    (("--heads", "0.1", "--search", "rank"), "--search requires a search"),
+    (("--heads", "0.1", "--teacher"), "--teacher requires --recover N, as in --recover 1."),
+    (("--heads", "0.1", "--recover", "-1", *TASK), "--recover: -1 epochs are too few."),
+    (
+        ("--heads", "0.1", "--dtype", "float64", "--recover", "1", "--task", "sst2", "--data", "glue"),
+        "--dtype: training is",
+    ),
+    (("--heads", "1", "--try-repairs", "refit+fold", *TASK), '--try-repairs: "refit+fold" is no way to mend.'),
+    (("--heads", "0.1", "--recover", "1", "--report-on", "train", "--task", "sst2", "--data", "glue"), "--report-on: "),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), NOT_TOGETHER)
+def test_what_does_not_go_together_is_refused(words: tuple[str, ...], message: str, here: Path) -> None:
+    glue(here / "glue")
+    refused = command("prune", "bert", *words, "--out", "small")
+    assert isinstance(refused.exception, HeadscopeError), refused.output
+    assert str(refused.exception).startswith(message)
+    assert not list(here.glob("small*"))
+
+
+def test_an_edited_plan_is_refused(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1", "--out", "small")
+    plan = (here / "small" / "plan.json").read_text("utf-8")
+    (here / "plan.json").write_text(plan.replace('"0.1"', '"1.1"'), "utf-8")
+    refused = command("prune", "bert", "--plan", "plan.json", "--out", "other")
+    assert str(refused.exception).startswith("plan.json: was edited: its checksum differs.")
+
+
+def test_a_cut_model_that_is_cut_again_tells_its_history(here: Path) -> None:
+    done(*SEARCH, "--search", "rank", "--heads", "1", "--repair", "fold", "--out", "small")
+    first = manifest(here / "small")["removed"]
+    left = str(headscope.load("small").heads[0]).removeprefix("encoder.")
+    done("prune", "small", "--heads", left, "--out", "smaller")
+    (before,) = manifest(here / "smaller")["chosen"]["history"]
+    assert before.startswith(f"Without {first}. By the search `rank`")
+    assert before.endswith("Repaired without training: fold.")
+    assert before in (here / "smaller" / "README.md").read_text("utf-8")
+    refused = command("prune", "smaller", "--heads", first, "--out", "x")
+    assert "is already gone" in str(refused.exception)
+
+
+def test_a_graph_is_no_model_to_load(here: Path) -> None:
+    (here / "graph").mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (here / "graph" / name).write_bytes((here / "bert" / name).read_bytes())
+    (here / "graph" / "model.onnx").write_bytes(b"x")
+    with pytest.raises(HeadscopeError, match="this is a graph for onnxruntime"):
+        headscope.load("graph")
+
+
+def test_speed_says_what_it_measured(here: Path) -> None:
+    done("prune", "bert", "--heads", "0.1,1.*", "--out", "small")
+    sizes = ("--batch-size", "2", "--length", "8", "--repeats", "2")
+    said = json.loads(done("speed", "small", "--against", "bert", *sizes, "--json").stdout)
+    assert [one["name"] for one in said["models"]] == ["bert", "small"]
+    assert said["models"][1]["parameters"] < said["models"][0]["parameters"]
+    assert 0 < said["models"][1]["working"] <= said["models"][0]["working"] < 1
+    assert "the bound" in done("speed", "bert", *sizes).stdout
+
+
+# What is said on the way
+
+
+def in_order(lines: list[str], wanted: Sequence[str]) -> bool:
+    """Whether a line with each of these beginnings comes after one with the beginning before."""
+    rest = iter(lines)
+    return all(any(line.startswith(start) for line in rest) for start in wanted)
+
+
+def test_every_phase_of_a_search_is_announced(here: Path) -> None:
+    lines = done(*SEARCH, "--search", "greedy", "--out", "small").stderr.splitlines()
+    chosen = manifest(here / "small")["chosen"]
+    examples = chosen["selected_on"]["examples"]
+    before = chosen["metrics"]["accuracy"][0]["value"]
+    reported = chosen["judged_on"].split(", ")[-1].split(" ")[0]
+    assert lines[0] == "loading bert …"
+    assert in_order(
+        lines,
+        [
+            f"evaluating the unpruned model on {examples} examples",
+            "unpruned model: accuracy ",
+            "search: greedy",
+            "1 removed: ",
+            "reporting ",
+            "cutting 3 heads",
+            f"unpruned model: accuracy {before:.3f} on {reported} examples",
+            "cut: accuracy ",
+            "writing the model",
+            "drawing figures",
+            "saving ",
+            "writing the page",
+        ],
+    ), lines
+    page = done("report", "small", "--out", "page.html").stderr.splitlines()
+    assert page == ["reading small …", "drawing figures", "writing the page"]
+
+
+def test_a_search_that_is_stopped_says_what_is_kept(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Report, "front", stop)
+    monkeypatch.setattr(sys, "argv", ["headscope", *SEARCH, "--search", "rank", "--out", "small"])
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as end:
+        main()
+    signal.signal(signal.SIGTERM, before)
+    assert end.value.code == 130
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        "finished work is kept in small.partial; the same command with --resume continues",
+        "headscope: stopped",
+    ]
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    assert done(*SEARCH, "--search", "rank", "--out", "small", "--resume").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps", "examples", "line"),
+    [
+        (1.0, 60, 750, ""),
+        (60.0, 60, 750, "about 60 min at most for 60 steps; --limit 256 makes it 20"),
+        (60.0, 60, 300, "about 60 min at most for 60 steps"),
+        (12.0, 20, 10_000, "about 4 min at most for 20 steps; --limit 256 makes it 1"),
+    ],
+)
+def test_a_long_search_is_estimated_from_its_first_step(seconds: float, steps: int, examples: int, line: str) -> None:
+    assert estimate(seconds, steps, examples) == line

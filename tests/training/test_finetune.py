@@ -1,0 +1,193 @@
+"""Training from files to a model that loads anywhere; killed and taken up again, it is the same model."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, BertForMaskedLM, BertModel
+
+import headscope
+from children import bytes_of, finished, killed
+from headscope.ablation.evaluate import evaluate
+from headscope.errors import HeadscopeError
+from headscope.training import finetune as module
+from headscope.training.finetune import STATE, finetune
+from headscope.training.settings import Settings
+from sampling import slow
+from worded import glue, random_bert, saved, tokenizer
+
+FAST = Settings(epochs=4, batch_size=8, learning_rate=1e-2)
+
+
+def untrained(folder: Path) -> Path:
+    """A bare BERT as it is before training."""
+    model = random_bert(BertModel)
+    torch.manual_seed(1)  # whatever other tests drew before
+    model.apply(model._init_weights)
+    model.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path / "bert", BertModel)
+    glue(tmp_path / "data")
+    return tmp_path
+
+
+def test_a_task_that_can_be_learned_is_learned(here: Path) -> None:
+    untrained(here / "new")
+    settings = Settings(epochs=14, batch_size=8, learning_rate=1e-2)
+    record = finetune("new", task="sst2", data="data", out="made", settings=settings)
+    losses = [epoch["dev_loss"] for epoch in record["epochs"]]
+    assert len(losses) == 14
+    assert losses[-1] < 0.5 * losses[0]
+    assert record["best"]["value"] > 0.9
+    assert json.loads(Path("made/training.json").read_text("utf-8")) == record
+    library = AutoModelForSequenceClassification.from_pretrained("made")
+    assert library.config.label2id == {"0": 0, "1": 1}
+    again = evaluate("made", task="sst2", data="data")
+    assert again["metrics"]["accuracy"]["value"] == record["best"]["value"]
+    assert {path.name for path in Path("made").iterdir()} >= {"model.safetensors", "tokenizer.json", "training.json"}
+    assert not {"state.pt", "best.pt", ".owner"} & {path.name for path in Path("made").iterdir()}
+
+
+def test_the_best_epoch_is_kept_and_not_the_last(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = iter([0.5, 0.9, 0.9, 0.7])
+    real = module.measured
+
+    def measured(*given):  # type: ignore[no-untyped-def]
+        loss = {1: 0.4, 2: 0.3, 3: 0.2, 4: 0.1}[given[-1].epoch + 1]
+        return real(*given) | {"value": next(values), "dev_loss": loss}
+
+    monkeypatch.setattr(module, "measured", measured)
+    record = finetune("bert", task="sst2", data="data", out="four", settings=FAST)
+    assert record["best"]["epoch"] == 3  # as good as the second, with the lower loss
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    found = evaluate("four", task="sst2", data="data")["metrics"]["loss"]["value"]
+    real_losses = [epoch["metrics"]["loss"]["value"] for epoch in record["epochs"]]
+    assert found == pytest.approx(real_losses[2], abs=1e-6)
+    assert abs(found - real_losses[3]) > 1e-5
+
+
+def test_one_seed_gives_one_model_and_another_another(here: Path) -> None:
+    for out, seed in (("one", 0), ("again", 0), ("other", 1)):
+        finetune("bert", task="sst2", data="data", out=out, settings=Settings(2, 8, 1e-3, seed=seed))
+    one, again, other = (Path(out, "model.safetensors").read_bytes() for out in ("one", "again", "other"))
+    assert one == again
+    assert one != other
+
+
+@pytest.mark.slow
+def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
+    """Without dropout the shares of a batch add up to it; every process would end, and one alone writes."""
+    config = json.loads(Path("bert/config.json").read_text("utf-8"))
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    Path("bert/config.json").write_text(json.dumps(config), "utf-8")
+    words = ["finetune", "bert", "--task", "sst2", "--data", "data", "--epochs", "2", "--batch-size", "7"]
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    two = subprocess.run([*start, "-m", "headscope", *words, "--out", "two"], capture_output=True, text=True)
+    assert two.returncode == 0, two.stderr
+    assert two.stdout.split() == ["two"]
+    assert two.stderr.count("kept epoch") == 1
+    finished(here, *words, "--out", "one")
+    one, other = (AutoModelForSequenceClassification.from_pretrained(name).state_dict() for name in ("one", "two"))
+    before = AutoModelForSequenceClassification.from_pretrained("bert").state_dict()
+    for name, value in one.items():
+        assert torch.allclose(value, other[name], atol=2e-5), name
+    assert any((value - before[name]).abs().max() > 2e-4 for name, value in one.items() if "encoder" in name)
+
+
+@pytest.mark.parametrize("kills", [2, slow(6)])
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Path, kills: int) -> None:
+    words = ("finetune", "bert", "--task", "sst2", "--data", "data", "--epochs", "2", "--batch-size", "3")
+    finished(here, *words, "--out", "whole")
+    chance = random.Random(0)
+    partial = here / "made.partial" / STATE
+    for _ in range(kills):
+        assert killed(here, *words, "--out", "made", "--resume", after=chance.randint(3, 9))
+    assert partial.exists()
+    assert not (here / "made").exists()
+    finished(here, *words, "--out", "made", "--resume")
+    whole, made = bytes_of(here / "whole"), bytes_of(here / "made")
+    records = [json.loads(files.pop("training.json")) for files in (whole, made)]
+    assert whole == made
+    for record in records:
+        del record["seconds"], record["command"]
+    assert records[0] == records[1]
+    assert not (here / "made.partial").exists()
+
+
+REFUSED: list[tuple[dict[str, object], str]] = [
+    ({"settings": Settings(4, 4, 1e-2)}, "batch_size (8 then, 4 now)"),
+    ({"settings": Settings(4, 8, 1e-3)}, "learning_rate (0.01 then, 0.001 now)"),
+    ({"settings": Settings(4, 8, 1e-2, seed=3)}, "seed (0 then, 3 now)"),
+    ({"limit": 20}, "limit (null then, 20 now)"),
+    ({"max_length": 16}, "max_length (null then, 16 now)"),
+    ({"labels": {"x": "1"}}, "x (null then, 1 now)"),
+]
+
+
+def test_another_option_is_refused_by_name(here: Path) -> None:
+    options = {"task": "sst2", "data": "data", "out": "made", "settings": FAST}
+
+    def stop(step: object) -> None:
+        if step.number == 7:  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finetune("bert", **options, watch=stop)  # type: ignore[arg-type]
+    before = bytes_of(here / "made.partial")
+    for changes, named in REFUSED:
+        with pytest.raises(HeadscopeError) as error:
+            finetune("bert", **{**options, **changes}, resume=True)  # type: ignore[arg-type]
+        assert str(error.value) == (
+            f"{here / 'made.partial' / STATE}: begun with another {named}. Expected a resumed run to be the same run. "
+            "Give the same options again, or --overwrite instead of --resume to begin anew."
+        )
+        assert bytes_of(here / "made.partial") == before
+    record = finetune("bert", **options, resume=True)  # type: ignore[arg-type]
+    assert len(record["epochs"]) == 4
+
+
+def test_other_data_and_another_model_are_refused_too(here: Path) -> None:
+    def stop(step: object) -> None:
+        if step.number == 7:  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finetune("bert", task="sst2", data="data", out="made", settings=FAST, watch=stop)
+    saved(here / "other", BertModel, seed=1)
+    with pytest.raises(HeadscopeError, match="begun with another name"):
+        finetune("other", task="sst2", data="data", out="made", settings=FAST, resume=True)
+    glue(here / "data", train=50)
+    with pytest.raises(HeadscopeError, match="begun with another data"):
+        finetune("bert", task="sst2", data="data", out="made", settings=FAST, resume=True)
+
+
+def test_a_trained_model_is_only_replaced_when_asked_for(here: Path) -> None:
+    finetune("bert", task="sst2", data="data", out="made", settings=Settings(1, 8))
+    with pytest.raises(HeadscopeError, match=r"made: a trained model is already there\. Add --overwrite"):
+        finetune("bert", task="sst2", data="data", out="made", settings=Settings(1, 8))
+    finetune("bert", task="sst2", data="data", out="made", settings=Settings(1, 8), overwrite=True)
+
+
+def test_a_masked_language_model_is_trained_without_labels(here: Path) -> None:
+    saved(here / "mlm", BertForMaskedLM)
+    texts = ["the cat sat on the mat .", "a dog ran ."] * 8
+    for name in ("train", "dev"):
+        Path(f"data/{name}.txt").write_text("\n".join(texts), "utf-8")
+    for name in ("train", "dev"):
+        Path(f"data/{name}.tsv").unlink()
+    record = headscope.finetune("mlm", task="masked", data="data", out="made", settings=Settings(6, 8, 1e-2))
+    assert record["epochs"][-1]["dev_loss"] < record["epochs"][0]["dev_loss"]
+    assert record["best"]["metric"] == "accuracy"
