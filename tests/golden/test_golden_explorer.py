@@ -25,11 +25,12 @@ def ask(studies: Studies) -> Iterator[Ask]:
     """Requests to an explorer of two classifiers with a study; the answers name states `<state 1>`, `<state 2>` …"""
     studies.make("analyze")
     torch.set_num_threads(1)
-    with chdir(studies.folder):  # models are named by their paths
-        models = [headscope.load(name, dtype="float64") for name in ("bert", "other")]
     states: dict[str, str] = {}
     options: dict[str, Any] = {"browser": False, "wait": False, "port": 0, "say": lambda line: None}
-    with headscope.serve(models[0], compare=models[1], study=studies.folder / "analyze", **options) as explorer:
+    with chdir(studies.folder):  # models are named by their paths
+        models = [headscope.load(name, dtype="float64") for name in ("bert", "other")]
+        explorer = headscope.serve(models[0], compare=models[1], study="analyze", **options)
+    with explorer:
 
         def request(path: str, body: dict[str, Any] | None = None) -> Any:
             for state, name in states.items():
