@@ -28,7 +28,13 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import headscope
 
 WORD = "lamp"  # one token
-BUDGETS = {"overview": 1000, "pointer": 50, "toggle": 300, "longest_task": 200, "saved_longest_task": 200}
+BUDGETS = {
+    "overview": 1000,
+    "pointer": 50,
+    "toggle": 300,
+    "longest_task": 200,
+    "saved_longest_task": 200,
+}
 
 OVERVIEW = """async (text) => {
     performance.clearMarks();
@@ -94,10 +100,18 @@ class Traced:
         self.browser.start_tracing(page=self.page, categories=["toplevel"])
         result = act()
         events = json.loads(self.browser.stop_tracing())["traceEvents"]
-        named = [one for one in events if one["name"] == "thread_name" and one["args"]["name"] == "CrRendererMain"]
+        named = [
+            one
+            for one in events
+            if one["name"] == "thread_name" and one["args"]["name"] == "CrRendererMain"
+        ]
         threads = {(one["pid"], one["tid"]) for one in named}
-        tasks = [one for one in events if one.get("ph") == "X" and (one["pid"], one["tid"]) in threads]
-        return result, [one.get("tdur", 0) / 1000 for one in tasks if one["name"].endswith("RunTask")]
+        tasks = [
+            one for one in events if one.get("ph") == "X" and (one["pid"], one["tid"]) in threads
+        ]
+        return result, [
+            one.get("tdur", 0) / 1000 for one in tasks if one["name"].endswith("RunTask")
+        ]
 
 
 def measured(
@@ -114,10 +128,16 @@ def measured(
     opened(page, url, 128, heads="2.0")
     box = page.locator("#maps canvas").first.bounding_box()
     assert box is not None
-    spots = [(box["x"] + box["width"] * 0.5 + n, box["y"] + box["height"] * 0.5 + n) for n in range(4 * repeats)]
+    spots = [
+        (box["x"] + box["width"] * 0.5 + n, box["y"] + box["height"] * 0.5 + n)
+        for n in range(4 * repeats)
+    ]
     pointed, tasks = traced(lambda: [page.evaluate(POINTER, spot) for spot in spots])
     assert all(value for _, value in pointed)
-    clock["pointer"], processor["pointer"] = median(ms for ms, _ in pointed), sum(tasks) / len(spots)
+    clock["pointer"], processor["pointer"] = (
+        median(ms for ms, _ in pointed),
+        sum(tasks) / len(spots),
+    )
 
     opened(page, url, 32)
     began = time.process_time()
@@ -146,7 +166,9 @@ def _scrolled(page: Page, traced: Traced, url: str, view: str) -> tuple[float, f
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--model", default="minilm")
     given = parser.parse_args()
@@ -160,13 +182,21 @@ def main() -> None:
         sync_playwright() as playwright,
     ):
         saved = headscope.look(model, text_of(512)).save(Path(folder) / "look.html").as_uri()
-        browser = playwright.chromium.launch(executable_path=there, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=there, args=["--no-sandbox", "--disable-gpu"]
+        )
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         found = measured(page, Traced(browser, page), explorer.url, saved, given.repeats)
         browser.close()
     clock, processor = ({name: round(ms, 1) for name, ms in times.items()} for times in found)
     within = {name: processor[name] < most for name, most in BUDGETS.items()}
-    told = {"ms": clock, "processor_ms": processor, "budgets_ms": BUDGETS, "within": within, "load": os.getloadavg()[0]}
+    told = {
+        "ms": clock,
+        "processor_ms": processor,
+        "budgets_ms": BUDGETS,
+        "within": within,
+        "load": os.getloadavg()[0],
+    }
     print(json.dumps({"model": given.model, **told}))
 
 

@@ -30,7 +30,9 @@ def textbook(weights: Tensor) -> Tensor:
         for j in range(i + 1, len(weights)):
             q = weights[j]
             m = (p + q) / 2
-            of_rows = (p * (p.log() - m.log())).sum(dim=-1) / 2 + (q * (q.log() - m.log())).sum(dim=-1) / 2
+            of_rows = (p * (p.log() - m.log())).sum(dim=-1) / 2 + (q * (q.log() - m.log())).sum(
+                dim=-1
+            ) / 2
             result[i, j] = result[j, i] = of_rows.mean()
     return result
 
@@ -49,7 +51,9 @@ def timed(run: Callable[[Tensor], Tensor], weights: Tensor) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()

@@ -106,7 +106,9 @@ def _steps(case: Case, items: list[Item], options: argparse.Namespace) -> Callab
     if learned is not None:
         model.wear(learned.edit())
     prepared = task.prepare(model, items, max_length=LENGTH)
-    course = iter(Training(model, task, prepared, Settings(epochs=1000, batch_size=BATCH), learned=learned))
+    course = iter(
+        Training(model, task, prepared, Settings(epochs=1000, batch_size=BATCH), learned=learned)
+    )
     return lambda: next(course)
 
 
@@ -117,7 +119,11 @@ def forward(options: argparse.Namespace, items: list[Item]) -> Iterator[dict[str
     batch = batch_of(model, prepared, list(range(BATCH)))
     length = next(iter(batch.inputs.values())).shape[1]
     allowed = read_mask(options.mask).at(length)[None]
-    edits = {"plain": [], "Masked": [Masked(options.mask)], "MaskScores": [headscope.MaskScores(allowed)]}
+    edits = {
+        "plain": [],
+        "Masked": [Masked(options.mask)],
+        "MaskScores": [headscope.MaskScores(allowed)],
+    }
 
     def run(name: str) -> None:
         with torch.inference_mode(), model.edited(*edits[name]):
@@ -127,15 +133,24 @@ def forward(options: argparse.Namespace, items: list[Item]) -> Iterator[dict[str
     times = interleaved(runs, options.repeats, lambda done, total: None, CLOCKS[options.clock])
     for place, name in enumerate(edits):
         ratio, low, high = median(times[:, place] / times[:, 0])
-        yield {"benchmark": "learned forward", "case": name, **_rounded(ratio, low, high, times[:, place])}
+        yield {
+            "benchmark": "learned forward",
+            "case": name,
+            **_rounded(ratio, low, high, times[:, place]),
+        }
 
 
 def pairs(full: bool) -> list[Item]:
     """Real paragraph pairs; `full` joins two pairs so that truncation leaves exactly 128 tokens of each."""
-    found = [(one.first, one.second or "") for one in read_examples([BUNDLED["wikipedia-pairs"]], pairs=True)]
+    found = [
+        (one.first, one.second or "")
+        for one in read_examples([BUNDLED["wikipedia-pairs"]], pairs=True)
+    ]
     if full:
         following = found[1:] + found[:1]
-        found = [(a + " " + c, b + " " + d) for (a, b), (c, d) in zip(found, following, strict=True)]
+        found = [
+            (a + " " + c, b + " " + d) for (a, b), (c, d) in zip(found, following, strict=True)
+        ]
     labels = cycle(LABELS)  # times do not depend on what is right
     return [Item((str(a), str(b)), next(labels)) for a, b in islice(cycle(found), 4 * BATCH)]
 
@@ -149,20 +164,34 @@ def _classifier() -> AttentionModel:
 
 def _rounded(ratio: float, low: float, high: float, seconds: Any) -> dict[str, Any]:
     interval = [round(low, 3), round(high, 3)]
-    return {"ratio": round(ratio, 3), "interval": interval, "milliseconds": round(1e3 * median(seconds)[0], 1)}
+    return {
+        "ratio": round(ratio, 3),
+        "interval": interval,
+        "milliseconds": round(1e3 * median(seconds)[0], 1),
+    }
 
 
 def _print(options: argparse.Namespace, full: bool, lines: Iterator[dict[str, Any]]) -> None:
     tokens = f"{LENGTH}" if full else f"at most {LENGTH}"
     for line in lines:
         print(
-            json.dumps({**line, "batch": BATCH, "tokens": tokens, "mask": options.mask, "clock": options.clock}),
+            json.dumps(
+                {
+                    **line,
+                    "batch": BATCH,
+                    "tokens": tokens,
+                    "mask": options.mask,
+                    "clock": options.clock,
+                }
+            ),
             flush=True,
         )
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", choices=("training", "forward"))
     parser.add_argument("--mask", default="longformer")
     parser.add_argument("--repeats", type=int, default=15)

@@ -37,16 +37,24 @@ def timed(run: Callable[..., object], *arguments: object) -> float:
     return time.process_time() - start
 
 
-def looked(model: headscope.AttentionModel, batch: headscope.Batch, looking: Looking, *, raw: bool = True) -> None:
+def looked(
+    model: headscope.AttentionModel, batch: headscope.Batch, looking: Looking, *, raw: bool = True
+) -> None:
     asked = chosen(STATISTICS) if raw else []
     list(stream(model, [batch], asked, through=looking.through, losses=looking.losses))
 
 
-def ratios(model: headscope.AttentionModel, pairs: int, repeats: int) -> dict[str, dict[str, float]]:
+def ratios(
+    model: headscope.AttentionModel, pairs: int, repeats: int
+) -> dict[str, dict[str, float]]:
     """Batch by batch in turns, so that a change of the machine's speed hits all alike."""
-    batches = list(headscope.encode(model, texts(pairs, full=True), batch_size=BATCH, max_length=LENGTH))
+    batches = list(
+        headscope.encode(model, texts(pairs, full=True), batch_size=BATCH, max_length=LENGTH)
+    )
     asked = {
-        name: Looking(model, ("raw", name) if name != "raw" else ("raw",), STATISTICS, pairs=True, seed=0)
+        name: Looking(
+            model, ("raw", name) if name != "raw" else ("raw",), STATISTICS, pairs=True, seed=0
+        )
         for name in LENSES
     }
     for name in ("norm", "gradient"):
@@ -64,7 +72,11 @@ def ratios(model: headscope.AttentionModel, pairs: int, repeats: int) -> dict[st
 
 
 def summed_up(ratios: list[float]) -> dict[str, float]:
-    return {"ratio": round(median(ratios), 3), "lowest": round(min(ratios), 3), "highest": round(max(ratios), 3)}
+    return {
+        "ratio": round(median(ratios), 3),
+        "lowest": round(min(ratios), 3),
+        "highest": round(max(ratios), 3),
+    }
 
 
 def seconds_so_far() -> float:
@@ -83,13 +95,17 @@ def peak_memory_mb(count: int) -> int:
 def measure_memory(count: int) -> None:
     model = headscope.load("minilm")
     looking = Looking(model, tuple(LENSES), STATISTICS, pairs=True, seed=0)
-    for batch in headscope.encode(model, texts(count, full=True), batch_size=BATCH, max_length=LENGTH):
+    for batch in headscope.encode(
+        model, texts(count, full=True), batch_size=BATCH, max_length=LENGTH
+    ):
         looked(model, batch, looking)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--pairs", type=int, default=256)
     parser.add_argument("--memory", type=int, nargs="*", default=[64, 256])

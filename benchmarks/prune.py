@@ -165,26 +165,40 @@ def _followed(selection: Selection, path: Iterator[State], heads: int, budget: f
 def _against(greedy: Row, other: Row) -> Row:
     """At every number of heads that both came to: is it as good as greedy, and for no more evaluations?"""
     both = [
-        (greedy["heads"].index(size), place) for place, size in enumerate(other["heads"]) if size in greedy["heads"]
+        (greedy["heads"].index(size), place)
+        for place, size in enumerate(other["heads"])
+        if size in greedy["heads"]
     ]
     return {
         "heads": [other["heads"][there] for _, there in both],
-        "better_by": [round(greedy["reached"][here] - other["reached"][there], 6) for here, there in both],
-        "never_worse": all(other["reached"][there] <= greedy["reached"][here] + 1e-9 for here, there in both),
-        "within_budget": all(other["spent"][there] <= greedy["spent"][here] for here, there in both),
+        "better_by": [
+            round(greedy["reached"][here] - other["reached"][there], 6) for here, there in both
+        ],
+        "never_worse": all(
+            other["reached"][there] <= greedy["reached"][here] + 1e-9 for here, there in both
+        ),
+        "within_budget": all(
+            other["spent"][there] <= greedy["spent"][here] for here, there in both
+        ),
         "spent": [other["spent"][-1], greedy["spent"][-1]],
     }
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", choices=("speed", "search"))
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--task", action="append", default=[], metavar="NAME=DATA")
     parser.add_argument("--split", default="dev:even")
     parser.add_argument("--examples", type=int, default=128)
     parser.add_argument("--heads", type=int, default=12)
-    parser.add_argument("--widths", type=lambda said: [int(one) for one in said.split(",")], default=[searches.WIDTH])
+    parser.add_argument(
+        "--widths",
+        type=lambda said: [int(one) for one in said.split(",")],
+        default=[searches.WIDTH],
+    )
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=12)

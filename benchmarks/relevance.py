@@ -25,7 +25,9 @@ from headscope.model.relevance.sums import Accounts
 from headscope.model.relevance.targets import towards
 
 
-def relevance_pass(model: headscope.AttentionModel, batches: list[headscope.Batch], rules: Rules) -> None:
+def relevance_pass(
+    model: headscope.AttentionModel, batches: list[headscope.Batch], rules: Rules
+) -> None:
     """Of the pooled vector in its own direction: heads, layers, tokens and biases."""
     for batch in batches:
         accounts = Accounts(model, len(batch.indices))
@@ -33,7 +35,9 @@ def relevance_pass(model: headscope.AttentionModel, batches: list[headscope.Batc
             accounts.settle(towards(model(batch)[0], batch.inputs["attention_mask"]))
 
 
-def ratios(model: headscope.AttentionModel, pairs: list[tuple[str, str]], repeats: int) -> dict[str, dict[str, float]]:
+def ratios(
+    model: headscope.AttentionModel, pairs: list[tuple[str, str]], repeats: int
+) -> dict[str, dict[str, float]]:
     """Batch by batch in turns, so that a change of the machine's speed hits all alike."""
     batches = list(headscope.encode(model, pairs, batch_size=BATCH, max_length=LENGTH))
     plain_pass(model, batches[:1])
@@ -58,13 +62,17 @@ def peak_memory_mb(count: int) -> int:
 
 def measure_memory(count: int) -> None:
     model = headscope.load("minilm")
-    for batch in headscope.encode(model, texts(count, full=True), batch_size=BATCH, max_length=LENGTH):
+    for batch in headscope.encode(
+        model, texts(count, full=True), batch_size=BATCH, max_length=LENGTH
+    ):
         relevance_pass(model, [batch], "voita")
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--memory", type=int, nargs="*", default=[32, 128, 256])
@@ -73,7 +81,9 @@ def main() -> None:
         "benchmark": "relevance",
         "threads": torch.get_num_threads(),
         "pairs": arguments.pairs,
-        "pairs_of_128_tokens": ratios(headscope.load("minilm"), texts(arguments.pairs, full=True), arguments.repeats),
+        "pairs_of_128_tokens": ratios(
+            headscope.load("minilm"), texts(arguments.pairs, full=True), arguments.repeats
+        ),
         "peak_memory_mb": {str(count): peak_memory_mb(count) for count in arguments.memory},
         "goal_ratio": 4.0,
         "seconds": seconds_so_far(),

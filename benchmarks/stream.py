@@ -29,17 +29,32 @@ from headscope.statistics import Statistic, chosen, stream
 BATCH = 32
 LENGTH = 128
 SURFACE = [
-    *("self", "previous", "next", "distance", "cls", "sep", "punctuation", "special", "entropy", "cls-entropy"),
+    *(
+        "self",
+        "previous",
+        "next",
+        "distance",
+        "cls",
+        "sep",
+        "punctuation",
+        "special",
+        "entropy",
+        "cls-entropy",
+    ),
     *("confidence", "confidence-content", "argmax-share", "argmax-offset"),
 ]
 
 
 def texts(count: int, *, full: bool) -> list[tuple[str, str]]:
     """Real paragraph pairs; `full` joins two pairs so that truncation leaves exactly 128 tokens of each."""
-    pairs = [(e.first, e.second or "") for e in read_examples([BUNDLED["wikipedia-pairs"]], pairs=True)]
+    pairs = [
+        (e.first, e.second or "") for e in read_examples([BUNDLED["wikipedia-pairs"]], pairs=True)
+    ]
     if full:
         following = pairs[1:] + pairs[:1]
-        pairs = [(a + " " + c, b + " " + d) for (a, b), (c, d) in zip(pairs, following, strict=True)]
+        pairs = [
+            (a + " " + c, b + " " + d) for (a, b), (c, d) in zip(pairs, following, strict=True)
+        ]
     return list(islice(cycle(pairs), count))
 
 
@@ -61,7 +76,9 @@ def timed(run: Callable[..., object], *arguments: object) -> float:
     return time.perf_counter() - start
 
 
-def ratio(model: headscope.AttentionModel, pairs: list[tuple[str, str]], repeats: int) -> dict[str, float]:
+def ratio(
+    model: headscope.AttentionModel, pairs: list[tuple[str, str]], repeats: int
+) -> dict[str, float]:
     """Batch by batch in turns, so that a change of the machine's speed hits both alike."""
     batches = list(headscope.encode(model, pairs, batch_size=BATCH, max_length=LENGTH))
     plain_pass(model, batches[:2])
@@ -104,7 +121,9 @@ def measure_memory(count: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
     model = headscope.load("minilm")

@@ -38,7 +38,9 @@ def main() -> None:
     else:
         model = headscope.load(options.model, model_class=task.model_class)
     items = (
-        _pairs(options.examples) if options.data is None else task.items(options.data, "dev", limit=options.examples)
+        _pairs(options.examples)
+        if options.data is None
+        else task.items(options.data, "dev", limit=options.examples)
     )
     prepared = task.prepare(model, items, max_length=options.max_length)
     fast = Sweep(model, task, prepared, batch_size=options.batch_size)
@@ -59,14 +61,18 @@ def main() -> None:
             begun = time.perf_counter()
             with torch.inference_mode():
                 sweep = fast if name == "fast" else plain
-                answers = [_answers(sweep, b, group, r) for b, r in zip(batches, replays, strict=True)]
+                answers = [
+                    _answers(sweep, b, group, r) for b, r in zip(batches, replays, strict=True)
+                ]
             spent[name] = time.perf_counter() - begun
             seconds[name] += spent[name]
             if name == "fast":
                 mine = answers
             else:
                 theirs = answers
-        largest = max(largest, *(float((a - b).abs().max()) for a, b in zip(mine, theirs, strict=True)))
+        largest = max(
+            largest, *(float((a - b).abs().max()) for a, b in zip(mine, theirs, strict=True))
+        )
         by_site[group.name] = [round(spent["fast"], 2), round(spent["plain"], 2)]
     result: dict[str, Any] = {
         "benchmark": "sweep",
@@ -82,7 +88,9 @@ def main() -> None:
     }
     if options.batch_sizes:
         sizes = [int(size) for size in options.batch_sizes.split(",")]
-        result["seconds_by_batch_size"] = _by_batch_size(model, task, prepared, block, groups[-1], sizes)
+        result["seconds_by_batch_size"] = _by_batch_size(
+            model, task, prepared, block, groups[-1], sizes
+        )
     if options.race is not None:
         result |= _raced(options, model, task, items, seconds)
     print(json.dumps(result))
@@ -107,7 +115,9 @@ def _by_batch_size(
     return {size: round(seconds / 2, 1) for size, seconds in spent.items()}
 
 
-def _raced(options: argparse.Namespace, model: Any, task: Any, items: list[Item], seconds: dict[str, float]) -> Any:
+def _raced(
+    options: argparse.Namespace, model: Any, task: Any, items: list[Item], seconds: dict[str, float]
+) -> Any:
     """The whole race, its gradient pass included, and whether it says what the exact sweep says."""
     from headscope.ablation.importance import importance
 
@@ -117,13 +127,23 @@ def _raced(options: argparse.Namespace, model: Any, task: Any, items: list[Item]
 
     given = Given("mnli")
     file = Path(__file__)  # what is read is given; the record wants a file
-    common = {"task": given, "data": file, "max_length": options.max_length, "batch_size": options.batch_size}
+    common = {
+        "task": given,
+        "data": file,
+        "max_length": options.max_length,
+        "batch_size": options.batch_size,
+    }
     exact = importance(model, **common)
     begun = time.perf_counter()
     raced = importance(model, race=options.race, **common)
     spent = raced.record["durations"]["race"] + raced.record["durations"]["ablation"]
-    of_loss = [study.tables["significance"].query("statistic == 'ablation-loss'") for study in (exact, raced)]
-    same = (of_loss[0]["is_significant"].to_numpy() == of_loss[1]["is_significant"].to_numpy()).all()
+    of_loss = [
+        study.tables["significance"].query("statistic == 'ablation-loss'")
+        for study in (exact, raced)
+    ]
+    same = (
+        of_loss[0]["is_significant"].to_numpy() == of_loss[1]["is_significant"].to_numpy()
+    ).all()
     values, guesses = (table["value"].to_numpy() for table in of_loss)
     width = (of_loss[0]["high"] - of_loss[0]["low"]).to_numpy() / 2
     bottom = np.argsort(values)[:10]
@@ -151,11 +171,16 @@ def _pairs(count: int) -> list[Item]:
     from headscope.data.examples import read_examples
 
     found = list(read_examples([next(iter(BUNDLED))], pairs=True))[:count]
-    return [Item((str(one.first), str(one.second)), LABELS[i % 3], one.where) for i, one in enumerate(found)]
+    return [
+        Item((str(one.first), str(one.second)), LABELS[i % 3], one.where)
+        for i, one in enumerate(found)
+    ]
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", nargs="?")
     parser.add_argument("--data")
     parser.add_argument("--examples", type=int, default=512)

@@ -34,7 +34,9 @@ class Reaction:
     smiles: str
     product: torch.Tensor  # tokens that are product atoms
     reactants: torch.Tensor  # tokens that are reactant atoms
-    answer: torch.Tensor  # for each product atom, the reactant atom it comes from, as a place in `reactants`
+    answer: (
+        torch.Tensor
+    )  # for each product atom, the reactant atom it comes from, as a place in `reactants`
 
 
 def read_reaction(mapped: str) -> Reaction:
@@ -47,7 +49,9 @@ def read_reaction(mapped: str) -> Reaction:
     arrow = plain.index(">>")
     reactants = [i for i, token in enumerate(plain) if i < arrow and ATOM.fullmatch(token)]
     product = [i for i, token in enumerate(plain) if i > arrow and ATOM.fullmatch(token)]
-    place = {numbers[token]: place for place, token in enumerate(reactants) if numbers[token] is not None}
+    place = {
+        numbers[token]: place for place, token in enumerate(reactants) if numbers[token] is not None
+    }
     answer = torch.tensor([place[numbers[token]] for token in product])
     return Reaction("".join(plain), torch.tensor(product) + 1, torch.tensor(reactants) + 1, answer)
 
@@ -65,10 +69,14 @@ def accuracies(model: headscope.AttentionModel, reactions: list[Reaction]) -> to
     for batch in headscope.encode(model, [reaction.smiles for reaction in reactions]):
 
         def observe(attention: headscope.Attention, batch: headscope.Batch = batch) -> None:
-            for weights, index in zip(attention.weights, batch.indices[attention.rows], strict=True):
+            for weights, index in zip(
+                attention.weights, batch.indices[attention.rows], strict=True
+            ):
                 reaction = reactions[index]
                 to_reactants = weights[:, reaction.product][:, :, reaction.reactants]
-                right[index, attention.site.layer] = (to_reactants.argmax(-1) == reaction.answer).float().mean(-1)
+                right[index, attention.site.layer] = (
+                    (to_reactants.argmax(-1) == reaction.answer).float().mean(-1)
+                )
 
         with model.watched(observe), torch.inference_mode():
             model(batch)
@@ -87,8 +95,12 @@ def read_file(path: Path, limit: int, longest: int = 510) -> dict[str, list[Reac
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="tab-separated: split, …, reaction_smiles with atom maps")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "file", type=Path, help="tab-separated: split, …, reaction_smiles with atom maps"
+    )
     parser.add_argument("--limit", type=int, default=1000, help="reactions of each split [1000]")
     arguments = parser.parse_args()
     model = headscope.load("rxnmapper")
@@ -105,7 +117,9 @@ def main() -> None:
         for head in model.heads
     ]
     table = pd.DataFrame(rows).sort_values("valid", ascending=False)
-    print(f"{len(chosen)} validation and {len(reported)} test reactions; share of product atoms mapped right")
+    print(
+        f"{len(chosen)} validation and {len(reported)} test reactions; share of product atoms mapped right"
+    )
     print(table.head(16).to_string(index=False, float_format=lambda value: f"{value:.3f}"))
 
 

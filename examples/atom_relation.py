@@ -22,22 +22,46 @@ NAME = "product atom to reactant atom"
 def sentence_of(reaction: Reaction) -> headscope.Sentence:
     """The tokens, and for each product atom (query) the reactant atom it comes from (key)."""
     sources = reaction.reactants[reaction.answer]
-    pairs = [(int(atom) - 1, int(source) - 1) for atom, source in zip(reaction.product, sources, strict=True)]
+    pairs = [
+        (int(atom) - 1, int(source) - 1)
+        for atom, source in zip(reaction.product, sources, strict=True)
+    ]
     return headscope.Sentence(tuple(TOKEN.findall(reaction.smiles)), {NAME: pairs})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="tab-separated: split, …, reaction_smiles with atom maps")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "file", type=Path, help="tab-separated: split, …, reaction_smiles with atom maps"
+    )
     parser.add_argument("--limit", type=int, default=500, help="reactions of each split [500]")
     parser.add_argument("--out", type=Path, help="write the study here")
     arguments = parser.parse_args()
-    reactions = [one for split in read_file(arguments.file, arguments.limit).values() for one in split]
-    study = headscope.analyze("rxnmapper", sentences=[sentence_of(reaction) for reaction in reactions])
-    columns = ["direction", "layer", "head", "accuracy", "low", "high", "same_data_best_accuracy", "count"]
+    reactions = [
+        one for split in read_file(arguments.file, arguments.limit).values() for one in split
+    ]
+    study = headscope.analyze(
+        "rxnmapper", sentences=[sentence_of(reaction) for reaction in reactions]
+    )
+    columns = [
+        "direction",
+        "layer",
+        "head",
+        "accuracy",
+        "low",
+        "high",
+        "same_data_best_accuracy",
+        "count",
+    ]
     print(study.tables["relations"][columns].to_string(index=False, float_format="%.3f"))
     roles = study.tables["roles"]
-    print(roles[roles["role"] == NAME][["layer", "head", "role", "value", "low", "high"]].to_string(index=False))
+    print(
+        roles[roles["role"] == NAME][["layer", "head", "role", "value", "low", "high"]].to_string(
+            index=False
+        )
+    )
     if arguments.out is not None:
         print(headscope.write(study, arguments.out))
 

@@ -26,7 +26,18 @@ from headscope.data.treebank import ROOT, Parsed, read_treebank
 TEXT = "# text = "
 AFTER, BEFORE = "governor before", "governor after"  # where the governor stands
 LOOKS = {AFTER: "dependent", BEFORE: "governor"}
-COLUMNS = ["relation", "direction", "layer", "head", "accuracy", "low", "high", "baseline", "control", "count"]
+COLUMNS = [
+    "relation",
+    "direction",
+    "layer",
+    "head",
+    "accuracy",
+    "low",
+    "high",
+    "baseline",
+    "control",
+    "count",
+]
 
 
 def read_written(path: Path) -> Iterator[str]:
@@ -39,7 +50,9 @@ def translated(texts: list[str], model: str, batch_size: int = 16) -> list[str]:
     translator = headscope.load(model)
     found: list[str] = []
     for start in range(0, len(texts), batch_size):
-        batch = translator.tokenizer(texts[start : start + batch_size], return_tensors="pt", padding=True)
+        batch = translator.tokenizer(
+            texts[start : start + batch_size], return_tensors="pt", padding=True
+        )
         with torch.inference_mode():
             made = translator.model.generate(**batch, num_beams=1, max_length=256)
         found += translator.tokenizer.batch_decode(made, skip_special_tokens=True)
@@ -49,7 +62,9 @@ def translated(texts: list[str], model: str, batch_size: int = 16) -> list[str]:
 def sentence_of(parsed: Parsed, source: str) -> headscope.Sentence:
     """The tree as the target of its translation; the two parts of each relation are apart."""
     pairs: dict[str, list[tuple[int, int]]] = {}
-    for word, (governor, relation) in enumerate(zip(parsed.governors, parsed.relations, strict=True)):
+    for word, (governor, relation) in enumerate(
+        zip(parsed.governors, parsed.relations, strict=True)
+    ):
         if governor != ROOT:
             part = AFTER if governor < word else BEFORE
             pairs.setdefault(f"{relation}, {part}", []).append((word, governor))
@@ -57,14 +72,22 @@ def sentence_of(parsed: Parsed, source: str) -> headscope.Sentence:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="trees in CoNLL-U, with the written sentence in # text")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "file", type=Path, help="trees in CoNLL-U, with the written sentence in # text"
+    )
     parser.add_argument("--limit", type=int, default=500, help="sentences [500]")
-    parser.add_argument("--mismatched", action="store_true", help="give each sentence the source of another")
+    parser.add_argument(
+        "--mismatched", action="store_true", help="give each sentence the source of another"
+    )
     parser.add_argument("--out", type=Path, help="write the study here")
     arguments = parser.parse_args()
     trees = list(islice(read_treebank(arguments.file), arguments.limit))
-    sources = translated(list(islice(read_written(arguments.file), arguments.limit)), "opus-mt-fr-en")
+    sources = translated(
+        list(islice(read_written(arguments.file), arguments.limit)), "opus-mt-fr-en"
+    )
     if arguments.mismatched:
         sources = [*sources[1:], sources[0]]
     sentences = [sentence_of(tree, source) for tree, source in zip(trees, sources, strict=True)]
@@ -74,8 +97,16 @@ def main() -> None:
     print(table[COLUMNS].dropna(subset="layer").to_string(index=False, float_format="%.3f"))
     print("\nThe share of all pairs that a decoder can see, by who looks:")
     names = table["relation"].str.split(", ").str[0]
-    pairs = table.assign(relation=names).pivot(index="relation", columns="direction", values="count").fillna(0)
-    print(pairs.div(pairs.sum(axis=1), axis=0)[pairs.sum(axis=1) >= 100].to_string(float_format="%.3f"))
+    pairs = (
+        table.assign(relation=names)
+        .pivot(index="relation", columns="direction", values="count")
+        .fillna(0)
+    )
+    print(
+        pairs.div(pairs.sum(axis=1), axis=0)[pairs.sum(axis=1) >= 100].to_string(
+            float_format="%.3f"
+        )
+    )
     if arguments.out is not None:
         print(headscope.write(study, arguments.out))
 

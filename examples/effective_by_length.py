@@ -46,7 +46,9 @@ def windows_of(texts: list[str], words: int, count: int) -> list[str]:
     every = (word for text in texts for word in text.split())
     found = [list(islice(every, words)) for _ in range(count)]
     if len(found[-1]) < words:
-        raise SystemExit(f"the corpus is too short for {count} windows of {words} words: give fewer or shorter ones")
+        raise SystemExit(
+            f"the corpus is too short for {count} windows of {words} words: give fewer or shorter ones"
+        )
     return [" ".join(window) for window in found]
 
 
@@ -67,17 +69,23 @@ def interval(values: np.ndarray) -> tuple[float, float]:
     return float(values.mean() - half), float(values.mean() + half)
 
 
-def by_length(model: headscope.AttentionModel, windows: list[str], lengths: tuple[int, ...]) -> pd.DataFrame:
+def by_length(
+    model: headscope.AttentionModel, windows: list[str], lengths: tuple[int, ...]
+) -> pd.DataFrame:
     """A row a length: each window is an analysis of its own, so that the interval is one over windows."""
     rows = []
     for length in lengths:
         studies = [
-            headscope.analyze(model, texts=[window], max_length=length, lens=LENSES, statistics=STATISTICS)
+            headscope.analyze(
+                model, texts=[window], max_length=length, lens=LENSES, statistics=STATISTICS
+            )
             for window in windows
         ]
         tokens = {study.record["data"]["tokens"] for study in studies}
         if tokens != {length}:
-            raise SystemExit(f"windows of {length} tokens have {sorted(tokens)}: the model reads no longer ones")
+            raise SystemExit(
+                f"windows of {length} tokens have {sorted(tokens)}: the model reads no longer ones"
+            )
         means = pd.DataFrame([means_of(study) for study in studies])
         row = {"tokens": length, **{told: means[name].mean() for name, told in COLUMNS.items()}}
         low, high = interval(means["raw-correlation@effective"].to_numpy())
@@ -102,7 +110,12 @@ def draw(table: pd.DataFrame, widths: dict[str, int], out: Path) -> None:
     for width in sorted(set(widths.values())):
         ax.axvline(width, color="grey", linestyle="--", linewidth=1)
         ax.text(width, 1.07, f"heads are {width} wide", ha="center", fontsize=8)
-    ax.set(xscale="log", ylim=(0, 1.05), xlabel="tokens (log scale)", ylabel="correlation with raw attention")
+    ax.set(
+        xscale="log",
+        ylim=(0, 1.05),
+        xlabel="tokens (log scale)",
+        ylabel="correlation with raw attention",
+    )
     ax.set_xticks(table.index, [str(length) for length in table.index], rotation=60)
     ax.set_xticks([], minor=True)
     ax.legend(frameon=False)
@@ -110,10 +123,18 @@ def draw(table: pd.DataFrame, widths: dict[str, int], out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", nargs="?", default="minilm")
-    parser.add_argument("--corpus", default="wikipedia-pairs", help="a file of text, one a line, or of pairs (jsonl)")
-    parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)), help="in tokens, special ones among them")
+    parser.add_argument(
+        "--corpus",
+        default="wikipedia-pairs",
+        help="a file of text, one a line, or of pairs (jsonl)",
+    )
+    parser.add_argument(
+        "--lengths", default=",".join(map(str, LENGTHS)), help="in tokens, special ones among them"
+    )
     parser.add_argument("--windows", type=int, default=6)
     parser.add_argument("--out", type=Path, help="an SVG file; the table goes beside it as CSV")
     arguments = parser.parse_args()
@@ -124,7 +145,9 @@ def main() -> None:
     print(table.to_string(float_format="{:.3f}".format))
     if arguments.out is not None:
         table.to_csv(arguments.out.with_suffix(".csv"))
-        one = headscope.analyze(model, texts=windows[:1], max_length=min(lengths), lens=LENSES, statistics=STATISTICS)
+        one = headscope.analyze(
+            model, texts=windows[:1], max_length=min(lengths), lens=LENSES, statistics=STATISTICS
+        )
         draw(table, width_of(one), arguments.out)
 
 

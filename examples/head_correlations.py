@@ -37,7 +37,11 @@ def gathered(studies: list[headscope.Study], stack: str) -> pd.DataFrame:
         heads = heads_of(study, stack)
         rules = study.record.get("importance", {}).get("rules", "")
         columns |= {f"{name}, {rules}": heads[name] for name in RELEVANCES if name in heads}
-        columns |= {name: heads[name] for name in (EXACT, *IMPORTANCES) if name in heads and name not in columns}
+        columns |= {
+            name: heads[name]
+            for name in (EXACT, *IMPORTANCES)
+            if name in heads and name not in columns
+        }
     return pd.DataFrame(columns).dropna()
 
 
@@ -58,29 +62,39 @@ def correlations(table: pd.DataFrame) -> pd.DataFrame:
     for name in (name for name in table if name != EXACT):
         values = table[name].to_numpy()
         low, high = interval(values, exact)
-        within = [spearman(of[name].to_numpy(), of[EXACT].to_numpy()) for _, of in table.groupby("layer")]
+        within = [
+            spearman(of[name].to_numpy(), of[EXACT].to_numpy()) for _, of in table.groupby("layer")
+        ]
         rows[name] = {
             "change of loss": spearman(values, exact),
             "low": low,
             "high": high,
             "within a layer": float(np.mean(within)),
-            "confidence": spearman(values, table["confidence"].to_numpy()) if "confidence" in table else np.nan,
+            "confidence": spearman(values, table["confidence"].to_numpy())
+            if "confidence" in table
+            else np.nan,
         }
     return pd.DataFrame(rows).T
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("studies", nargs="+", type=Path)
     parser.add_argument("--stack", default="encoder")
     arguments = parser.parse_args()
     table = gathered([headscope.Study(path) for path in arguments.studies], arguments.stack)
     if EXACT not in table:
-        parser.error(f"{arguments.studies[0]} has no {EXACT}: run headscope importance --by ablation into it")
+        parser.error(
+            f"{arguments.studies[0]} has no {EXACT}: run headscope importance --by ablation into it"
+        )
     print(correlations(table).to_string(float_format="{:.2f}".format))
     relevant = [name for name in table if name.startswith("relevance, ")]
     if len(relevant) == 2:
-        print(f"{' and '.join(relevant)}: {spearman(*(table[name].to_numpy() for name in relevant)):.2f}")
+        print(
+            f"{' and '.join(relevant)}: {spearman(*(table[name].to_numpy() for name in relevant)):.2f}"
+        )
 
 
 if __name__ == "__main__":

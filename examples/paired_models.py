@@ -17,7 +17,9 @@ from headscope.tasks import task_named
 from headscope.tasks.running import evaluate
 
 
-def losses_of(given: str, task: str, data: str, split: str, limit: int | None, max_length: int | None) -> np.ndarray:
+def losses_of(
+    given: str, task: str, data: str, split: str, limit: int | None, max_length: int | None
+) -> np.ndarray:
     """[example]: the loss of a model, under a mask where one is named behind its name."""
     name, _, mask = given.partition("=")
     chosen = task_named(task)
@@ -36,7 +38,9 @@ def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="+", metavar="MODEL[=MASK]")
     parser.add_argument("--task", required=True)
     parser.add_argument("--data", required=True)
@@ -45,7 +49,8 @@ def main() -> None:
     parser.add_argument("--max-length", type=int)
     given = parser.parse_args()
     first, *others = (
-        losses_of(model, given.task, given.data, given.split, given.limit, given.max_length) for model in given.models
+        losses_of(model, given.task, given.data, given.split, given.limit, given.max_length)
+        for model in given.models
     )
     print(f"{given.models[0]}: loss {first.mean():.4f} over {len(first)} examples")
     for model, losses in zip(given.models[1:], others, strict=True):

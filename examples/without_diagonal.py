@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LENGTHS, DEPTHS = (1, 2, 3, 8), (1, 2, 4, 8)
-WIDTH, HEADS, HIDDEN = 8, 2, 4  # of a token, of which two places are given and read; heads have width 1
+WIDTH, HEADS, HIDDEN = (
+    8,
+    2,
+    4,
+)  # of a token, of which two places are given and read; heads have width 1
 GIVEN = 2
 KINDS = ("with the diagonal", "without it", "no attention")
 BATCH, TESTED, RATE = 32, 1024, 0.03
@@ -75,9 +79,15 @@ class Stacks:
             for _ in range(depth)
         ]
         own = torch.eye(length, dtype=torch.bool)
-        allowed = torch.stack([torch.ones_like(own), ~own, torch.zeros_like(own)]).repeat_interleave(seeds, dim=0)
-        self.forbidden = torch.where(allowed, 0.0, -1e9)[:, None, None]  # [stack, 1, 1, token, token]
-        self.attends = allowed.any(dim=-1, keepdim=True).float()  # [stack, token, 1]: 0 where there is nothing to see
+        allowed = torch.stack(
+            [torch.ones_like(own), ~own, torch.zeros_like(own)]
+        ).repeat_interleave(seeds, dim=0)
+        self.forbidden = torch.where(allowed, 0.0, -1e9)[
+            :, None, None
+        ]  # [stack, 1, 1, token, token]
+        self.attends = allowed.any(
+            dim=-1, keepdim=True
+        ).float()  # [stack, token, 1]: 0 where there is nothing to see
 
     def parameters(self) -> list[Tensor]:
         return [self.positions, *(tensor for block in self.blocks for tensor in block.values())]
@@ -89,14 +99,20 @@ class Stacks:
         for block in self.blocks:
             states = (states + self._attended(states, block)).flatten(1, 2)
             inner = torch.baddbmm(block["inner bias"], states, block["inner"]).relu()
-            states = (states + torch.baddbmm(block["outer bias"], inner, block["outer"])).view(shape)
+            states = (states + torch.baddbmm(block["outer bias"], inner, block["outer"])).view(
+                shape
+            )
         return states[..., :GIVEN]
 
     def _attended(self, states: Tensor, block: dict[str, Tensor]) -> Tensor:
         """What attention adds to the states."""
         stacks, sequences, tokens, _ = states.shape
-        made = torch.bmm(states.flatten(1, 2), block["query, key, value"]).view(stacks, sequences, tokens, 3, HEADS)
-        query, key, value = made.permute(3, 0, 1, 4, 2)  # [stack, sequence, head, token] each: a head has width 1
+        made = torch.bmm(states.flatten(1, 2), block["query, key, value"]).view(
+            stacks, sequences, tokens, 3, HEADS
+        )
+        query, key, value = made.permute(
+            3, 0, 1, 4, 2
+        )  # [stack, sequence, head, token] each: a head has width 1
         weights = torch.softmax(query[..., None] * key[..., None, :] + self.forbidden, dim=-1)
         mixed = (weights * value[..., None, :]).sum(dim=-1).transpose(2, 3).flatten(1, 2)
         return torch.bmm(mixed, block["output"]).view(states.shape) * self.attends[:, None]
@@ -109,7 +125,9 @@ def errors_of(length: int, depth: int, *, seeds: int, steps: int) -> Tensor:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
     chance = torch.Generator().manual_seed(length)
     for _ in range(steps):
-        batch = torch.rand(seeds, BATCH, length, GIVEN, generator=chance).repeat(len(KINDS), 1, 1, 1)
+        batch = torch.rand(seeds, BATCH, length, GIVEN, generator=chance).repeat(
+            len(KINDS), 1, 1, 1
+        )
         losses = (stacks(batch) - wanted(batch)).square().mean(dim=(1, 2, 3))
         optimizer.zero_grad()
         losses.sum().backward()  # stacks do not meet: each has the gradients of its own loss
@@ -132,7 +150,8 @@ def measured(lengths: list[int], depths: list[int], *, seeds: int, steps: int) -
             for kind, of_kind in zip(KINDS, errors.tolist(), strict=True):
                 rows += [(length, depth, kind, seed, error) for seed, error in enumerate(of_kind)]
             means = ", ".join(
-                f"{mean:.3f} {kind}" for kind, mean in zip(KINDS, errors.mean(dim=1).tolist(), strict=True)
+                f"{mean:.3f} {kind}"
+                for kind, mean in zip(KINDS, errors.mean(dim=1).tolist(), strict=True)
             )
             print(f"length {length}, depth {depth}: {means}", flush=True)
     return pd.DataFrame(rows, columns=["length", "depth", "attention", "seed", "error"])
@@ -141,15 +160,24 @@ def measured(lengths: list[int], depths: list[int], *, seeds: int, steps: int) -
 def interval(values: pd.Series) -> tuple[float, float, float]:
     """The mean over seeds, and the ends of its interval."""
     mean, count = float(values.mean()), len(values)
-    half = float(student.ppf(0.975, count - 1) * values.std(ddof=1) / math.sqrt(count)) if count > 1 else math.nan
+    half = (
+        float(student.ppf(0.975, count - 1) * values.std(ddof=1) / math.sqrt(count))
+        if count > 1
+        else math.nan
+    )
     return mean, mean - half, mean + half
 
 
 def table(errors: pd.DataFrame) -> str:
     """Mean errors with intervals over seeds, the difference that the diagonal makes, paired, and the best seeds."""
-    lines = ["| length | depth | " + " | ".join(KINDS) + " | without − with | best with, without |", "|---" * 7 + "|"]
+    lines = [
+        "| length | depth | " + " | ".join(KINDS) + " | without − with | best with, without |",
+        "|---" * 7 + "|",
+    ]
     for (length, depth), rows in errors.groupby(["length", "depth"]):
-        by_kind = {kind: rows[rows["attention"] == kind].set_index("seed")["error"] for kind in KINDS}
+        by_kind = {
+            kind: rows[rows["attention"] == kind].set_index("seed")["error"] for kind in KINDS
+        }
         cells = [interval(by_kind[kind]) for kind in KINDS]
         cells.append(interval(by_kind[KINDS[1]] - by_kind[KINDS[0]]))
         told = [f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in cells]
@@ -173,7 +201,10 @@ def drawn(errors: pd.DataFrame) -> Figure:
     )
     with style():
         fig = headed(
-            width, height, "Error of stacked blocks against their number, with and without the diagonal", subtitle
+            width,
+            height,
+            "Error of stacked blocks against their number, with and without the diagonal",
+            subtitle,
         )
         for column, length in enumerate(lengths):
             bounds = ((0.6 + 1.75 * column) / width, 0.8 / height, 1.55 / width, 1.85 / height)
@@ -181,9 +212,19 @@ def drawn(errors: pd.DataFrame) -> Figure:
             for place, kind in enumerate(KINDS):
                 rows = errors[(errors["length"] == length) & (errors["attention"] == kind)]
                 shift = 1.06 ** (place - 1)
-                ax.scatter(rows["depth"] * shift, rows["error"], s=4, color=SERIES[place], alpha=0.35, linewidths=0)
+                ax.scatter(
+                    rows["depth"] * shift,
+                    rows["error"],
+                    s=4,
+                    color=SERIES[place],
+                    alpha=0.35,
+                    linewidths=0,
+                )
                 means = [interval(rows[rows["depth"] == depth]["error"]) for depth in depths]
-                ends = [[mean - low for mean, low, _ in means], [high - mean for mean, _, high in means]]
+                ends = [
+                    [mean - low for mean, low, _ in means],
+                    [high - mean for mean, _, high in means],
+                ]
                 ax.errorbar(
                     [depth * shift for depth in depths],
                     [mean for mean, _, _ in means],
@@ -197,7 +238,9 @@ def drawn(errors: pd.DataFrame) -> Figure:
                 )
             ax.set(xscale="log", yscale="log", ylim=(errors["error"].min() / 1.3, 1.3))
             if length > 1:
-                ax.axhline(least_without_attention(length), color=MUTED, linewidth=0.8, linestyle=":")
+                ax.axhline(
+                    least_without_attention(length), color=MUTED, linewidth=0.8, linestyle=":"
+                )
             ax.set_title(f"length {length}")
             ax.set_xticks(depths, [str(depth) for depth in depths])
             ax.set_xticks([], minor=True)
@@ -207,20 +250,34 @@ def drawn(errors: pd.DataFrame) -> Figure:
             ax.yaxis.set_minor_locator(NullLocator())
             ax.tick_params(colors=RULE, labelcolor=MUTED, labelleft=column == 0)
             ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-        fig.legend(*ax.get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False, fontsize=7.5)
+        fig.legend(
+            *ax.get_legend_handles_labels(),
+            loc="lower center",
+            ncols=3,
+            frameon=False,
+            fontsize=7.5,
+        )
     return fig
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True, help="the directory to write into")
-    parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), help="tokens of a sequence")
-    parser.add_argument("--depths", type=int, nargs="+", default=list(DEPTHS), help="blocks in a stack")
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=list(LENGTHS), help="tokens of a sequence"
+    )
+    parser.add_argument(
+        "--depths", type=int, nargs="+", default=list(DEPTHS), help="blocks in a stack"
+    )
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--steps", type=int, default=1000)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    errors = measured(arguments.lengths, arguments.depths, seeds=arguments.seeds, steps=arguments.steps)
+    errors = measured(
+        arguments.lengths, arguments.depths, seeds=arguments.seeds, steps=arguments.steps
+    )
     errors.to_csv(arguments.out / "errors.csv", index=False, float_format="%.6f")
     from headscope.report.plates import save_figure
 

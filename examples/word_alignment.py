@@ -19,8 +19,24 @@ import headscope
 from headscope.data.text_lines import read_lines
 from headscope.data.treebank import read_treebank
 
-ALL, NOUNS, OTHERS, ALIKE = "aligned", "aligned nouns", "aligned others", "aligned others of one tag"
-COLUMNS = ["relation", "direction", "layer", "head", "accuracy", "low", "high", "baseline", "control", "count"]
+ALL, NOUNS, OTHERS, ALIKE = (
+    "aligned",
+    "aligned nouns",
+    "aligned others",
+    "aligned others of one tag",
+)
+COLUMNS = [
+    "relation",
+    "direction",
+    "layer",
+    "head",
+    "accuracy",
+    "low",
+    "high",
+    "baseline",
+    "control",
+    "count",
+]
 Tags = dict[str, str]
 
 
@@ -41,23 +57,44 @@ def sentences_of(path: Path, english_tags: Tags, french_tags: Tags) -> list[head
         pairs: dict[str, list[tuple[int, int]]] = {ALL: [], NOUNS: [], OTHERS: [], ALIKE: []}
         for link in sure:
             key, query = map(int, link.split("-"))
-            tag, other = english_tags.get(english[key].lower()), french_tags.get(french[query].lower())
+            tag, other = (
+                english_tags.get(english[key].lower()),
+                french_tags.get(french[query].lower()),
+            )
             is_alike = tag is not None and tag == other
-            kinds = [ALL, NOUNS] if is_alike and tag == "NOUN" else [ALL, OTHERS, ALIKE] if is_alike else [ALL, OTHERS]
+            kinds = (
+                [ALL, NOUNS]
+                if is_alike and tag == "NOUN"
+                else [ALL, OTHERS, ALIKE]
+                if is_alike
+                else [ALL, OTHERS]
+            )
             for kind in kinds:
                 pairs[kind].append((query, key))
-        found.append(headscope.Sentence(tuple(english), pairs, tuple(french), "across", f"{path}:{number}"))
+        found.append(
+            headscope.Sentence(tuple(english), pairs, tuple(french), "across", f"{path}:{number}")
+        )
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="tab-separated: en, fr, sure and possible links (0-0 1-2 …)")
-    parser.add_argument("--english", type=Path, nargs="+", required=True, help="English treebanks, for the tags")
-    parser.add_argument("--french", type=Path, nargs="+", required=True, help="French treebanks, for the tags")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "file", type=Path, help="tab-separated: en, fr, sure and possible links (0-0 1-2 …)"
+    )
+    parser.add_argument(
+        "--english", type=Path, nargs="+", required=True, help="English treebanks, for the tags"
+    )
+    parser.add_argument(
+        "--french", type=Path, nargs="+", required=True, help="French treebanks, for the tags"
+    )
     parser.add_argument("--out", type=Path, help="write the study here")
     arguments = parser.parse_args()
-    sentences = sentences_of(arguments.file, usual_tags(arguments.english), usual_tags(arguments.french))
+    sentences = sentences_of(
+        arguments.file, usual_tags(arguments.english), usual_tags(arguments.french)
+    )
     study = headscope.analyze("opus-mt-en-fr", sentences=sentences, control=True)
     print(study.tables["relations"][COLUMNS].to_string(index=False, float_format="%.3f"))
     roles = study.tables["roles"]

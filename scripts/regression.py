@@ -122,11 +122,24 @@ NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
 # Parts of printed text and pages that are not compared, replaced in this order.
 MASKED_TEXT: list[tuple[str, re.Pattern[str]]] = [
     ("drawing", re.compile(r"<svg\b.*?</svg>|data:image/[\w+-]+;base64,[\w+/=]+", re.DOTALL)),
-    ("command", re.compile(r"headscope [a-z-]+(?: [^\s<\"`|]+){0,4}?(?: --[\w-]+(?:[ =][^\s<\"`|-][^\s<\"`|]*)?)+")),
+    (
+        "command",
+        re.compile(
+            r"headscope [a-z-]+(?: [^\s<\"`|]+){0,4}?(?: --[\w-]+(?:[ =][^\s<\"`|-][^\s<\"`|]*)?)+"
+        ),
+    ),
     ("hash", re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{12,64}\b")),
     ("path", re.compile(r"(?<![\w<.:/])(?:/[\w.+-]+){2,}|(?<![\w/.])(?:\.\./)+data/[\w./+-]+")),
-    ("date", re.compile(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")),
-    ("speed", re.compile(rf"{NUMBER} times as (?:fast|slow)(?: \[[^\]]*\])?|{NUMBER} (?:tokens|sequences|texts)/s\b")),
+    (
+        "date",
+        re.compile(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"),
+    ),
+    (
+        "speed",
+        re.compile(
+            rf"{NUMBER} times as (?:fast|slow)(?: \[[^\]]*\])?|{NUMBER} (?:tokens|sequences|texts)/s\b"
+        ),
+    ),
     ("duration", re.compile(rf"\b{NUMBER} ?(?:ms|s|min|seconds?|minutes?|hours?)\b")),
     ("version", re.compile(r"\b\d+\.\d+\.\d+(?:\+\w+|\.?(?:dev|rc)\d+)?\b")),
 ]
@@ -136,7 +149,9 @@ TABLE = re.compile(r"<table\b.*?</table>", re.DOTALL)
 HEADING = re.compile(r"<th scope=\"col\"[^>]*>(.*?)</th>", re.DOTALL)
 ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
 CELL = re.compile(r"<td\b.*?</td>|<th scope=\"row\".*?</th>", re.DOTALL)
-DATA_BLOCK = re.compile(r"(<script\b[^>]*type=\"?application/json\"?[^>]*>)(.*?)(</script>)", re.DOTALL)
+DATA_BLOCK = re.compile(
+    r"(<script\b[^>]*type=\"?application/json\"?[^>]*>)(.*?)(</script>)", re.DOTALL
+)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -166,7 +181,9 @@ def run(checkout: Path, out: Path, names: Sequence[str] | None) -> int:
     out.mkdir(parents=True, exist_ok=True)
     if not (out / "data").exists():
         (out / "data").symlink_to((checkout.parent / "shared" / "data").resolve())
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True
+    ).stdout.strip()
     failed = False
     for name, arguments in selected_steps(names):
         if is_complete(out / name, arguments):
@@ -175,11 +192,16 @@ def run(checkout: Path, out: Path, names: Sequence[str] | None) -> int:
         record = run_step(out / name, arguments, environment, commit)
         failed |= record["status"] != 0
         result = "done" if record["status"] == 0 else f"FAILED with status {record['status']}"
-        print(f"{name}: {result}, {record['seconds']} s, {record['cpu_seconds']} s of CPU time", flush=True)
+        print(
+            f"{name}: {result}, {record['seconds']} s, {record['cpu_seconds']} s of CPU time",
+            flush=True,
+        )
     return int(failed)
 
 
-def run_step(folder: Path, arguments: list[str], environment: dict[str, str], commit: str) -> dict[str, Any]:
+def run_step(
+    folder: Path, arguments: list[str], environment: dict[str, str], commit: str
+) -> dict[str, Any]:
     """Run one command in an empty directory and record its status, durations and, if it failed, its stderr."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -187,7 +209,12 @@ def run_step(folder: Path, arguments: list[str], environment: dict[str, str], co
     with (folder / PRINTED).open("w") as stdout, (folder / "stderr.txt").open("w") as stderr:
         command = [sys.executable, "-m", "headscope", *arguments]
         status = subprocess.run(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
         ).returncode
     record = {
         "arguments": arguments,
@@ -249,7 +276,9 @@ class Result:
 
 def compare(before: Path, after: Path, names: Sequence[str] | None, show: int) -> int:
     """Compare two output folders step by step; the exit status is 1 if any step differs."""
-    steps = names or sorted({record.parent.name for side in (before, after) for record in side.glob(f"*/{RECORD}")})
+    steps = names or sorted(
+        {record.parent.name for side in (before, after) for record in side.glob(f"*/{RECORD}")}
+    )
     total, differing = Result(), []
     for step in steps:
         result = compare_step(before / step, after / step)
@@ -257,7 +286,9 @@ def compare(before: Path, after: Path, names: Sequence[str] | None, show: int) -
         total.numbers += result.numbers
         if result.differences:
             differing.append(step)
-        print(f"{step}: {result.files} files, {result.numbers:,} numbers, {len(result.differences)} differences")
+        print(
+            f"{step}: {result.files} files, {result.numbers:,} numbers, {len(result.differences)} differences"
+        )
         for line in result.differences[:show]:
             print(f"    {line}")
         if len(result.differences) > show:
@@ -276,7 +307,9 @@ def compare_step(before: Path, after: Path) -> Result:
         return result
     statuses = [json.loads((folder / RECORD).read_text())["status"] for folder in (before, after)]
     if any(statuses):
-        result.differences.append(f"exit status {statuses[0]} and {statuses[1]}; a failed step proves nothing")
+        result.differences.append(
+            f"exit status {statuses[0]} and {statuses[1]}; a failed step proves nothing"
+        )
     left, right = (set(compared_files(folder)) for folder in (before, after))
     result.differences += [f"{path}: only before" for path in sorted(left - right)]
     result.differences += [f"{path}: only after" for path in sorted(right - left)]
@@ -286,13 +319,19 @@ def compare_step(before: Path, after: Path) -> Result:
         result.numbers += sum(map(count_numbers, old.values()))
         for key in old | new:
             if not is_same(old.get(key), new.get(key)):
-                result.differences.append(f"{path}: {key}: {_short(old.get(key))} / {_short(new.get(key))}")
+                result.differences.append(
+                    f"{path}: {key}: {_short(old.get(key))} / {_short(new.get(key))}"
+                )
     return result
 
 
 def compared_files(folder: Path) -> Iterator[str]:
     for path in folder.rglob("*"):
-        if path.is_file() and path.suffix not in NOT_COMPARED and path.name not in NOT_COMPARED_NAMES:
+        if (
+            path.is_file()
+            and path.suffix not in NOT_COMPARED
+            and path.name not in NOT_COMPARED_NAMES
+        ):
             yield str(path.relative_to(folder))
 
 
@@ -305,7 +344,9 @@ def values_of(path: Path) -> Iterator[tuple[str, object]]:
     if path.suffix == ".csv":
         yield from table_values(path.read_bytes().decode())
     elif path.suffix in (".json", ".jsonl"):
-        for number, line in enumerate(path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]):
+        for number, line in enumerate(
+            path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+        ):
             yield from json_values(line, f"[{number}]" if number else "")
     elif path.suffix in (".npz", ".npy"):
         loaded = np.load(path)
@@ -314,7 +355,9 @@ def values_of(path: Path) -> Iterator[tuple[str, object]]:
         yield from tensor_values(path)
     elif path.suffix == ".parquet":
         table = pd.read_parquet(path)
-        yield from ((str(name), table[name].to_numpy()) for name in table if name not in MASKED_FIELDS)
+        yield from (
+            (str(name), table[name].to_numpy()) for name in table if name not in MASKED_FIELDS
+        )
     elif path.suffix in (".html", ".md", ".txt", ".tsv", ""):
         yield from text_values(path.read_text())
     else:
@@ -350,7 +393,9 @@ def json_values(text: str, prefix: str = "") -> Iterator[tuple[str, object]]:
             yield place, mask_text(value) if type(value) is str else value
 
     # Numbers stay as they are written, so that parsing hides no digit.
-    yield from walk(json.loads(text, parse_float=Number, parse_int=Number, parse_constant=Number), prefix)
+    yield from walk(
+        json.loads(text, parse_float=Number, parse_int=Number, parse_constant=Number), prefix
+    )
 
 
 def tensor_values(path: Path) -> Iterator[tuple[str, object]]:
@@ -389,7 +434,9 @@ def mask_columns(table: re.Match[str]) -> str:
 
     def mask_row(row: re.Match[str]) -> str:
         columns = iter(headings)
-        return CELL.sub(lambda cell: "<measured>" if next(columns, "") in MASKED_HEADINGS else cell[0], row[0])
+        return CELL.sub(
+            lambda cell: "<measured>" if next(columns, "") in MASKED_HEADINGS else cell[0], row[0]
+        )
 
     return ROW.sub(mask_row, table[0])
 
@@ -426,17 +473,27 @@ def _short(value: object) -> str:
 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Compare the results of real commands at two commits.")
+    parser = argparse.ArgumentParser(
+        description="Compare the results of real commands at two commits."
+    )
     actions = parser.add_subparsers(dest="action", required=True)
     runner = actions.add_parser("run", help="run the steps with the source of a checkout")
-    runner.add_argument("--checkout", type=Path, required=True, help="working tree whose src is used")
+    runner.add_argument(
+        "--checkout", type=Path, required=True, help="working tree whose src is used"
+    )
     runner.add_argument("--out", type=Path, required=True, help="folder for the outputs")
     comparer = actions.add_parser("compare", help="compare two folders that run wrote")
     comparer.add_argument("before", type=Path)
     comparer.add_argument("after", type=Path)
-    comparer.add_argument("--show", type=int, default=10, help="differences to print per step (default: 10)")
+    comparer.add_argument(
+        "--show", type=int, default=10, help="differences to print per step (default: 10)"
+    )
     for action in (runner, comparer):
-        action.add_argument("--steps", type=lambda text: text.split(","), help="only these steps, separated by commas")
+        action.add_argument(
+            "--steps",
+            type=lambda text: text.split(","),
+            help="only these steps, separated by commas",
+        )
     return parser.parse_args(words)
 
 

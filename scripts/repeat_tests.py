@@ -27,7 +27,14 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
 TABLE = Path("docs/results/test-runs.csv")
-PARTS = ("src", "tests", "web", "pyproject.toml", "constraints.txt", "Makefile")  # what a run is a run of
+PARTS = (
+    "src",
+    "tests",
+    "web",
+    "pyproject.toml",
+    "constraints.txt",
+    "Makefile",
+)  # what a run is a run of
 COLUMNS = [
     "date",
     "commit",
@@ -51,12 +58,18 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     failed = False
     for number in range(options.runs):
-        row = run_once(options.busy, options.random_seed) | {"busy_loops": str(options.busy + options.running)}
+        row = run_once(options.busy, options.random_seed) | {
+            "busy_loops": str(options.busy + options.running)
+        }
         append(ROOT / TABLE, row)
         failed |= row["failed"] != "0"
-        print(f"run {number + 1} of {options.runs}: {row['passed']} passed, {row['failed']} failed, {row['seconds']} s")
+        print(
+            f"run {number + 1} of {options.runs}: {row['passed']} passed, {row['failed']} failed, {row['seconds']} s"
+        )
     count = len(current_runs(read(ROOT / TABLE)))
-    print(f"{count} runs of this source and these tests without a failure. A change of either starts the count again.")
+    print(
+        f"{count} runs of this source and these tests without a failure. A change of either starts the count again."
+    )
     return int(failed)
 
 
@@ -70,13 +83,25 @@ def run_once(busy: int, seed: int | None) -> dict[str, str]:
         begin, before = time.monotonic(), _cpu_seconds()
         with busy_loops(busy):
             # without -j and flags of a make that may have started this
-            environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
-            status = subprocess.run(["make", "test", f"PYTEST_ARGS={extra}"], cwd=ROOT, env=environment).returncode
+            environment = {
+                name: value
+                for name, value in os.environ.items()
+                if name not in ("MAKEFLAGS", "MFLAGS")
+            }
+            status = subprocess.run(
+                ["make", "test", f"PYTEST_ARGS={extra}"], cwd=ROOT, env=environment
+            ).returncode
             load = os.getloadavg()[0]
         seconds, cpu = time.monotonic() - begin, _cpu_seconds() - before
         counts = read_report(report) if report.exists() else {}
     if not counts or (status and counts["failed"] == "0"):
-        counts = {"passed": "0", "skipped": "0", **counts, "failed": "1", "failures": f"make test ended with {status}"}
+        counts = {
+            "passed": "0",
+            "skipped": "0",
+            **counts,
+            "failed": "1",
+            "failures": f"make test ended with {status}",
+        }
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         "commit": git("rev-parse", "--short", "HEAD").strip(),
@@ -114,7 +139,12 @@ def read_report(path: Path) -> dict[str, str]:
         else:
             passed += 1
     names = " ".join(dict.fromkeys(failures))
-    return {"passed": str(passed), "failed": str(len(failures)), "skipped": str(skipped), "failures": names}
+    return {
+        "passed": str(passed),
+        "failed": str(len(failures)),
+        "skipped": str(skipped),
+        "failures": names,
+    }
 
 
 def uncommitted(status: str) -> list[str]:
@@ -152,7 +182,9 @@ def append(path: Path, row: dict[str, str]) -> None:
 
 
 def git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def _cpu_seconds() -> float:
@@ -162,11 +194,19 @@ def _cpu_seconds() -> float:
 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Run `make test` several times and record the results.")
+    parser = argparse.ArgumentParser(
+        description="Run `make test` several times and record the results."
+    )
     parser.add_argument("--runs", type=int, default=1, help="number of runs (default: 1)")
-    parser.add_argument("--busy", type=int, default=0, help="busy loops next to the tests (default: 0)")
-    parser.add_argument("--running", type=int, default=0, help="busy loops that run already (default: 0)")
-    parser.add_argument("--random-seed", type=int, default=None, help="seed of a random order (default: by file)")
+    parser.add_argument(
+        "--busy", type=int, default=0, help="busy loops next to the tests (default: 0)"
+    )
+    parser.add_argument(
+        "--running", type=int, default=0, help="busy loops that run already (default: 0)"
+    )
+    parser.add_argument(
+        "--random-seed", type=int, default=None, help="seed of a random order (default: by file)"
+    )
     return parser.parse_args(words)
 
 

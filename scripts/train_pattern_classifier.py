@@ -28,12 +28,18 @@ def made(count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Pictures [map, 2, 64, 64] in half precision, and labels [map]."""
     seen, labels = [], []
     for one in planted_maps(count, seed):
-        seen.append(pictures(torch.from_numpy(one.weights)[None], torch.from_numpy(one.special)[None]).half())
+        seen.append(
+            pictures(
+                torch.from_numpy(one.weights)[None], torch.from_numpy(one.special)[None]
+            ).half()
+        )
         labels.append(PATTERNS.index(one.label))
     return torch.cat(seen), torch.tensor(labels)
 
 
-def train(classifier: PatternClassifier, seen: Tensor, labels: Tensor, epochs: int, seed: int) -> None:
+def train(
+    classifier: PatternClassifier, seen: Tensor, labels: Tensor, epochs: int, seed: int
+) -> None:
     order = torch.Generator().manual_seed(seed)
     steps = epochs * -(-len(seen) // BATCH)
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=2e-3, weight_decay=1e-3)
@@ -41,7 +47,9 @@ def train(classifier: PatternClassifier, seen: Tensor, labels: Tensor, epochs: i
     for epoch in range(epochs):
         total = 0.0
         for chosen in torch.randperm(len(seen), generator=order).split(BATCH):
-            loss = cross_entropy(classifier(seen[chosen].float()), labels[chosen], label_smoothing=0.02)
+            loss = cross_entropy(
+                classifier(seen[chosen].float()), labels[chosen], label_smoothing=0.02
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -54,13 +62,19 @@ def train(classifier: PatternClassifier, seen: Tensor, labels: Tensor, epochs: i
 def confusion(classifier: PatternClassifier, seen: Tensor, labels: Tensor) -> Tensor:
     """[planted, said]: how many maps."""
     said = torch.cat([classifier(part.float()).argmax(dim=-1) for part in seen.split(BATCH)])
-    return torch.bincount(labels * len(PATTERNS) + said, minlength=len(PATTERNS) ** 2).view(len(PATTERNS), -1)
+    return torch.bincount(labels * len(PATTERNS) + said, minlength=len(PATTERNS) ** 2).view(
+        len(PATTERNS), -1
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=10_000, help="planted maps to learn from")
-    parser.add_argument("--held-out", type=int, default=2_500, help="other planted maps to judge by")
+    parser.add_argument(
+        "--held-out", type=int, default=2_500, help="other planted maps to judge by"
+    )
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=WEIGHTS)
@@ -75,7 +89,9 @@ def main() -> None:
     for name, counts in zip(PATTERNS, table.tolist(), strict=True):
         print(name.ljust(20), *(str(count).rjust(18) for count in counts))
     print(f"right: {int(table.diagonal().sum())} of {int(table.sum())}")
-    save_file({name: tensor.contiguous() for name, tensor in classifier.state_dict().items()}, options.out)
+    save_file(
+        {name: tensor.contiguous() for name, tensor in classifier.state_dict().items()}, options.out
+    )
 
 
 if __name__ == "__main__":

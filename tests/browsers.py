@@ -28,7 +28,11 @@ PATIENCE = 120_000  # ms: a limit against hanging on a busy machine; how fast it
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A running Chromium, or the test is skipped."""
-    there = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    there = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if there is None:
         pytest.skip("no chromium on this machine")
     expect.set_options(timeout=PATIENCE)
@@ -67,9 +71,15 @@ class Watched:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on(
             "console",
-            lambda message: self.complaints.append(message.text) if message.type in ("error", "warning") else None,
+            lambda message: (
+                self.complaints.append(message.text)
+                if message.type in ("error", "warning")
+                else None
+            ),
         )
-        self.page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+        self.page.on(
+            "dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss())
+        )
 
     def open(self, file: Path, fragment: str = "") -> Page:
         """Open a file anew (a changed fragment alone would only move within the page)."""

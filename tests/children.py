@@ -85,4 +85,8 @@ def _command(folder: str, words: tuple[str, ...], after: int | None) -> None:
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
     """Every file by its path in the folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

@@ -22,7 +22,9 @@ from headscope.model import zoo
 from sampling import mark_products
 
 # A PNG of one pixel.
-DOT = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
+DOT = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -55,7 +57,9 @@ def zoo_model() -> Callable[..., Path]:
         if (there := zoo.find(name)) is not None:
             return there
         if large:
-            pytest.skip(f"{name} is not in the cache, and {zoo.MODELS[name].download_mb} MB is much for a test")
+            pytest.skip(
+                f"{name} is not in the cache, and {zoo.MODELS[name].download_mb} MB is much for a test"
+            )
         try:
             return zoo.fetch(name)
         except HeadscopeError as reason:

@@ -24,7 +24,12 @@ PIECES = [*LETTERS, *(f"##{letter}" for letter in LETTERS)]  # "abc" is three pi
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
 
-def conll(*sentences: str, name: str = "d", end: str = "#end document\n", tags: dict[str, str] | None = None) -> str:
+def conll(
+    *sentences: str,
+    name: str = "d",
+    end: str = "#end document\n",
+    tags: dict[str, str] | None = None,
+) -> str:
     """A document; a word may carry marks behind a slash."""
     lines = [f"#begin document ({name}); part 000\n"]
     for sentence in sentences:
@@ -45,8 +50,12 @@ def random_document(chance: random.Random, sentences: int = 4) -> str:
     """Words of one to three pieces, some of them mentions of four entities, some of those nested."""
     made = []
     for _ in range(sentences):
-        words = ["".join(chance.choices(LETTERS[:3], k=chance.choice((1, 1, 2, 3)))) for _ in range(5)]
-        words = chance.sample([*words, "he", "Anna"], 7)  # no letter of Anna is known: one unknown piece
+        words = [
+            "".join(chance.choices(LETTERS[:3], k=chance.choice((1, 1, 2, 3)))) for _ in range(5)
+        ]
+        words = chance.sample(
+            [*words, "he", "Anna"], 7
+        )  # no letter of Anna is known: one unknown piece
         marks: list[list[str]] = [[] for _ in words]
         for _ in range(4):
             start = chance.randrange(len(words))
@@ -56,18 +65,25 @@ def random_document(chance: random.Random, sentences: int = 4) -> str:
             if start != stop:
                 marks[stop].insert(0, f"{entity})")
         made.append(
-            " ".join(f"{word}/{'|'.join(mark)}" if mark else word for word, mark in zip(words, marks, strict=True))
+            " ".join(
+                f"{word}/{'|'.join(mark)}" if mark else word
+                for word, mark in zip(words, marks, strict=True)
+            )
         )
     return conll(*made)
 
 
-def tokenizer(*, adds_special: bool = True, words: list[str] | None = None) -> PreTrainedTokenizerFast:
+def tokenizer(
+    *, adds_special: bool = True, words: list[str] | None = None
+) -> PreTrainedTokenizerFast:
     """Words are spelt in letters, or are those given."""
     vocabulary = {piece: i for i, piece in enumerate([*SPECIAL, *(words or PIECES)])}
     core = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
     core.pre_tokenizer = WhitespaceSplit()
     if adds_special:
-        core.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+        core.post_processor = TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        )
     names = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
     return PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=64, **names)
 
@@ -79,7 +95,15 @@ def reader(family: str = "bert", seed: int = 0, words: list[str] | None = None) 
     model: torch.nn.Module
     if family == "gpt2":
         model = GPT2Model(
-            GPT2Config(vocab_size=size, n_embd=16, n_layer=2, n_head=2, n_positions=64, bos_token_id=2, eos_token_id=3)
+            GPT2Config(
+                vocab_size=size,
+                n_embd=16,
+                n_layer=2,
+                n_head=2,
+                n_positions=64,
+                bos_token_id=2,
+                eos_token_id=3,
+            )
         )
     else:
         config = BertConfig(
@@ -92,4 +116,6 @@ def reader(family: str = "bert", seed: int = 0, words: list[str] | None = None) 
         )
         model = BertModel(config, add_pooling_layer=False)
     model = excited(model.eval(), seed).double()
-    return AttentionModel(model, tokenizer(adds_special=family != "gpt2", words=words), name=f"reader-{family}")
+    return AttentionModel(
+        model, tokenizer(adds_special=family != "gpt2", words=words), name=f"reader-{family}"
+    )

@@ -34,7 +34,12 @@ NEW = {
     "Normalize": "sentence_transformers.base.modules.normalize.Normalize",
     "Dense": "sentence_transformers.base.modules.dense.Dense",
 }
-TEXTS = ["the old cat sat on the mat .", "a dog ran", "who is kind ?", "the red house is cold , the dog is warm ."]
+TEXTS = [
+    "the old cat sat on the mat .",
+    "a dog ran",
+    "who is kind ?",
+    "the red house is cold , the dog is warm .",
+]
 TEXTS += [
     "cat",
     "the cat saw a dog on the mat and ran , the dog sat . the house is old and red and warm . is it fine ?",
@@ -56,12 +61,17 @@ def embedding(
     seed: int = 0,
 ) -> Path:
     """A model that pools in this way, as sentence-transformers names it. at: where its transformer is."""
-    names = ["Transformer", "Pooling", *(["Dense"] if dense else []), *(["Normalize"] if normalize else [])]
+    names = [
+        "Transformer",
+        "Pooling",
+        *(["Dense"] if dense else []),
+        *(["Normalize"] if normalize else []),
+    ]
     paths = [at, *(f"{i}_{name}" for i, name in enumerate(names) if i)]
     transformer = folder / at
-    random_decoder(seed).save_pretrained(transformer) if kind is GPT2Model else random_bert(kind, seed).save_pretrained(
-        transformer
-    )
+    random_decoder(seed).save_pretrained(transformer) if kind is GPT2Model else random_bert(
+        kind, seed
+    ).save_pretrained(transformer)
     tokenizer(ends=kind is GPT2Model).save_pretrained(transformer)
     kinds = [NEW[name] if new else f"sentence_transformers.models.{name}" for name in names]
     modules = [
@@ -76,13 +86,24 @@ def embedding(
         stated |= {name: mode == pooling for mode, name in BOOLEANS.items()}
     write(folder / "1_Pooling" / "config.json", {**stated, "include_prompt": include_prompt})
     if dense:
-        settings = {"in_features": 16, "out_features": 6, "bias": True, "activation_function": dense}
+        settings = {
+            "in_features": 16,
+            "out_features": 6,
+            "bias": True,
+            "activation_function": dense,
+        }
         write(folder / "2_Dense" / "config.json", settings)
         noise = torch.Generator().manual_seed(seed)
-        weights = {"linear.weight": torch.randn(6, 16, generator=noise), "linear.bias": torch.randn(6, generator=noise)}
+        weights = {
+            "linear.weight": torch.randn(6, 16, generator=noise),
+            "linear.bias": torch.randn(6, generator=noise),
+        }
         save_file(weights, folder / "2_Dense" / "model.safetensors")
     if length is not None:
-        write(transformer / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
+        write(
+            transformer / "sentence_bert_config.json",
+            {"max_seq_length": length, "do_lower_case": False},
+        )
     if prompts is not None:
         write(folder / "config_sentence_transformers.json", prompts)
     return folder
@@ -90,7 +111,13 @@ def embedding(
 
 def random_decoder(seed: int = 0) -> PreTrainedModel:
     config = GPT2Config(
-        vocab_size=len(WORDS), n_positions=LONGEST, n_embd=16, n_layer=2, n_head=2, pad_token_id=0, eos_token_id=3
+        vocab_size=len(WORDS),
+        n_positions=LONGEST,
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        pad_token_id=0,
+        eos_token_id=3,
     )
     return excited(GPT2Model(config).eval(), seed)
 

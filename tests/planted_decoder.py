@@ -18,7 +18,14 @@ WORDS = ["<pad>", "<unk>", "<eos>", START, MIDDLE, *FILLERS]
 POSITIONS = 24
 WIDTH = 48
 HEADS = 2
-ROLES = {"0.0": "first", "0.1": "uniform", "1.0": "previous", "1.1": "self", "2.0": MIDDLE, "2.1": "first"}
+ROLES = {
+    "0.0": "first",
+    "0.1": "uniform",
+    "1.0": "previous",
+    "1.1": "self",
+    "2.0": MIDDLE,
+    "2.1": "first",
+}
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -32,7 +39,14 @@ def texts(count: int, seed: int = 0) -> list[str]:
     """Texts of 14 to 20 words that begin with START and have MIDDLE as their fifth word."""
     draw = random.Random(seed)
     return [
-        " ".join([START, *draw.choices(FILLERS, k=3), MIDDLE, *draw.choices(FILLERS, k=draw.randrange(9, 16))])
+        " ".join(
+            [
+                START,
+                *draw.choices(FILLERS, k=3),
+                MIDDLE,
+                *draw.choices(FILLERS, k=draw.randrange(9, 16)),
+            ]
+        )
         for _ in range(count)
     ]
 
@@ -61,7 +75,9 @@ def planted_decoder(
     words = slice(POSITIONS, POSITIONS + len(WORDS))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.fill_(1.0 if name.endswith(("ln_1.weight", "ln_2.weight", "ln_f.weight")) else 0.0)
+            parameter.fill_(
+                1.0 if name.endswith(("ln_1.weight", "ln_2.weight", "ln_f.weight")) else 0.0
+            )
         model.transformer.wpe.weight[:, :POSITIONS] = torch.eye(POSITIONS)
         model.transformer.wte.weight[:, words] = torch.eye(len(WORDS))
         for address, role in roles.items():
@@ -72,13 +88,16 @@ def planted_decoder(
         shift = torch.eye(len(WORDS)).roll(1, dims=1)
         shift[WORDS.index(START)] *= start_value
         for head in range(HEADS):
-            columns = slice(2 * WIDTH + head * (WIDTH // HEADS), 2 * WIDTH + head * (WIDTH // HEADS) + len(WORDS))
+            columns = slice(
+                2 * WIDTH + head * (WIDTH // HEADS),
+                2 * WIDTH + head * (WIDTH // HEADS) + len(WORDS),
+            )
             last.c_attn.weight[words, columns] = 0.2 * shift
             # The layer norm adds a constant to all coordinates: take away what it brings.
             last.c_attn.bias[columns] = -last.c_attn.weight[:, columns].sum(dim=0) * _constant()
-            last.c_proj.weight[head * (WIDTH // HEADS) : head * (WIDTH // HEADS) + len(WORDS), words] = torch.eye(
-                len(WORDS)
-            )
+            last.c_proj.weight[
+                head * (WIDTH // HEADS) : head * (WIDTH // HEADS) + len(WORDS), words
+            ] = torch.eye(len(WORDS))
     return AttentionModel(model, tokenizer(), name="planted-decoder")
 
 

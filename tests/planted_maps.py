@@ -90,7 +90,9 @@ def _shares(label: str, chance: np.random.Generator) -> tuple[float, float, floa
     return faint, little, 0.0
 
 
-def _tokens(length: int, chance: np.random.Generator, *, is_pair: bool) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+def _tokens(
+    length: int, chance: np.random.Generator, *, is_pair: bool
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Special tokens: usually one before, one after, and one between the texts of a pair."""
     special = np.zeros(length, dtype=bool)
     special[0] = chance.random() < 0.85
@@ -111,12 +113,18 @@ def _columns(length: int, chosen: NDArray[np.int64], chance: np.random.Generator
     return weights
 
 
-def _near(length: int, special: NDArray[np.bool_], chance: np.random.Generator, is_causal: bool) -> Map:
+def _near(
+    length: int, special: NDArray[np.bool_], chance: np.random.Generator, is_causal: bool
+) -> Map:
     """Every row looks at a token near it; sharp, or blurred over a few."""
     furthest = 1 if chance.random() < 0.6 else max(min(length // 12, 6), 1)
     centre = int(chance.integers(-furthest, 1 if is_causal else furthest + 1))
     two_sided = chance.random() < 0.2
-    width = chance.uniform(0.1, 0.8) if chance.random() < 0.6 else chance.uniform(0.8, max(length / 40, 1.0))
+    width = (
+        chance.uniform(0.1, 0.8)
+        if chance.random() < 0.6
+        else chance.uniform(0.8, max(length / 40, 1.0))
+    )
     distance = _distance(length)
     weights = np.exp(-(((distance - centre) / width) ** 2) / 2)
     if two_sided:
@@ -125,7 +133,12 @@ def _near(length: int, special: NDArray[np.bool_], chance: np.random.Generator, 
     return rows * np.where(special, 0.01, 1.0) + 1e-6
 
 
-def _within(length: int, special: NDArray[np.bool_], segments: NDArray[np.int64], chance: np.random.Generator) -> Map:
+def _within(
+    length: int,
+    special: NDArray[np.bool_],
+    segments: NDArray[np.int64],
+    chance: np.random.Generator,
+) -> Map:
     """Every row looks at its own segment, somehow."""
     same = (segments[:, None] == segments) & ~special
     texture = chance.choice(["even", "noise", "columns", "decay"])
@@ -137,21 +150,29 @@ def _shapeless(length: int, special: NDArray[np.bool_], chance: np.random.Genera
     return _texture(kind, length, special, chance)
 
 
-def _texture(kind: str, length: int, special: NDArray[np.bool_], chance: np.random.Generator) -> Map:
+def _texture(
+    kind: str, length: int, special: NDArray[np.bool_], chance: np.random.Generator
+) -> Map:
     content = np.flatnonzero(~special)
     noise = chance.normal(size=(length, length))
     if kind == "columns":  # the same few words for all, a full stop perhaps
-        few = chance.choice(content, size=min(int(chance.integers(2, 8)), len(content)), replace=False)
+        few = chance.choice(
+            content, size=min(int(chance.integers(2, 8)), len(content)), replace=False
+        )
         return _columns(length, few, chance) + chance.uniform(0.0, 2.0) / length
     if kind == "stretches":  # stretches of rows, each with columns of its own
         cuts = np.sort(chance.integers(1, length, size=int(chance.integers(2, 6))))
         weights = np.full((length, length), 1e-3)
         for rows in np.split(np.arange(length), cuts):
-            few = chance.choice(length, size=int(chance.integers(1, max(length // 5, 2))), replace=False)
+            few = chance.choice(
+                length, size=int(chance.integers(1, max(length // 5, 2))), replace=False
+            )
             weights[np.ix_(rows, few)] += chance.gamma(4.0, size=(len(rows), len(few)))
         return weights
     if kind == "decay":  # the nearer the better, but far wider than a neighbour
-        return np.exp(-np.abs(_distance(length)) / chance.uniform(length / 6, length / 2) + 0.3 * noise)
+        return np.exp(
+            -np.abs(_distance(length)) / chance.uniform(length / 6, length / 2) + 0.3 * noise
+        )
     if kind == "likeness":  # words of one kind look at each other
         kinds = chance.integers(0, int(chance.integers(3, 9)), size=length)
         alike = (kinds[:, None] == kinds) & ~np.eye(length, dtype=bool)
@@ -159,7 +180,10 @@ def _texture(kind: str, length: int, special: NDArray[np.bool_], chance: np.rand
         return liked
     if kind == "far":  # a diagonal that is not next to the token
         offset = int(chance.integers(4, max(length // 2, 5))) * int(chance.choice([-1, 1]))
-        return np.exp(-(((_distance(length) - offset) / chance.uniform(0.5, 3.0)) ** 2) / 2) + 0.5 / length
+        return (
+            np.exp(-(((_distance(length) - offset) / chance.uniform(0.5, 3.0)) ** 2) / 2)
+            + 0.5 / length
+        )
     return np.exp((chance.uniform(0.7, 3.0) if kind == "noise" else 0.05) * noise)
 
 

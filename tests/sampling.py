@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 # One family for each way of attending: a shared layer, three stacks, plain, softmax taps, groups of keys, images.
-REPRESENTATIVE = ("albert", "bart", "bert", "deberta-v2", "gpt2", "llama", "vit", "xlnet/two-streams")
+REPRESENTATIVE = (
+    "albert",
+    "bart",
+    "bert",
+    "deberta-v2",
+    "gpt2",
+    "llama",
+    "vit",
+    "xlnet/two-streams",
+)
 
 
 def mark_products(items: Iterable[pytest.Item]) -> None:
@@ -51,7 +60,10 @@ def cover(combinations: Sequence[Sequence[Hashable]]) -> set[int]:
     left = {value for combination in combinations for value in combination}
     chosen: set[int] = set()
     while left:
-        best = max(range(len(combinations)), key=lambda number: (len(left & set(combinations[number])), -number))
+        best = max(
+            range(len(combinations)),
+            key=lambda number: (len(left & set(combinations[number])), -number),
+        )
         chosen.add(best)
         left -= set(combinations[best])
     return chosen

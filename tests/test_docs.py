@@ -53,7 +53,9 @@ def test_every_command_in_the_docs_exists_with_its_options() -> None:
             for word in words[1:]:  # masks compare: a command in a group of them
                 command = getattr(command, "commands", {}).get(word, command)
             options = {name for parameter in command.params for name in parameter.opts}
-            assert {word for word in words if word.startswith("--")} <= options, f"{path.name}: {line}"
+            assert {word for word in words if word.startswith("--")} <= options, (
+                f"{path.name}: {line}"
+            )
             found += 1
     assert found >= 5
 
@@ -65,7 +67,9 @@ def test_every_command_is_in_the_readme() -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
-def test_the_python_snippets_run(name: str, zoo_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_snippets_run(
+    name: str, zoo_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     zoo_model("minilm")
     monkeypatch.chdir(tmp_path)
     snippets = re.findall(r"```python\n(.*?)```", page(name), re.DOTALL)

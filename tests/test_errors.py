@@ -34,7 +34,12 @@ def test_an_error_survives_pickling() -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is HeadscopeError
     assert str(again) == str(error)
-    assert (again.what, again.where, again.expected, again.mend) == ("wrong", Path("x"), "right", "Mend it")
+    assert (again.what, again.where, again.expected, again.mend) == (
+        "wrong",
+        Path("x"),
+        "right",
+        "Mend it",
+    )
 
 
 @pytest.mark.parametrize(

@@ -64,14 +64,19 @@ def test_the_written_sentence_is_what_is_translated(treebank: Path) -> None:
 
 def test_a_form_has_the_tag_it_has_most_often_whatever_its_case(tmp_path: Path) -> None:
     path = tmp_path / "trees.conllu"
-    as_verb, in_capitals = TREE.replace("blé\t_\tNOUN", "blé\t_\tVERB"), TREE.replace("\tblé\t", "\tBLÉ\t")
+    as_verb, in_capitals = (
+        TREE.replace("blé\t_\tNOUN", "blé\t_\tVERB"),
+        TREE.replace("\tblé\t", "\tBLÉ\t"),
+    )
     path.write_text(f"{as_verb}\n{in_capitals}\n{in_capitals}\n", "utf-8")
     assert script("word_alignment").usual_tags([path])["blé"] == "NOUN"
 
 
 def test_a_link_is_one_of_nouns_only_if_both_its_words_are(tmp_path: Path) -> None:
     path = tmp_path / "links.tsv"
-    path.write_text("en\tfr\tsure\tpossible\nthe Run begins\tcourir commence la\t0-2 1-0 2-1\t1-1\n", "utf-8")
+    path.write_text(
+        "en\tfr\tsure\tpossible\nthe Run begins\tcourir commence la\t0-2 1-0 2-1\t1-1\n", "utf-8"
+    )
     english = {"the": "DET", "run": "NOUN", "begins": "NOUN"}
     french = {"courir": "NOUN", "commence": "VERB", "la": "DET"}
     [sentence] = script("word_alignment").sentences_of(path, english, french)
@@ -94,7 +99,11 @@ def test_two_words_without_a_tag_are_not_of_one_tag(tmp_path: Path) -> None:
 def test_correlations_of_heads_are_with_removal_within_layers_and_with_confidence() -> None:
     example = script("head_correlations")
     exact = [0.1, 0.2, 0.3, 1.0, 2.0, 3.0]
-    first = {"ablation-loss": exact, "relevance": [3.0, 2.0, 1.0, 9.0, 8.0, 7.0], "confidence": exact[::-1]}
+    first = {
+        "ablation-loss": exact,
+        "relevance": [3.0, 2.0, 1.0, 9.0, 8.0, 7.0],
+        "confidence": exact[::-1],
+    }
     second = {"relevance": exact}
     studies = []
     for rules, columns in (("voita", first), ("attnlrp", second)):
@@ -111,15 +120,20 @@ def test_correlations_of_heads_are_with_removal_within_layers_and_with_confidenc
     assert found.loc["relevance, voita", "change of loss"] == pytest.approx(across)
     assert found.loc["relevance, voita", "within a layer"] == pytest.approx(-1)
     assert found.loc["relevance, voita", "confidence"] == pytest.approx(-across)
-    assert found.loc["relevance, attnlrp", ["change of loss", "low", "high"]].tolist() == pytest.approx([1, 1, 1])
+    assert found.loc[
+        "relevance, attnlrp", ["change of loss", "low", "high"]
+    ].tolist() == pytest.approx([1, 1, 1])
     assert found.loc["relevance, voita", "low"] < across < found.loc["relevance, voita", "high"]
 
 
-def test_effective_attention_by_length_is_the_raw_one_up_to_the_width_of_heads(tmp_path: Path) -> None:
+def test_effective_attention_by_length_is_the_raw_one_up_to_the_width_of_heads(
+    tmp_path: Path,
+) -> None:
     example = script("effective_by_length")
     model = worded(BertModel, num_attention_heads=2)  # eight numbers a head
     words = [
-        " ".join(("the", "old", "cat", "saw", "a", "dog", ".")[(i * k) % 7] for i in range(9)) for k in range(1, 9)
+        " ".join(("the", "old", "cat", "saw", "a", "dog", ".")[(i * k) % 7] for i in range(9))
+        for k in range(1, 9)
     ]
     windows = example.windows_of(words, 16, 3)
     assert [len(window.split()) for window in windows] == [16] * 3
@@ -149,7 +163,8 @@ def test_models_are_compared_example_by_example(tmp_path: Path) -> None:
     data.write_text("the cat sat on the mat\nthe cat saw the mat\nthe mat\n", "utf-8")
     saved = worded(BertForMaskedLM).save(tmp_path / "small", form="small")
     plain, again, masked = (
-        paired.losses_of(f"{saved}{mask}", "masked", str(data), "dev", None, None) for mask in ("", "", "=no-diagonal")
+        paired.losses_of(f"{saved}{mask}", "masked", str(data), "dev", None, None)
+        for mask in ("", "", "=no-diagonal")
     )
     assert paired.difference(plain, again) == (0.0, 0.0, 0.0)
     mean, low, high = paired.difference(plain, masked)

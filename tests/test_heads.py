@@ -12,12 +12,21 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet, Site
 
 ONE = tuple(Head("encoder", layer, head) for layer in range(6) for head in range(4))
-THREE = tuple(Head(stack, n, h) for stack in ("encoder", "decoder", "cross") for n in range(3) for h in range(4))
+THREE = tuple(
+    Head(stack, n, h)
+    for stack in ("encoder", "decoder", "cross")
+    for n in range(3)
+    for h in range(4)
+)
 
 
 def test_heads_and_sites_print_as_addresses_and_sort_by_them() -> None:
     head = Head("encoder", 3, 2)
-    assert (str(head), str(head.site), head.site) == ("encoder.3.2", "encoder.3", Site("encoder", 3))
+    assert (str(head), str(head.site), head.site) == (
+        "encoder.3.2",
+        "encoder.3",
+        Site("encoder", 3),
+    )
     assert sorted([Head("encoder", 10, 0), Head("encoder", 2, 1)])[0].layer == 2
     assert pickle.loads(pickle.dumps(head)) == head
 
@@ -65,9 +74,13 @@ def test_whole_layers_and_runs_are_printed_short() -> None:
     assert repr(HeadSet("1.1", among=ONE)) == "HeadSet('1.1')"
 
 
-@pytest.mark.parametrize("text", ["", "3", "3.", ".2", "3.2.1.0", "3.x", "L3H2", "-1.2", "3.2;4.1", "3.2,", "3.2-"])
+@pytest.mark.parametrize(
+    "text", ["", "3", "3.", ".2", "3.2.1.0", "3.x", "L3H2", "-1.2", "3.2;4.1", "3.2,", "3.2-"]
+)
 def test_what_names_no_head_is_refused_with_the_form(text: str) -> None:
-    with pytest.raises(HeadscopeError, match=r"names no head.*Expected heads as LAYER\.HEAD counted from 0"):
+    with pytest.raises(
+        HeadscopeError, match=r"names no head.*Expected heads as LAYER\.HEAD counted from 0"
+    ):
         HeadSet(text, among=ONE)
 
 

@@ -55,5 +55,7 @@ def test_the_names_are_those_of_the_registries() -> None:
 
 
 def test_what_is_suggested_for_a_wrong_task_exists() -> None:
-    assert {name for suggested in names.TASKS_MEANT.values() for name in suggested} <= set(names.TASKS)
+    assert {name for suggested in names.TASKS_MEANT.values() for name in suggested} <= set(
+        names.TASKS
+    )
     assert not set(names.TASKS_MEANT) & set(names.TASKS)

@@ -33,7 +33,9 @@ def test_no_test_reads_a_clock_or_sleeps(what: str) -> None:
         for number, line in enumerate(file.read_text("utf-8").splitlines(), start=1)
         if re.search(CLOCKS[what], line)
     ]
-    assert not found, f"{what}: wait for an event (tests/waiting.py) and assert work done\n" + "\n".join(found)
+    assert not found, (
+        f"{what}: wait for an event (tests/waiting.py) and assert work done\n" + "\n".join(found)
+    )
 
 
 def test_examples_of_hypothesis_are_always_the_same() -> None:

@@ -8,8 +8,29 @@ from pathlib import Path
 import headscope
 
 PACKAGE = Path(next(iter(headscope.__path__)))
-ROOMS = ["errors", "heads", "tables", "atomic_dir", "config", "model", "data", "statistics", "tasks", "study"]
-ROOMS += ["masks", "ablation", "training", "pruning", "analysis", "learning", "report", "explorer", "commands"]
+ROOMS = [
+    "errors",
+    "heads",
+    "tables",
+    "atomic_dir",
+    "config",
+    "model",
+    "data",
+    "statistics",
+    "tasks",
+    "study",
+]
+ROOMS += [
+    "masks",
+    "ablation",
+    "training",
+    "pruning",
+    "analysis",
+    "learning",
+    "report",
+    "explorer",
+    "commands",
+]
 
 
 def rooms_imported_by(source: str, parts: tuple[str, ...]) -> set[str]:
@@ -38,13 +59,19 @@ def test_a_room_imports_only_rooms_above_it() -> None:
             looked_at.add(room)
             below = ROOMS[ROOMS.index(room) + 1 :]
             reached = rooms_imported_by(file.read_text("utf-8"), parts)
-            wrong += [f"{file}: {room} reaches down into {it}" for it in sorted(reached) if it in below]
+            wrong += [
+                f"{file}: {room} reaches down into {it}" for it in sorted(reached) if it in below
+            ]
     assert {"errors", "heads", "tables", "model", "statistics"} <= looked_at
     assert not wrong, "\n".join(wrong)
 
 
 def test_every_module_of_the_package_is_in_a_room() -> None:
-    there = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    there = {
+        path.name.removesuffix(".py")
+        for path in PACKAGE.iterdir()
+        if path.suffix == ".py" or path.is_dir()
+    }
     assert {name for name in there if not name.startswith("__")} <= set(ROOMS)
 
 

@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("regression", ROOT / "scripts" / "regression.py")
+    specification = importlib.util.spec_from_file_location(
+        "regression", ROOT / "scripts" / "regression.py"
+    )
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
@@ -26,7 +28,11 @@ def script() -> ModuleType:
 
 
 def write_outputs(
-    folder: Path, *, value: str = "0.12345678901234567", seconds: str = "1.5", version: str = "5.1.0"
+    folder: Path,
+    *,
+    value: str = "0.12345678901234567",
+    seconds: str = "1.5",
+    version: str = "5.1.0",
 ) -> Path:
     step = folder / "evaluate"
     (step / "study").mkdir(parents=True)
@@ -47,7 +53,9 @@ def write_outputs(
     return folder
 
 
-def test_equal_folders_pass(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_folders_pass(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before, after = write_outputs(tmp_path / "before"), write_outputs(tmp_path / "after")
     assert script.main(["compare", str(before), str(after)]) == 0
     assert "evaluate: 5 files" in capsys.readouterr().out
@@ -59,8 +67,12 @@ def test_masked_fields_do_not_matter(script: ModuleType, tmp_path: Path) -> None
     assert script.main(["compare", str(before), str(after)]) == 0
 
 
-@pytest.mark.parametrize("name", ["stdout.txt", "study/heads.csv", "study/run.json", "study/index.html"])
-def test_a_number_changed_in_the_last_digit_fails(script: ModuleType, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["stdout.txt", "study/heads.csv", "study/run.json", "study/index.html"]
+)
+def test_a_number_changed_in_the_last_digit_fails(
+    script: ModuleType, tmp_path: Path, name: str
+) -> None:
     before, after = write_outputs(tmp_path / "before"), write_outputs(tmp_path / "after")
     file = after / "evaluate" / name
     file.write_text(file.read_text().replace("0.12345678901234567", "0.12345678901234568"))
@@ -77,7 +89,9 @@ def test_the_last_bit_of_an_array_matters(script: ModuleType, tmp_path: Path) ->
 def test_the_last_bit_of_a_weight_matters(script: ModuleType, tmp_path: Path) -> None:
     header = json.dumps({"weight": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
     folders = [write_outputs(tmp_path / name) for name in ("before", "after")]
-    for folder, last in zip(folders, (1.0, np.nextafter(np.float32(1), np.float32(2))), strict=True):
+    for folder, last in zip(
+        folders, (1.0, np.nextafter(np.float32(1), np.float32(2))), strict=True
+    ):
         weights = np.array([0.5, last], np.float32).tobytes()
         content = len(header).to_bytes(8, "little") + header + weights
         (folder / "evaluate" / "model.safetensors").write_bytes(content)

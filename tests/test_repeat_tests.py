@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("repeat_tests", ROOT / "scripts" / "repeat_tests.py")
+    specification = importlib.util.spec_from_file_location(
+        "repeat_tests", ROOT / "scripts" / "repeat_tests.py"
+    )
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
@@ -34,7 +36,12 @@ def test_pytests_report_is_counted(script: ModuleType, tmp_path: Path) -> None:
         "</testsuite></testsuites>"
     )
     counts = script.read_report(tmp_path / "report.xml")
-    assert counts == {"passed": "1", "failed": "2", "skipped": "1", "failures": "a::two[x y] b::three"}
+    assert counts == {
+        "passed": "1",
+        "failed": "2",
+        "skipped": "1",
+        "failures": "a::two[x y] b::three",
+    }
 
 
 def test_a_changed_tree_or_a_failure_starts_the_count_again(script: ModuleType) -> None:
@@ -51,7 +58,10 @@ def test_uncommitted_changes_are_refused_but_not_those_of_the_table(
     monkeypatch.setattr(script, "git", lambda *words: " M src/headscope/heads.py\n")
     monkeypatch.setattr(script, "run_once", lambda *given: pytest.fail("it ran"))
     assert script.main(["--runs", "1"]) == 2
-    assert capsys.readouterr().err == "uncommitted changes (src/headscope/heads.py). Commit or stash them first.\n"
+    assert (
+        capsys.readouterr().err
+        == "uncommitted changes (src/headscope/heads.py). Commit or stash them first.\n"
+    )
 
 
 def test_rows_are_appended_under_one_header(script: ModuleType, tmp_path: Path) -> None:
@@ -64,7 +74,9 @@ def test_rows_are_appended_under_one_header(script: ModuleType, tmp_path: Path) 
 def test_busy_loops_end_with_the_run(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[script.subprocess.Popen[bytes]] = []
     real = script.subprocess.Popen
-    monkeypatch.setattr(script.subprocess, "Popen", lambda *given: started.append(real(*given)) or started[-1])
+    monkeypatch.setattr(
+        script.subprocess, "Popen", lambda *given: started.append(real(*given)) or started[-1]
+    )
     with script.busy_loops(2):
         assert [loop.poll() for loop in started] == [None, None]
     assert all(loop.poll() is not None for loop in started)

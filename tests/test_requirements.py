@@ -22,7 +22,13 @@ from headscope.pruning.prune import prune_into
 from headscope.pruning.prune_request import Wanted
 from worded import sentiments, table
 
-PYTHON_ONLY = {"texts", "sentences", "patterns", "column", "swaps"}  # `column` is `--column` in the command line
+PYTHON_ONLY = {
+    "texts",
+    "sentences",
+    "patterns",
+    "column",
+    "swaps",
+}  # `column` is `--column` in the command line
 
 
 def options_of(command: str) -> dict[str, Any]:
@@ -51,19 +57,61 @@ def test_what_is_not_given_is_never_refused(command: str) -> None:
 
 
 MASKED = {"mask": "star", "open_special": True}
-SIZED = {"from_scratch": True, "layers": 2, "heads": 2, "hidden": 8, "intermediate": 16, "vocabulary": 99}
+SIZED = {
+    "from_scratch": True,
+    "layers": 2,
+    "heads": 2,
+    "hidden": 8,
+    "intermediate": 16,
+    "vocabulary": 99,
+}
 READ = {"task": "stsb", "pooling": "first", "prompt": "query: "}
 ON_TEXTS = {"corpus": ["texts.txt"], "pairs": True, "column": "a,b"}
 SPLIT = {"task": "sst2", "data": "glue", "select_on": "dev", "report_on": "test"}
 SEARCHED = {
-    **{"task": "sst2", "data": "glue", "objective": "loss", "at_least": 1, "among": "0.*", "limit": 9, "sizes": "1,2"},
-    **{"try_repairs": "fold", "select_on": "dev", "report_on": "test", "report_limit": 9, "columns": "a=b"},
-    **{"labels": "a=b", "max_length": 9, "batch_size": 9, "seed": 1, "resume": True, "overwrite": True},
+    **{
+        "task": "sst2",
+        "data": "glue",
+        "objective": "loss",
+        "at_least": 1,
+        "among": "0.*",
+        "limit": 9,
+        "sizes": "1,2",
+    },
+    **{
+        "try_repairs": "fold",
+        "select_on": "dev",
+        "report_on": "test",
+        "report_limit": 9,
+        "columns": "a=b",
+    },
+    **{
+        "labels": "a=b",
+        "max_length": 9,
+        "batch_size": 9,
+        "seed": 1,
+        "resume": True,
+        "overwrite": True,
+    },
 }
 # Options that do have an effect together
 USEFUL: list[tuple[str, dict[str, Any]]] = [
-    ("analyze", MASKED | ON_TEXTS | {"long": "skip", "frequency": "english", "pool": "max", "all_rows": True}),
-    ("analyze", {"treebank": ["a.conllu"], "control": True, "lenient": True, "pool": "max", "frequency": "english"}),
+    (
+        "analyze",
+        MASKED
+        | ON_TEXTS
+        | {"long": "skip", "frequency": "english", "pool": "max", "all_rows": True},
+    ),
+    (
+        "analyze",
+        {
+            "treebank": ["a.conllu"],
+            "control": True,
+            "lenient": True,
+            "pool": "max",
+            "frequency": "english",
+        },
+    ),
     ("analyze", {"coreference": ["a.conll"], "lenient": True, "pool": "max"}),
     ("analyze", {"sentences": ["a"], "control": True, "pool": "max", "frequency": "english"}),
     ("analyze", {"corpus": ["a"], "treebank": ["b"], "pairs": True, "long": "window"}),
@@ -89,9 +137,20 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("gate", SPLIT | {"task": "mlm", "data": "datasets:owner/name"}),
     ("importance", MASKED | {"kind": "pair,layer", "heads": "0.1,0.2"}),
     ("importance", {"kind": "head,layer", "heads": "0.1", "race": 0.05, "mode": "mean"}),
-    ("importance", {"by": "all", "kind": "pair", "heads": "0.*", "normalized": True, "rules": "attnlrp"}),
+    (
+        "importance",
+        {"by": "all", "kind": "pair", "heads": "0.*", "normalized": True, "rules": "attnlrp"},
+    ),
     ("importance", {"by": "gradient", "normalized": True}),
-    ("importance", {"by": "ablation,relevance", "rules": "voita", "mode": "fixed", "patterns": {"0.1": "first"}}),
+    (
+        "importance",
+        {
+            "by": "ablation,relevance",
+            "rules": "voita",
+            "mode": "fixed",
+            "patterns": {"0.1": "first"},
+        },
+    ),
     ("importance", READ),
     ("importance", {"data": "glue", "split": "train"}),
     ("knock-out", MASKED),
@@ -102,8 +161,14 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("look", MASKED | {"lens": "raw,relevance", "target": 1}),
     ("look", {"lens": "gradient", "target": 1, "pooling": "first"}),
     ("look", {"lens": "rollout,gradient-rollout", "pooling": "first"}),
-    ("masks compare", {"start": "minilm", "epochs": 2, "learning_rate": 1e-4, "batch_size": 8, "limit": 9}),
-    ("masks compare", {"repair": 1, "mask": ["star"], "seeds": "0,1", "learning_rate": 1e-4, "batch_size": 8}),
+    (
+        "masks compare",
+        {"start": "minilm", "epochs": 2, "learning_rate": 1e-4, "batch_size": 8, "limit": 9},
+    ),
+    (
+        "masks compare",
+        {"repair": 1, "mask": ["star"], "seeds": "0,1", "learning_rate": 1e-4, "batch_size": 8},
+    ),
     ("masks compare", {"mask": ["star", "random:keep=0.3"], "seeds": "0,1"}),
     ("masks compare", {"seeds": "0,1"}),
     ("masks compare", READ),
@@ -111,14 +176,39 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("pretrain", MASKED | {"epochs": 2}),
     ("pretrain", {"steps": 10}),
     ("prune", SEARCHED | {"heads": "3", "how": "beam", "width": 2, "expansion": 4, "swaps": 2}),
-    ("prune", SEARCHED | {"keep_metric": 0.99, "how": "rank", "by": "relevance", "rules": "attnlrp"}),
+    (
+        "prune",
+        SEARCHED | {"keep_metric": 0.99, "how": "rank", "by": "relevance", "rules": "attnlrp"},
+    ),
     ("prune", SEARCHED | {"sparsity": 0.3, "how": "iterative", "by": "norm", "step": 0.2}),
     ("prune", SEARCHED | {"speedup": 1.2, "how": "random", "draws": 5}),
-    ("prune", {"heads": "3", "task": "sst2", "recover": 1, "teacher": True, "learning_rate": 1e-4, "repair": "fold"}),
+    (
+        "prune",
+        {
+            "heads": "3",
+            "task": "sst2",
+            "recover": 1,
+            "teacher": True,
+            "learning_rate": 1e-4,
+            "repair": "fold",
+        },
+    ),
     ("prune", {"heads": "0.1", "task": "sst2", "recover": 1, "seed": 1, "select_on": "dev"}),
-    ("prune", {"plan": "plan.json", "task": "sst2", "repair": "refit", "select_on": "dev", "report_on": "test"}),
+    (
+        "prune",
+        {
+            "plan": "plan.json",
+            "task": "sst2",
+            "repair": "refit",
+            "select_on": "dev",
+            "report_on": "test",
+        },
+    ),
     ("prune", {"heads": "3", "task": "sst2", "dry_run": True, "how": "greedy"}),
-    ("prune", {"heads": "0.1", "pooling": "first", "prompt": "query: "}),  # both are saved with the model
+    (
+        "prune",
+        {"heads": "0.1", "pooling": "first", "prompt": "query: "},
+    ),  # both are saved with the model
     ("serve", MASKED),
     ("speed", {"mask": "star", "out": "speed.svg"}),
     ("speed", {"against": "minilm"}),
@@ -126,7 +216,9 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("command", "options"), USEFUL)
-def test_options_that_have_an_effect_are_never_refused(command: str, options: dict[str, Any]) -> None:
+def test_options_that_have_an_effect_are_never_refused(
+    command: str, options: dict[str, Any]
+) -> None:
     values = options_of(command) | options
     check_effects(command, values, given=set(options))
     check_effects(command, values)
@@ -140,7 +232,10 @@ def test_every_option_of_the_table_has_a_case_in_which_it_has_an_effect(command:
 
 def test_film_may_open_special_tokens_under_the_mask_of_the_training(tmp_path: Path) -> None:
     options = {"trained": tmp_path, "corpus": ["a"], "open_special": True, "mask": None}
-    with pytest.raises(HeadscopeError, match=r"^--open-special requires a mask: --mask NAME, or that of the training"):
+    with pytest.raises(
+        HeadscopeError,
+        match=r"^--open-special requires a mask: --mask NAME, or that of the training",
+    ):
         check_effects("film", options)
     record = {"schema": 1, "model": {"edits": ["Masked('star')"]}}
     (tmp_path / "training.json").write_text(json.dumps(record), "utf-8")
@@ -171,7 +266,9 @@ IMPORTANCE: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "message"), IMPORTANCE)
-def test_importance_refuses_options_without_effect(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_importance_refuses_options_without_effect(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     table(tmp_path / "dev.tsv", ("sentence", "label"), sentiments(8))
     with pytest.raises(HeadscopeError, match=f"^{message}"):
         headscope.importance(never_for, task="sst2", data=tmp_path / "dev.tsv", **options)
@@ -181,7 +278,10 @@ ANALYZE: list[tuple[dict[str, Any], str]] = [
     ({"control": True}, "--control requires --treebank"),
     ({"lenient": True}, "--lenient requires --treebank"),
     ({"pool": "max"}, "--pool requires --treebank"),
-    ({"all_rows": True, "statistics": ["entropy"]}, "--all-rows requires --statistics with twin-distance"),
+    (
+        {"all_rows": True, "statistics": ["entropy"]},
+        "--all-rows requires --statistics with twin-distance",
+    ),
 ]
 
 
@@ -199,7 +299,9 @@ def test_the_other_verbs_refuse_options_without_effect(tmp_path: Path) -> None:
     with pytest.raises(HeadscopeError, match=r"^--limit requires --models"):
         headscope.compare([tmp_path, tmp_path], limit=3)
     with pytest.raises(HeadscopeError, match=r"^--open-special requires --mask"):
-        headscope.finetune("no-such-model", task="sst2", data=tmp_path, out=tmp_path / "x", open_special=True)
+        headscope.finetune(
+            "no-such-model", task="sst2", data=tmp_path, out=tmp_path / "x", open_special=True
+        )
     with pytest.raises(HeadscopeError, match=r"^--open-special requires --mask"):
         headscope.pretrain(corpus=tmp_path / "texts.txt", out=tmp_path / "x", open_special=True)
 
@@ -212,30 +314,45 @@ def refused(message: str, call: Callable[[], object]) -> None:
 
 FROZEN = "weights that are trained: leave --frozen out"
 POOLED = "a task that compares vectors of texts: stsb or retrieval"
-OUTSIDE_SEARCH = "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
+OUTSIDE_SEARCH = (
+    "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
+)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"options": headscope.GateOptions(frozen=True, settle=0.5)}, f"--settle requires {FROZEN}"),
         (
-            {"options": headscope.GateOptions(frozen=True), "settings": headscope.Settings(learning_rate=1e-3)},
+            {"options": headscope.GateOptions(frozen=True, settle=0.5)},
+            f"--settle requires {FROZEN}",
+        ),
+        (
+            {
+                "options": headscope.GateOptions(frozen=True),
+                "settings": headscope.Settings(learning_rate=1e-3),
+            },
             f"--learning-rate requires {FROZEN}",
         ),
         (
             {"options": headscope.GateOptions(frozen=True), "scratch": headscope.Scratch()},
             "--frozen requires trained weights: leave --from-scratch out",
         ),
-        ({"task": "mlm", "select_on": "dev"}, "--select-on requires a directory with train and dev files"),
+        (
+            {"task": "mlm", "select_on": "dev"},
+            "--select-on requires a directory with train and dev files",
+        ),
         ({"pooling": "first"}, f"--pooling requires {POOLED}"),
         ({"prompt": "query: "}, f"--prompt requires {POOLED}"),
     ],
 )
-def test_gate_refuses_options_without_effect(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_gate_refuses_options_without_effect(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     (tmp_path / "texts.txt").write_text("the cat\n", "utf-8")
     where = {"task": "sst2", "data": tmp_path / "texts.txt", "out": tmp_path / "new"}
-    refused(message, lambda: headscope.gate("gone", aims=[headscope.Aim(keep=1)], **(where | options)))
+    refused(
+        message, lambda: headscope.gate("gone", aims=[headscope.Aim(keep=1)], **(where | options))
+    )
 
 
 @pytest.mark.parametrize(
@@ -246,17 +363,30 @@ def test_gate_refuses_options_without_effect(tmp_path: Path, options: dict[str, 
             "--settle requires a mask that becomes 0 or 1: leave --soft out",
         ),
         (
-            {"options": headscope.MaskOptions(frozen=True), "settings": headscope.Settings(learning_rate=1e-3)},
+            {
+                "options": headscope.MaskOptions(frozen=True),
+                "settings": headscope.Settings(learning_rate=1e-3),
+            },
             f"--learning-rate requires {FROZEN}",
         ),
-        ({"task": "mlm", "report_on": "test"}, "--report-on requires a directory with train and dev files"),
+        (
+            {"task": "mlm", "report_on": "test"},
+            "--report-on requires a directory with train and dev files",
+        ),
         ({"pooling": "first"}, f"--pooling requires {POOLED}"),
     ],
 )
-def test_learn_mask_refuses_options_without_effect(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_learn_mask_refuses_options_without_effect(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     (tmp_path / "texts.txt").write_text("the cat\n", "utf-8")
     where = {"task": "sst2", "data": tmp_path / "texts.txt", "out": tmp_path / "new"}
-    refused(message, lambda: headscope.learn_mask("gone", aims=[headscope.MaskAim(sparsity=0.5)], **(where | options)))
+    refused(
+        message,
+        lambda: headscope.learn_mask(
+            "gone", aims=[headscope.MaskAim(sparsity=0.5)], **(where | options)
+        ),
+    )
 
 
 @pytest.mark.parametrize(
@@ -271,7 +401,9 @@ def test_learn_mask_refuses_options_without_effect(tmp_path: Path, options: dict
         ({"prompt": "query: "}, f"--prompt requires {POOLED}"),
     ],
 )
-def test_compare_masks_refuses_options_without_effect(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_compare_masks_refuses_options_without_effect(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     where = {"task": "sst2", "data": tmp_path, "out": tmp_path / "new"}
     refused(message, lambda: headscope.compare_masks("gone", **(where | options)))
 
@@ -290,10 +422,15 @@ def test_compare_masks_refuses_options_without_effect(tmp_path: Path, options: d
         ),
     ],
 )
-def test_search_refuses_options_without_effect(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_search_refuses_options_without_effect(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     target, chosen = headscope.Target(heads=1), headscope.SearchOptions(**options)
     refused(
-        message, lambda: headscope.search(never_for, task="sst2", data=tmp_path / "gone", target=target, options=chosen)
+        message,
+        lambda: headscope.search(
+            never_for, task="sst2", data=tmp_path / "gone", target=target, options=chosen
+        ),
     )
 
 
@@ -315,7 +452,9 @@ def test_prune_refuses_options_without_effect(
     chosen, repaired = headscope.SearchOptions(**options), Mending(**mending)
     refused(
         message,
-        lambda: prune_into(tmp_path / "new", never_for, Wanted(heads="0.1"), options=chosen, mending=repaired),
+        lambda: prune_into(
+            tmp_path / "new", never_for, Wanted(heads="0.1"), options=chosen, mending=repaired
+        ),
     )
 
 
@@ -327,7 +466,9 @@ def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> 
     )
     refused(
         "--threshold requires --treebank FILE for the threshold relation",
-        lambda: headscope.film(tmp_path, out=new, corpus="a.txt", thresholds=headscope.Thresholds(relation=0.2)),
+        lambda: headscope.film(
+            tmp_path, out=new, corpus="a.txt", thresholds=headscope.Thresholds(relation=0.2)
+        ),
     )
     refused(
         "--heads requires that --patterns is left out: they name heads",
@@ -335,18 +476,24 @@ def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> 
     )
     refused(
         "--epochs requires that --steps is left out",
-        lambda: headscope.pretrain(corpus="a.txt", out=new, settings=headscope.Settings(epochs=5, steps=3)),
+        lambda: headscope.pretrain(
+            corpus="a.txt", out=new, settings=headscope.Settings(epochs=5, steps=3)
+        ),
     )
 
 
 def test_finetune_and_analyze_refuse_what_the_task_and_the_data_do_not_use(tmp_path: Path) -> None:
     refused(
         f"--pooling requires {POOLED}",
-        lambda: headscope.finetune("gone", task="sst2", data=tmp_path, out=tmp_path / "new", pooling="first"),
+        lambda: headscope.finetune(
+            "gone", task="sst2", data=tmp_path, out=tmp_path / "new", pooling="first"
+        ),
     )
     refused(
         "--threshold requires --frequency LIST for the threshold rare",
-        lambda: headscope.analyze(never, texts=["the cat"], thresholds=headscope.Thresholds(rare=0.2)),
+        lambda: headscope.analyze(
+            never, texts=["the cat"], thresholds=headscope.Thresholds(rare=0.2)
+        ),
     )
 
 

@@ -29,7 +29,9 @@ ROOT = Path(__file__).parents[1]
 def test_every_value_of_every_axis_is_in_the_sample(axes: tuple[range, ...]) -> None:
     combinations = [list(enumerate(values)) for values in product(*axes)]
     sample = cover(combinations)
-    assert {value for number in sample for value in combinations[number]} == set().union(*combinations)
+    assert {value for number in sample for value in combinations[number]} == set().union(
+        *combinations
+    )
     assert len(sample) == max(map(len, axes)), "no larger than need be"
     assert cover(combinations) == sample
 
@@ -44,7 +46,17 @@ def test_representative_families_exist() -> None:
 
 
 def collected(*options: str) -> list[str]:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", "addopts=", "tests/contracts", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-o",
+        "addopts=",
+        "tests/contracts",
+        *options,
+    ]
     found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
     return [line for line in found.splitlines() if "::" in line]
 
@@ -53,16 +65,26 @@ def collected(*options: str) -> list[str]:
 def test_the_sample_of_the_contracts_covers_every_statistic_family_and_mask() -> None:
     sample, everything = collected("-m", "not full"), collected()
     assert set(sample) < set(everything)
-    assert {test.partition("[")[0] for test in sample} == {test.partition("[")[0] for test in everything}
+    assert {test.partition("[")[0] for test in sample} == {
+        test.partition("[")[0] for test in everything
+    }
     for test, values in {
         "test_a_statistic_agrees_with_the_sum_written_out_by_hand": [*CASES, "right", "left"],
         "test_forbidden_keys_get_nothing_and_the_others_their_share": CASES,
         "test_the_cut_model_is_the_ablated_one": CASES,
     }.items():
-        ids = [set(one.partition("[")[2].removesuffix("]").split("-")) for one in sample if f"::{test}[" in one]
+        ids = [
+            set(one.partition("[")[2].removesuffix("]").split("-"))
+            for one in sample
+            if f"::{test}[" in one
+        ]
         assert len(ids) < sum(f"::{test}[" in one for one in everything)
         joined = "\n".join(one for one in sample if f"::{test}[" in one)
         assert all(value in joined for value in values), test
     names = "\n".join(sample)
-    assert all(kind.__name__ in names for kind in registry() if f"-{kind.__name__}-" in "\n".join(everything))
+    assert all(
+        kind.__name__ in names
+        for kind in registry()
+        if f"-{kind.__name__}-" in "\n".join(everything)
+    )
     assert all(name in names for name in PATTERNS)

@@ -48,7 +48,11 @@ def test_parts_merge_into_the_whole(values: list[float], data: st.DataObject) ->
     np.testing.assert_allclose(part.interval(), whole.interval(), atol=1e-4)
 
 
-SHARES = st.lists(st.sampled_from([0.0, 1.0]) | st.floats(0, 1).map(lambda x: round(x, 3)), min_size=2, max_size=20)
+SHARES = st.lists(
+    st.sampled_from([0.0, 1.0]) | st.floats(0, 1).map(lambda x: round(x, 3)),
+    min_size=2,
+    max_size=20,
+)
 
 
 @given(values=SHARES, data=st.data())
@@ -75,13 +79,17 @@ def test_zeros_and_ones_have_wilson_s_interval(right: int, count: int) -> None:
 
 def test_shares_that_vary_little_have_the_interval_of_a_mean() -> None:
     values = [0.98 + 0.0001 * (i % 7) for i in range(500)]
-    np.testing.assert_allclose(moments(values).interval(is_share=True), moments(values).interval(), atol=1e-7)
+    np.testing.assert_allclose(
+        moments(values).interval(is_share=True), moments(values).interval(), atol=1e-7
+    )
 
 
 def test_negative_weights_have_the_interval_of_a_mean() -> None:
     """A lens can have them, though the statistic is called a share."""
     values = [-0.2, 0.1, -0.3, 0.05]
-    np.testing.assert_array_equal(moments(values).interval(is_share=True), moments(values).interval())
+    np.testing.assert_array_equal(
+        moments(values).interval(is_share=True), moments(values).interval()
+    )
 
 
 def test_nan_means_not_counted() -> None:
@@ -121,13 +129,17 @@ def test_a_frame_has_exactly_the_columns_in_order_of_stack_statistic_layer_and_h
     frame = to_frame(rows)
     assert tuple(frame.columns) == COLUMNS
     keys = list(zip(frame["stack"], frame["statistic"], frame["layer"], frame["head"], strict=True))
-    assert keys[:3] == [("encoder", "self", 2, 0), ("encoder", "self", 2, 1), ("encoder", "self", 10, 0)]
+    assert keys[:3] == [
+        ("encoder", "self", 2, 0),
+        ("encoder", "self", 2, 1),
+        ("encoder", "self", 10, 0),
+    ]
     assert keys[4] == ("encoder", "entropy", 2, 0)
     assert keys[8][0] == "cross"
     assert list(frame.index) == list(range(16))
-    assert [str(frame[name].dtype) for name in ("layer", "head", "count", "value", "low")] == ["int64"] * 3 + [
-        "float64"
-    ] * 2
+    assert [str(frame[name].dtype) for name in ("layer", "head", "count", "value", "low")] == [
+        "int64"
+    ] * 3 + ["float64"] * 2
 
 
 def test_an_empty_frame_has_the_columns_too() -> None:

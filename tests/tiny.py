@@ -96,7 +96,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "electra": _NARROW,
     "ernie": _BASE,
-    "esm": {**_BASE, "position_embedding_type": "rotary", "mask_token_id": 97, "token_dropout": True},
+    "esm": {
+        **_BASE,
+        "position_embedding_type": "rotary",
+        "mask_token_id": 97,
+        "token_dropout": True,
+    },
     "gpt2": {
         "vocab_size": 99,
         "n_embd": 32,
@@ -196,11 +201,17 @@ def excited(model: PreTrainedModel, seed: int) -> PreTrainedModel:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1:
-                large = 4.0 if any(part in name for part in _LARGE.get(model.config.model_type, ())) else 1.0
+                large = (
+                    4.0
+                    if any(part in name for part in _LARGE.get(model.config.model_type, ()))
+                    else 1.0
+                )
                 parameter.copy_(torch.randn(parameter.shape, generator=noise) * size * large)
             elif name.endswith("bias"):
                 parameter.copy_(torch.randn(parameter.shape, generator=noise) * 0.1)
-        for module in model.modules():  # MobileBERT mixes neighbours in: padding is the zero vector, as after training
+        for module in (
+            model.modules()
+        ):  # MobileBERT mixes neighbours in: padding is the zero vector, as after training
             if isinstance(module, torch.nn.Embedding) and module.padding_idx is not None:
                 module.weight[module.padding_idx] = 0.0
     return model
@@ -220,14 +231,26 @@ class FakeTokenizer:
     """What `Marks` asks a tokenizer, for ids that we chose."""
 
     def __init__(self, family: str) -> None:
-        before = "Ġ" if family in ("gpt2", "roberta", "bart") else "▁" if family in ("t5", "xlnet", "marian") else ""
+        before = (
+            "Ġ"
+            if family in ("gpt2", "roberta", "bart")
+            else "▁"
+            if family in ("t5", "xlnet", "marian")
+            else ""
+        )
         self.pad_token_id = CONFIGS[family]["pad_token_id"]
         self.cls_token_id = None if family in WITHOUT_CLASSIFICATION else CLS
         self.sep_token_id = None if family in WITHOUT_CLASSIFICATION else SEP
         self.eos_token_id = SEP  # the separator of those that have no other
-        self.all_special_ids = sorted(i for i in (UNKNOWN, self.pad_token_id, self.cls_token_id, SEP) if i is not None)
+        self.all_special_ids = sorted(
+            i for i in (UNKNOWN, self.pad_token_id, self.cls_token_id, SEP) if i is not None
+        )
         self._vocabulary = {f"word{i}": i for i in CONTENT}
-        self._vocabulary |= {f"{before}.": STOP, ",": COMMA, f"{before}..": DOTS}  # ".." is not punctuation
+        self._vocabulary |= {
+            f"{before}.": STOP,
+            ",": COMMA,
+            f"{before}..": DOTS,
+        }  # ".." is not punctuation
 
     def get_vocab(self) -> dict[str, int]:
         return self._vocabulary
@@ -246,7 +269,9 @@ class Example:
     image: Tensor | None = None
 
 
-def text(family: str, chance: random.Random, length: int, first: int | None = None) -> tuple[int, ...]:
+def text(
+    family: str, chance: random.Random, length: int, first: int | None = None
+) -> tuple[int, ...]:
     """A sequence of `length` ids with its special tokens where the family has them; `first`: the middle separator."""
     ids = [chance.choice(CONTENT) for _ in range(length)]
     for place, token in ((1, STOP), (3, COMMA), (4, DOTS)):
@@ -267,7 +292,9 @@ def text(family: str, chance: random.Random, length: int, first: int | None = No
 LENGTHS = ((9, 4), (9, 6), (5, None), (12, 3), (7, None), (1, None), (12, 3), (2, None))
 
 
-def examples(case: str, seed: int = 0, lengths: Sequence[tuple[int, int | None]] = LENGTHS) -> list[Example]:
+def examples(
+    case: str, seed: int = 0, lengths: Sequence[tuple[int, int | None]] = LENGTHS
+) -> list[Example]:
     """A few sequences of several lengths: neighbours of one length with separators at other places, a single token."""
     chance = random.Random(seed)
     family = family_of_case(case)
@@ -290,20 +317,30 @@ def examples(case: str, seed: int = 0, lengths: Sequence[tuple[int, int | None]]
 def batch_for(model: AttentionModel, chosen: Sequence[Example], side: str = "right") -> Batch:
     """The examples as one padded batch, with the layout that the inputs themselves tell."""
     inputs = inputs_for(model.model.config.model_type, chosen, side)
-    inputs = {name: x.to(model.model.dtype) if x.is_floating_point() else x for name, x in inputs.items()}
+    inputs = {
+        name: x.to(model.model.dtype) if x.is_floating_point() else x for name, x in inputs.items()
+    }
     decoder_only = model.model.config.model_type in DECODERS
-    return Batch(inputs, layout_of(inputs, model.marks, decoder_only=decoder_only), tuple(range(len(chosen))))
+    return Batch(
+        inputs, layout_of(inputs, model.marks, decoder_only=decoder_only), tuple(range(len(chosen)))
+    )
 
 
 def inputs_for(family: str, chosen: Sequence[Example], side: str = "right") -> dict[str, Tensor]:
     if family == "vit":
-        return {"pixel_values": torch.stack([example.image for example in chosen if example.image is not None])}
+        return {
+            "pixel_values": torch.stack(
+                [example.image for example in chosen if example.image is not None]
+            )
+        }
     padding = CONFIGS[family]["pad_token_id"]
     ids, mask = _padded([example.source for example in chosen], padding, side)
     inputs = {"input_ids": ids, "attention_mask": mask}
     if family in ENCODER_DECODERS:
         targets = [example.target for example in chosen if example.target is not None]
-        inputs["decoder_input_ids"], inputs["decoder_attention_mask"] = _padded(targets, padding, side)
+        inputs["decoder_input_ids"], inputs["decoder_attention_mask"] = _padded(
+            targets, padding, side
+        )
     if side == "left" and family in _POSITION_IDS:
         inputs["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)
     if chosen[0].predict is not None:
@@ -317,9 +354,13 @@ def _padded(rows: Sequence[Sequence[int]], padding: int, side: str) -> tuple[Ten
     zeros = [[0] * len(gap) for gap in gaps]
     pairs = zip(rows, gaps, zeros, strict=True)
     if side == "right":
-        ids, mask = zip(*(([*row, *gap], [1] * len(row) + zero) for row, gap, zero in pairs), strict=True)
+        ids, mask = zip(
+            *(([*row, *gap], [1] * len(row) + zero) for row, gap, zero in pairs), strict=True
+        )
     else:
-        ids, mask = zip(*(([*gap, *row], zero + [1] * len(row)) for row, gap, zero in pairs), strict=True)
+        ids, mask = zip(
+            *(([*gap, *row], zero + [1] * len(row)) for row, gap, zero in pairs), strict=True
+        )
     return torch.tensor(ids), torch.tensor(mask)
 
 
@@ -371,10 +412,17 @@ def attentions_in(output: Any, family: str, inputs: dict[str, Tensor]) -> dict[S
             "cross": output.cross_attentions,
         }
     elif "target_mapping" in inputs:
-        stacks = {stack: [layer[i] for layer in output.attentions] for i, stack in enumerate(("encoder", "query"))}
+        stacks = {
+            stack: [layer[i] for layer in output.attentions]
+            for i, stack in enumerate(("encoder", "query"))
+        }
     else:
         stacks = {"decoder" if family in DECODERS else "encoder": output.attentions}
-    return {Site(stack, n): weights for stack, layers in stacks.items() for n, weights in enumerate(layers)}
+    return {
+        Site(stack, n): weights
+        for stack, layers in stacks.items()
+        for n, weights in enumerate(layers)
+    }
 
 
 def real_sides(inputs: dict[str, Tensor], family: str, stack: str) -> tuple[Tensor, Tensor]:

@@ -36,7 +36,9 @@ class Means(Task):
     def read(self, path: Path) -> Iterator[Item]:
         raise NotImplementedError
 
-    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+    def prepare(
+        self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
+    ) -> Prepared:
         raise NotImplementedError
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
@@ -49,7 +51,9 @@ class Means(Task):
         targets = prepared.targets[list(items)][:, : answers.shape[1]].to(answers)
         return ((answers - targets) ** 2).mean(dim=1)
 
-    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+    def scores(
+        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
+    ) -> NDArray[np.float64]:
         right = (answers[:, 0] > 0) == (prepared.targets[list(items)][:, 0] > 0)
         return right.double().numpy()[:, None]
 
@@ -62,7 +66,9 @@ class Means(Task):
 
 
 def sequence(number: int, example: Example) -> Encoded:
-    return Encoded(number, side(example.source), None if example.target is None else side(example.target))
+    return Encoded(
+        number, side(example.source), None if example.target is None else side(example.target)
+    )
 
 
 def side(ids: Sequence[int]) -> Side:
@@ -76,7 +82,9 @@ def means_of(family: str, chosen: list[Example] | None = None, seed: int = 0) ->
     return prepared(chosen, targets)
 
 
-def classes_of(family: str, chosen: list[Example] | None = None, seed: int = 0) -> tuple[Classification, Prepared]:
+def classes_of(
+    family: str, chosen: list[Example] | None = None, seed: int = 0
+) -> tuple[Classification, Prepared]:
     """Examples of a family with random classes among three."""
     assert family not in ENCODER_DECODERS
     chosen = examples(family) if chosen is None else chosen

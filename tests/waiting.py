@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-LONGEST = 300  # seconds, for what never comes: a limit against hanging, which says nothing about speed
+LONGEST = (
+    300  # seconds, for what never comes: a limit against hanging, which says nothing about speed
+)
 
 
 def until(is_so: Callable[[], bool]) -> None:

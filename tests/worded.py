@@ -15,14 +15,38 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
-from transformers import BertConfig, MarianConfig, MarianMTModel, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    MarianConfig,
+    MarianMTModel,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 from headscope.model.attention_model import AttentionModel
 from tiny import excited
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LIKED, DISLIKED = ("good", "fine", "warm", "kind"), ("bad", "poor", "cold", "mean")
-PLAIN = ("the", "a", "cat", "dog", "mat", "sat", "on", "ran", "house", "saw", "old", "red", "who", "is", ".", ",", "?")
+PLAIN = (
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "mat",
+    "sat",
+    "on",
+    "ran",
+    "house",
+    "saw",
+    "old",
+    "red",
+    "who",
+    "is",
+    ".",
+    ",",
+    "?",
+)
 WORDS = [*SPECIAL, *LIKED, *DISLIKED, *PLAIN]
 LONGEST = 32
 
@@ -36,15 +60,33 @@ def tokenizer(*, ends: bool = False) -> PreTrainedTokenizerFast:
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
-    names = {"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "mask_token": "[MASK]"}
+    names = {
+        "unk_token": "[UNK]",
+        "sep_token": "[SEP]",
+        "pad_token": "[PAD]",
+        "mask_token": "[MASK]",
+    }
     names |= {"eos_token": "[SEP]"} if ends else {"cls_token": "[CLS]"}
-    inputs = ["input_ids", "attention_mask"] if ends else ["input_ids", "token_type_ids", "attention_mask"]
-    return PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=LONGEST, model_input_names=inputs, **names)
+    inputs = (
+        ["input_ids", "attention_mask"]
+        if ends
+        else ["input_ids", "token_type_ids", "attention_mask"]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, model_max_length=LONGEST, model_input_names=inputs, **names
+    )
 
 
 def random_bert(kind: type[PreTrainedModel], seed: int = 0, **changes: Any) -> PreTrainedModel:
-    size = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = BertConfig(vocab_size=len(WORDS), max_position_embeddings=LONGEST, **{**size, **changes})
+    size = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
+    config = BertConfig(
+        vocab_size=len(WORDS), max_position_embeddings=LONGEST, **{**size, **changes}
+    )
     return excited(kind(config).eval(), seed)
 
 
@@ -77,10 +119,14 @@ def translator(seed: int = 0) -> AttentionModel:
         decoder_start_token_id=0,
         forced_eos_token_id=None,
     )
-    return AttentionModel(excited(MarianMTModel(config).eval(), seed), tokenizer(ends=True), name="translator")
+    return AttentionModel(
+        excited(MarianMTModel(config).eval(), seed), tokenizer(ends=True), name="translator"
+    )
 
 
-def sentence(chance: random.Random, words: Sequence[str] = PLAIN, least: int = 2, most: int = 9) -> str:
+def sentence(
+    chance: random.Random, words: Sequence[str] = PLAIN, least: int = 2, most: int = 9
+) -> str:
     return " ".join(chance.choices(words, k=chance.randint(least, most)))
 
 
@@ -100,7 +146,9 @@ def table(path: Path, names: Sequence[str], rows: Sequence[Sequence[object]]) ->
     """A tsv, or a csv by its name."""
     separator = "," if path.suffix == ".csv" else "\t"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(separator.join(map(str, row)) + "\n" for row in [names, *rows]), "utf-8")
+    path.write_text(
+        "".join(separator.join(map(str, row)) + "\n" for row in [names, *rows]), "utf-8"
+    )
     return path
 
 

@@ -18,7 +18,11 @@ from typing import Any
 from headscope.errors import HeadscopeError
 
 OWNER = ".owner"  # in OUT.partial: locked by the process that is writing it
-KINDS = {"run.json": "a study", "cut.json": "a cut model", "training.json": "a trained model"}  # by their record
+KINDS = {
+    "run.json": "a study",
+    "cut.json": "a cut model",
+    "training.json": "a trained model",
+}  # by their record
 
 
 @contextmanager
@@ -59,7 +63,9 @@ def drafted(
             f"cannot be written: {os.strerror(cause.errno) if cause.errno else cause}",
             where=out,
             expected="a place with room that may be written to",
-            mend="Free some space, or choose another --out" if cause.errno == errno.ENOSPC else "Choose another --out",
+            mend="Free some space, or choose another --out"
+            if cause.errno == errno.ENOSPC
+            else "Choose another --out",
         ) from cause
     finally:
         for folder in made:
@@ -85,7 +91,10 @@ def check_free(
     final, partial = _places(out)
     if final.exists() and not final.is_dir():
         raise HeadscopeError(
-            "this is a file", where=out, expected="the name of a new directory", mend="Choose another --out"
+            "this is a file",
+            where=out,
+            expected="the name of a new directory",
+            mend="Choose another --out",
         )
     if read_record(final, record):
         if not overwrite:
@@ -111,7 +120,9 @@ def check_page(out: str | Path, *, overwrite: bool = False) -> None:
     """Refuse a place where no page can be written, before there is one."""
     place = Path(out)
     if place.suffix not in (".html", ".htm"):
-        raise HeadscopeError(f'"{place.name}" is no page', where=out, expected="a name that ends in .html")
+        raise HeadscopeError(
+            f'"{place.name}" is no page', where=out, expected="a name that ends in .html"
+        )
     if place.is_dir() or not place.parent.is_dir():
         what = "it is a directory" if place.is_dir() else f"there is no directory {place.parent}"
         raise HeadscopeError(f"cannot be written: {what}", where=out, mend="Choose another --out")

@@ -32,7 +32,11 @@ class HeadscopeError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        sentences = [self.what, f"Expected {self.expected}" if self.expected else "", self.mend or ""]
+        sentences = [
+            self.what,
+            f"Expected {self.expected}" if self.expected else "",
+            self.mend or "",
+        ]
         text = " ".join(_ended(sentence) for sentence in sentences if sentence)
         return printable(f"{self.where}: {text}" if self.where is not None else text)
 
@@ -49,7 +53,9 @@ def note(line: str) -> None:
     warnings.warn(printable(line), HeadscopeWarning, stacklevel=3)
 
 
-def _rebuild(what: str, where: str | Path | None, expected: str | None, mend: str | None) -> HeadscopeError:
+def _rebuild(
+    what: str, where: str | Path | None, expected: str | None, mend: str | None
+) -> HeadscopeError:
     return HeadscopeError(what, where=where, expected=expected, mend=mend)
 
 
@@ -59,10 +65,18 @@ def _ended(sentence: str) -> str:
 
 def names_in(value: object, where: str) -> list[str]:
     """The names in a text with commas, or in a list of texts; `where` is the argument."""
-    names = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    names = (
+        value.split(",")
+        if isinstance(value, str)
+        else list(value)
+        if isinstance(value, Iterable)
+        else [value]
+    )
     wrong = [name for name in names if not isinstance(name, str)]
     if wrong:
-        raise HeadscopeError(f"{wrong[0]!r} is not a name", where=where, expected="a name, or a list of names")
+        raise HeadscopeError(
+            f"{wrong[0]!r} is not a name", where=where, expected="a name, or a list of names"
+        )
     return [str(name).strip() for name in names]
 
 

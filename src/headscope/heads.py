@@ -14,7 +14,9 @@ from numbers import Integral
 from headscope.errors import HeadscopeError
 
 FORM = "heads as LAYER.HEAD counted from 0, with a stack in front where there are several: 3.2  4.*  cross.5.0-3"
-_ITEM = re.compile(r"(?:(?P<stack>[a-z]+)\.)?(?P<layer>\d+|\*)\.(?P<first>\d+|\*)(?:-(?P<last>\d+))?")
+_ITEM = re.compile(
+    r"(?:(?P<stack>[a-z]+)\.)?(?P<layer>\d+|\*)\.(?P<first>\d+|\*)(?:-(?P<last>\d+))?"
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -97,8 +99,14 @@ def _address(head: object) -> str | None:
     if not isinstance(head, tuple) or len(head) not in (2, 3):
         return None
     *stack, layer, number = head
-    are_numbers = all(isinstance(one, Integral) and not isinstance(one, bool) for one in (layer, number))
-    return ".".join(map(str, head)) if are_numbers and all(isinstance(one, str) for one in stack) else None
+    are_numbers = all(
+        isinstance(one, Integral) and not isinstance(one, bool) for one in (layer, number)
+    )
+    return (
+        ".".join(map(str, head))
+        if are_numbers and all(isinstance(one, str) for one in stack)
+        else None
+    )
 
 
 class HeadSet(Collection[Head]):
@@ -109,11 +117,15 @@ class HeadSet(Collection[Head]):
         self.among = tuple(among)
         items = named_heads(heads)
         self._heads = frozenset(
-            head for named in items for head in ([named] if isinstance(named, Head) else self._parse(named))
+            head
+            for named in items
+            for head in ([named] if isinstance(named, Head) else self._parse(named))
         )
         strangers = sorted(self._heads - set(self.among))
         if strangers:
-            raise HeadscopeError(f"{strangers[0]} is not a head of this model", expected=self._extent())
+            raise HeadscopeError(
+                f"{strangers[0]} is not a head of this model", expected=self._extent()
+            )
 
     def _parse(self, text: str) -> list[Head]:
         return [head for item in text.split(",") for head in self._read(item.strip(), text)]
@@ -125,7 +137,9 @@ class HeadSet(Collection[Head]):
         stack = match["stack"]
         if stack is None and len(stacks) > 1:
             raise HeadscopeError(
-                f'"{item}" could be in {" or ".join(stacks)}', where=where, mend=f'Write "{stacks[0]}.{item}"'
+                f'"{item}" could be in {" or ".join(stacks)}',
+                where=where,
+                mend=f'Write "{stacks[0]}.{item}"',
             )
         first, last = match["first"], match["last"] or match["first"]
         found = [
@@ -135,13 +149,17 @@ class HeadSet(Collection[Head]):
             and match["layer"] in ("*", str(head.layer))
             and (first == "*" or int(first) <= head.head <= int(last))
         ]
-        largest = max((head.head for head in self.among if head.stack == (stack or stacks[0])), default=-1)
+        largest = max(
+            (head.head for head in self.among if head.stack == (stack or stacks[0])), default=-1
+        )
         if first != "*" and int(last) > largest:
             found = []
         asked = 1 if first == "*" else int(last) - int(first) + 1
         if len(found) < max(asked, 1):
             raise HeadscopeError(
-                f'"{item}" is not in this model', where=where, expected=f"{FORM}; this model has {self._extent()}"
+                f'"{item}" is not in this model',
+                where=where,
+                expected=f"{FORM}; this model has {self._extent()}",
             )
         return found
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 COLUMNS = ("stack", "layer", "head", "statistic", "value", "low", "high", "count")
 STACKS = ("encoder", "decoder", "cross", "query")  # the order in which stacks are listed
 Z = 1.96  # quantile of the normal distribution for 95 % intervals
-EQUAL = 1e-6  # values whose standard deviation is below this are equal up to the rounding of float32
+EQUAL = (
+    1e-6  # values whose standard deviation is below this are equal up to the rounding of float32
+)
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,18 @@ class Moments:
         with np.errstate(invalid="ignore"):
             return self.total / self.count
 
-    def interval(self, *, is_share: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(
+        self, *, is_share: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """95 % interval of the mean: mean ± 1.96·s/√count, s with count − 1; NaN where the count is below 2.
 
         is_share  the values lie between 0 and 1: use `share_interval`, which never has a width of 0
         """
         mean = self.mean()
         with np.errstate(invalid="ignore", divide="ignore"):
-            variance = np.maximum(self.total_of_squares - self.count * mean**2, 0.0) / (self.count - 1)
+            variance = np.maximum(self.total_of_squares - self.count * mean**2, 0.0) / (
+                self.count - 1
+            )
             half = np.where(self.count > 1, Z * np.sqrt(variance / self.count), np.nan)
         low, high = mean - half, mean + half
         if not is_share:
@@ -90,14 +96,18 @@ class Moments:
         return np.where(in_bounds, share_low, low), np.where(in_bounds, share_high, high)
 
 
-def wilson_interval(share: ArrayLike, count: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def wilson_interval(
+    share: ArrayLike, count: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Wilson's 95 % score interval of a share of `count` yes-or-no answers (Wilson 1927)."""
     share, count = np.clip(share, 0.0, 1.0), np.asarray(count, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         centre = (share + Z**2 / (2 * count)) / (1 + Z**2 / count)
         half = Z / (1 + Z**2 / count) * np.sqrt(share * (1 - share) / count + Z**2 / (4 * count**2))
     # The share itself is always inside; without this, rounding can leave 1e-17 of 0 or 1 outside.
-    return np.clip(np.minimum(centre - half, share), 0.0, 1.0), np.clip(np.maximum(centre + half, share), 0.0, 1.0)
+    return np.clip(np.minimum(centre - half, share), 0.0, 1.0), np.clip(
+        np.maximum(centre + half, share), 0.0, 1.0
+    )
 
 
 def share_interval(
@@ -116,7 +126,9 @@ def share_interval(
         low, high = wilson_interval(mean, mean * (1 - mean) * count / variance)
     others = Z**2 / (count + Z**2)
     is_equal = variance <= EQUAL**2
-    return np.where(is_equal, mean * (1 - others), low), np.where(is_equal, mean + (1 - mean) * others, high)
+    return np.where(is_equal, mean * (1 - others), low), np.where(
+        is_equal, mean + (1 - mean) * others, high
+    )
 
 
 def to_frame(rows: Iterable[Row]) -> pd.DataFrame:
@@ -129,7 +141,9 @@ def to_frame(rows: Iterable[Row]) -> pd.DataFrame:
     order = {name: i for i, name in enumerate(dict.fromkeys(frame["statistic"]))}
     stacks = {name: i for i, name in enumerate(STACKS)}
     keys = frame.assign(stack=frame["stack"].map(stacks), statistic=frame["statistic"].map(order))
-    return frame.loc[keys.sort_values(["stack", "statistic", "layer", "head"]).index].reset_index(drop=True)
+    return frame.loc[keys.sort_values(["stack", "statistic", "layer", "head"]).index].reset_index(
+        drop=True
+    )
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -140,15 +154,21 @@ def read_table(path: str | Path) -> pd.DataFrame:
     import pandas as pd
 
     table = pd.read_csv(path)
-    for name in [name for name in table.columns if str(name).startswith("is_") and table[name].dtype != bool]:
+    for name in [
+        name for name in table.columns if str(name).startswith("is_") and table[name].dtype != bool
+    ]:
         truth = {"True": True, "False": False}
-        table[name] = pd.Series([truth.get(str(value)) for value in table[name]], index=table.index, dtype=object)
+        table[name] = pd.Series(
+            [truth.get(str(value)) for value in table[name]], index=table.index, dtype=object
+        )
     return table
 
 
 def by_number(arrays: Mapping[Site, NDArray[Any]]) -> NDArray[Any]:
     """The arrays [head, …] of one stack's sites as one [layer, head, …]; NaN for heads that were cut."""
-    places = {site: [head.head for head in site.heads(len(array))] for site, array in arrays.items()}
+    places = {
+        site: [head.head for head in site.heads(len(array))] for site, array in arrays.items()
+    }
     layers = 1 + max(site.layer for site in arrays)
     heads = 1 + max(head for here in places.values() for head in here)
     result = np.full((layers, heads, *next(iter(arrays.values())).shape[1:]), np.nan)
@@ -157,12 +177,23 @@ def by_number(arrays: Mapping[Site, NDArray[Any]]) -> NDArray[Any]:
     return result
 
 
-def rows_of(heads: Iterable[Head], statistic: str, moments: Moments, *, is_share: bool = False) -> list[Row]:
+def rows_of(
+    heads: Iterable[Head], statistic: str, moments: Moments, *, is_share: bool = False
+) -> list[Row]:
     """One row a head from per-head moments; a head whose statistic is defined nowhere has no row."""
     low, high = moments.interval(is_share=is_share)
     mean = moments.mean()
     return [
-        Row(head.stack, head.layer, head.head, statistic, float(mean[i]), float(low[i]), float(high[i]), int(count))
+        Row(
+            head.stack,
+            head.layer,
+            head.head,
+            statistic,
+            float(mean[i]),
+            float(low[i]),
+            float(high[i]),
+            int(count),
+        )
         for i, head in enumerate(heads)
         if (count := moments.count[i]) > 0
     ]

@@ -17,16 +17,28 @@ def deltas(order: list[int]) -> Deltas:
     """Removal costs 1 nat for the first ten examples and helps all others, whatever is left."""
     chance = np.random.default_rng(0)
     found = Deltas(task_named("sst2"), COUNT)
-    variants = [INTACT, *(Variant("only", f"encoder.0.{h}", (Head("encoder", 0, 1 - h),)) for h in range(2))]
+    variants = [
+        INTACT,
+        *(Variant("only", f"encoder.0.{h}", (Head("encoder", 0, 1 - h),)) for h in range(2)),
+    ]
     effects = [
         np.zeros(COUNT),
         *(np.where(np.arange(COUNT) < 10, 1.0, -0.1) + chance.normal(0, 0.01, COUNT) for _ in "ab"),
     ]
     for block in np.array_split(order, 4):
         losses = np.stack([effect[block] for effect in effects])
-        scores = np.stack([np.stack([effect[block] < 0.5, block % 2, block % 2], axis=1) for effect in effects])
+        scores = np.stack(
+            [np.stack([effect[block] < 0.5, block % 2, block % 2], axis=1) for effect in effects]
+        )
         for i, variant in enumerate(variants):
-            unit = Unit(0, "x", (variant,), tuple(block.tolist()), losses[i : i + 1], scores[i : i + 1].astype(float))
+            unit = Unit(
+                0,
+                "x",
+                (variant,),
+                tuple(block.tolist()),
+                losses[i : i + 1],
+                scores[i : i + 1].astype(float),
+            )
             found.add(unit)
     return found
 
@@ -37,7 +49,9 @@ def test_halves_are_drawn_by_lot_and_not_by_the_order_of_the_run() -> None:
     (other_run,) = deltas(np.random.default_rng(5).permutation(COUNT).tolist()).all_but_one()
     assert sorted_run == other_run
     assert sorted_run["count"] == COUNT // 2
-    assert abs(sorted_run["metric"] + 10 / COUNT) < 0.04  # ten of two hundred become wrong, in either half
+    assert (
+        abs(sorted_run["metric"] + 10 / COUNT) < 0.04
+    )  # ten of two hundred become wrong, in either half
 
 
 def test_the_order_is_of_what_was_run() -> None:

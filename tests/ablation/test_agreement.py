@@ -37,7 +37,9 @@ def test_the_same_ranking_agrees_wholly_and_the_reverse_not_at_all() -> None:
     assert (reverse["correlation"], reverse["overlap"]) == (pytest.approx(-1), 0)
     assert same["by_chance"] == 10 * 10 / 40
     assert same["low"] <= same["correlation"] <= 1
-    assert np.isnan(same["rank_spread"])  # of one number a head nothing is known about other examples
+    assert np.isnan(
+        same["rank_spread"]
+    )  # of one number a head nothing is known about other examples
 
 
 def test_the_ceiling_falls_with_the_noise_and_chance_is_far_below_it() -> None:
@@ -46,19 +48,27 @@ def test_the_ceiling_falls_with_the_noise_and_chance_is_far_below_it() -> None:
     assert clear["ceiling"] > 0.99
     assert 0.2 < noisy["ceiling"] < 0.9
     assert abs(clear["correlation"]) < 0.5
-    assert reliability(np.random.default_rng(1).normal(size=(400, 40)), 0) < 0.4  # nothing but noise
+    assert (
+        reliability(np.random.default_rng(1).normal(size=(400, 40)), 0) < 0.4
+    )  # nothing but noise
 
 
 def test_every_stack_has_the_ceiling_of_its_own_heads() -> None:
     heads = [Head("encoder", 0, i) for i in range(40)] + [Head("cross", 0, i) for i in range(40)]
     told = ceilings(np.concatenate([exact(0.1), exact(8.0)], axis=1), heads)
-    clear, noisy = (agreement({"any": np.arange(40.0)}, exact(noise))[0]["ceiling"] for noise in (0.1, 8.0))
-    assert {row["stack"]: row["ceiling"] for row in told} == pytest.approx({"encoder": clear, "cross": noisy})
+    clear, noisy = (
+        agreement({"any": np.arange(40.0)}, exact(noise))[0]["ceiling"] for noise in (0.1, 8.0)
+    )
+    assert {row["stack"]: row["ceiling"] for row in told} == pytest.approx(
+        {"encoder": clear, "cross": noisy}
+    )
     assert [(row["heads"], row["count"]) for row in told] == [(40, 200)] * 2
 
 
 def test_where_halves_say_nothing_of_each_other_there_is_no_ceiling() -> None:
-    against = np.stack([np.arange(6.0), -np.arange(6.0)])  # of two examples, each the other's reverse
+    against = np.stack(
+        [np.arange(6.0), -np.arange(6.0)]
+    )  # of two examples, each the other's reverse
     assert np.isnan(agreement({"any": np.arange(6.0)}, against)[0]["ceiling"])
 
 
@@ -91,14 +101,20 @@ def test_a_norm_is_the_mean_length_of_what_a_head_adds() -> None:
     lengths: list[float] = []
     for one in prepared.sequences:  # one by one: no padding anywhere
         seen: list[torch.Tensor] = []
-        handle = dense.register_forward_pre_hook(lambda module, args, seen=seen: seen.append(args[0]))
+        handle = dense.register_forward_pre_hook(
+            lambda module, args, seen=seen: seen.append(args[0])
+        )
         with torch.inference_mode():
             model.model(input_ids=torch.tensor([one.source.ids]))
         handle.remove()
         width = dense.weight.shape[1] // 4
         part = slice(2 * width, 3 * width)
-        lengths.append(float((seen[0][0][:, part] @ dense.weight.detach()[:, part].T).norm(dim=-1).mean()))
-    assert found[:, model.heads.index(Head("encoder", 1, 2))] == pytest.approx(np.array(lengths), rel=1e-5)
+        lengths.append(
+            float((seen[0][0][:, part] @ dense.weight.detach()[:, part].T).norm(dim=-1).mean())
+        )
+    assert found[:, model.heads.index(Head("encoder", 1, 2))] == pytest.approx(
+        np.array(lengths), rel=1e-5
+    )
 
 
 def test_the_number_of_examples_that_would_do_is_that_at_which_the_ceiling_is_reached() -> None:

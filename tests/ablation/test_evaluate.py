@@ -19,7 +19,9 @@ from worded import saved, sentiments, table, worded
 
 def test_every_metric_has_its_interval(tmp_path: Path) -> None:
     data = table(tmp_path / "dev.tsv", ("sentence", "label"), sentiments(60))
-    found = evaluate(worded(BertForSequenceClassification, seed=1, num_labels=2), task="sst2", data=data)
+    found = evaluate(
+        worded(BertForSequenceClassification, seed=1, num_labels=2), task="sst2", data=data
+    )
     assert (found["count"], found["task"], found["split"]) == (60, "sst2", "dev")
     assert list(found["metrics"]) == ["loss", "accuracy", "f1", "matthews"]
     for metric in found["metrics"].values():
@@ -29,7 +31,9 @@ def test_every_metric_has_its_interval(tmp_path: Path) -> None:
 def test_the_interval_of_a_mean_is_that_of_the_formula() -> None:
     losses = np.array([0.1, 0.4, 0.7, 0.2] * 3)
     right = np.array([1.0, 0.0, 1.0, 0.0] * 3)
-    found = metrics_of(task_named("sst2"), Judged(losses, np.stack([right, right, np.ones(12)], axis=1)))
+    found = metrics_of(
+        task_named("sst2"), Judged(losses, np.stack([right, right, np.ones(12)], axis=1))
+    )
     mean = sum(losses) / 12
     half = 1.96 * math.sqrt(sum((value - mean) ** 2 for value in losses) / 11) / math.sqrt(12)
     assert found["loss"] == pytest.approx({"value": mean, "low": mean - half, "high": mean + half})
@@ -41,7 +45,9 @@ def test_the_interval_of_a_mean_is_that_of_the_formula() -> None:
 def test_an_accuracy_has_wilson_s_interval(right: int) -> None:
     """20 of 20 right is not certainty, and 19 of 20 does not reach 1.048."""
     scores = np.repeat([1.0, 0.0], [right, 20 - right])
-    found = metrics_of(task_named("sst2"), Judged(np.ones(20), np.stack([scores, scores, np.ones(20)], axis=1)))
+    found = metrics_of(
+        task_named("sst2"), Judged(np.ones(20), np.stack([scores, scores, np.ones(20)], axis=1))
+    )
     low, high = wilson(right / 20, 20)
     assert found["accuracy"] == pytest.approx({"value": right / 20, "low": low, "high": high})
     assert high - low > 0.1
@@ -49,7 +55,9 @@ def test_an_accuracy_has_wilson_s_interval(right: int) -> None:
 
 def test_a_metric_that_no_resample_changes_is_not_certain() -> None:
     right = np.array([0.0, 1.0] * 10)
-    found = metrics_of(task_named("sst2"), Judged(np.zeros(20), np.stack([right == right, right, right], axis=1)))
+    found = metrics_of(
+        task_named("sst2"), Judged(np.zeros(20), np.stack([right == right, right, right], axis=1))
+    )
     assert found["f1"]["value"] == 1.0
     assert found["f1"]["low"] == pytest.approx(wilson(1.0, 20)[0])
     assert found["f1"]["high"] == 1.0
@@ -98,7 +106,9 @@ def test_a_directory_is_loaded_with_the_class_the_task_needs(tmp_path: Path) -> 
     rows = [(text, text + " ?", i % 6) for i, (text, _) in enumerate(sentiments(12))]
     data = table(tmp_path / "dev.tsv", ("sentence1", "sentence2", "score"), rows)
     seen: list[tuple[int, int]] = []
-    found = evaluate(tmp_path / "classifier", task="stsb", data=data, progress=lambda *it: seen.append(it))
+    found = evaluate(
+        tmp_path / "classifier", task="stsb", data=data, progress=lambda *it: seen.append(it)
+    )
     assert found["metrics"]["spearman"]["value"] is not None
     assert seen[-1] == (24, 24)
     live = worded(BertModel)

@@ -68,14 +68,20 @@ def test_a_silent_head_has_no_term_at_all() -> None:
 def test_the_variants_are_what_their_formulas_say() -> None:
     found = terms(shared("bert"), Means(), means_of("bert"))
     a = found.signed
-    made = {name: of_items(values, np.arange(len(a))) for name, values in found.importances().items()}
+    made = {
+        name: of_items(values, np.arange(len(a))) for name, values in found.importances().items()
+    }
     by_hand = {
         "gradient": [-sum(column) / len(a) for column in a.T],
         "gradient-absolute": [sum(map(abs, column)) / len(a) for column in a.T],
-        "gradient-tokens": [sum(found.absolute[:, h]) / sum(found.tokens[:, h]) for h in range(a.shape[1])],
+        "gradient-tokens": [
+            sum(found.absolute[:, h]) / sum(found.tokens[:, h]) for h in range(a.shape[1])
+        ],
         "gradient-fisher": [sum(x * x for x in column) / (2 * len(a)) for column in a.T],
         "gradient-second": [sum(-x + x * x / 2 for x in column) / len(a) for column in a.T],
-        "gradient-batch": [abs(sum(column) / len(a)) for column in a.T],  # fewer examples than one batch
+        "gradient-batch": [
+            abs(sum(column) / len(a)) for column in a.T
+        ],  # fewer examples than one batch
     }
     assert set(made) == set(by_hand)
     for name, wanted in by_hand.items():
@@ -99,7 +105,9 @@ def test_a_token_is_counted_where_the_loss_depends_on_it() -> None:
     lengths = np.array([len(one.source.ids) for one in prepared.sequences])
     last = max(head.layer for head in found.heads)
     for place, head in enumerate(found.heads):
-        assert np.array_equal(found.tokens[:, place], np.ones(len(lengths)) if head.layer == last else lengths), head
+        assert np.array_equal(
+            found.tokens[:, place], np.ones(len(lengths)) if head.layer == last else lengths
+        ), head
 
 
 def test_batches_are_what_gradient_batch_counts() -> None:

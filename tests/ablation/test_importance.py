@@ -48,13 +48,17 @@ def command(*words: str) -> Result:
 @pytest.fixture
 def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without figures, which take longer than all the rest."""
-    monkeypatch.setattr(publish, "write_report", lambda study, folder, **_: (folder / "index.html").write_text(""))
+    monkeypatch.setattr(
+        publish, "write_report", lambda study, folder, **_: (folder / "index.html").write_text("")
+    )
 
 
 # In the terminal
 
 
-def test_the_terminal_says_what_was_found_and_whether_it_suffices(here: Path, unpublished: None) -> None:
+def test_the_terminal_says_what_was_found_and_whether_it_suffices(
+    here: Path, unpublished: None
+) -> None:
     result = command(*WORDS, "--limit", "12", "--out", "study")
     assert result.exit_code == 0, result.output
     lines = result.stderr.splitlines()
@@ -62,7 +66,10 @@ def test_the_terminal_says_what_was_found_and_whether_it_suffices(here: Path, un
     between = r"\[[+-]\d\.\d{4}, [+-]\d\.\d{4}\]"
     told = [line for line in lines if "largest change of the loss" in line]
     assert len(told) == 2
-    assert all(re.search(rf"largest change of the loss [+-]\d\.\d{{4}} {between}, by encoder\.", line) for line in told)
+    assert all(
+        re.search(rf"largest change of the loss [+-]\d\.\d{{4}} {between}, by encoder\.", line)
+        for line in told
+    )
     study = Study("study")
     rows = study.tables["significance"].query("statistic == 'ablation-loss'")
     many = int(rows["is_significant"].sum())
@@ -71,7 +78,10 @@ def test_the_terminal_says_what_was_found_and_whether_it_suffices(here: Path, un
     assert lines[first + 1] == (
         f"{many} of 4 heads change the loss significantly when ablated alone (p (Holm) below 0.05)"
     )
-    assert lines[first + 2] == "note: 12 examples are few: only large changes can be significant. Take 30 or more"
+    assert (
+        lines[first + 2]
+        == "note: 12 examples are few: only large changes can be significant. Take 30 or more"
+    )
 
 
 def test_progress_counts_the_heads_that_are_ablated(here: Path) -> None:
@@ -125,7 +135,9 @@ def assert_same_study(one: Path, other: Path) -> None:
         assert content == files[1][name], name
 
 
-def test_a_race_that_was_stopped_ends_with_the_same_study(here: Path, unpublished: None, monkeypatch: Any) -> None:
+def test_a_race_that_was_stopped_ends_with_the_same_study(
+    here: Path, unpublished: None, monkeypatch: Any
+) -> None:
     table(here / "dev.tsv", ("sentence", "label"), sentiments(200))
     words = (*WORDS, "--race", "0.05")
     assert command(*words, "--out", "whole").exit_code == 0
@@ -146,7 +158,9 @@ def test_a_race_that_was_stopped_ends_with_the_same_study(here: Path, unpublishe
     assert set(Study("made").tables["significance"]["test"]) >= {"race"}
 
 
-def test_units_of_other_examples_are_refused(here: Path, unpublished: None, monkeypatch: Any) -> None:
+def test_units_of_other_examples_are_refused(
+    here: Path, unpublished: None, monkeypatch: Any
+) -> None:
     """As they would be where another number of threads moved a race's gradients by a rounding."""
     real = Journal.add
 
@@ -163,14 +177,19 @@ def test_units_of_other_examples_are_refused(here: Path, unpublished: None, monk
     assert "begun with another sample" in str(result.exception)
 
 
-def test_what_is_in_the_journal_is_not_run_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_the_journal_is_not_run_again(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = worded(BertForSequenceClassification, num_labels=2)
     folder = here / "partial"
     folder.mkdir()
 
     def run(resume: bool) -> Study:
         return importance(
-            model, task="sst2", data="dev.tsv", journal=lambda header: Journal(folder, header, resume=resume)
+            model,
+            task="sst2",
+            data="dev.tsv",
+            journal=lambda header: Journal(folder, header, resume=resume),
         )
 
     whole = run(False)
@@ -179,7 +198,9 @@ def test_what_is_in_the_journal_is_not_run_again(here: Path, monkeypatch: pytest
     pd.testing.assert_frame_equal(whole.heads, again.heads, check_exact=True)
 
 
-def test_a_run_that_is_stopped_while_it_draws_keeps_its_journal(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_stopped_while_it_draws_keeps_its_journal(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(study: object, folder: Path, **options: object) -> None:
         (folder / "half.svg").write_text("half")
         raise KeyboardInterrupt
@@ -229,7 +250,9 @@ def refused(*words: str) -> str:
     return told.partition(start)[2].removesuffix(end)
 
 
-def test_another_option_is_refused_by_name(here: Path, unpublished: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_option_is_refused_by_name(
+    here: Path, unpublished: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begin(monkeypatch)
     for options, named in (
         (("--batch-size", "8"), "batch_size (4 then, 8 now)"),
@@ -273,8 +296,13 @@ def test_importance_adds_to_the_study_of_the_same_model(here: Path, unpublished:
     before = Study("study")
     assert command(*WORDS, "--out", "study").exit_code == 0
     after = Study("study")
-    assert set(after.heads["statistic"]) == set(before.heads["statistic"]) | {"ablation-loss", "ablation-metric"}
-    kept = after.heads[after.heads["statistic"].isin(set(before.heads["statistic"]))].reset_index(drop=True)
+    assert set(after.heads["statistic"]) == set(before.heads["statistic"]) | {
+        "ablation-loss",
+        "ablation-metric",
+    }
+    kept = after.heads[after.heads["statistic"].isin(set(before.heads["statistic"]))].reset_index(
+        drop=True
+    )
     pd.testing.assert_frame_equal(kept, before.heads)
     assert after.record["data"] == before.record["data"]
     assert after.record["importance"]["task"] == "sst2"
@@ -295,13 +323,17 @@ def test_a_second_time_needs_to_be_asked_for(here: Path, unpublished: None) -> N
     assert Study("study").record["importance"]["examples"] == 30
 
 
-def test_the_study_of_another_model_is_refused_and_left_as_it_is(here: Path, unpublished: None) -> None:
+def test_the_study_of_another_model_is_refused_and_left_as_it_is(
+    here: Path, unpublished: None
+) -> None:
     saved(here / "other", BertForSequenceClassification, seed=1, num_labels=2)
     assert command("analyze", "other", "--corpus", "corpus.txt", "--out", "study").exit_code == 0
     before = bytes_of(here / "study")
     result = command(*WORDS, "--out", "study")
     assert "study: this is the study of another model (sha256 " in str(result.exception)
-    assert str(result.exception).endswith("Expected a study of the same weights. Choose another --out.")
+    assert str(result.exception).endswith(
+        "Expected a study of the same weights. Choose another --out."
+    )
     assert bytes_of(here / "study") == before
     assert not (here / "study.partial").exists()
 
@@ -334,7 +366,9 @@ def test_without_labels_what_the_model_says_stands_in_for_what_is_right(here: Pa
     with torch.inference_mode():
         said = model(batch).logits.argmax(dim=-1)
     own = {batch.indices[i]: str(int(said[i])) for i in range(len(rows))}
-    table(here / "said.tsv", ("sentence", "label"), [(row[0], own[i]) for i, row in enumerate(rows)])
+    table(
+        here / "said.tsv", ("sentence", "label"), [(row[0], own[i]) for i, row in enumerate(rows)]
+    )
     bare = importance(model, task="sst2", data="bare.tsv", by="gradient,ablation", labels_free=True)
     told = importance(model, task="sst2", data="said.tsv", by="gradient,ablation")
     assert np.allclose(bare.heads["value"], told.heads["value"], equal_nan=True)
@@ -353,13 +387,35 @@ def test_all_importances_of_all_heads_are_in_the_study(here: Path) -> None:
     model = worded(BertForSequenceClassification, num_labels=2)
     study = importance(model, task="sst2", data="dev.tsv", by="all", kinds="head,only,site,layer")
     counts = study.heads.groupby("statistic").size()
-    wanted = {"ablation-loss", "ablation-metric", "gradient", "gradient-absolute", "gradient-tokens"}
-    wanted |= {"gradient-fisher", "gradient-second", "gradient-batch", "confidence", "entropy", "output-norm", "random"}
+    wanted = {
+        "ablation-loss",
+        "ablation-metric",
+        "gradient",
+        "gradient-absolute",
+        "gradient-tokens",
+    }
+    wanted |= {
+        "gradient-fisher",
+        "gradient-second",
+        "gradient-batch",
+        "confidence",
+        "entropy",
+        "output-norm",
+        "random",
+    }
     wanted |= {"relevance", "relevance-signed"}
     assert set(counts.index) == wanted
     assert (counts == 4).all()
     assert set(study.tables) == {
-        *("significance", "ablations", "all_but_one", "agreement", "ceilings", "ranks", "relevance_layers")
+        *(
+            "significance",
+            "ablations",
+            "all_but_one",
+            "agreement",
+            "ceilings",
+            "ranks",
+            "relevance_layers",
+        )
     }
     assert study.record["importance"]["way"] == "rows"
     assert set(study.tables["ablations"]["kind"]) == {"only", "site", "layer"}
@@ -377,10 +433,15 @@ def test_heads_that_are_named_are_run_alone_and_as_among_all(here: Path) -> None
     assert [(row.layer, row.head) for row in found.itertuples()] == [(0, 1), (1, 0), (1, 1)]
     merged = found.merge(whole.heads, on=["stack", "layer", "head", "statistic"])
     assert np.allclose(merged["value_x"], merged["value_y"], atol=1e-7)
-    tests = [study.tables["significance"].query("statistic == 'ablation-loss'") for study in (whole, some)]
+    tests = [
+        study.tables["significance"].query("statistic == 'ablation-loss'")
+        for study in (whole, some)
+    ]
     one, all_heads = (table.query("layer == 0 and head == 1") for table in reversed(tests))
     assert one["p"].item() == pytest.approx(all_heads["p"].item())
-    assert one["p_adjusted"].item() <= all_heads["p_adjusted"].item()  # over three heads, not over four
+    assert (
+        one["p_adjusted"].item() <= all_heads["p_adjusted"].item()
+    )  # over three heads, not over four
 
 
 def test_a_comma_in_the_path_of_the_data_is_only_a_letter(here: Path) -> None:

@@ -30,7 +30,9 @@ def measured(
     found = KnockOuts(model, to, chosen(["special", "self"], LENSES["raw"]), seed)
     for batch in batches:
         found.add(batch)
-    return {(Head(row.stack, row.layer, row.head), row.statistic): row.value for row in found.rows()}
+    return {
+        (Head(row.stack, row.layer, row.head), row.statistic): row.value for row in found.rows()
+    }
 
 
 def mean_turn(model: AttentionModel, batch: Batch, edit: KnockOut) -> float:
@@ -39,7 +41,12 @@ def mean_turn(model: AttentionModel, batch: Batch, edit: KnockOut) -> float:
         with model.edited(edit):
             changed = model(batch)[0][0]
     return float(
-        np.mean([1 - torch.cosine_similarity(one, other, dim=0) for one, other in zip(plain, changed, strict=True)])
+        np.mean(
+            [
+                1 - torch.cosine_similarity(one, other, dim=0)
+                for one, other in zip(plain, changed, strict=True)
+            ]
+        )
     )
 
 
@@ -67,7 +74,11 @@ def test_value_zeroing_s_rows_are_means_of_its_maps() -> None:
             special = batch.layout.encoder.special[0].tolist()  # type: ignore[union-attr]
             rows = [row / row.sum() for row in cells]
             turns.append(np.mean([row.sum() for row in cells]))
-            specials.append(np.mean([sum(x for x, yes in zip(row, special, strict=True) if yes) for row in rows]))
+            specials.append(
+                np.mean(
+                    [sum(x for x, yes in zip(row, special, strict=True) if yes) for row in rows]
+                )
+            )
             selves.append(np.mean([row[at] for at, row in enumerate(rows)]))
         assert found[head, "value-zeroing"] == pytest.approx(np.mean(turns), rel=1e-6)
         assert found[head, "special@value-zeroing"] == pytest.approx(np.mean(specials), rel=1e-5)
@@ -104,7 +115,11 @@ def test_tokens_for_comparison_follow_the_seed_and_are_as_many() -> None:
 def test_without_such_tokens_there_are_no_rows() -> None:
     model = shared("gpt2")
     found = measured(model, inputs("gpt2", model)[:1], to="classification")
-    assert {name for _, name in found} == {"value-zeroing", "special@value-zeroing", "self@value-zeroing"}
+    assert {name for _, name in found} == {
+        "value-zeroing",
+        "special@value-zeroing",
+        "self@value-zeroing",
+    }
 
 
 def test_an_encoder_decoder_has_rows_for_every_stack() -> None:

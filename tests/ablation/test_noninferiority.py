@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headscope.ablation.noninferiority import Margin, advice_of, examples_needed, largest_kept, verdict_of
+from headscope.ablation.noninferiority import (
+    Margin,
+    advice_of,
+    examples_needed,
+    largest_kept,
+    verdict_of,
+)
 
 MARGIN = Margin.of(0.8496)
-FEW = (-0.0192, -0.0386, 0.0002)  # a drop that was once called "no evidence of a change", on 150 examples
+FEW = (
+    -0.0192,
+    -0.0386,
+    0.0002,
+)  # a drop that was once called "no evidence of a change", on 150 examples
 
 
 def row(removed: int, change: float, low: float, high: float, **more: Any) -> dict[str, Any]:
@@ -38,7 +48,9 @@ def test_the_margin_is_one_percent_of_the_metric_or_what_keep_metric_leaves() ->
         ((0.0, math.nan, math.nan), "unclear"),
     ],
 )
-def test_only_an_interval_above_the_allowed_loss_is_kept(change: tuple[float, float, float], kind: str) -> None:
+def test_only_an_interval_above_the_allowed_loss_is_kept(
+    change: tuple[float, float, float], kind: str
+) -> None:
     assert verdict_of(*change, MARGIN, 150).kind == kind
 
 
@@ -46,8 +58,12 @@ def test_too_few_examples_are_named_with_how_many_would_do() -> None:
     said = verdict_of(*FEW, MARGIN, 150).sentence
     told = "150 examples are too few to tell whether that is within the allowed loss of 0.0085 (1 % of 0.8496)"
     assert said == f"{told}; about 1,600 would do"
-    assert "would do" not in verdict_of(*FEW, Margin.of(0.8496, 1.0), 150).sentence, "nothing may be lost: no number"
-    assert verdict_of(-0.008, -0.009, -0.007, MARGIN, 5000).sentence.startswith("too close to the allowed loss")
+    assert "would do" not in verdict_of(*FEW, Margin.of(0.8496, 1.0), 150).sentence, (
+        "nothing may be lost: no number"
+    )
+    assert verdict_of(-0.008, -0.009, -0.007, MARGIN, 5000).sentence.startswith(
+        "too close to the allowed loss"
+    )
 
 
 def test_with_as_many_examples_as_it_says_the_interval_stays_above_four_times_in_five() -> None:
@@ -79,14 +95,20 @@ def test_an_undefined_interval_is_not_called_too_few_examples() -> None:
 
 def test_a_set_without_an_interval_is_named_only_if_there_is_no_other() -> None:
     whole, none, few = row(0, 0.0, 0.0, 0.0), row(1, math.nan, math.nan, math.nan), row(3, *FEW)
-    said = [advice_of([whole, *rows], MARGIN, 150, "dev:odd") for rows in ([none, few], [few, none])]
+    said = [
+        advice_of([whole, *rows], MARGIN, 150, "dev:odd") for rows in ([none, few], [few, none])
+    ]
     assert said[0] == said[1]
     assert "removing 3 heads" in said[0]
 
 
 def test_without_a_recommendation_the_set_that_is_cut_has_the_words_of_its_verdict() -> None:
     """One question, one number: about the set that is cut, though another has a narrower interval."""
-    whole, few, narrow = row(0, 0.0, 0.0, 0.0), row(8, *FEW, is_chosen=True), row(2, -0.003, -0.01, 0.004)
+    whole, few, narrow = (
+        row(0, 0.0, 0.0, 0.0),
+        row(8, *FEW, is_chosen=True),
+        row(2, -0.003, -0.01, 0.004),
+    )
     said = advice_of([whole, narrow, few], MARGIN, 150, "dev:odd")
     assert said == (
         "no set is recommended: removing 8 heads changes the metric on dev:odd by -0.0192 [-0.0386, +0.0002]: "
@@ -99,7 +121,9 @@ def test_without_a_recommendation_the_set_that_is_cut_has_the_words_of_its_verdi
     close = row(1, -0.008, -0.009, -0.007, is_chosen=True)
     said = advice_of([whole, close], MARGIN, 5000, "dev:odd")
     assert "removing 1 head changes" in said
-    assert said.endswith("too close to the allowed loss of 0.0085 (1 % of 0.8496) to tell on 5000 examples")
+    assert said.endswith(
+        "too close to the allowed loss of 0.0085 (1 % of 0.8496) to tell on 5000 examples"
+    )
 
 
 def test_the_largest_set_within_the_margin_is_recommended_and_none_where_none_is() -> None:
@@ -108,9 +132,17 @@ def test_the_largest_set_within_the_margin_is_recommended_and_none_where_none_is
     assert largest_kept([whole, few], MARGIN, 150) is None
     assert largest_kept([whole, clear, few], MARGIN, 150) == clear
     said = advice_of([whole, clear, few], MARGIN, 150, "dev:odd")
-    assert said.startswith("recommended: removing 4 heads changes the metric on dev:odd by -0.0010 [-0.0050, +0.0030]")
+    assert said.startswith(
+        "recommended: removing 4 heads changes the metric on dev:odd by -0.0010 [-0.0050, +0.0030]"
+    )
     assert said.endswith("this set was picked on dev:odd, so judge it on a third split")
-    assert "third split" not in advice_of([whole, clear | {"is_chosen": True}], MARGIN, 150, "dev:odd")
-    assert "repaired by fold" in advice_of([whole, clear | {"repair": "fold"}], MARGIN, 150, "dev:odd")
+    assert "third split" not in advice_of(
+        [whole, clear | {"is_chosen": True}], MARGIN, 150, "dev:odd"
+    )
+    assert "repaired by fold" in advice_of(
+        [whole, clear | {"repair": "fold"}], MARGIN, 150, "dev:odd"
+    )
     lost = row(9, -0.1, -0.12, -0.08)
-    assert advice_of([whole, lost], MARGIN, 150, "dev:odd").startswith("no set is recommended: each loses more than")
+    assert advice_of([whole, lost], MARGIN, 150, "dev:odd").startswith(
+        "no set is recommended: each loses more than"
+    )

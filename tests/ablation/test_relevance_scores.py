@@ -11,7 +11,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from test_relevances import labelled
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
 
 from headscope import HeadSet
 from headscope.config.search import SearchOptions
@@ -37,7 +41,12 @@ HEADS: dict[str, Any] = {
     "mistral": AutoModelForCausalLM,
     "marian": AutoModelForSeq2SeqLM,
 }
-GONE = {"bert": ("0.1", "1.*"), "albert": ("*.2",), "mistral": ("0.0-1",), "marian": ("encoder.0.*", "cross.1.0")}
+GONE = {
+    "bert": ("0.1", "1.*"),
+    "albert": ("*.2",),
+    "mistral": ("0.0-1",),
+    "marian": ("encoder.0.*", "cross.1.0"),
+}
 
 
 def made(family: str) -> tuple[AttentionModel, Task, Prepared]:
@@ -61,7 +70,9 @@ def logits_of(model: AttentionModel, prepared: Prepared, number: int) -> torch.T
     return found[place]
 
 
-def by_hand(selection: Selection, removed: frozenset[int], wide: int | None) -> dict[str, NDArray[np.float64]]:
+def by_hand(
+    selection: Selection, removed: frozenset[int], wide: int | None
+) -> dict[str, NDArray[np.float64]]:
     """[unit] of both, from what is missing without each head of the ablated model, gates held fixed."""
     model, prepared = selection.model, selection.prepared
     gone = selection.heads(removed)
@@ -78,18 +89,27 @@ def by_hand(selection: Selection, removed: frozenset[int], wide: int | None) -> 
                 return logits_of(model, prepared, number)[None, top]
 
             missing[number] = by_removal(model, say, left, wide)[0]
-    found = {"relevance": np.zeros(len(selection.units)), "relevance-signed": np.zeros(len(selection.units))}
+    found = {
+        "relevance": np.zeros(len(selection.units)),
+        "relevance-signed": np.zeros(len(selection.units)),
+    }
     for number in range(count):
         for site in {head.site for head in left}:
             sums = {}
             for u, unit in enumerate(selection.units):
-                mine = [missing[number, left.index(head)] for head in unit if head.site == site and head in left]
+                mine = [
+                    missing[number, left.index(head)]
+                    for head in unit
+                    if head.site == site and head in left
+                ]
                 if mine:
                     sums[u] = sum(mine)
             whole = sum(abs(value) for value in sums.values())
             for u, value in sums.items():
                 found["relevance"][u] += (abs(value) / whole if whole else 0.0) / count
-                found["relevance-signed"][u] += value * np.sign(said[number]) / np.abs(said).mean() / count
+                found["relevance-signed"][u] += (
+                    value * np.sign(said[number]) / np.abs(said).mean() / count
+                )
     return found
 
 
@@ -111,12 +131,20 @@ def test_scores_of_a_state_are_those_of_the_heads_that_are_left(family: str) -> 
 @pytest.mark.parametrize("how", ["rank", "iterative"])
 @pytest.mark.parametrize("rules", ["voita", "attnlrp"])
 @pytest.mark.parametrize("by", ["relevance", "relevance-signed"])
-def test_the_carrier_is_the_last_of_its_layer(how: str, rules: Any, by: str, tmp_path: Path) -> None:
+def test_the_carrier_is_the_last_of_its_layer(
+    how: str, rules: Any, by: str, tmp_path: Path
+) -> None:
     task = task_named("sst2")
     model = classifier()
-    selection = Selection(model, task, task.prepare(model, task.items(examples(tmp_path, 40), "dev")))
+    selection = Selection(
+        model, task, task.prepare(model, task.items(examples(tmp_path, 40), "dev"))
+    )
     scores = scores_by(selection, by, rules)
-    path = searches.rank(selection, scores) if how == "rank" else searches.iterative(selection, scores, 0.01)
+    path = (
+        searches.rank(selection, scores)
+        if how == "rank"
+        else searches.iterative(selection, scores, 0.01)
+    )
     order: list[str] = []
     for state in path:
         order += [str(head) for head in selection.heads(state.removed) if str(head) not in order]
@@ -127,7 +155,9 @@ def test_the_carrier_is_the_last_of_its_layer(how: str, rules: Any, by: str, tmp
 def test_a_backward_pass_is_paid_for_once_a_scoring(tmp_path: Path) -> None:
     task = task_named("sst2")
     model = classifier()
-    selection = Selection(model, task, task.prepare(model, task.items(examples(tmp_path, 20), "dev")))
+    selection = Selection(
+        model, task, task.prepare(model, task.items(examples(tmp_path, 20), "dev"))
+    )
     before = selection.spent
     one = scores_by(selection, "relevance", "voita")(frozenset())
     assert selection.spent - before == 3
@@ -137,7 +167,10 @@ def test_a_backward_pass_is_paid_for_once_a_scoring(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"how": "rank", "by": "relevance", "rules": "lrp"}, '--rules: "lrp" are no rules of relevance'),
+        (
+            {"how": "rank", "by": "relevance", "rules": "lrp"},
+            '--rules: "lrp" are no rules of relevance',
+        ),
         ({"how": "rank", "by": "relevence"}, '--by: "relevence" is no importance'),
     ],
 )

@@ -51,7 +51,13 @@ def pairs(family: str, reading: Reading | None = None, skipped: int = 0) -> Prep
     found = means_of(family)
     pooling = Pooling(reading or Reading(), (skipped,) * len(found.sequences))
     targets = np.array([1.0, 2.0, 3.0])
-    return replace(found, parts=[(0, 1), (2, 3), (4, 7)], items=found.items[:3], targets=targets, extras=pooling)
+    return replace(
+        found,
+        parts=[(0, 1), (2, 3), (4, 7)],
+        items=found.items[:3],
+        targets=targets,
+        extras=pooling,
+    )
 
 
 def pooled_by(pooling: str, *modules: Normalize | Dense, skipped: int = 0) -> Any:
@@ -66,7 +72,12 @@ def dense(activation: str) -> Dense:
 
 def choices(family: str) -> Prepared:
     found = means_of(family)
-    return replace(found, parts=[(0, 1), (2, 3), (4, 5)], items=found.items[:3], targets=torch.tensor([0, 1, 0]))
+    return replace(
+        found,
+        parts=[(0, 1), (2, 3), (4, 5)],
+        items=found.items[:3],
+        targets=torch.tensor([0, 1, 0]),
+    )
 
 
 CASES: dict[str, tuple[Any, str, Any]] = {
@@ -81,9 +92,21 @@ CASES: dict[str, tuple[Any, str, Any]] = {
     "translation/t5": (AutoModelForSeq2SeqLM, "translation", labelled),
     "translation/m2m_100": (AutoModelForSeq2SeqLM, "translation", labelled),
     "mnli/bert": (AutoModelForSequenceClassification, "mnli", lambda family: classes_of(family)[1]),
-    "mnli/roberta": (AutoModelForSequenceClassification, "mnli", lambda family: classes_of(family)[1]),
-    "mnli/xlnet": (AutoModelForSequenceClassification, "mnli", lambda family: classes_of(family)[1]),
-    "squad/bert": (AutoModelForQuestionAnswering, "squad", lambda family: replace(means_of(family), extras=(20, []))),
+    "mnli/roberta": (
+        AutoModelForSequenceClassification,
+        "mnli",
+        lambda family: classes_of(family)[1],
+    ),
+    "mnli/xlnet": (
+        AutoModelForSequenceClassification,
+        "mnli",
+        lambda family: classes_of(family)[1],
+    ),
+    "squad/bert": (
+        AutoModelForQuestionAnswering,
+        "squad",
+        lambda family: replace(means_of(family), extras=(20, [])),
+    ),
     "choice/bert": (AutoModelForMultipleChoice, "choice", choices),
     "stsb/bert": (None, "stsb", pairs),
     "retrieval/mpnet": (None, "retrieval", pairs),
@@ -93,8 +116,16 @@ CASES: dict[str, tuple[Any, str, Any]] = {
     "max/xlnet": (None, "stsb", pooled_by("max")),
     "weightedmean/bert": (None, "stsb", pooled_by("weightedmean")),
     "mean_sqrt_len/bert": (None, "retrieval", pooled_by("mean_sqrt_len")),
-    "dense/bert": (None, "stsb", pooled_by("mean", dense("activation.Tanh"), Normalize("3_Normalize"))),
-    "relu/bert": (None, "stsb", pooled_by("max", Normalize("2_Normalize"), dense("activation.ReLU"))),
+    "dense/bert": (
+        None,
+        "stsb",
+        pooled_by("mean", dense("activation.Tanh"), Normalize("3_Normalize")),
+    ),
+    "relu/bert": (
+        None,
+        "stsb",
+        pooled_by("max", Normalize("2_Normalize"), dense("activation.ReLU")),
+    ),
 }
 
 
@@ -110,20 +141,29 @@ def test_all_that_a_task_says_is_shared_out(case: str) -> None:
     found = relevances(model, task, prepared, batch_size=3)
     stacks = {stack for stack, _, _ in found.layers}
     said = np.abs(found.said).mean()
-    sources = sum(found.layers[stack, -1, part] for stack in stacks for part in ("enters", "biases"))
+    sources = sum(
+        found.layers[stack, -1, part] for stack in stacks for part in ("enters", "biases")
+    )
     sources = sources + sum(
-        values for (_, layer, part), values in found.layers.items() if part == "biases" and layer >= 0
+        values
+        for (_, layer, part), values in found.layers.items()
+        if part == "biases" and layer >= 0
     )
     used = sorted({number for part in prepared.parts for number in part})
     assert np.abs(sources - found.said)[used].max() < 1e-4 * said
-    assert all(np.abs(values).max() < 1e-4 * said for (_, _, part), values in found.layers.items() if part == "lost")
+    assert all(
+        np.abs(values).max() < 1e-4 * said
+        for (_, _, part), values in found.layers.items()
+        if part == "lost"
+    )
     assert len(found.importances()["relevance"]) == len(prepared.items)
     assert np.abs(found.signed).max() > 1e-3 * said
 
 
 @pytest.mark.parametrize("rules", ["voita", "attnlrp"])
 @pytest.mark.parametrize(
-    "case", ["masked/bert", "translation/marian", "stsb/bert", "first/bert", "max/bert", "last/gpt2"]
+    "case",
+    ["masked/bert", "translation/marian", "stsb/bert", "first/bert", "max/bert", "last/gpt2"],
 )
 def test_the_size_of_batches_changes_nothing(case: str, rules: Rules) -> None:
     model, task, prepared = made(case)
@@ -164,7 +204,11 @@ def test_shares_are_of_a_layer_and_signed_ones_of_what_is_said() -> None:
     heads = tuple(Head("encoder", layer, head) for layer in range(2) for head in range(2))
     signed = np.array([[3.0, -1.0, 0.0, 0.0], [0.0, 2.0, 1.0, 1.0]])
     found = Relevances(
-        heads, np.array([4.0, -12.0]), signed, {("encoder", 0, "enters"): np.array([2.0, -9.0])}, [(0,), (1,)]
+        heads,
+        np.array([4.0, -12.0]),
+        signed,
+        {("encoder", 0, "enters"): np.array([2.0, -9.0])},
+        [(0,), (1,)],
     )
     made = found.importances()
     assert np.allclose(made["relevance"], [[0.75, 0.25, 0, 0], [0, 1, 0.5, 0.5]])
@@ -188,13 +232,19 @@ def test_one_item_of_two_sequences_has_the_mean_of_both() -> None:
 
 
 @pytest.mark.parametrize("rules", ["voita", "attnlrp"])
-def test_the_head_that_carries_the_label_has_the_highest_relevance(tmp_path: Path, rules: Rules) -> None:
-    study = importance(classifier(), task="sst2", data=examples(tmp_path, 60), by="relevance", rules=rules)
+def test_the_head_that_carries_the_label_has_the_highest_relevance(
+    tmp_path: Path, rules: Rules
+) -> None:
+    study = importance(
+        classifier(), task="sst2", data=examples(tmp_path, 60), by="relevance", rules=rules
+    )
     for statistic in ("relevance", "relevance-signed"):
         rows = study.heads[study.heads["statistic"] == statistic]
         found = {f"{row.layer}.{row.head}": row.value for row in rows.itertuples()}
         carrier = found.pop(CARRIER)
-        assert carrier > 5 * max(abs(value) for name, value in found.items() if name[0] == CARRIER[0]), statistic
+        assert carrier > 5 * max(
+            abs(value) for name, value in found.items() if name[0] == CARRIER[0]
+        ), statistic
     assert carrier > 0.8  # of what it says, signed
     assert study.record["importance"]["rules"] == rules
 
@@ -230,7 +280,9 @@ def test_of_twins_each_has_half(tmp_path: Path) -> None:
 
 def test_rules_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     with pytest.raises(HeadscopeError, match='"lrp" are no rules of relevance') as error:
-        importance(classifier(), task="sst2", data=examples(tmp_path, 10), by="relevance", rules="lrp")  # type: ignore[arg-type]
+        importance(
+            classifier(), task="sst2", data=examples(tmp_path, 10), by="relevance", rules="lrp"
+        )  # type: ignore[arg-type]
     assert "attnlrp" in str(error.value)
 
 

@@ -14,7 +14,9 @@ from headscope.heads import Head
 from headscope.tables import Row
 
 
-def population(chance: np.random.Generator, count: int = 512, heads: int = 40) -> tuple[NDArray, NDArray]:
+def population(
+    chance: np.random.Generator, count: int = 512, heads: int = 40
+) -> tuple[NDArray, NDArray]:
     """Changes [item, head] of heads from useless to vital, and what the gradient says of them.
 
     As in real models, a few examples are sensitive to all heads, and there the gradient errs most.
@@ -26,7 +28,9 @@ def population(chance: np.random.Generator, count: int = 512, heads: int = 40) -
     return changes, terms
 
 
-def raced(changes: NDArray, terms: NDArray, rate: float = 0.05, seed: int = 0) -> tuple[Race, NDArray]:
+def raced(
+    changes: NDArray, terms: NDArray, rate: float = 0.05, seed: int = 0
+) -> tuple[Race, NDArray]:
     """A whole race, and who is significant in the end."""
     heads = [Head("self", 0, h) for h in range(changes.shape[1])]
     race = Race(heads, terms, rate, seed)
@@ -61,7 +65,9 @@ def test_examples_for_which_heads_matter_are_run_more_densely() -> None:
         shares = taken / [len(part) for part in design.strata]
         assert (np.diff(shares) <= 0.02).all(), "the largest come first"
         assert (taken >= LEAST).all()
-    assert [size[part].mean() for part in design.strata] == sorted(size[part].mean() for part in design.strata)[::-1]
+    assert [size[part].mean() for part in design.strata] == sorted(
+        size[part].mean() for part in design.strata
+    )[::-1]
     assert abs(int(design.taken[0].sum()) - 32) <= 4
 
 
@@ -134,7 +140,9 @@ def test_the_estimates_of_settled_heads_are_near_the_result() -> None:
 def test_a_stricter_rate_takes_more_examples() -> None:
     changes, terms = population(np.random.default_rng(3))
     races = [raced(changes, terms, rate)[0] for rate in (1e-6, 0.05, 0.3)]
-    few, some, many = (sum(one.count for one in race.estimates.values()) + 512 * len(race.live) for race in races)
+    few, some, many = (
+        sum(one.count for one in race.estimates.values()) + 512 * len(race.live) for race in races
+    )
     assert few > some > many
 
 
@@ -164,7 +172,9 @@ def test_what_is_clear_holds_for_whatever_lies_between_the_bounds(seed: int) -> 
 
 def test_the_bound_over_looks_is_pocock_s_and_between_one_look_and_bonferroni_s() -> None:
     even = np.arange(1, 6) * 1000
-    assert certain(even, 10**9, 0.05) == pytest.approx(2.413, abs=0.03)  # published for five even looks
+    assert certain(even, 10**9, 0.05) == pytest.approx(
+        2.413, abs=0.03
+    )  # published for five even looks
     assert certain(np.array([100]), 512, 0.05) == pytest.approx(1.96, abs=0.03)
     looks = np.array([32, 40, 50, 62, 78, 97])
     assert 1.96 < certain(looks, 512, 0.05) < stats.norm.isf(0.025 / 6)
@@ -196,7 +206,11 @@ def test_settled_heads_stand_in_the_tables_with_their_estimates() -> None:
     changes, terms = population(np.random.default_rng(4), heads=4)
     race, _ = raced(changes, terms)
     head, one = next(iter(race.estimates.items()))
-    rows = [Row("self", 0, h, name, 9.0, 8.0, 10.0, 512) for name in (LOSS, METRIC, "other") for h in range(4)]
+    rows = [
+        Row("self", 0, h, name, 9.0, 8.0, 10.0, 512)
+        for name in (LOSS, METRIC, "other")
+        for h in range(4)
+    ]
     found = {(row.statistic, row.head): row for row in race.rows(rows)}
     assert found["other", head.head].value == 9.0
     told = found[LOSS, head.head]
@@ -204,7 +218,15 @@ def test_settled_heads_stand_in_the_tables_with_their_estimates() -> None:
     assert told.high - told.low == pytest.approx(2 * one.half)
     assert np.isnan(found[METRIC, head.head].value)  # a few examples hardly change it
     table = [
-        {"stack": "self", "layer": 0, "head": h, "statistic": name, "p": 0.5, "test": "paired t", "settled_at": 512}
+        {
+            "stack": "self",
+            "layer": 0,
+            "head": h,
+            "statistic": name,
+            "p": 0.5,
+            "test": "paired t",
+            "settled_at": 512,
+        }
         for name in (LOSS, METRIC)
         for h in range(4)
     ]

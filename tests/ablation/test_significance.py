@@ -22,7 +22,9 @@ def test_a_change_of_loss_is_tested_by_the_paired_t_test() -> None:
     found = delta_of_losses(intact, changed)
     assert found.p == pytest.approx(stats.ttest_rel(changed, intact).pvalue, rel=1e-9)
     assert found.value == pytest.approx((changed - intact).mean())
-    assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, 49) * stats.sem(changed - intact))
+    assert found.high - found.value == pytest.approx(
+        stats.t.ppf(0.975, 49) * stats.sem(changed - intact)
+    )
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 24, 500])
@@ -59,7 +61,12 @@ def test_a_change_of_accuracy_is_never_certain() -> None:
     scores = np.array([[1.0]] * 30 + [[0.0]] * 20)
     same = delta_of_metric(Means(), scores, scores.copy())
     half = 1.96 * np.sqrt((2 / 52) / 52)
-    assert (same.value, same.low, same.high, same.p) == (0, pytest.approx(-half), pytest.approx(half), 1)
+    assert (same.value, same.low, same.high, same.p) == (
+        0,
+        pytest.approx(-half),
+        pytest.approx(half),
+        1,
+    )
     worse = scores.copy()
     worse[:9] = 0
     found = delta_of_metric(Means(), scores, worse)
@@ -77,7 +84,12 @@ def test_shares_that_do_not_change_are_not_certain() -> None:
     scores = np.random.default_rng(0).random((50, 1))
     same = delta_of_metric(Means(), scores, scores.copy())
     half = 1.96 * np.sqrt((2 / 52) / 52)
-    assert (same.value, same.low, same.high, same.p) == (0, pytest.approx(-half), pytest.approx(half), 1)
+    assert (same.value, same.low, same.high, same.p) == (
+        0,
+        pytest.approx(-half),
+        pytest.approx(half),
+        1,
+    )
 
 
 def swaps(scores: NDArray) -> list[float]:
@@ -99,7 +111,12 @@ def test_an_order_that_does_not_change_is_not_certain(step: float) -> None:
     changed = intact + np.array([step, 0.0])
     found = delta_of_metric(Similarity("stsb"), intact, changed, resamples(24, 0))
     half = 1.96 * np.sqrt(2 * np.mean(np.square(swaps(intact))))
-    assert (found.value, found.low, found.high, found.p) == (0, pytest.approx(-half), pytest.approx(half), 1)
+    assert (found.value, found.low, found.high, found.p) == (
+        0,
+        pytest.approx(-half),
+        pytest.approx(half),
+        1,
+    )
     assert 0.002 < half < 0.05
 
 
@@ -117,7 +134,12 @@ def test_predictions_that_do_not_change_are_not_certain(name: str, right: int) -
         flips.append(task.measure(after)[task.metrics[0]] - task.measure(scores)[task.metrics[0]])
     half = 1.96 * np.sqrt(2 * np.mean(np.square(flips)))
     found = delta_of_metric(task, scores, scores.copy(), resamples(24, 0))
-    assert (found.value, found.low, found.high, found.p) == (0, pytest.approx(-half), pytest.approx(half), 1)
+    assert (found.value, found.low, found.high, found.p) == (
+        0,
+        pytest.approx(-half),
+        pytest.approx(half),
+        1,
+    )
     assert 0.05 < half < 0.4
 
 
@@ -129,7 +151,9 @@ def test_a_metric_of_another_task_changes_as_if_an_example_was_left_out() -> Non
             return {"accuracy": float(np.median(scores))}
 
     scores = np.array([[1.0], [2.0], [4.0]]) / 10
-    assert Median().change_of_one(scores) == pytest.approx(np.sqrt((1**2 + 0.5**2 + 0.5**2) / 3) / 10)
+    assert Median().change_of_one(scores) == pytest.approx(
+        np.sqrt((1**2 + 0.5**2 + 0.5**2) / 3) / 10
+    )
     found = delta_of_metric(Median(), scores[:2], scores[:2], resamples(2, 0))
     assert found.high == pytest.approx(1.96 * np.sqrt(2) * 0.05)
     assert np.isnan(delta_of_metric(Median(), scores[:1], scores[:1], resamples(1, 0)).high)
@@ -147,7 +171,10 @@ def test_one_prediction_of_a_task_on_tokens_is_one_token() -> None:
     after[0, 0] += 1
     one = task.measure(after)["accuracy"] - task.measure(intact)["accuracy"]
     same = delta_of_metric(task, intact, intact.copy(), resamples(40, 0))
-    assert (same.low, same.high) == (pytest.approx(-1.96 * np.sqrt(2) * one), pytest.approx(1.96 * np.sqrt(2) * one))
+    assert (same.low, same.high) == (
+        pytest.approx(-1.96 * np.sqrt(2) * one),
+        pytest.approx(1.96 * np.sqrt(2) * one),
+    )
     found = delta_of_metric(task, intact, changed, resamples(40, 0))
     assert found.p == pytest.approx(stats.ttest_rel(changed[:, 0], intact[:, 0]).pvalue, abs=1e-3)
     assert found.high < 0
@@ -166,7 +193,9 @@ def test_other_metrics_are_tested_by_a_paired_bootstrap() -> None:
     worse = np.stack([gold + 1.5 * chance.normal(size=300), gold], axis=1)
     task, draws = Similarity("stsb"), resamples(300, 0)
     found = delta_of_metric(task, intact, worse, draws)
-    by_hand = [task.measure(worse[d])["spearman"] - task.measure(intact[d])["spearman"] for d in draws]
+    by_hand = [
+        task.measure(worse[d])["spearman"] - task.measure(intact[d])["spearman"] for d in draws
+    ]
     assert found.test == "bootstrap"
     assert found.high - found.value == pytest.approx(1.96 * np.std(by_hand, ddof=1))
     assert found.p < 1e-6

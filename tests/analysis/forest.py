@@ -30,5 +30,7 @@ def forest(count: int, seed: int, first: int = 0) -> list[Trees]:
         trees = [random_tree(draw, size - i // 2) for i in range(4)]
         governors = torch.tensor([tree + [-1] * (size - len(tree)) for tree in trees])
         numbers = tuple(range(first + start, first + start + 4))
-        batches.append(Trees(governors, governors >= 0, torch.zeros_like(governors), numbers=numbers))
+        batches.append(
+            Trees(governors, governors >= 0, torch.zeros_like(governors), numbers=numbers)
+        )
     return batches

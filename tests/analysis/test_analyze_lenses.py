@@ -31,7 +31,10 @@ def test_a_translation_is_judged_by_the_tokens_that_follow_and_its_end() -> None
     logits = model(batch).logits.log_softmax(dim=-1)
     for row in range(len(losses)):
         count = int(batch.inputs["decoder_attention_mask"][row].sum())
-        ids = [*batch.inputs["decoder_input_ids"][row, 1:count].tolist(), model.tokenizer.eos_token_id]
+        ids = [
+            *batch.inputs["decoder_input_ids"][row, 1:count].tolist(),
+            model.tokenizer.eos_token_id,
+        ]
         expected = -sum(float(logits[row, place, token]) for place, token in enumerate(ids)) / count
         assert float(losses[row]) == pytest.approx(expected, rel=1e-5)
 
@@ -62,7 +65,9 @@ def test_a_classifier_that_is_nearly_certain_still_has_a_gradient() -> None:
     losses = loss_of(model, pairs=False).of(model, batch_for(model, examples("bert")))
     losses.sum().backward()
     assert 0 < float(losses.detach().max()) < 1e-9
-    assert float(model.model.classifier.weight.grad[0].abs().max()) > 0  # the likely class, by what is left of 1 - p
+    assert (
+        float(model.model.classifier.weight.grad[0].abs().max()) > 0
+    )  # the likely class, by what is left of 1 - p
 
 
 def test_without_a_head_two_texts_are_compared_with_their_lengths_held_fixed() -> None:
@@ -88,7 +93,9 @@ def test_without_a_head_two_texts_are_compared_with_their_lengths_held_fixed() -
         ("vit", None, True, "no loss"),
     ],
 )
-def test_a_loss_that_is_not_there_is_refused(family: str, head: type | None, pairs: bool, said: str) -> None:
+def test_a_loss_that_is_not_there_is_refused(
+    family: str, head: type | None, pairs: bool, said: str
+) -> None:
     with pytest.raises(HeadscopeError, match=said):
         loss_of(tiny(family, head=head), pairs=pairs)
 
@@ -110,23 +117,37 @@ def test_raw_is_always_among_the_lenses() -> None:
 
 
 def gradients(attention: float, gradient: float, centred: float) -> pd.DataFrame:
-    measures = {"attention": attention, "uniform": 0.02, "gradient-ratio": gradient, "centred-ratio": centred}
+    measures = {
+        "attention": attention,
+        "uniform": 0.02,
+        "gradient-ratio": gradient,
+        "centred-ratio": centred,
+    }
     rows = []
     for layer in range(3):
         for name, value in measures.items():
             value = 0.01 if name == "attention" and layer == 0 else value
             place = {"stack": "encoder", "layer": layer, "class": "sep", "measure": name}
-            rows.append({**place, "value": value, "low": value * 0.9, "high": value * 1.1, "count": 9})
+            rows.append(
+                {**place, "value": value, "low": value * 0.9, "high": value * 1.1, "count": 9}
+            )
     return pd.DataFrame(rows)
 
 
-@pytest.mark.parametrize(("gradient", "holds", "said"), [(0.1, True, "a no-op only in part"), (0.9, False, "no no-op")])
-def test_the_verdict_follows_the_gradient_where_attention_is(gradient: float, holds: bool, said: str) -> None:
+@pytest.mark.parametrize(
+    ("gradient", "holds", "said"), [(0.1, True, "a no-op only in part"), (0.9, False, "no no-op")]
+)
+def test_the_verdict_follows_the_gradient_where_attention_is(
+    gradient: float, holds: bool, said: str
+) -> None:
     (verdict,) = verdicts(gradients(0.4, gradient, 0.8))
     assert verdict.holds is holds
     assert verdict.layers == (1, 2)
     lead, meaning = verdict.sentence.split(". ")
-    assert lead == f"Separators draw much attention, and attention to them is {said} (40 % of attention in layers 1, 2)"
+    assert (
+        lead
+        == f"Separators draw much attention, and attention to them is {said} (40 % of attention in layers 1, 2)"
+    )
     assert meaning.endswith("changes the loss 80 % as much as for other tokens.")
     assert ("but moving that weight elsewhere still changes" in meaning) is holds
     assert "0.80 times" in verdict.numbers
@@ -159,15 +180,23 @@ def test_the_answer_names_the_sink_where_it_is_another_than_separators() -> None
 
 
 def test_stacks_are_named_where_there_are_several() -> None:
-    tables = [gradients(share, 0.1, 0.8).assign(stack=stack) for stack, share in (("encoder", 0.4), ("cross", 0.03))]
-    assert [one.sentence.partition(":")[0] for one in verdicts(pd.concat(tables))] == ["Encoder", "Cross"]
+    tables = [
+        gradients(share, 0.1, 0.8).assign(stack=stack)
+        for stack, share in (("encoder", 0.4), ("cross", 0.03))
+    ]
+    assert [one.sentence.partition(":")[0] for one in verdicts(pd.concat(tables))] == [
+        "Encoder",
+        "Cross",
+    ]
 
 
 # Do the lenses agree?
 
 
 def study_with(raw: list[float], through: list[float], exact: list[float] | None) -> Study:
-    columns = {"sep": raw, "sep@norm": through} | ({} if exact is None else {"ablation-loss": exact})
+    columns = {"sep": raw, "sep@norm": through} | (
+        {} if exact is None else {"ablation-loss": exact}
+    )
     rows = [
         Row("encoder", 0, head, name, value, np.nan, np.nan, 9)
         for name, values in columns.items()
@@ -179,7 +208,9 @@ def study_with(raw: list[float], through: list[float], exact: list[float] | None
 def test_a_lens_that_ranks_heads_as_removal_does_has_correlation_1() -> None:
     exact = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
     rows = lens_agreement(study_with(exact[::-1], exact, exact))
-    assert {row["lens"]: row["correlation"] for row in rows} == pytest.approx({"raw": -1.0, "norm": 1.0})
+    assert {row["lens"]: row["correlation"] for row in rows} == pytest.approx(
+        {"raw": -1.0, "norm": 1.0}
+    )
     assert all(row["low"] <= row["correlation"] <= row["high"] + 1e-9 for row in rows)
     assert lens_agreement(study_with(exact, exact, None)) == []
 
@@ -193,20 +224,36 @@ def test_ties_in_heads_csv_are_ties_in_the_ranks() -> None:
 
 
 def test_every_stack_is_held_against_its_own_ceiling_and_relevance_takes_part() -> None:
-    values = {"sep@norm": 1.0, "relevance": 1.0, "argmax-offset@norm": 1.0, "ablation-loss": 1.0, "confidence": -1.0}
+    values = {
+        "sep@norm": 1.0,
+        "relevance": 1.0,
+        "argmax-offset@norm": 1.0,
+        "ablation-loss": 1.0,
+        "confidence": -1.0,
+    }
     rows = [
         Row(stack, 0, head, name, sign * head, np.nan, np.nan, 9)
         for stack in ("encoder", "cross")
         for name, sign in values.items()
         for head in range(6)
     ]
-    ceilings = pd.DataFrame([{"stack": "encoder", "ceiling": 0.9}, {"stack": "cross", "ceiling": np.nan}])
+    ceilings = pd.DataFrame(
+        [{"stack": "encoder", "ceiling": 0.9}, {"stack": "cross", "ceiling": np.nan}]
+    )
     told = lens_agreement(Study(to_frame(rows), {}, {}, {"ceilings": ceilings}))
     assert {row["stack"]: row["ceiling"] for row in told} == pytest.approx(
         {"encoder": 0.9, "cross": np.nan}, nan_ok=True
     )
-    found = {(row["statistic"], row["lens"]): row["correlation"] for row in told if row["stack"] == "cross"}
-    wanted = {("sep", "norm"): 1.0, ("relevance", "relevance"): 1.0, ("confidence", "raw"): -1.0}  # an offset has none
+    found = {
+        (row["statistic"], row["lens"]): row["correlation"]
+        for row in told
+        if row["stack"] == "cross"
+    }
+    wanted = {
+        ("sep", "norm"): 1.0,
+        ("relevance", "relevance"): 1.0,
+        ("confidence", "raw"): -1.0,
+    }  # an offset has none
     assert found == pytest.approx(wanted)
 
 
@@ -227,7 +274,11 @@ def test_noise_and_numbers_that_are_all_alike_are_no_disagreement() -> None:
 
 @pytest.mark.parametrize(
     ("lens", "name", "said"),
-    [("effective", "entropy", "lens effective"), ("norm", "rank", "lens norm"), ("raw", "rank", "lens raw")],
+    [
+        ("effective", "entropy", "lens effective"),
+        ("norm", "rank", "lens norm"),
+        ("raw", "rank", "lens raw"),
+    ],
 )
 def test_a_lens_that_would_be_asked_nothing_is_refused(lens: str, name: str, said: str) -> None:
     with pytest.raises(HeadscopeError, match=said):

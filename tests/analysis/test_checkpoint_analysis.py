@@ -32,7 +32,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for step in STEPS:
         write_checkpoint(worded(BertForMaskedLM, seed=step), tmp_path / "trained", step)
-    moments = [{"step": step, "loss": 3.0 - step / 20, "accuracy": 0.1, "metrics": {}} for step in STEPS]
+    moments = [
+        {"step": step, "loss": 3.0 - step / 20, "accuracy": 0.1, "metrics": {}} for step in STEPS
+    ]
     record = {"schema": 1, "moments": moments}
     (tmp_path / "trained" / "training.json").write_text(json.dumps(record), "utf-8")
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text, _ in sentiments(30)), "utf-8")
@@ -40,15 +42,36 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_step_has_the_numbers_of_an_analysis_of_its_own(here: Path) -> None:
-    words = ["film", "trained", "--corpus", "texts.txt", "--statistics", "previous,entropy", "--out", "study"]
+    words = [
+        "film",
+        "trained",
+        "--corpus",
+        "texts.txt",
+        "--statistics",
+        "previous,entropy",
+        "--out",
+        "study",
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     study = Study("study")
     table = study.tables["film"]
-    assert list(table.columns) == ["stack", "layer", "head", "statistic", "value", "low", "high", "count", "step"]
+    assert list(table.columns) == [
+        "stack",
+        "layer",
+        "head",
+        "statistic",
+        "value",
+        "low",
+        "high",
+        "count",
+        "step",
+    ]
     assert sorted(table["step"].unique()) == list(STEPS)
     for step in STEPS:
-        alone = headscope.analyze(f"trained/checkpoints/step-{step:06d}", corpus="texts.txt", statistics=ASKED)
+        alone = headscope.analyze(
+            f"trained/checkpoints/step-{step:06d}", corpus="texts.txt", statistics=ASKED
+        )
         here_too = table[table["step"] == step].drop(columns="step").reset_index(drop=True)
         pd.testing.assert_frame_equal(here_too, alone.heads, check_dtype=False, rtol=1e-9)
         roles = study.tables["film_roles"].query("step == @step")
@@ -108,7 +131,10 @@ def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(here: 
     options = {"corpus": "texts.txt", "statistics": ASKED}
     said: list[str] = []
     own = film("trained", out="own", say=said.append, report=write_report, **options)  # type: ignore[arg-type]
-    assert said[0] == "under the mask of its training: window:width=1 with special tokens open (without: --mask dense)"
+    assert (
+        said[0]
+        == "under the mask of its training: window:width=1 with special tokens open (without: --mask dense)"
+    )
     named = film("trained", out="named", mask="window:width=1", open_special=True, **options)  # type: ignore[arg-type]
     pd.testing.assert_frame_equal(own.heads, named.heads)
     other: list[str] = []
@@ -120,7 +146,9 @@ def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(here: 
     assert "<dt>mask</dt><dd>window:width=1, special tokens open</dd>" in page
 
 
-@pytest.mark.parametrize("edit", ["Ablate('3.2')", "Masked(", "Masked(Mask())", "", "Masked('star') + 1"])
+@pytest.mark.parametrize(
+    "edit", ["Ablate('3.2')", "Masked(", "Masked(Mask())", "", "Masked('star') + 1"]
+)
 def test_what_is_no_mask_is_not_worn(edit: str) -> None:
     assert read_worn(edit) is None
 
@@ -128,11 +156,31 @@ def test_what_is_no_mask_is_not_worn(edit: str) -> None:
 def test_how_roles_changed_is_told_among_the_first(here: Path) -> None:
     """Two heads of four become positional, the first at step 4; one is broad all the while, one no longer for sure."""
     study = film("trained", corpus="texts.txt", statistics=ASKED, out="study")
-    held = [(0, 0, 0, "broad"), (4, 0, 0, "broad"), (30, 0, 0, "broad"), (4, 1, 0, "previous token")]
+    held = [
+        (0, 0, 0, "broad"),
+        (4, 0, 0, "broad"),
+        (30, 0, 0, "broad"),
+        (4, 1, 0, "previous token"),
+    ]
     held += [(30, 1, 0, "previous token"), (30, 1, 1, "positional +2"), (0, 0, 1, "separators")]
     rows = [
-        {"stack": "encoder", "layer": layer, "head": head, "role": role, "value": 0.9, "low": 0.8, "high": 1.0}
-        | {"baseline": float("nan"), "threshold": 0.5, "is_sure": True, "rule": "a rule", "step": step, "count": 30}
+        {
+            "stack": "encoder",
+            "layer": layer,
+            "head": head,
+            "role": role,
+            "value": 0.9,
+            "low": 0.8,
+            "high": 1.0,
+        }
+        | {
+            "baseline": float("nan"),
+            "threshold": 0.5,
+            "is_sure": True,
+            "rule": "a rule",
+            "step": step,
+            "count": 30,
+        }
         for step, layer, head, role in held
     ]
     rows.append(rows[-1] | {"step": 30, "is_sure": False})
@@ -149,7 +197,10 @@ def test_how_roles_changed_is_told_among_the_first(here: Path) -> None:
 
 REFUSED = [
     (("nowhere", "--corpus", "texts.txt"), "nowhere: there is no such directory."),
-    ((".", "--corpus", "texts.txt"), ".: no checkpoints here. Expected a model trained with --checkpoints N."),
+    (
+        (".", "--corpus", "texts.txt"),
+        ".: no checkpoints here. Expected a model trained with --checkpoints N.",
+    ),
     (("trained", "--corpus", "nowhere.txt"), "nowhere.txt: there is no such file here."),
     (("trained",), "--corpus: no text was given."),
     (("trained", "--corpus", "-"), "-: this can be read only once."),
@@ -160,7 +211,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_what_cannot_be_filmed_is_refused_in_a_line(words: tuple[str, ...], message: str, here: Path) -> None:
+def test_what_cannot_be_filmed_is_refused_in_a_line(
+    words: tuple[str, ...], message: str, here: Path
+) -> None:
     done = CliRunner().invoke(app, ["film", *words, "--out", "study"])
     assert isinstance(done.exception, HeadscopeError), done.output
     assert message in str(done.exception)

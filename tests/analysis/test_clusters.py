@@ -136,8 +136,13 @@ def test_one_head_is_a_cluster_without_a_twin() -> None:
 def test_two_heads_are_twins() -> None:
     found = clusters_of(np.array([[0.0, 0.25], [0.25, 0.0]]), heads(2, 1))
     rows = found.rows()
-    assert [(row["twin_layer"], row["twin_head"], row["twin_distance"]) for row in rows] == [(1, 0, 0.25), (0, 0, 0.25)]
-    assert sorted(abs(row["x"]) for row in rows) == pytest.approx([0.25, 0.25])  # half a nat apart, by the root
+    assert [(row["twin_layer"], row["twin_head"], row["twin_distance"]) for row in rows] == [
+        (1, 0, 0.25),
+        (0, 0, 0.25),
+    ]
+    assert sorted(abs(row["x"]) for row in rows) == pytest.approx(
+        [0.25, 0.25]
+    )  # half a nat apart, by the root
     assert {row["cluster"] for row in rows} == {0}
     assert math.isnan(found.within)
     assert found.between == 0.25
@@ -195,5 +200,15 @@ def test_every_stack_of_a_study_has_its_own_clusters() -> None:
     assert set(found) == {"encoder", "cross"}
     assert found["encoder"].heads == tuple(heads(4, 6))
     rows = pd.DataFrame(found["encoder"].rows())
-    assert list(rows) == ["stack", "layer", "head", "x", "y", "cluster", "twin_layer", "twin_head", "twin_distance"]
+    assert list(rows) == [
+        "stack",
+        "layer",
+        "head",
+        "x",
+        "y",
+        "cluster",
+        "twin_layer",
+        "twin_head",
+        "twin_distance",
+    ]
     assert clusters_in(table, maps, "js-content") == {}

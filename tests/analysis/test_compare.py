@@ -33,7 +33,9 @@ STATISTICS = ("entropy", "confidence", "previous", "special", "argmax-offset")
 Heads = NDArray[np.float64]  # [layer, head, statistic]
 
 
-def made(values: Heads, name: str = "a", stack: str = "encoder", statistics: tuple[str, ...] = STATISTICS) -> Study:
+def made(
+    values: Heads, name: str = "a", stack: str = "encoder", statistics: tuple[str, ...] = STATISTICS
+) -> Study:
     rows = [
         Row(
             stack,
@@ -91,14 +93,18 @@ def test_a_permutation_within_layers_is_found_among_heads_of_one_depth() -> None
     values = some(4, 6)
     moved = values[:, ::-1]
     comparison = compare([made(values), made(moved, "b")])
-    assert pairs_of(comparison, "depth") == {(layer, h): (layer, 5 - h) for layer in range(4) for h in range(6)}
+    assert pairs_of(comparison, "depth") == {
+        (layer, h): (layer, 5 - h) for layer in range(4) for h in range(6)
+    }
 
 
 def test_independent_heads_match_no_closer_than_shuffled_ones() -> None:
     """Planted absence: at 5 % few of 40 may be found; more than 7 has a chance of 0.4 %."""
     found = 0
     for seed in range(40):
-        left, right, _ = behaviours(made(some(seed=2 * seed)).heads, made(some(seed=2 * seed + 1)).heads)
+        left, right, _ = behaviours(
+            made(some(seed=2 * seed)).heads, made(some(seed=2 * seed + 1)).heads
+        )
         found += match(left, right, "stack").probability < 0.05
     assert found <= 7
 
@@ -113,7 +119,10 @@ def test_the_assignment_is_the_best_of_all_and_its_distances_are_those_of_loops(
     def distance(i: int, j: int) -> float:
         return math.sqrt(sum((units[i][k] - units[3 + j][k]) ** 2 for k in range(4)) / 4)
 
-    best = min(itertools.permutations(range(4), 3), key=lambda to: sum(distance(i, j) for i, j in enumerate(to)))
+    best = min(
+        itertools.permutations(range(4), 3),
+        key=lambda to: sum(distance(i, j) for i, j in enumerate(to)),
+    )
     found = match(here, there, "stack")
     assert found.pairs.tolist() == [[i, j] for i, j in enumerate(best)]
     assert found.distances == pytest.approx([distance(i, j) for i, j in enumerate(best)])
@@ -176,9 +185,33 @@ def test_roles_are_counted_by_layer() -> None:
     )
     comparison = compare([one, other])
     assert comparison.roles.to_dict("records") == [
-        {"study": "a", "stack": "encoder", "layer": 0, "role": "broad", "heads": 2, "of": 4, "share": 0.5},
-        {"study": "a", "stack": "encoder", "layer": 2, "role": "block", "heads": 1, "of": 4, "share": 0.25},
-        {"study": "a", "stack": "encoder", "layer": 2, "role": "broad", "heads": 1, "of": 4, "share": 0.25},
+        {
+            "study": "a",
+            "stack": "encoder",
+            "layer": 0,
+            "role": "broad",
+            "heads": 2,
+            "of": 4,
+            "share": 0.5,
+        },
+        {
+            "study": "a",
+            "stack": "encoder",
+            "layer": 2,
+            "role": "block",
+            "heads": 1,
+            "of": 4,
+            "share": 0.25,
+        },
+        {
+            "study": "a",
+            "stack": "encoder",
+            "layer": 2,
+            "role": "broad",
+            "heads": 1,
+            "of": 4,
+            "share": 0.25,
+        },
     ]
     assert comparison.notes == ["No roles in the study of b.", NEEDS_MODELS]
 
@@ -218,7 +251,9 @@ def test_layers_that_continue_each_other_are_smooth_in_every_form() -> None:
         assert found.value > found.null_high
 
 
-def test_smooth_layers_whose_heads_are_numbered_anew_are_smooth_when_sorted_and_not_in_order() -> None:
+def test_smooth_layers_whose_heads_are_numbered_anew_are_smooth_when_sorted_and_not_in_order() -> (
+    None
+):
     random = np.random.default_rng(0)
     grid = random.random(8) + np.linspace(0, 1, 12)[:, None] * random.random(8)
     shuffled = random.permuted(grid, axis=1)
@@ -245,7 +280,9 @@ def test_layers_of_equal_heads_have_no_correlation() -> None:
     assert found.pairs == 2
     assert smoothness_of(np.ones((4, 5)), "heads") is None
     assert smoothness_of(np.ones((4, 5)), "means") is None
-    assert smoothness_of(np.random.default_rng(0).random((4, 2)), "heads") is None  # two numbers always correlate
+    assert (
+        smoothness_of(np.random.default_rng(0).random((4, 2)), "heads") is None
+    )  # two numbers always correlate
     assert smoothness_of(np.random.default_rng(0).random((1, 5)), "heads") is None
     assert smoothness_of(np.random.default_rng(0).random((3, 5)), "means") is None
 
@@ -270,8 +307,15 @@ def bert(seed: int = 0, words: list[str] = WORDS, **changes: int) -> AttentionMo
     core.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=marks)
     names = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=24, **names)
-    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 16} | changes
-    model = BertModel(BertConfig(vocab_size=12, max_position_embeddings=24, **size), add_pooling_layer=False)
+    size = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 16,
+    } | changes
+    model = BertModel(
+        BertConfig(vocab_size=12, max_position_embeddings=24, **size), add_pooling_layer=False
+    )
     return AttentionModel(excited(model.eval(), seed), tokenizer, name=f"bert-{seed}")
 
 
@@ -311,16 +355,28 @@ def test_changes_are_those_of_loops_over_eager_attentions(batch_size: int) -> No
     comparison = compare(two(), models=[before, after], texts=TEXTS, batch_size=batch_size)
     ids = [before.tokenizer(text)["input_ids"] for text in TEXTS]
     longest = sorted(ids, key=len, reverse=True)
-    cut = [([*one[: len(other) - 1], 3], other) for one, other in zip(longest[::2], longest[1::2], strict=False)]
+    cut = [
+        ([*one[: len(other) - 1], 3], other)
+        for one, other in zip(longest[::2], longest[1::2], strict=False)
+    ]
     assert len(cut) == 2
     for row in comparison.changes.itertuples():
-        maps = [(eager(before, one)[row.layer][row.head], eager(after, one)[row.layer][row.head]) for one in ids]
+        maps = [
+            (eager(before, one)[row.layer][row.head], eager(after, one)[row.layer][row.head])
+            for one in ids
+        ]
         found = np.array([by_hand(*both) for both in maps])
         assert (row.cosine, row.js) == pytest.approx(tuple(found.mean(axis=0)), abs=1e-6)
         half = 1.96 * found.std(axis=0, ddof=1) / math.sqrt(5)
-        assert (row.cosine_low, row.js_low) == pytest.approx(tuple(found.mean(axis=0) - half), abs=1e-6)
-        floor = np.array([by_hand(*(eager(before, one)[row.layer][row.head] for one in both)) for both in cut])
-        assert (row.floor_cosine, row.floor_js) == pytest.approx(tuple(floor.mean(axis=0)), abs=1e-6)
+        assert (row.cosine_low, row.js_low) == pytest.approx(
+            tuple(found.mean(axis=0) - half), abs=1e-6
+        )
+        floor = np.array(
+            [by_hand(*(eager(before, one)[row.layer][row.head] for one in both)) for both in cut]
+        )
+        assert (row.floor_cosine, row.floor_js) == pytest.approx(
+            tuple(floor.mean(axis=0)), abs=1e-6
+        )
         assert row.change == pytest.approx(row.js / row.floor_js)
         assert (row.count, row.floor_count) == (5, 2)
     heads = comparison.changes.groupby("layer")[["cosine", "js"]].mean()
@@ -376,8 +432,12 @@ def test_models_that_do_not_fit_are_refused() -> None:
     assert refusal(two(), models=["a"], texts=TEXTS) == (
         "--models: 1 models for 2 studies. Expected two models for two studies, in the same order."
     )
-    assert refusal(two(), models=[bert(), bert()]) == ("--models requires --corpus FILE. It has no effect otherwise.")
-    assert refusal(two(), texts=TEXTS) == ("texts requires --models A B. It has no effect otherwise.")
+    assert refusal(two(), models=[bert(), bert()]) == (
+        "--models requires --corpus FILE. It has no effect otherwise."
+    )
+    assert refusal(two(), texts=TEXTS) == (
+        "texts requires --models A B. It has no effect otherwise."
+    )
     assert refusal(two(), models=[bert(), bert(1, num_attention_heads=2)], texts=TEXTS) == (
         "bert-0, bert-1: the models have different heads (encoder 2 layers, 8 heads; encoder 2 layers, 4 heads). "
         "Expected one shape, as before and after fine-tuning. Compare their studies alone: heads are then matched by "
@@ -419,7 +479,10 @@ def test_the_command_says_it_in_one_line(
     for words, line in {
         ("one",): "STUDY: one study cannot be compared. Expected two studies or more. "
         "Make another one with headscope analyze.",
-        ("one", "empty"): "empty/run.json: not a study (No such file or directory). Expected a directory written by "
+        (
+            "one",
+            "empty",
+        ): "empty/run.json: not a study (No such file or directory). Expected a directory written by "
         "headscope analyze, or by another command that makes a study.",
     }.items():
         monkeypatch.setattr(sys, "argv", ["headscope", "compare", *words, "--out", "out"])

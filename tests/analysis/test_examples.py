@@ -29,11 +29,19 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "planted"))
 from planted import planted
 from tiny import eager_twin, excited
 
-TEXTS = ["the cat sat on the mat .", "the dog sat , the cat sat", "the mat sat on the dog .", "cat , dog , mat ."]
+TEXTS = [
+    "the cat sat on the mat .",
+    "the dog sat , the cat sat",
+    "the mat sat on the dog .",
+    "cat , dog , mat .",
+]
 
 
 def study_of(*roles: tuple[int, int, str], above: list[dict[str, Any]] | None = None) -> Study:
-    rules = {(one["layer"], one["head"], one["relation"]): f"{one['direction']}: shown" for one in above or []}
+    rules = {
+        (one["layer"], one["head"], one["relation"]): f"{one['direction']}: shown"
+        for one in above or []
+    }
     rows = [
         {"stack": "encoder", "layer": layer, "head": head, "role": role}
         | {"rule": rules.get((layer, head, role.removeprefix("syntactic: ")), "")}
@@ -58,7 +66,11 @@ def test_a_planted_head_has_typical_examples_and_no_counter_example() -> None:
     assert len(found) == 3 * EACH
     for row in found.to_dict("records"):
         words = json.loads(row["words"])
-        wanted = {"previous token": row["query"] - 1, "next token": row["query"] + 1, "separators": len(words) - 1}
+        wanted = {
+            "previous token": row["query"] - 1,
+            "next token": row["query"] + 1,
+            "separators": len(words) - 1,
+        }
         assert row["key"] == wanted[row["role"]]
         assert row["weight"] > 0.99
         assert np.isnan(row["expected"])
@@ -68,10 +80,15 @@ def test_a_planted_head_has_typical_examples_and_no_counter_example() -> None:
 def test_the_text_and_the_place_in_it_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where only words around the two are shown: the explorer opens the text itself."""
     model = planted()
-    pairs = [Example("the cat sat on the mat . the dog sat", "the dog sat ."), Example("cat , dog", "mat .")]
+    pairs = [
+        Example("the cat sat on the mat . the dog sat", "the dog sat ."),
+        Example("cat , dog", "mat ."),
+    ]
     monkeypatch.setattr("headscope.analysis.examples._cases.MOST_WORDS", 8)
     monkeypatch.setattr("headscope.analysis.examples._cases.REACH", 2)
-    found = examples_of(model, study_of((2, 0, "separators"), (0, 1, "previous token")), texts=pairs)
+    found = examples_of(
+        model, study_of((2, 0, "separators"), (0, 1, "previous token")), texts=pairs
+    )
     assert any(json.loads(row["words"]).count("…") == 2 for row in found.to_dict("records"))
     for row in found.to_dict("records"):
         texts, words, starts = (json.loads(row[name]) for name in ("text", "words", "starts"))
@@ -87,7 +104,9 @@ def test_the_text_and_the_place_in_it_are_kept(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_head_that_does_not_do_it_has_only_counter_examples() -> None:
-    found = examples_of(planted(), study_of((2, 0, "previous token")), texts=[Example(text) for text in TEXTS])
+    found = examples_of(
+        planted(), study_of((2, 0, "previous token")), texts=[Example(text) for text in TEXTS]
+    )
     separators = found["words"].map(lambda text: len(json.loads(text)) - 1)
     assert set(found["kind"]) == {"counter"}
     assert (found["key"] == separators).all()
@@ -98,13 +117,17 @@ def test_relations_agree_with_a_slow_search_in_every_direction() -> None:
     model = planted()
     excited(model.model, 3)
     pairs = [[(1, 2), (5, 2)], [(1, 2), (5, 6)], [(1, 2)], [(0, 4), (2, 4)]]
-    sentences = [Sentence(tuple(text.split()), {"r": of}) for text, of in zip(TEXTS, pairs, strict=True)]
+    sentences = [
+        Sentence(tuple(text.split()), {"r": of}) for text, of in zip(TEXTS, pairs, strict=True)
+    ]
     for direction in ("dependent", "governor", "received"):
         study = study_of((0, 1, "syntactic: r"), above=[shows(0, 1, "r", direction)])
         found = examples_of(model, study, sentences=sentences)
         for kind in ("typical", "counter"):
             rows = found[found["kind"] == kind]
-            shown = [[json.loads(row.words), row.query, row.key, row.weight] for row in rows.itertuples()]
+            shown = [
+                [json.loads(row.words), row.query, row.key, row.weight] for row in rows.itertuples()
+            ]
             expected = slow(model, sentences, direction)[kind][:EACH]
             assert [one[:3] for one in shown] == [one[:3] for one in expected]
             assert np.allclose([one[3] for one in shown], [one[3] for one in expected], atol=1e-6)
@@ -116,17 +139,32 @@ def slow(model: Any, sentences: list[Sentence], direction: str) -> dict[str, lis
     for sentence in sentences:
         inputs = model.tokenizer(" ".join(sentence.words), return_tensors="pt")
         with torch.no_grad():
-            weights = eager_twin(model)(**inputs, output_attentions=True).attentions[0][0, 1, 1:-1, 1:-1]
+            weights = eager_twin(model)(**inputs, output_attentions=True).attentions[0][
+                0, 1, 1:-1, 1:-1
+            ]
         best: dict[str, Any] = {}
         for dependent, governor in sentence.pairs["r"]:
-            looks, wanted = (dependent, governor) if direction == "dependent" else (governor, dependent)
+            looks, wanted = (
+                (dependent, governor) if direction == "dependent" else (governor, dependent)
+            )
             fixed = dependent if direction == "received" else looks
             others = [i for i in range(len(sentence.words)) if i != fixed]
-            value = {i: float(weights[i, fixed] if direction == "received" else weights[fixed, i]) for i in others}
+            value = {
+                i: float(weights[i, fixed] if direction == "received" else weights[fixed, i])
+                for i in others
+            }
             top = max(others, key=lambda i: value[i])
             right = governor if direction == "received" else wanted
-            rights = {g for d, g in sentence.pairs["r"] if d == fixed} if direction != "governor" else set()
-            rights |= {d for d, g in sentence.pairs["r"] if g == fixed} if direction == "governor" else {right}
+            rights = (
+                {g for d, g in sentence.pairs["r"] if d == fixed}
+                if direction != "governor"
+                else set()
+            )
+            rights |= (
+                {d for d, g in sentence.pairs["r"] if g == fixed}
+                if direction == "governor"
+                else {right}
+            )
             kind = "typical" if top in rights else "counter"
             place = (top, fixed) if direction == "received" else (fixed, top)
             case = [list(sentence.words), *place, value[top]]
@@ -138,9 +176,13 @@ def slow(model: Any, sentences: list[Sentence], direction: str) -> dict[str, lis
 
 
 def test_rare_words_are_pointed_at_by_other_words() -> None:
-    frequencies = Frequencies({"the": 9.0, "sat": 8.0, "on": 7.0} | {f"w{i}": 6.0 - i / 1000 for i in range(600)})
+    frequencies = Frequencies(
+        {"the": 9.0, "sat": 8.0, "on": 7.0} | {f"w{i}": 6.0 - i / 1000 for i in range(600)}
+    )
     texts = [Example(text) for text in TEXTS]
-    found = examples_of(planted(), study_of((0, 1, "rare words")), texts=texts, frequencies=frequencies)
+    found = examples_of(
+        planted(), study_of((0, 1, "rare words")), texts=texts, frequencies=frequencies
+    )
     typical = found[found["kind"] == "typical"]
     assert len(typical)
     for row in typical.to_dict("records"):
@@ -192,11 +234,17 @@ def test_where_a_role_of_tokens_wants_the_largest_weight_of_content_rows(
 ) -> None:
     question = question_among_tokens(role, TOKENS, TOKENS, 0)
     assert question is not None
-    found = {query: set(np.flatnonzero(row).tolist()) for query, row in enumerate(question.right) if row.any()}
+    found = {
+        query: set(np.flatnonzero(row).tolist())
+        for query, row in enumerate(question.right)
+        if row.any()
+    }
     assert found == wanted
     content = {1, 2, 4}
     keys = content if role.startswith("positional") else set(range(6))
-    allowed = {(int(query), int(key)) for query, key in zip(*np.nonzero(question.allowed), strict=True)}
+    allowed = {
+        (int(query), int(key)) for query, key in zip(*np.nonzero(question.allowed), strict=True)
+    }
     assert allowed == {(query, key) for query in content for key in keys}
     assert question.is_broad == (role == "broad")
 

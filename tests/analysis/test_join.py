@@ -45,18 +45,39 @@ def values_of(one: Study, statistic: str) -> list[float]:
 
 
 def front(metric: float) -> pd.DataFrame:
-    row = {"removed": 1, "left": 2, "repair": "", "draw": 0, "is_chosen": True, "is_front": True, "heads": "0.1"}
-    row |= {"metric": metric, "metric_low": metric - 0.1, "metric_high": metric + 0.1, "metric_change": -0.1}
+    row = {
+        "removed": 1,
+        "left": 2,
+        "repair": "",
+        "draw": 0,
+        "is_chosen": True,
+        "is_front": True,
+        "heads": "0.1",
+    }
+    row |= {
+        "metric": metric,
+        "metric_low": metric - 0.1,
+        "metric_high": metric + 0.1,
+        "metric_change": -0.1,
+    }
     return pd.DataFrame([row])
 
 
 def pruned(metric: float, search: str, task: str = "mnli") -> Study:
-    told = {"task": task, "search": search, "metric": "accuracy", "reported_on": {"split": "dev:odd"}, "data": []}
+    told = {
+        "task": task,
+        "search": search,
+        "metric": "accuracy",
+        "reported_on": {"split": "dev:odd"},
+        "data": [],
+    }
     return study({"cut": [0, 1, 0]}, {"front": front(metric)}, pruning=told)
 
 
 def test_rows_of_one_model_stand_side_by_side() -> None:
-    (chapter,) = join([study({"entropy": [1, 2, 3]}), study({"ablation-loss": [0.1, 0.2, 0.3]})]).chapters
+    (chapter,) = join(
+        [study({"entropy": [1, 2, 3]}), study({"ablation-loss": [0.1, 0.2, 0.3]})]
+    ).chapters
     assert values_of(chapter.study, "entropy") == [1, 2, 3]
     assert values_of(chapter.study, "ablation-loss") == [0.1, 0.2, 0.3]
     assert (chapter.others, chapter.notes) == ((), ())
@@ -94,12 +115,21 @@ def test_searches_of_one_task_are_on_the_same_axes_and_those_of_another_are_not(
     studies = [pruned(0.8, "greedy"), pruned(0.7, "beam"), pruned(0.3, "beam", task="stsb")]
     (chapter,) = join(studies).chapters
     table = chapter.study.tables["fronts"]
-    assert list(zip(table["search"], table["metric"], strict=True)) == [("greedy", 0.8), ("beam", 0.7)]
-    assert [float(one.study.tables["front"]["metric"].iloc[0]) for one in chapter.others] == [0.7, 0.3]
+    assert list(zip(table["search"], table["metric"], strict=True)) == [
+        ("greedy", 0.8),
+        ("beam", 0.7),
+    ]
+    assert [float(one.study.tables["front"]["metric"].iloc[0]) for one in chapter.others] == [
+        0.7,
+        0.3,
+    ]
 
 
 def test_models_are_chapters_of_their_own_and_are_compared() -> None:
-    one, two = study({"entropy": [1, 2, 3], "cut": [0, 1, 0]}), study({"entropy": [3, 1, 2]}, sha256="cd" * 32)
+    one, two = (
+        study({"entropy": [1, 2, 3], "cut": [0, 1, 0]}),
+        study({"entropy": [3, 1, 2]}, sha256="cd" * 32),
+    )
     found = join([one, two])
     assert [chapter.name for chapter in found.chapters] == ["tiny (study 1)", "tiny (study 2)"]
     (comparison,) = found.comparisons
@@ -109,7 +139,9 @@ def test_models_are_chapters_of_their_own_and_are_compared() -> None:
 def test_models_without_attention_in_common_are_not_compared_and_that_is_said() -> None:
     found = join([study({"cut": [0, 1, 0]}), study({"cut": [1, 1, 0]}, sha256="cd" * 32)])
     assert found.comparisons == []
-    assert found.notes == ["The models are not compared: fewer than two of them have statistics of attention."]
+    assert found.notes == [
+        "The models are not compared: fewer than two of them have statistics of attention."
+    ]
 
 
 def test_the_same_weights_under_other_edits_are_another_model() -> None:
@@ -132,7 +164,8 @@ def test_heads_fixed_alone_tell_their_substitutes_also_beside_other_importances(
     plain = study({"ablation-loss": [0.5, 0.5, 0.5]}, importance={"task": "mnli", "mode": "zero"})
     patterns = {"0.0": "previous", "0.1": "next", "0.2": "uniform"}
     fixed = study(
-        {"ablation-loss": [0.1, 0.2, 0.3]}, importance={"task": "mnli", "mode": "fixed", "patterns": patterns}
+        {"ablation-loss": [0.1, 0.2, 0.3]},
+        importance={"task": "mnli", "mode": "fixed", "patterns": patterns},
     )
     (chapter,) = join([plain, fixed]).chapters
     table = chapter.study.tables["substitutes"]
@@ -146,7 +179,9 @@ def test_heads_fixed_alone_tell_their_substitutes_also_beside_other_importances(
 def test_what_probes_found_is_a_study_without_rows(tmp_path: Path) -> None:
     folder = tmp_path / "probes"
     folder.mkdir()
-    pd.DataFrame({"probe": ["attention-only"], "uas": [0.5]}).to_csv(folder / "probes.csv", index=False)
+    pd.DataFrame({"probe": ["attention-only"], "uas": [0.5]}).to_csv(
+        folder / "probes.csv", index=False
+    )
     (folder / "run.json").write_text(json.dumps(study({}).record), "utf-8")
     (chapter,) = join([written(tmp_path / "one", study({"entropy": [1, 2, 3]})), folder]).chapters
     assert list(chapter.study.tables["probes"]["uas"]) == [0.5]
@@ -193,9 +228,15 @@ def _half_compared(place: Path) -> list[Any]:
         (_nothing, "STUDY: no study was given. Expected one or more directories of studies."),
         (_twice, "one: given twice. Expected every study once."),
         (_missing, "none: there is no such directory. Expected a study that a command wrote."),
-        (_no_study, "run.json: not a study (No such file or directory). Expected a directory written by"),
+        (
+            _no_study,
+            "run.json: not a study (No such file or directory). Expected a directory written by",
+        ),
         (_torn, "one: not a study ("),
-        (_contradicting, "two: contradicts one: heads {'encoder': 4} here and {'encoder': 3} there, of the same"),
+        (
+            _contradicting,
+            "two: contradicts one: heads {'encoder': 4} here and {'encoder': 3} there, of the same",
+        ),
         (_half_compared, "one: not a whole comparison. Expected what headscope compare wrote."),
     ],
 )
@@ -234,6 +275,10 @@ def test_a_cut_by_named_heads_has_no_study_and_that_is_said(tmp_path: Path) -> N
     (tmp_path / "small" / "cut.json").write_text("{}")
     with pytest.raises(headscope.HeadscopeError) as caught:
         join([tmp_path / "small"])
-    assert "a cut model without a study: its heads were named (--heads SET or --plan)" in str(caught.value)
+    assert "a cut model without a study: its heads were named (--heads SET or --plan)" in str(
+        caught.value
+    )
     assert f"headscope analyze {tmp_path / 'small'} --corpus FILE --out study" in str(caught.value)
-    assert "headscope prune MODEL --heads NUMBER --task TASK --data FILE --out DIR" in str(caught.value)
+    assert "headscope prune MODEL --heads NUMBER --task TASK --data FILE --out DIR" in str(
+        caught.value
+    )

@@ -26,7 +26,9 @@ TEXTS = [
 ]
 
 
-def by_hand(model: Any, text: str, lens: str, layer: int, head: int) -> tuple[bool, float, int, int, int]:
+def by_hand(
+    model: Any, text: str, lens: str, layer: int, head: int
+) -> tuple[bool, float, int, int, int]:
     """Whether the two point to different tokens in the furthest row, how far it is apart, and the tokens in question:
     one that looks, by raw weight, by the lens. A row where they differ comes before any other."""
     best = (False, -1.0, 0, 0, 0)
@@ -55,7 +57,9 @@ def by_hand(model: Any, text: str, lens: str, layer: int, head: int) -> tuple[bo
 def test_examples_are_the_rows_that_are_furthest_apart(lens: str) -> None:
     model = worded(BertModel, num_attention_heads=4)  # four numbers a head: every text is longer
     furthest = [{"stack": "encoder", "layer": 1, "head": head, "lens": lens} for head in (2, 0)]
-    found = lens_examples(model, furthest, [Example(text, None, "") for text in TEXTS], batch_size=2)
+    found = lens_examples(
+        model, furthest, [Example(text, None, "") for text in TEXTS], batch_size=2
+    )
     assert [row["head"] for row in found] == [2] * EACH + [0] * EACH
     for head in (2, 0):
         mine = [row for row in found if row["head"] == head]
@@ -71,11 +75,20 @@ def test_examples_are_the_rows_that_are_furthest_apart(lens: str) -> None:
 def test_a_study_through_lenses_has_examples_and_shows_them() -> None:
     model = worded(BertForMaskedLM, num_attention_heads=4)
     study = headscope.analyze(model, texts=TEXTS, lens="norm,effective,gradient")
-    heads = study.tables["lens_heads"][["stack", "layer", "head", "lens"]].to_records(index=False).tolist()
+    heads = (
+        study.tables["lens_heads"][["stack", "layer", "head", "lens"]]
+        .to_records(index=False)
+        .tolist()
+    )
     table = study.tables["lens_examples"]
-    assert table[["stack", "layer", "head", "lens"]].drop_duplicates().to_records(index=False).tolist() == heads
+    assert (
+        table[["stack", "layer", "head", "lens"]].drop_duplicates().to_records(index=False).tolist()
+        == heads
+    )
     assert table["apart"].between(0, 1).all()
-    assert study.record["lenses"]["effective"]["sequences"] == 2 * len(TEXTS)  # the second pass is not counted
+    assert study.record["lenses"]["effective"]["sequences"] == 2 * len(
+        TEXTS
+    )  # the second pass is not counted
     (part,) = (one for one in lens_parts(study) if one is not None and one.name == "lens-examples")
     assert len(part.rows) == len(table)
     for row, example in zip(part.rows, table.to_dict("records"), strict=True):

@@ -16,7 +16,13 @@ from typer.testing import CliRunner
 from coreferent import LETTERS, reader
 from headscope.analysis.parsed_sentences import Treebanks, batched, words_of
 from headscope.analysis.probe import COLUMNS, PROBES, Probes, probe
-from headscope.analysis.probe_models import AttentionOnly, DistanceAndWords, Probe, RightBranching, score
+from headscope.analysis.probe_models import (
+    AttentionOnly,
+    DistanceAndWords,
+    Probe,
+    RightBranching,
+    score,
+)
 from headscope.analysis.word_maps import WordMaps, reading_heads
 from headscope.commands import app
 from headscope.errors import HeadscopeError
@@ -51,10 +57,17 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_run_gives_every_probe_with_its_interval_and_the_weights_of_every_head(files: Path) -> None:
+def test_a_run_gives_every_probe_with_its_interval_and_the_weights_of_every_head(
+    files: Path,
+) -> None:
     told: list[tuple[int, int]] = []
     found = probe(
-        reader(), "train.conllu", test="test.conllu", dimensions=5, epochs=2, progress=lambda *it: told.append(it)
+        reader(),
+        "train.conllu",
+        test="test.conllu",
+        dimensions=5,
+        epochs=2,
+        progress=lambda *it: told.append(it),
     )
     assert tuple(found.table.columns) == COLUMNS
     assert tuple(found.table["probe"]) == PROBES
@@ -66,7 +79,9 @@ def test_a_run_gives_every_probe_with_its_interval_and_the_weights_of_every_head
         for i, governor in enumerate(governors, start=1)
     )
     assert found.table["count"].tolist() == [scored] * 5
-    assert ((found.table["low"] <= found.table["uas"]) & (found.table["uas"] <= found.table["high"])).all()
+    assert (
+        (found.table["low"] <= found.table["uas"]) & (found.table["uas"] <= found.table["high"])
+    ).all()
     branching = sum(
         governor == (i + 1 if i < len(words) else 0)
         for words, governors in sentences(30, 1)
@@ -82,7 +97,10 @@ def test_a_run_gives_every_probe_with_its_interval_and_the_weights_of_every_head
 
 
 def test_the_same_seed_gives_the_same_numbers_whatever_is_kept(files: Path) -> None:
-    one, other = (probe(reader(), "train.conllu", test="test.conllu", epochs=2, memory=memory) for memory in (0, 2**30))
+    one, other = (
+        probe(reader(), "train.conllu", test="test.conllu", epochs=2, memory=memory)
+        for memory in (0, 2**30)
+    )
     pd.testing.assert_frame_equal(one.table, other.table, check_exact=True)
     pd.testing.assert_frame_equal(one.weights, other.weights, check_exact=True)
 
@@ -106,9 +124,17 @@ def test_how_sentences_are_batched_does_not_change_what_a_probe_says(files: Path
     ]
     assert len(alone) == 30
     only = AttentionOnly(len(heads))
-    only.weight.data = torch.randn(only.weight.shape, generator=torch.Generator().manual_seed(0)) * 5
-    probes: dict[str, Probe] = {"only": only, "branching": RightBranching(), "distance": DistanceAndWords(1)}
-    together, apart = (score(probes, some, WordMaps(model, heads), NO_VECTORS) for some in (batches, alone))
+    only.weight.data = (
+        torch.randn(only.weight.shape, generator=torch.Generator().manual_seed(0)) * 5
+    )
+    probes: dict[str, Probe] = {
+        "only": only,
+        "branching": RightBranching(),
+        "distance": DistanceAndWords(1),
+    }
+    together, apart = (
+        score(probes, some, WordMaps(model, heads), NO_VECTORS) for some in (batches, alone)
+    )
     assert together == apart
 
 
@@ -134,7 +160,8 @@ NONE = "Expected sentences in CoNLL-U that the model can read."
     [
         (
             {"test": "punctuation.conllu"},
-            "punctuation.conllu: no sentence with words (beside punctuation) is left to be scored on. " + NONE,
+            "punctuation.conllu: no sentence with words (beside punctuation) is left to be scored on. "
+            + NONE,
         ),
         (
             {"limit": 1},
@@ -151,7 +178,9 @@ NONE = "Expected sentences in CoNLL-U that the model can read."
         ({"dimensions": 0}, "--dimensions: 0 is too few. Expected 1 or more."),
     ],
 )
-def test_what_leaves_nothing_to_probe_is_said(options: dict[str, object], message: str, files: Path) -> None:
+def test_what_leaves_nothing_to_probe_is_said(
+    options: dict[str, object], message: str, files: Path
+) -> None:
     Path("punctuation.conllu").write_text("1\t.\t_\tPUNCT\t_\t_\t0\troot\t_\t_\n\n", "utf-8")
     with pytest.raises(HeadscopeError) as error:
         probe(reader(), "train.conllu", **options)  # type: ignore[arg-type]
@@ -163,7 +192,9 @@ def test_the_command_writes_tables_and_record(files: Path) -> None:
     assert model.tokenizer is not None
     model.model.float().save_pretrained("model")
     model.tokenizer.save_pretrained("model")
-    Path("v.txt").write_text("".join(f"{letter} {i} {i * i}\n" for i, letter in enumerate(LETTERS)), "utf-8")
+    Path("v.txt").write_text(
+        "".join(f"{letter} {i} {i * i}\n" for i, letter in enumerate(LETTERS)), "utf-8"
+    )
     command = "probe model --treebank train.conllu --test test.conllu --vectors v.txt --epochs 1 --out out"
     said = CliRunner().invoke(app, command.split(), catch_exceptions=False)
     assert said.exit_code == 0
@@ -175,7 +206,9 @@ def test_the_command_writes_tables_and_record(files: Path) -> None:
     assert 0.3 < record["vectors"]["known"] < 0.9
 
 
-def test_a_directory_of_probes_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_probes_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table, weights = pd.DataFrame({"probe": ["right-branching"]}), pd.DataFrame({"head": [0]})
     found = Probes(table, weights, {"schema": 1})
     with monkeypatch.context() as broken:
@@ -184,12 +217,18 @@ def test_a_directory_of_probes_is_written_whole_or_not_at_all(tmp_path: Path, mo
             found.write(tmp_path / "probes")
     assert list(tmp_path.iterdir()) == [], "neither the directory nor a part of it"
     assert found.write(tmp_path / "probes") == tmp_path / "probes"
-    assert {file.name for file in (tmp_path / "probes").iterdir()} == {"probes.csv", "probe_weights.csv", "run.json"}
+    assert {file.name for file in (tmp_path / "probes").iterdir()} == {
+        "probes.csv",
+        "probe_weights.csv",
+        "run.json",
+    }
     with pytest.raises(HeadscopeError, match="already there"):
         found.write(tmp_path / "probes")
 
 
-def test_probes_that_cannot_be_written_leave_the_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_that_cannot_be_written_leave_the_earlier_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = Probes(pd.DataFrame({"probe": ["first"]}), pd.DataFrame({"head": [0]}), {"schema": 1})
     first.write(tmp_path / "probes")
     second = Probes(pd.DataFrame({"probe": ["second"]}), pd.DataFrame({"head": [0]}), {"schema": 1})

@@ -92,7 +92,9 @@ def random_trees(seed: int = 0) -> tuple[Trees, Tensor, Tensor]:
     return trees, maps, torch.randn(4, size, 3, generator=noise)
 
 
-def loop_scores(one: nn.Module, trees: Trees, maps: Tensor, vectors: Tensor, s: int, j: int) -> list[float]:
+def loop_scores(
+    one: nn.Module, trees: Trees, maps: Tensor, vectors: Tensor, s: int, j: int
+) -> list[float]:
     """The formulas of the paper and its code, candidate by candidate: the root, then the words."""
     parameters = {name: value.detach().double().numpy() for name, value in one.named_parameters()}
     a, v = maps[s].double().numpy(), vectors[s].double().numpy()
@@ -105,7 +107,9 @@ def loop_scores(one: nn.Module, trees: Trees, maps: Tensor, vectors: Tensor, s: 
             ahead, behind = (0, 0) if i < 0 else (max(i - j, 0) / size, max(j - i, 0) / size)
             near = [float(i >= 0 and i - j == offset) for offset in NEAR]
             inputs = np.concatenate([pair, [ahead, behind, *near, float(i < 0)]])
-            matrix = np.concatenate([parameters[name] for name in ("governor", "dependent", "distance")])
+            matrix = np.concatenate(
+                [parameters[name] for name in ("governor", "dependent", "distance")]
+            )
             scores.append(float(np.tanh(inputs @ matrix + parameters["bias"]) @ parameters["out"]))
             continue
         total = 0.0
@@ -124,7 +128,9 @@ def loop_scores(one: nn.Module, trees: Trees, maps: Tensor, vectors: Tensor, s: 
 
 
 @pytest.mark.parametrize(
-    "one", [AttentionOnly(HEADS), AttentionAndWords(HEADS, 3), DistanceAndWords(3)], ids=lambda one: type(one).__name__
+    "one",
+    [AttentionOnly(HEADS), AttentionAndWords(HEADS, 3), DistanceAndWords(3)],
+    ids=lambda one: type(one).__name__,
 )
 def test_scores_are_those_of_the_formulas(one: nn.Module) -> None:
     trees, maps, vectors = random_trees()

@@ -19,7 +19,8 @@ NAN = float("nan")
 def heads_with(**values: float) -> pd.DataFrame:
     """The table of one head; names with underscores for hyphens."""
     return to_frame(
-        Row("encoder", 0, 0, name.replace("_", "-"), v, v - 0.01, v + 0.01, 50) for name, v in values.items()
+        Row("encoder", 0, 0, name.replace("_", "-"), v, v - 0.01, v + 0.01, 50)
+        for name, v in values.items()
     )
 
 
@@ -38,7 +39,9 @@ def test_a_role_begins_at_its_threshold_wherever_that_is_and_says_so(rule: Rule)
     name = rule.threshold
     below = rules_of(study, **{name: 0.64})
     assert "0.64" in below[role]
-    assert roles_of(study, Thresholds(**{name: 0.64})).set_index("role").loc[role, "threshold"] == 0.64
+    assert (
+        roles_of(study, Thresholds(**{name: 0.64})).set_index("role").loc[role, "threshold"] == 0.64
+    )
     assert role not in rules_of(study, **{name: 0.66})
 
 
@@ -47,8 +50,12 @@ def test_a_positional_head_needs_its_offset_to_be_named() -> None:
     assert set(rules_of(Study(share, {}, {}, {}))) == {"undetermined"}
     named = pd.concat([share, heads_with(argmax_offset=2.0)])
     assert set(rules_of(Study(named, {}, {}, {}))) == {"positional +2"}
-    other = pd.concat([heads_with(argmax_share=0.95, argmax_offset=2.0), heads_with(positional_share=0.89)])
-    assert set(rules_of(Study(other, {}, {}, {}))) == {"undetermined"}  # the share of all rows is not asked
+    other = pd.concat(
+        [heads_with(argmax_share=0.95, argmax_offset=2.0), heads_with(positional_share=0.89)]
+    )
+    assert set(rules_of(Study(other, {}, {}, {}))) == {
+        "undetermined"
+    }  # the share of all rows is not asked
 
 
 def test_a_positional_head_is_one_exactly_at_the_threshold() -> None:
@@ -68,12 +75,17 @@ def related() -> Study:
     place = {"stack": "encoder", "layer": 0, "head": 0, "relation": "obj", "direction": "dependent"}
     one = {**place, "accuracy": 0.65, "low": 0.6, "high": 0.7, "baseline": 0.4, "count": 300}
     one |= {"chosen_gain": 0.25, "least_gain": 0.1, "is_above": True}
-    tables = {"relation_heads": pd.DataFrame([one]), "relations": pd.DataFrame([place | {"control": NAN}])}
+    tables = {
+        "relation_heads": pd.DataFrame([one]),
+        "relations": pd.DataFrame([place | {"control": NAN}]),
+    }
     return Study(heads_with(entropy=1.0), {}, {}, tables)
 
 
 def test_a_relation_must_gain_its_margin_and_the_sentence_says_how_much(related: Study) -> None:
-    assert rules_of(related) == {"syntactic: obj": "dependent: 10 points above the best offset, on both halves"}
+    assert rules_of(related) == {
+        "syntactic: obj": "dependent: 10 points above the best offset, on both halves"
+    }
     wider = "dependent: 20 points above the best offset, on both halves"
     assert rules_of(related, relation=0.2) == {"syntactic: obj": wider}
     assert "syntactic: obj" in rules_of(related, relation=0.05)
@@ -95,14 +107,18 @@ def test_a_direction_that_the_twin_shows_too_does_not_hide_another(related: Stud
     related.tables["relations"] = pd.concat(
         [relations.assign(control=0.62), relations.assign(direction="received", control=0.3)]
     )
-    assert rules_of(related) == {"syntactic: obj": "received: 10 points above the best offset, on both halves"}
+    assert rules_of(related) == {
+        "syntactic: obj": "received: 10 points above the best offset, on both halves"
+    }
 
 
 def test_the_direction_is_chosen_on_the_half_to_choose_on(related: Study) -> None:
     heads = related.tables["relation_heads"]
     lucky = heads.assign(direction="received", accuracy=0.9, chosen_gain=0.11)
     related.tables["relation_heads"] = pd.concat([lucky, heads])
-    assert rules_of(related) == {"syntactic: obj": "dependent: 10 points above the best offset, on both halves"}
+    assert rules_of(related) == {
+        "syntactic: obj": "dependent: 10 points above the best offset, on both halves"
+    }
 
 
 def test_a_head_below_the_margin_on_one_half_is_not_called_by_a_relation(related: Study) -> None:
@@ -125,7 +141,11 @@ def test_rare_words_begin_where_they_are_said_to() -> None:
 
 
 def test_every_threshold_moves_some_role() -> None:
-    used = {rule.threshold for rule in RULES} | {rule.also[1] for rule in RULES if rule.also} | {"relation", "rare"}
+    used = (
+        {rule.threshold for rule in RULES}
+        | {rule.also[1] for rule in RULES if rule.also}
+        | {"relation", "rare"}
+    )
     assert used == {one.name for one in fields(Thresholds)}
 
 
@@ -134,5 +154,7 @@ def test_every_threshold_is_documented_with_its_default() -> None:
     table = page.split("| threshold | unless said |")[1].split("\n\n")[0]
     documented = {}
     for names, values in re.findall(r"^\| (`[^|]+`) \| ([\d., ]+) \|", table, re.MULTILINE):
-        documented |= dict(zip(re.findall(r"`(\w+)`", names), map(float, values.split(", ")), strict=True))
+        documented |= dict(
+            zip(re.findall(r"`(\w+)`", names), map(float, values.split(", ")), strict=True)
+        )
     assert documented == asdict(Thresholds())

@@ -26,7 +26,12 @@ def test_every_token_map_has_its_tokens_and_says_how_it_was_made(by: str) -> Non
     if found.shares:
         np.testing.assert_allclose(values.sum(axis=-1), 1, atol=1e-5)
     table = found.table()
-    row = table[(table.layer == 1) & (table.form == found.forms[-1]) & (table["query"] == 3) & (table.key == 7)]
+    row = table[
+        (table.layer == 1)
+        & (table.form == found.forms[-1])
+        & (table["query"] == 3)
+        & (table.key == 7)
+    ]
     assert row.value.item() == values[1, -1, 3, 7]
     assert (row.query_token.item(), row.key_token.item()) == ("cat", "mat")
 
@@ -75,16 +80,22 @@ def test_the_target_chooses_what_gradients_are_taken_of() -> None:
     last = one.maps["encoder"][0, 0]
     assert "token 3" in one.how
     assert (last > 0).any()
-    assert not np.array_equal(last, headscope.token_map(model, TEXT, by="gradient-rollout").maps["encoder"][0, 0])
+    assert not np.array_equal(
+        last, headscope.token_map(model, TEXT, by="gradient-rollout").maps["encoder"][0, 0]
+    )
 
 
 def test_relevance_of_a_source_alone_is_refused() -> None:
-    with pytest.raises(HeadscopeError, match="lens relevance: translator says nothing yet of a source alone"):
+    with pytest.raises(
+        HeadscopeError, match="lens relevance: translator says nothing yet of a source alone"
+    ):
         headscope.token_map(translator(), TEXT, by="relevance")
 
 
 def test_an_unknown_map_is_refused_with_the_choices() -> None:
-    with pytest.raises(HeadscopeError, match=r'by: "rolout" is no token map\. Expected .*did you mean "rollout"'):
+    with pytest.raises(
+        HeadscopeError, match=r'by: "rolout" is no token map\. Expected .*did you mean "rollout"'
+    ):
         headscope.token_map(worded(BertModel), TEXT, by="rolout")
 
 
@@ -94,7 +105,9 @@ def test_look_has_every_lens_with_the_numbers_of_its_own() -> None:
     assert [lens.name for lens in look.lenses] == list(LENSES)
     by_name = {lens.name: lens.stacks[0].weights for lens in look.lenses}
     for name in TOKEN_LENSES:
-        np.testing.assert_array_equal(by_name[name], headscope.token_map(model, TEXT, by=name).maps["encoder"])
+        np.testing.assert_array_equal(
+            by_name[name], headscope.token_map(model, TEXT, by=name).maps["encoder"]
+        )
     assert by_name["gradient"].min() < 0 < by_name["gradient"].max()
     np.testing.assert_allclose(by_name["raw"].sum(axis=-1), 1, atol=1e-5)
     assert len(look.page()) < 500_000
@@ -116,7 +129,9 @@ def test_a_head_s_gradients_add_up_to_what_its_output_adds() -> None:
         said(model, one_input(model, TEXT, None))[0].backward()
     for head, gate in gates.items():
         assert gate.grad is not None
-        assert cells[head.layer, head.head].sum() == pytest.approx(float(gate.grad), rel=1e-3, abs=1e-4)
+        assert cells[head.layer, head.head].sum() == pytest.approx(
+            float(gate.grad), rel=1e-3, abs=1e-4
+        )
 
 
 def test_a_norm_is_weight_times_length() -> None:
@@ -124,7 +139,9 @@ def test_a_norm_is_weight_times_length() -> None:
     look = headscope.look(model, TEXT, lens="raw,norm")
     raw, norm = (lens.stacks[0].weights.astype(float) for lens in look.lenses)
     lengths = norm / raw  # the same in every row: how long a key's value is through the head
-    np.testing.assert_allclose(lengths, np.broadcast_to(lengths[:, :, :1], lengths.shape), rtol=1e-3)
+    np.testing.assert_allclose(
+        lengths, np.broadcast_to(lengths[:, :, :1], lengths.shape), rtol=1e-3
+    )
 
 
 def test_knock_out_of_texts_is_a_study_of_rows() -> None:

@@ -29,11 +29,17 @@ def test_maps_are_the_library_s_between_words_and_special_tokens(family: str) ->
             layers = twin(torch.tensor([sequence.source.ids]), output_attentions=True).attentions
         whole = torch.cat([layer[0] for layer in layers])  # [head, token, token]
         groups: list[list[int]] = [[] for _ in range(6)]
-        for place, (token, word) in enumerate(zip(sequence.source.ids, sequence.source.words, strict=True)):
+        for place, (token, word) in enumerate(
+            zip(sequence.source.ids, sequence.source.words, strict=True)
+        ):
             groups[{2: 0, 3: 1}[token] if word < 0 else SPECIAL + word].append(place)
         for q, query in enumerate(groups):
             for k, key in enumerate(groups):
-                expected = whole[:, query][:, :, key].sum(dim=-1).mean(dim=-1) if query and key else torch.zeros(4)
+                expected = (
+                    whole[:, query][:, :, key].sum(dim=-1).mean(dim=-1)
+                    if query and key
+                    else torch.zeros(4)
+                )
                 np.testing.assert_allclose(maps[s, :, q, k].numpy(), expected.numpy(), atol=1e-3)
 
 
@@ -41,5 +47,9 @@ def test_the_twin_keeps_the_embeddings_and_nothing_else() -> None:
     model = reader()
     twin = untrained_twin(model, 0)
     own, drawn = (dict(one.model.named_parameters()) for one in (model, twin))
-    same = {name for name, value in own.items() if value.dim() > 1 and torch.equal(value, drawn[name])}
-    assert same == {f"embeddings.{kind}_embeddings.weight" for kind in ("word", "position", "token_type")}
+    same = {
+        name for name, value in own.items() if value.dim() > 1 and torch.equal(value, drawn[name])
+    }
+    assert same == {
+        f"embeddings.{kind}_embeddings.weight" for kind in ("word", "position", "token_type")
+    }

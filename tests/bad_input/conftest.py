@@ -32,7 +32,9 @@ def models_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bert.save_pretrained(folder / "bert")
     save_tokenizer(folder / "bert")
     ids = {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
-    gpt2 = GPT2Model(GPT2Config(vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=64, **ids))
+    gpt2 = GPT2Model(
+        GPT2Config(vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=64, **ids)
+    )
     gpt2.save_pretrained(folder / "gpt2")
     save_tokenizer(folder / "gpt2", adds_special=False)
     return folder
@@ -52,7 +54,9 @@ def here(models_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-def run(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+def run(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
     """The command line in this process, without the figures, which take longer than all the rest."""
     monkeypatch.setattr(publish, "write_report", _write_no_report)
     before = signal.getsignal(signal.SIGTERM)
@@ -83,9 +87,9 @@ def analyze(run: Run) -> Run:
 
 
 def _listing(folder: Path) -> set[tuple[str, int]]:
-    return {(str(path), path.lstat().st_mtime_ns) for path in folder.rglob("*") if not path.is_dir()} | {
-        (str(path), 0) for path in folder.rglob("*") if path.is_dir()
-    }
+    return {
+        (str(path), path.lstat().st_mtime_ns) for path in folder.rglob("*") if not path.is_dir()
+    } | {(str(path), 0) for path in folder.rglob("*") if path.is_dir()}
 
 
 def _write_no_report(study: object, folder: Path, **options: object) -> None:

@@ -13,7 +13,16 @@ from transformers import PreTrainedTokenizerFast
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
-WORDS = [*SPECIAL, *".,<>/=()1", *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "cat", "sat", "mat"]
+WORDS = [
+    *SPECIAL,
+    *".,<>/=()1",
+    *LETTERS,
+    *(f"##{letter}" for letter in LETTERS),
+    "the",
+    "cat",
+    "sat",
+    "mat",
+]
 DOING = re.compile(r"(loading|reading) .* …|evaluating the unpruned model on \d+ examples")
 MALICE = "</script><img src=x onerror=alert(1)>"
 
@@ -54,5 +63,11 @@ def save_tokenizer(folder: Path, *, words: list[str] = WORDS, adds_special: bool
             pair="[CLS] $A [SEP] $B:1 [SEP]:1",
             special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
         )
-    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **names).save_pretrained(folder)
+    names = dict(
+        zip(
+            ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True
+        )
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=64, **names
+    ).save_pretrained(folder)

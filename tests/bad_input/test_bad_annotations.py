@@ -34,7 +34,9 @@ def treebank(run: Run, name: str, *options: str):  # type: ignore[no-untyped-def
     ],
     ids=["head out of range", "self-loop", "no root", "two roots", "duplicate id", "columns"],
 )
-def test_a_malformed_sentence_is_refused_by_line_or_left_out(here: Path, run: Run, text: str, starts: str) -> None:
+def test_a_malformed_sentence_is_refused_by_line_or_left_out(
+    here: Path, run: Run, text: str, starts: str
+) -> None:
     (here / "t.conllu").write_text(text + GOOD * 3)
     said = treebank(run, "t.conllu")
     assert said.status == 2
@@ -53,7 +55,9 @@ def test_an_empty_treebank_is_said(here: Path, run: Run) -> None:
     assert said.error.startswith("t.conllu: ")
 
 
-def test_relations_too_rare_to_rank_and_sentences_of_one_word_are_no_error(here: Path, run: Run) -> None:
+def test_relations_too_rare_to_rank_and_sentences_of_one_word_are_no_error(
+    here: Path, run: Run
+) -> None:
     (here / "t.conllu").write_text("1\tcat\tcat\tNOUN\t_\t_\t0\troot\t_\t_\n\n" + GOOD)
     assert treebank(run, "t.conllu").status == 0
     rows = (here / "study" / "relations.csv").read_text().splitlines()
@@ -61,18 +65,27 @@ def test_relations_too_rare_to_rank_and_sentences_of_one_word_are_no_error(here:
     assert "nan" not in "".join(rows).lower()
 
 
-def test_unbalanced_brackets_are_refused_by_line_or_the_document_left_out(here: Path, run: Run) -> None:
+def test_unbalanced_brackets_are_refused_by_line_or_the_document_left_out(
+    here: Path, run: Run
+) -> None:
     (here / "c.conll").write_text(DOCUMENT.replace("(1)", "(1") + DOCUMENT)
     said = run("analyze", "bert", "--coreference", "c.conll", "--out", "study")
     assert said.status == 2
     assert said.error.startswith("c.conll:")
-    assert run("analyze", "bert", "--coreference", "c.conll", "--lenient", "--out", "study").status == 0
+    assert (
+        run("analyze", "bert", "--coreference", "c.conll", "--lenient", "--out", "study").status
+        == 0
+    )
     record = json.loads((here / "study" / "run.json").read_text())["coreference"]
     assert record["documents"] == 1
 
 
-def test_an_unknown_frequency_list_is_refused_before_a_model_is_loaded(here: Path, run: Run) -> None:
-    said = run("analyze", "no/such", "--corpus", "good.txt", "--frequency", "englisch", "--out", "study")
+def test_an_unknown_frequency_list_is_refused_before_a_model_is_loaded(
+    here: Path, run: Run
+) -> None:
+    said = run(
+        "analyze", "no/such", "--corpus", "good.txt", "--frequency", "englisch", "--out", "study"
+    )
     assert (said.status, said.error) == (
         2,
         "englisch: there is no such file here. Expected a file, or a frequency list that comes with headscope: "
@@ -118,7 +131,11 @@ def test_documents_without_an_antecedent_are_said_to_have_none(here: Path, run: 
 @pytest.mark.parametrize(
     ("relations", "given", "message"),
     [
-        ({"mine": lambda sentence: []}, True, 'relations: the relation "mine" never occurs in 1 sentences.'),
+        (
+            {"mine": lambda sentence: []},
+            True,
+            'relations: the relation "mine" never occurs in 1 sentences.',
+        ),
         (
             {"det": lambda sentence: [(0, 1)]},
             True,
@@ -136,13 +153,20 @@ def test_relations_of_one_s_own_that_cannot_be_asked_are_refused(
 ) -> None:
     (here / "t.conllu").write_text(GOOD)
     with pytest.raises(HeadscopeError) as error:
-        headscope.analyze("bert", texts=["the cat"], treebank=["t.conllu"] if given else (), relations=relations)
+        headscope.analyze(
+            "bert", texts=["the cat"], treebank=["t.conllu"] if given else (), relations=relations
+        )
     assert str(error.value) == message
 
 
 def test_the_list_of_words_is_recorded(here: Path, run: Run) -> None:
     (here / "words.txt").write_text("the 5\ncat 2\n")
-    assert run("analyze", "bert", "--corpus", "good.txt", "--frequency", "words.txt", "--out", "study").status == 0
+    assert (
+        run(
+            "analyze", "bert", "--corpus", "good.txt", "--frequency", "words.txt", "--out", "study"
+        ).status
+        == 0
+    )
     record = json.loads((here / "study" / "run.json").read_text())
     assert record["frequency"]["path"] == "words.txt"
     assert len(record["frequency"]["sha256"]) == 64
@@ -160,4 +184,7 @@ def test_documents_that_are_all_malformed_leave_nothing_to_ask(here: Path, run: 
 
 def test_an_unknown_way_to_join_pieces_is_refused(run: Run) -> None:
     said = run("analyze", "bert", "--corpus", "good.txt", "--pool", "last", "--out", "study")
-    assert (said.status, said.error) == (2, '--pool: "last" is not a way to join pieces. Expected first, max or mean.')
+    assert (said.status, said.error) == (
+        2,
+        '--pool: "last" is not a way to join pieces. Expected first, max or mean.',
+    )

@@ -33,7 +33,12 @@ BAD: dict[str, tuple[str, bytes, tuple[str, ...], str]] = {
         (),
         f"c.txt:2:5: byte 0xff is not UTF-8. {UTF8}",
     ),
-    "Latin-1": ("c.txt", "café\n".encode("latin-1"), (), f"c.txt:1:4: byte 0xe9 is not UTF-8. {UTF8}"),
+    "Latin-1": (
+        "c.txt",
+        "café\n".encode("latin-1"),
+        (),
+        f"c.txt:1:4: byte 0xe9 is not UTF-8. {UTF8}",
+    ),
     "UTF-16": ("c.txt", "the cat\n".encode("utf-16"), (), f"c.txt: the file is in UTF-16. {UTF8}"),
     "UTF-16 without a mark": (
         "c.txt",
@@ -54,8 +59,18 @@ BAD: dict[str, tuple[str, bytes, tuple[str, ...], str]] = {
         f"c.tsv:2: 1 column. {PAIR} Mend the line, or leave --pairs out if each line is one text.",
     ),
     "three columns": ("c.tsv", b"a\tb\nc\td\te\n", ("--pairs",), f"c.tsv:2: 3 columns. {PAIR}"),
-    "an empty column": ("c.tsv", b"a\tb\nc\t \n", ("--pairs",), f"c.tsv:2: column 2 is empty. {PAIR}"),
-    "another empty column": ("c.tsv", b"a\tb\n\td\n", ("--pairs",), f"c.tsv:2: column 1 is empty. {PAIR}"),
+    "an empty column": (
+        "c.tsv",
+        b"a\tb\nc\t \n",
+        ("--pairs",),
+        f"c.tsv:2: column 2 is empty. {PAIR}",
+    ),
+    "another empty column": (
+        "c.tsv",
+        b"a\tb\n\td\n",
+        ("--pairs",),
+        f"c.tsv:2: column 1 is empty. {PAIR}",
+    ),
     "jsonl broken": (
         "c.jsonl",
         b'{"text": "a"}\n{"text": \n',
@@ -83,7 +98,12 @@ BAD: dict[str, tuple[str, bytes, tuple[str, ...], str]] = {
         + ", ".join(f"field{i:03}" for i in range(20))
         + f" … (500 in all). {COLUMN}",
     ),
-    "jsonl without any field": ("c.jsonl", b"{}\n", (), f'c.jsonl:1: no column "text", nor any other. {COLUMN}'),
+    "jsonl without any field": (
+        "c.jsonl",
+        b"{}\n",
+        (),
+        f'c.jsonl:1: no column "text", nor any other. {COLUMN}',
+    ),
     "jsonl with a number": (
         "c.jsonl",
         b'{"text": "a"}\n{"text": 5}\n',
@@ -103,7 +123,12 @@ BAD: dict[str, tuple[str, bytes, tuple[str, ...], str]] = {
         ("--pairs",),
         'c.jsonl:1: column "b" is empty. Expected two texts (--pairs).',
     ),
-    "a list of objects": ("c.json", b'[{"text": "a"}]\n', (), f"c.json:1: not a JSON object. {ONE_A_LINE}"),
+    "a list of objects": (
+        "c.json",
+        b'[{"text": "a"}]\n',
+        (),
+        f"c.json:1: not a JSON object. {ONE_A_LINE}",
+    ),
     "a list over lines": (
         "c.json",
         b'[\n{"text": "a"}\n]\n',
@@ -164,16 +189,23 @@ def test_a_bad_corpus_is_refused_by_file_and_line(here: Path, analyze: Run, case
     assert (said.status, said.error) == (2, message)
 
 
-def test_a_corpus_that_cannot_be_opened_is_refused(here: Path, analyze: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_that_cannot_be_opened_is_refused(
+    here: Path, analyze: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     missing = analyze("bert", "missing.txt")
     assert missing.error == (
         "missing.txt: there is no such file here. "
         "Expected a file, or a corpus that comes with headscope: wikipedia-pairs."
     )
     nearly = analyze("bert", "wikipedia")
-    assert nearly.error.endswith('comes with headscope: wikipedia-pairs; did you mean "wikipedia-pairs"?')
+    assert nearly.error.endswith(
+        'comes with headscope: wikipedia-pairs; did you mean "wikipedia-pairs"?'
+    )
     missing = analyze("bert", "folder/missing.txt")
-    assert missing.error == f"folder/missing.txt: cannot be read: No such file or directory. {A_FILE} Check the path."
+    assert (
+        missing.error
+        == f"folder/missing.txt: cannot be read: No such file or directory. {A_FILE} Check the path."
+    )
     (here / "folder").mkdir()
     assert analyze("bert", "folder").error == f"folder: cannot be read: Is a directory. {A_FILE}"
     real_open = Path.open
@@ -184,7 +216,10 @@ def test_a_corpus_that_cannot_be_opened_is_refused(here: Path, analyze: Run, mon
         return real_open(path, *options, **more)
 
     monkeypatch.setattr(Path, "open", forbidden)
-    assert analyze("bert", "good.txt").error == f"good.txt: cannot be read: Permission denied. {A_FILE}"
+    assert (
+        analyze("bert", "good.txt").error
+        == f"good.txt: cannot be read: Permission denied. {A_FILE}"
+    )
 
 
 def record(here: Path) -> dict[str, Any]:
@@ -203,7 +238,15 @@ def record(here: Path) -> dict[str, Any]:
         (b"[SEP] [CLS]\n", 1),  # nothing but special tokens
         ("the cat\n\u200b\n".encode(), 1),
     ],
-    ids=["byte order mark", "CRLF", "no last line end", "one token", "unknown", "special", "zero-width"],
+    ids=[
+        "byte order mark",
+        "CRLF",
+        "no last line end",
+        "one token",
+        "unknown",
+        "special",
+        "zero-width",
+    ],
 )
 def test_an_odd_corpus_is_read(here: Path, analyze: Run, data: bytes, used: int) -> None:
     (here / "c.txt").write_bytes(data)
@@ -214,7 +257,9 @@ def test_an_odd_corpus_is_read(here: Path, analyze: Run, data: bytes, used: int)
 
 
 def test_byte_order_mark_and_line_ends_change_no_number(here: Path, run: Run) -> None:
-    (here / "dos.txt").write_bytes(b"\xef\xbb\xbf" + (here / "good.txt").read_bytes().replace(b"\n", b"\r\n"))
+    (here / "dos.txt").write_bytes(
+        b"\xef\xbb\xbf" + (here / "good.txt").read_bytes().replace(b"\n", b"\r\n")
+    )
     for name in ("good", "dos"):
         assert run("analyze", "bert", "--corpus", f"{name}.txt", "--out", name).status == 0
     assert (here / "good" / "heads.csv").read_bytes() == (here / "dos" / "heads.csv").read_bytes()
@@ -252,7 +297,9 @@ def test_a_line_of_a_million_characters_is_tokenized_a_few_times_and_counted(
     assert said.status == 0, said.err
     assert max(tokenized) == len(text)
     assert len(tokenized) <= 10, "a few times as a whole, however long it is"
-    assert "Token indices" not in said.err, "the tokenizer's own warning: what became of the text is counted"
+    assert "Token indices" not in said.err, (
+        "the tokenizer's own warning: what became of the text is counted"
+    )
     data = record(here)
     is_long = text == LONG  # one word of a million letters is one unknown token
     assert data["truncated"] == int(is_long and long == "truncate")

@@ -12,7 +12,10 @@ from headscope.errors import choices
 from headscope.report.looking import LENSES
 
 LOOK: list[tuple[tuple[str, ...], str]] = [
-    (("--lens", "raw,rolout"), f'--lens: "rolout" is no lens. Expected {choices("rolout", LENSES)}'),
+    (
+        ("--lens", "raw,rolout"),
+        f'--lens: "rolout" is no lens. Expected {choices("rolout", LENSES)}',
+    ),
     (("--lens", ""), f'--lens: "" is no lens. Expected {choices("", LENSES)}.'),
     (("--lens", "gradient", "--target", "99"), "target: there is no token 99. Expected 0 to 3."),
     (
@@ -22,7 +25,9 @@ LOOK: list[tuple[tuple[str, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), LOOK, ids=[" ".join(options) for options, _ in LOOK])
+@pytest.mark.parametrize(
+    ("options", "message"), LOOK, ids=[" ".join(options) for options, _ in LOOK]
+)
 def test_look_refuses_and_writes_nothing(run: Run, options: tuple[str, ...], message: str) -> None:
     said = run("look", "bert", "the cat", "--out", "look.html", *options)
     assert (said.status, said.error) == (2, message)
@@ -55,14 +60,18 @@ def test_flow_says_how_long_a_text_may_be(run: Run, monkeypatch: pytest.MonkeyPa
         (("--limit", "0"), "--limit: 0 is too few. Expected 1 or more."),
     ],
 )
-def test_knock_out_refuses_before_a_model_is_loaded(run: Run, options: tuple[str, ...], message: str) -> None:
+def test_knock_out_refuses_before_a_model_is_loaded(
+    run: Run, options: tuple[str, ...], message: str
+) -> None:
     said = run("knock-out", "no/such-model", "--corpus", "good.txt", "--out", "study", *options)
     assert (said.status, said.error) == (2, message)
     assert not Path("study").exists()
 
 
 @pytest.mark.parametrize("name", TOKEN_LENSES)
-def test_a_map_of_tokens_is_no_lens_of_analyze_which_says_where_to_see_it(run: Run, name: str) -> None:
+def test_a_map_of_tokens_is_no_lens_of_analyze_which_says_where_to_see_it(
+    run: Run, name: str
+) -> None:
     said = run("analyze", "bert", "--corpus", "good.txt", "--lens", f"raw,{name}", "--out", "study")
     assert said.status == 2
     assert said.error.startswith(

@@ -28,7 +28,9 @@ from headscope.model.zoo import MODELS
 FAMILIES = ", ".join(families())
 NAMED = " or ".join([", ".join(sorted(MODELS)[:-1]), sorted(MODELS)[-1]])
 A_HUB_ID = "a directory, a hub id such as google-bert/bert-base-uncased"
-HUB_MEND = "Check the name and the network, or give a directory or a named model (headscope models)."
+HUB_MEND = (
+    "Check the name and the network, or give a directory or a named model (headscope models)."
+)
 NO_DIRECTORY = (
     "there is no such directory. Check the path; a hub id has the form org/name, and headscope models lists "
     "the named models."
@@ -115,7 +117,10 @@ def test_a_model_that_is_not_there_is_refused_without_asking_the_network(
     [
         ("bert", '--revision "main": "bert" is a directory. Expected a hub id with it.'),
         ("minilm", '--revision "main": "minilm" is a named model. Expected a hub id with it.'),
-        ("acme/a@v2", '--revision "main": "acme/a@v2" names another revision. Expected one of them.'),
+        (
+            "acme/a@v2",
+            '--revision "main": "acme/a@v2" names another revision. Expected one of them.',
+        ),
     ],
 )
 def test_a_revision_that_would_be_ignored_is_refused(analyze: Run, spec: str, message: str) -> None:
@@ -123,9 +128,15 @@ def test_a_revision_that_would_be_ignored_is_refused(analyze: Run, spec: str, me
     assert (said.status, said.error) == (2, message)
 
 
-@pytest.mark.parametrize("words", [("acme/encoder",), ("acme/encoder@v2",), ("acme/encoder", "--revision", "v2")])
+@pytest.mark.parametrize(
+    "words", [("acme/encoder",), ("acme/encoder@v2",), ("acme/encoder", "--revision", "v2")]
+)
 def test_a_hub_model_in_the_cache_works_offline(
-    here: Path, models_folder: Path, monkeypatch: pytest.MonkeyPatch, run: Run, words: tuple[str, ...]
+    here: Path,
+    models_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Run,
+    words: tuple[str, ...],
 ) -> None:
     from huggingface_hub import constants
 
@@ -140,10 +151,15 @@ def test_a_hub_model_in_the_cache_works_offline(
     said = run("analyze", *words, "--corpus", "good.txt", "--out", "study")
     assert said.status == 0, said.err
     recorded = json.loads((here / "study" / "run.json").read_text())["model"]
-    assert (recorded["name"], recorded["revision"]) == ("acme/encoder", "v2" if "v2" in "".join(words) else None)
+    assert (recorded["name"], recorded["revision"]) == (
+        "acme/encoder",
+        "v2" if "v2" in "".join(words) else None,
+    )
 
 
-@pytest.mark.parametrize("cached", ["models--google-bert--bert-base-uncased", "models--bert-base-uncased", None])
+@pytest.mark.parametrize(
+    "cached", ["models--google-bert--bert-base-uncased", "models--bert-base-uncased", None]
+)
 def test_an_old_short_name_finds_the_hub_model_unless_a_directory_has_it(
     here: Path, monkeypatch: pytest.MonkeyPatch, cached: str | None
 ) -> None:
@@ -153,7 +169,11 @@ def test_an_old_short_name_finds_the_hub_model_unless_a_directory_has_it(
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(here / "hub"))
     if cached is None:
         (here / "bert").rename(here / "bert-base-uncased")
-        assert find_folder("bert-base-uncased") == (Path("bert-base-uncased"), "bert-base-uncased", None)
+        assert find_folder("bert-base-uncased") == (
+            Path("bert-base-uncased"),
+            "bert-base-uncased",
+            None,
+        )
         return
     commit = "0123456789abcdef0123456789abcdef01234567"
     snapshot = here / "hub" / cached / "snapshots" / commit
@@ -180,7 +200,9 @@ def config(**changes: Any) -> Callable[[Path], None]:
     def spoil(model: Path) -> None:
         path = model / "config.json"
         values = json.loads(path.read_text()) | changes
-        path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}))
+        path.write_text(
+            json.dumps({key: value for key, value in values.items() if value is not None})
+        )
 
     return spoil
 
@@ -234,7 +256,10 @@ def bigger_tokenizer(model: Path) -> None:
 
 def sharded(model: Path) -> None:
     (model / "model.safetensors").unlink()
-    index = {"metadata": {}, "weight_map": {"bert.pooler.dense.weight": "model-00001-of-00002.safetensors"}}
+    index = {
+        "metadata": {},
+        "weight_map": {"bert.pooler.dense.weight": "model-00001-of-00002.safetensors"},
+    }
     (model / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
@@ -249,13 +274,17 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "config.json not JSON": (
         content("config.json", b'{\n  "a": 1,\n  oops\n}'),
-        "bert/config.json:3:3: not JSON: Expecting property name enclosed in double quotes. " + AGAIN,
+        "bert/config.json:3:3: not JSON: Expecting property name enclosed in double quotes. "
+        + AGAIN,
     ),
     "config.json empty": (
         content("config.json", b""),
         f"bert/config.json:1:1: not JSON: Expecting value. {AGAIN}",
     ),
-    "config.json a list": (content("config.json", b"[1]"), f"bert/config.json: not a JSON object. {AGAIN}"),
+    "config.json a list": (
+        content("config.json", b"[1]"),
+        f"bert/config.json: not a JSON object. {AGAIN}",
+    ),
     "config.json nested": (
         content("config.json", b"[" * 100_000),
         "bert/config.json: not readable (maximum recursion depth exceeded while decoding a JSON array from a "
@@ -320,7 +349,10 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
         f"{SAFE}: the file is a web page. Expected weights. Download it again.",
     ),
     "safetensors a pointer": (
-        content("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n"),
+        content(
+            "model.safetensors",
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n",
+        ),
         f"{SAFE}: the file is a pointer of git-lfs. Expected weights. Fetch the file itself, with git lfs pull say.",
     ),
     "safetensors with a huge header": (
@@ -340,7 +372,10 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
         pickled(lambda data: data[: len(data) // 2]),
         f"{BIN}: the weights cannot be read (Invalid argument). {WHOLE}",
     ),
-    "bin not a pickle": (pickled(lambda data: b"hello" * 99), f"{BIN}: the weights cannot be read. {WHOLE}"),
+    "bin not a pickle": (
+        pickled(lambda data: b"hello" * 99),
+        f"{BIN}: the weights cannot be read. {WHOLE}",
+    ),
     "NaN": (
         tensors(lambda state: state[LAYER].view(-1)[7].fill_(float("nan"))),
         f"bert: the weights hold NaN or infinite numbers, in '{LAYER}' first. Expected numbers. "
@@ -363,7 +398,8 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "tokenizer.json broken": (
         content("tokenizer.json", b'{"version"'),
-        "bert: the tokenizer cannot be read (Expecting ':' delimiter: line 1 column 11 (char 10)). " + TOKENIZER_FILES,
+        "bert: the tokenizer cannot be read (Expecting ':' delimiter: line 1 column 11 (char 10)). "
+        + TOKENIZER_FILES,
     ),
     "shapes that do not fit": (
         config(vocab_size=120),
@@ -386,7 +422,9 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
         f"TypeError: Field 'hidden_size' expected int, got str (value: 'wide')). {SAVED_WITH}",
     ),
     "encoder tensors missing": (
-        tensors(lambda state: [state.pop(key) for key in list(state) if "layer.1.attention.self" in key]),
+        tensors(
+            lambda state: [state.pop(key) for key in list(state) if "layer.1.attention.self" in key]
+        ),
         "bert: the weights lack 6 tensors of BertForMaskedLM, "
         "'bert.encoder.layer.1.attention.self.key.bias' first; they would be random. "
         "Get the whole checkpoint, or load another class with model_class.",
@@ -470,7 +508,11 @@ def assert_unread(answers: Any) -> None:
     assert os.read(answers.fileno(), 100) == YES
 
 
-AUTO_MAP = {"AutoConfig": "custom.Config", "AutoModel": "custom.Model", "AutoModelForMaskedLM": "custom.Model"}
+AUTO_MAP = {
+    "AutoConfig": "custom.Config",
+    "AutoModel": "custom.Model",
+    "AutoModelForMaskedLM": "custom.Model",
+}
 
 
 def test_code_of_a_known_model_type_is_ignored(here: Path, analyze: Run, open_stdin: Any) -> None:
@@ -488,10 +530,15 @@ def test_tensors_that_the_model_does_not_have_are_noted(here: Path, analyze: Run
     tensors(lambda state: state.update({"bert.extra.weight": torch.ones(3)}))(here / "bert")
     said = analyze("bert")
     assert said.status == 0, said.err
-    assert "note: 1 tensors of the file have no place in BertForMaskedLM, 'bert.extra.weight' first\n" in said.err
+    assert (
+        "note: 1 tensors of the file have no place in BertForMaskedLM, 'bert.extra.weight' first\n"
+        in said.err
+    )
 
 
-def test_code_of_an_unknown_model_type_is_refused(here: Path, analyze: Run, open_stdin: Any) -> None:
+def test_code_of_an_unknown_model_type_is_refused(
+    here: Path, analyze: Run, open_stdin: Any
+) -> None:
     plant_code(here / "bert", here / "owned")
     config(auto_map=AUTO_MAP, model_type="acme")(here / "bert")
     said = analyze("bert")
@@ -505,7 +552,9 @@ def test_code_of_an_unknown_model_type_is_refused(here: Path, analyze: Run, open
 
 
 @pytest.mark.parametrize("files", ["with tokenizer.json", "without tokenizer.json"])
-def test_code_of_a_tokenizer_is_not_run(here: Path, analyze: Run, open_stdin: Any, files: str) -> None:
+def test_code_of_a_tokenizer_is_not_run(
+    here: Path, analyze: Run, open_stdin: Any, files: str
+) -> None:
     plant_code(here / "bert", here / "owned")
     path = here / "bert" / "tokenizer_config.json"
     values = json.loads(path.read_text())
@@ -522,7 +571,9 @@ def test_code_of_a_tokenizer_is_not_run(here: Path, analyze: Run, open_stdin: An
 
 
 @pytest.mark.parametrize("named", ["logging", "Trainer", "AutoTokenizer", "GPT2Model", 5, ["x"]])
-def test_a_class_that_is_no_model_of_this_type_is_not_used(here: Path, analyze: Run, named: Any) -> None:
+def test_a_class_that_is_no_model_of_this_type_is_not_used(
+    here: Path, analyze: Run, named: Any
+) -> None:
     config(architectures=[named])(here / "bert")
     said = analyze("bert")
     assert said.status == 0, said.err
@@ -533,7 +584,9 @@ def test_a_class_that_is_no_model_of_this_type_is_not_used(here: Path, analyze: 
 
 
 def test_a_missing_head_makes_a_bare_encoder_and_is_said(here: Path, analyze: Run) -> None:
-    tensors(lambda state: [state.pop(key) for key in list(state) if key.startswith("cls.")])(here / "bert")
+    tensors(lambda state: [state.pop(key) for key in list(state) if key.startswith("cls.")])(
+        here / "bert"
+    )
     said = analyze("bert")
     assert said.status == 0, said.err
     note = "the file has no weights for the head of BertForMaskedLM: loaded as BertModel"

@@ -20,7 +20,11 @@ from headscope.statistics import registry
 
 OF_TEXTS = [name for kind in registry() if kind.needs is None for name in kind.definitions]
 STATISTICS = choices("entropi", OF_TEXTS)
-WITHOUT_CUDA = "torch finds no CUDA devices" if torch.backends.cuda.is_built() else "this build of torch has no CUDA"
+WITHOUT_CUDA = (
+    "torch finds no CUDA devices"
+    if torch.backends.cuda.is_built()
+    else "this build of torch has no CUDA"
+)
 BAD: list[tuple[tuple[str, ...], str]] = [
     (("--dtype", "float31"), '--dtype: "float31" is not a dtype. Expected bfloat16, float16, float32 or float64; '
      'did you mean "float32"?'),
@@ -54,7 +58,9 @@ BAD: list[tuple[tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(("options", "message"), BAD, ids=[" ".join(options) for options, _ in BAD])
-def test_a_bad_option_is_refused_as_typed(analyze: Run, options: tuple[str, ...], message: str) -> None:
+def test_a_bad_option_is_refused_as_typed(
+    analyze: Run, options: tuple[str, ...], message: str
+) -> None:
     said = analyze("bert", "good.txt", *options)
     assert (said.status, said.error) == (2, message)
     assert len(said.rest) == 1
@@ -69,7 +75,9 @@ def test_a_bad_option_is_refused_as_typed(analyze: Run, options: tuple[str, ...]
         (("--corpus", "gone.txt",), "gone.txt"),
     ],
 )  # fmt: skip
-def test_simple_mistakes_are_told_before_a_model_is_loaded(run: Run, options: tuple[str, ...], where: str) -> None:
+def test_simple_mistakes_are_told_before_a_model_is_loaded(
+    run: Run, options: tuple[str, ...], where: str
+) -> None:
     said = run("analyze", "no/such-model", "--out", "study", *options)
     assert said.status == 2
     assert said.error.startswith(f"{where}: ")
@@ -151,9 +159,7 @@ def full_directory(out: Path) -> None:
     (out / "thesis.tex").write_text("years of work")
 
 
-NOT_OURS = (
-    "study: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
-)
+NOT_OURS = "study: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
 
 
 @pytest.mark.parametrize("overwrite", [(), ("--overwrite",)], ids=["", "overwrite"])
@@ -168,7 +174,11 @@ NOT_OURS = (
     ids=["a file", "a directory of something else", "a run.json of something else"],
 )  # fmt: skip
 def test_what_is_not_a_study_is_never_replaced(
-    here: Path, analyze: Run, prepare: Callable[[Path], None], message: str, overwrite: tuple[str, ...]
+    here: Path,
+    analyze: Run,
+    prepare: Callable[[Path], None],
+    message: str,
+    overwrite: tuple[str, ...],
 ) -> None:
     prepare(here / "study")
     said = analyze("bert", "good.txt", *overwrite)
@@ -191,7 +201,13 @@ def test_a_study_is_replaced_only_when_asked(here: Path, analyze: Run) -> None:
     assert analyze("bert", "good.txt", "--overwrite", "--limit", "1").status == 0
     assert json.loads((here / "study" / "run.json").read_text())["data"]["used"] == 1
     assert (here / "study.old" / "kept").exists()
-    assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt", "study", "study.old"}
+    assert {path.name for path in here.iterdir()} == {
+        "bert",
+        "gpt2",
+        "good.txt",
+        "study",
+        "study.old",
+    }
 
 
 def test_demo_does_not_replace_another_study(here: Path, run: Run) -> None:
@@ -224,7 +240,9 @@ def test_a_link_is_replaced_and_not_what_it_leads_to(here: Path, analyze: Run) -
 def test_two_runs_do_not_write_the_same_study(here: Path, analyze: Run) -> None:
     with drafts.drafted(here / "study"):
         said = analyze("bert")
-        assert said.error == "study: another run is writing it. Wait for it, or choose another --out."
+        assert (
+            said.error == "study: another run is writing it. Wait for it, or choose another --out."
+        )
         assert (here / "study.partial").is_dir()
 
 
@@ -239,7 +257,9 @@ def tiny_disk(here: Path) -> Path:
         pytest.skip("only root may mount a small file system")
     disk = here / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode()}")
     return disk
@@ -276,14 +296,19 @@ def test_a_read_only_place_is_said(run: Run, tiny_disk: Path) -> None:
         "Choose another --out.",
     )
     assert page.status == 2
-    assert page.error.startswith("disk/page.html: the page cannot be written: Read-only file system.")
+    assert page.error.startswith(
+        "disk/page.html: the page cannot be written: Read-only file system."
+    )
 
 
 # Studies that cannot be read
 
 
 def test_a_damaged_study_is_refused(here: Path, analyze: Run) -> None:
-    with pytest.raises(HeadscopeError, match=r"^none/run.json: not a study \(No such file or directory\)\. Expected"):
+    with pytest.raises(
+        HeadscopeError,
+        match=r"^none/run.json: not a study \(No such file or directory\)\. Expected",
+    ):
         Study("none")
     assert analyze("bert").status == 0
     spoilt = {"maps.npz": b"PK\x03\x04 no", "heads.parquet": b"PAR1 no", "run.json": b"[1]"}
@@ -302,6 +327,8 @@ def test_a_damaged_study_is_refused(here: Path, analyze: Run) -> None:
 
 
 def test_an_error_is_one_line_that_cannot_steer_the_terminal() -> None:
-    error = HeadscopeError("a\n\n  b\x1b[2J\u202e", where="two  blanks\u2028.txt", expected="x.", mend="y?")
+    error = HeadscopeError(
+        "a\n\n  b\x1b[2J\u202e", where="two  blanks\u2028.txt", expected="x.", mend="y?"
+    )
     assert str(error) == "two  blanks .txt: a b\\x1b[2J\\u202e. Expected x. y?"
     assert printable("é 一 😀") == "é 一 😀"

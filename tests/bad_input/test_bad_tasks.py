@@ -41,7 +41,10 @@ def files(here: Path) -> Path:
     """A classifier, a model that answers questions, and good data for them."""
     size = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = BertConfig(**size, intermediate_size=32, max_position_embeddings=64)
-    for name, kind in (("classifier", BertForSequenceClassification), ("answerer", BertForQuestionAnswering)):
+    for name, kind in (
+        ("classifier", BertForSequenceClassification),
+        ("answerer", BertForQuestionAnswering),
+    ):
         kind(config).save_pretrained(here / name)
         save_tokenizer(here / name)
     sst2("dev.tsv")
@@ -56,7 +59,9 @@ def importance(files: Path, run: Run) -> Run:
     def call(*words: str) -> Said:
         usual = {"--task": "sst2", "--data": "dev.tsv", "--out": "study"}
         model = () if words and not words[0].startswith("--") else ("classifier",)
-        rest = [word for name, value in usual.items() if name not in words for word in (name, value)]
+        rest = [
+            word for name, value in usual.items() if name not in words for word in (name, value)
+        ]
         return run("importance", *model, *words, *rest)
 
     return call
@@ -110,8 +115,12 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "message"), OPTIONS, ids=[" ".join(words) for words, _ in OPTIONS])
-def test_a_bad_option_is_refused_as_typed(importance: Run, words: tuple[str, ...], message: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "message"), OPTIONS, ids=[" ".join(words) for words, _ in OPTIONS]
+)
+def test_a_bad_option_is_refused_as_typed(
+    importance: Run, words: tuple[str, ...], message: str
+) -> None:
     one_line(importance(*words), message)
 
 
@@ -131,13 +140,18 @@ def test_an_unknown_label_is_named_by_its_line(importance: Run) -> None:
     one_line(importance(), f'dev.tsv:6: label "x" is unknown. Expected 0 or 1. {MAP}')
 
 
-def test_a_label_that_the_model_does_not_know_is_named_by_its_line(importance: Run, files: Path) -> None:
+def test_a_label_that_the_model_does_not_know_is_named_by_its_line(
+    importance: Run, files: Path
+) -> None:
     config = json.loads((files / "classifier/config.json").read_text("utf-8"))
     config |= {"label2id": {"cat": 0, "dog": 1}, "id2label": {"0": "cat", "1": "dog"}}
     (files / "classifier/config.json").write_text(json.dumps(config), "utf-8")
     table("own.tsv", ("text", "label"), ("the cat", "cat"), ("a mat", "mat"))
     said = importance("--task", "classification", "--data", "own.tsv")
-    one_line(said, f'own.tsv:3: label "mat" is unknown to the model. Expected cat or dog; did you mean "cat"? {MAP}')
+    one_line(
+        said,
+        f'own.tsv:3: label "mat" is unknown to the model. Expected cat or dog; did you mean "cat"? {MAP}',
+    )
 
 
 def test_more_labels_than_the_model_has_classes(importance: Run) -> None:
@@ -151,7 +165,9 @@ def test_more_labels_than_the_model_has_classes(importance: Run) -> None:
 
 def test_one_class_only_is_refused(importance: Run) -> None:
     sst2("dev.tsv", "000000")
-    one_line(importance(), 'dev.tsv: all 6 examples have the label "0". Expected two or more classes.')
+    one_line(
+        importance(), 'dev.tsv: all 6 examples have the label "0". Expected two or more classes.'
+    )
 
 
 def test_a_missing_column_is_named_with_those_that_are_there(importance: Run) -> None:
@@ -194,14 +210,19 @@ def test_an_empty_split_is_refused(importance: Run, text: str) -> None:
     ],
     ids=["one line", "csv", "two lines"],
 )
-def test_a_plain_text_in_the_place_of_a_table_is_named(importance: Run, name: str, text: str, message: str) -> None:
+def test_a_plain_text_in_the_place_of_a_table_is_named(
+    importance: Run, name: str, text: str, message: str
+) -> None:
     Path(name).write_text(text, "utf-8")
     one_line(importance("--data", name), message)
 
 
 def test_a_directory_without_a_dev_file_is_refused(importance: Run) -> None:
     sst2("glue/train.tsv")
-    one_line(importance("--data", "glue"), "glue: no file for dev here, only train.tsv. Expected dev.tsv, say.")
+    one_line(
+        importance("--data", "glue"),
+        "glue: no file for dev here, only train.tsv. Expected dev.tsv, say.",
+    )
 
 
 def test_a_quote_that_does_not_close_is_named_by_its_line(importance: Run) -> None:
@@ -214,7 +235,9 @@ def test_a_quote_that_does_not_close_is_named_by_its_line(importance: Run) -> No
 
 @pytest.mark.parametrize("score", ["6", "high", "nan", "-1"])
 def test_a_score_that_is_none_is_named(importance: Run, score: str) -> None:
-    table("sts.tsv", ("sentence1", "sentence2", "score"), ("a", "b", 1), ("the cat", "a cat", score))
+    table(
+        "sts.tsv", ("sentence1", "sentence2", "score"), ("a", "b", 1), ("the cat", "a cat", score)
+    )
     one_line(
         importance("bert", "--task", "stsb", "--data", "sts.tsv"),
         f'sts.tsv:3: score "{score}". Expected a number from 0 to 5.',
@@ -222,7 +245,9 @@ def test_a_score_that_is_none_is_named(importance: Run, score: str) -> None:
 
 
 def test_scores_that_are_all_one_are_refused(importance: Run) -> None:
-    table("sts.tsv", ("sentence1", "sentence2", "score"), ("a", "b", 2.5), ("the cat", "a cat", 2.5))
+    table(
+        "sts.tsv", ("sentence1", "sentence2", "score"), ("a", "b", 2.5), ("the cat", "a cat", 2.5)
+    )
     one_line(
         importance("bert", "--task", "stsb", "--data", "sts.tsv"),
         "all 2 examples have the score 2.5, so no correlation is defined. Expected different scores.",
@@ -341,7 +366,9 @@ def test_a_metric_that_is_undefined_on_the_sample_is_refused(importance: Run, fi
 
 
 @pytest.mark.parametrize("size", [4, 1])
-@pytest.mark.parametrize("cause", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+@pytest.mark.parametrize(
+    "cause", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
 def test_out_of_memory_names_the_batch_size(
     importance: Run, monkeypatch: pytest.MonkeyPatch, size: int, cause: Exception
 ) -> None:

@@ -14,7 +14,10 @@ from headscope.errors import HeadscopeError
 
 NAMES = "beyond, block, broad, confident, neighbour, positional, rare, relation, sink or token"
 BAD: list[tuple[str, str]] = [
-    ("positionl=0.8", f'"positionl" is not a threshold. Expected {NAMES}; did you mean "positional"?'),
+    (
+        "positionl=0.8",
+        f'"positionl" is not a threshold. Expected {NAMES}; did you mean "positional"?',
+    ),
     ("zzz=0.8", f'"zzz" is not a threshold. Expected {NAMES}.'),
     ("", f'"" is not a threshold. Expected {NAMES}.'),
     ("token=0.5,", f'"" is not a threshold. Expected {NAMES}.'),
@@ -31,14 +34,20 @@ BAD: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("typed", "message"), BAD, ids=[typed for typed, _ in BAD])
-def test_a_bad_threshold_is_refused_before_a_model_is_loaded(run: Run, typed: str, message: str) -> None:
-    said = run("analyze", "no/such-model", "--corpus", "good.txt", "--out", "study", "--threshold", typed)
+def test_a_bad_threshold_is_refused_before_a_model_is_loaded(
+    run: Run, typed: str, message: str
+) -> None:
+    said = run(
+        "analyze", "no/such-model", "--corpus", "good.txt", "--out", "study", "--threshold", typed
+    )
     assert (said.status, said.error) == (2, f"--threshold: {message}")
     assert len(said.rest) == 1
 
 
 def test_a_bad_threshold_is_refused_from_python_too() -> None:
-    with pytest.raises(HeadscopeError, match=r"^--threshold: rare is 2\. Expected a number from 0 to 1\.$"):
+    with pytest.raises(
+        HeadscopeError, match=r"^--threshold: rare is 2\. Expected a number from 0 to 1\.$"
+    ):
         Thresholds(rare=2)
 
 
@@ -50,7 +59,14 @@ def test_every_threshold_is_named_in_the_help(run: Run, monkeypatch: pytest.Monk
 
 
 def test_the_thresholds_used_are_in_the_record(here: Path, analyze: Run) -> None:
-    options = ("--threshold", "token=0.1, broad=0.2", "--threshold", "rare=0.7", "--frequency", "english")
+    options = (
+        "--threshold",
+        "token=0.1, broad=0.2",
+        "--threshold",
+        "rare=0.7",
+        "--frequency",
+        "english",
+    )
     assert analyze("bert", "good.txt", *options).status == 0
     recorded = json.loads((here / "study" / "run.json").read_text())["options"]["thresholds"]
     assert recorded == asdict(Thresholds(token=0.1, broad=0.2, rare=0.7))

@@ -2,7 +2,6 @@
 
 All command lines are run in one child process in which an import of torch or transformers is noticed.
 """
-# ruff: noqa: E501 - whole messages, a line each
 
 from __future__ import annotations
 
@@ -60,9 +59,7 @@ TARGETS = (
     "and --speedup X"
 )
 NO_FILE = "cannot be read: No such file or directory. Expected a text file, or one in gzip. Check the path."
-NOT_EMPTY = (
-    "full: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
-)
+NOT_EMPTY = "full: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
 
 # What is wrong whatever the model is
 WRONG: dict[str, str] = {
@@ -200,7 +197,9 @@ BY_GRADIENT = f"importance model {ON_TASK} --by gradient --out new"
 NAMED = "prune model --heads 0.1 --out new"
 POOLED = "a task that compares vectors of texts: stsb or retrieval"
 ONE_FILE = "--data DIRECTORY with train, dev and test files: one file is read for every split"
-SEARCH = "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
+SEARCH = (
+    "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
+)
 WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{BY_GRADIENT} --kind shared": ("--kind", "--by ablation (or all)"),
     f"{BY_GRADIENT} --kind only": ("--kind", "--by ablation (or all)"),
@@ -368,23 +367,44 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | s
     (here / "tree.conllu").write_text("1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n")
     lines = [*WRONG, *WITHOUT_EFFECT, *RIGHT, "models", "models list", "models verify gone"]
     given = json.dumps([shlex.split(line) for line in lines])
-    done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, text=True, cwd=here)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], input=given, capture_output=True, text=True, cwd=here
+    )
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in here.iterdir()) == [
-        *("cut", "dev.tsv", "full", "good.txt", "model", "small", "study", "study2", "tested", "tree.conllu", "two")
+        *(
+            "cut",
+            "dev.tsv",
+            "full",
+            "good.txt",
+            "model",
+            "small",
+            "study",
+            "study2",
+            "tested",
+            "tree.conllu",
+            "two",
+        )
     ]
     return dict(zip(lines, (tuple(answer) for answer in json.loads(done.stdout)), strict=True))
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_mistake_is_answered_before_torch_is_imported(answers: dict[str, tuple[int | str, str]], line: str) -> None:
+def test_a_mistake_is_answered_before_torch_is_imported(
+    answers: dict[str, tuple[int | str, str]], line: str
+) -> None:
     assert answers[line] == (2, f"headscope: {WRONG[line]}\n")
 
 
 @pytest.mark.parametrize("line", WITHOUT_EFFECT)
-def test_an_option_without_effect_is_refused(answers: dict[str, tuple[int | str, str]], line: str) -> None:
+def test_an_option_without_effect_is_refused(
+    answers: dict[str, tuple[int | str, str]], line: str
+) -> None:
     option, requires = WITHOUT_EFFECT[line]
-    assert answers[line] == (2, f"headscope: {option} requires {requires}. It has no effect otherwise.\n")
+    assert answers[line] == (
+        2,
+        f"headscope: {option} requires {requires}. It has no effect otherwise.\n",
+    )
 
 
 @pytest.mark.parametrize("line", RIGHT)
@@ -394,14 +414,18 @@ def test_a_command_says_what_it_does_before_it_imports_torch(
     assert answers[line] == ("torch", f"{RIGHT[line]}\n")
 
 
-def test_every_command_that_needs_torch_has_a_first_line(answers: dict[str, tuple[int | str, str]]) -> None:
+def test_every_command_that_needs_torch_has_a_first_line(
+    answers: dict[str, tuple[int | str, str]],
+) -> None:
     groups = {"": app} | {f"{one.name} ": one.typer_instance for one in app.registered_groups}
     commands = {
         prefix + (command.name or command.callback.__name__)  # type: ignore[union-attr]
         for prefix, group in groups.items()
         for command in group.registered_commands  # type: ignore[union-attr]
     }
-    named = {line.split(" ")[0] for line in RIGHT} | {" ".join(line.split(" ")[:2]) for line in RIGHT}
+    named = {line.split(" ")[0] for line in RIGHT} | {
+        " ".join(line.split(" ")[:2]) for line in RIGHT
+    }
     assert {name for name in commands if name in FIRST} <= named
     assert all(name.startswith("models ") for name in commands | {"masks"} if name not in FIRST)
     assert answers["models"][0] == answers["models list"][0] == 0
@@ -409,10 +433,17 @@ def test_every_command_that_needs_torch_has_a_first_line(answers: dict[str, tupl
 
 
 def test_a_tokenizer_without_a_limit_has_that_of_the_positions(tmp_path: Path) -> None:
-    config = {"model_type": "bert", "num_hidden_layers": 2, "num_attention_heads": 3, "max_position_embeddings": 64}
+    config = {
+        "model_type": "bert",
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "max_position_embeddings": 64,
+    }
     (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
     for stated, longest in ((math.inf, 64), (1e30, 64), (16, 16), (math.nan, 64)):
-        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": stated}), "utf-8")
+        (tmp_path / "tokenizer_config.json").write_text(
+            json.dumps({"model_max_length": stated}), "utf-8"
+        )
         shape = read_shape(str(tmp_path))
         assert shape is not None
         assert (len(shape.heads), shape.longest) == (6, longest)

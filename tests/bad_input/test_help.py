@@ -26,9 +26,13 @@ COMMANDS = [
 ]
 
 
-def started(*words: str, stdin: int | None = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
+def started(
+    *words: str, stdin: int | None = subprocess.DEVNULL
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "headscope", *words]
-    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=LONGEST, env=os.environ)
+    return subprocess.run(
+        command, stdin=stdin, capture_output=True, text=True, timeout=LONGEST, env=os.environ
+    )
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -50,7 +54,13 @@ def test_no_words_at_all_are_a_question_for_help(run: Run, words: tuple[str, ...
 def test_defaults_are_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     shown = run("analyze", "--help").out
-    for default in ("text; a,b with --pairs", "what the model can read, at most 512", "truncate", "32", "float32"):
+    for default in (
+        "text; a,b with --pairs",
+        "what the model can read, at most 512",
+        "truncate",
+        "32",
+        "float32",
+    ):
         assert f"[default: {default}]" in shown or f"[default: ({default})]" in shown, default
 
 
@@ -60,7 +70,10 @@ def test_the_length_of_texts_that_become_vectors_is_the_model_s(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     shown = " ".join(run(command, "--help").out.split())
-    assert "what the model's files state for texts that become vectors (stsb, retrieval); else what the model" in shown
+    assert (
+        "what the model's files state for texts that become vectors (stsb, retrieval); else what the model"
+        in shown
+    )
 
 
 @pytest.mark.parametrize("command", ["evaluate", "importance", "finetune", "fix", "gate"])

@@ -25,7 +25,9 @@ class Elements(HTMLParser):
         self.handlers += [name for name, _ in attributes if name.startswith("on")]
         self.scripts += tag == "script"
         if tag in ("img", "image", "iframe", "object", "embed", "link"):
-            self.images += [value or "" for name, value in attributes if name in ("src", "href", "data")]
+            self.images += [
+                value or "" for name, value in attributes if name in ("src", "href", "data")
+            ]
 
 
 def assert_inert(page: Path, plain: Path) -> None:
@@ -49,7 +51,9 @@ def malicious(here: Path) -> Path:
     return model.relative_to(here)
 
 
-def test_look_shows_malice_as_text(here: Path, models_folder: Path, malicious: Path, run: Run) -> None:
+def test_look_shows_malice_as_text(
+    here: Path, models_folder: Path, malicious: Path, run: Run
+) -> None:
     assert run("look", models_folder / "bert", "the cat", "--out", "plain.html").status == 0
     said = run("look", malicious, f"the {MALICE} cat", "--out", "<img src=x onerror=alert(1)>.html")
     assert said.status == 0, said.err
@@ -66,7 +70,9 @@ def test_the_study_page_shows_malice_as_text(
     corpus.write_text(f"the {MALICE} cat\n{MALICE}\n")
     monkeypatch.setattr(publish, "write_report", write_report)  # with figures, this once
     options = ("--statistics", "entropy")
-    plain = run("analyze", models_folder / "bert", "--corpus", "good.txt", "--out", "plain", *options)
+    plain = run(
+        "analyze", models_folder / "bert", "--corpus", "good.txt", "--out", "plain", *options
+    )
     assert plain.status == 0, plain.err
     said = run("analyze", malicious, "--corpus", corpus, "--out", f"s{MALICE}", *options)
     assert said.status == 0, said.err

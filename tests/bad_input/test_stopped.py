@@ -49,7 +49,9 @@ def test_control_c_leaves_nothing(here: Path, run: Run, monkeypatch: pytest.Monk
     assert (said.status, said.error) == (130, "stopped")
 
 
-def test_a_disk_that_fills_up_leaves_nothing(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_leaves_nothing(
+    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from headscope.report import publish
 
     def full(study: object, folder: Path, **options: object) -> None:
@@ -75,9 +77,14 @@ def test_a_bug_of_ours_has_a_traceback_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("how", [slow(signal.SIGTERM), slow(signal.SIGKILL)])
-def test_a_run_that_was_killed_is_not_in_the_way_of_the_next(here: Path, run: Run, how: signal.Signals) -> None:
+def test_a_run_that_was_killed_is_not_in_the_way_of_the_next(
+    here: Path, run: Run, how: signal.Signals
+) -> None:
     running = subprocess.Popen(
-        [sys.executable, "-c", SLOW, *WORDS], stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "99"}
+        [sys.executable, "-c", SLOW, *WORDS],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"COLUMNS": "99"},
     )
     assert running.stderr is not None
     seen = []
@@ -104,7 +111,9 @@ def test_a_run_that_was_killed_is_not_in_the_way_of_the_next(here: Path, run: Ru
     assert not (here / "study" / "half").exists()
 
 
-def test_the_bar_shows_any_name_as_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bar_shows_any_name_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """rich takes [/x] for markup, and fails."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")

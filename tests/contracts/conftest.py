@@ -2,4 +2,6 @@
 
 import torch
 
-torch.set_num_threads(1)  # tiny matrices: a second thread only waits, and on a busy machine it waits long
+torch.set_num_threads(
+    1
+)  # tiny matrices: a second thread only waits, and on a busy machine it waits long

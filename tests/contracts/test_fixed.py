@@ -12,7 +12,17 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fixed_patterns import LOOK_AHEAD, PATTERNS, Fixed, fixed_pattern
-from tiny import CASES, DECODERS, at_real_tokens, batch_for, examples, family_of_case, inputs_for, outputs, shared
+from tiny import (
+    CASES,
+    DECODERS,
+    at_real_tokens,
+    batch_for,
+    examples,
+    family_of_case,
+    inputs_for,
+    outputs,
+    shared,
+)
 from toys import Means, means_of
 
 
@@ -30,7 +40,12 @@ def seen_on(model: AttentionModel, batch: object) -> dict[tuple[Site, int], Tens
 
 # Mistral and ModernBERT see a window only; XLNet's second stream hides tokens of its own.
 WIDE = [case for case in CASES if case not in ("mistral", "modernbert", "xlnet/two-streams")]
-POSSIBLE = [(case, name) for case in WIDE for name in PATTERNS if case not in DECODERS or name not in LOOK_AHEAD]
+POSSIBLE = [
+    (case, name)
+    for case in WIDE
+    for name in PATTERNS
+    if case not in DECODERS or name not in LOOK_AHEAD
+]
 
 
 @pytest.mark.product
@@ -38,7 +53,9 @@ POSSIBLE = [(case, name) for case in WIDE for name in PATTERNS if case not in DE
 def test_a_head_attends_by_its_pattern_and_the_others_as_before(case: str, name: str) -> None:
     family = family_of_case(case)
     model = shared(family)
-    heads = [head for head in model.heads if head.stack in ("encoder", "decoder") and head.head == 1]
+    heads = [
+        head for head in model.heads if head.stack in ("encoder", "decoder") and head.head == 1
+    ]
     if name in LOOK_AHEAD:
         heads = [head for head in heads if head.stack == "encoder"]
     assert heads
@@ -62,7 +79,9 @@ def test_unwatched_is_as_watched_and_gradients_flow_around_it() -> None:
         found = outputs(model, inputs)
         with torch.no_grad(), model.watched(lambda attention: None):
             assert torch.allclose(
-                at_real_tokens(found, inputs), at_real_tokens(outputs(model, inputs), inputs), atol=1e-5
+                at_real_tokens(found, inputs),
+                at_real_tokens(outputs(model, inputs), inputs),
+                atol=1e-5,
             )
         found.sum().backward()
     query = model.model.encoder.layer[0].attention.self.query.weight
@@ -79,7 +98,9 @@ def test_the_nearest_pattern_of_a_head_that_follows_one_is_that_one() -> None:
     wanted = {"0.0": "previous", "0.1": "next", "1.0": "uniform", "1.3": "current"}
     with model.edited(Fixed(wanted)):
         found = nearest_patterns(model, task, prepared, batch_size=3)
-    assert {f"{head.layer}.{head.head}": name for head, name in found.items()}.items() >= wanted.items()
+    assert {
+        f"{head.layer}.{head.head}": name for head, name in found.items()
+    }.items() >= wanted.items()
 
 
 def test_what_cannot_be_fixed_is_refused() -> None:

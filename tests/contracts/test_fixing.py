@@ -41,7 +41,9 @@ FEW = ("albert", "bert", "distilbert", "marian", "t5", "vit")  # one of each kin
 def patterns_for(model: AttentionModel, learned: tuple[int, ...] = (1,)) -> dict[Head, str]:
     """Every pattern in turns, for all heads of self-attention but these."""
     found = {}
-    for i, head in enumerate(head for head in model.heads if head.stack != "cross" and head.head not in learned):
+    for i, head in enumerate(
+        head for head in model.heads if head.stack != "cross" and head.head not in learned
+    ):
         names = [name for name in PATTERNS if head.stack == "encoder" or name not in LOOK_AHEAD]
         turn = head.head if model.model.config.model_type == "albert" else i
         found[head] = names[turn % len(names)]
@@ -67,7 +69,12 @@ def result_by_hand(name: str, values: Tensor, row: int, is_causal: bool) -> Tens
     last = len(values) - 1
     weights = [0.0] * len(values)
     if name in ("current", "previous", "next", "first"):
-        wanted = {"current": row, "previous": max(row - 1, 0), "next": min(row + 1, last), "first": 0}[name]
+        wanted = {
+            "current": row,
+            "previous": max(row - 1, 0),
+            "next": min(row + 1, last),
+            "first": 0,
+        }[name]
         weights[wanted] = 1.0
     for j in range(len(values)):
         if name == "left" and (j <= row - 2 or (row < 2 and j == 0)):
@@ -99,16 +106,24 @@ MASKS = {
     ("name", "is_causal"),
     [(name, way) for name in PATTERNS for way in (False, True) if not (way and name in LOOK_AHEAD)],
 )
-def test_results_agree_with_sums_over_positions_by_hand(name: str, padding: str, is_causal: bool) -> None:
+def test_results_agree_with_sums_over_positions_by_hand(
+    name: str, padding: str, is_causal: bool
+) -> None:
     real = torch.tensor(MASKS[padding], dtype=torch.bool)
-    values = torch.randn(len(real), 2, 7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    values = torch.randn(
+        len(real), 2, 7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     found = Positions(real, 7).results(name, values, is_causal)
     for sequence, tokens in enumerate(real):
         for head in range(2):
             text = values[sequence, head][tokens]
             for row, place in enumerate(tokens.nonzero()[:, 0].tolist()):
                 wanted = result_by_hand(name, text, row, is_causal)
-                assert torch.allclose(found[sequence, head, place], wanted, atol=1e-12), (sequence, head, row)
+                assert torch.allclose(found[sequence, head, place], wanted, atol=1e-12), (
+                    sequence,
+                    head,
+                    row,
+                )
 
 
 def test_the_last_rows_alone_are_the_last_of_all_rows() -> None:
@@ -133,11 +148,15 @@ def test_the_fixed_model_is_the_edited_one(family: str) -> None:
         assert (states(fixed, side) - edited(model, patterns, side)).abs().max() < 1e-10
     assert fixed.fixed == patterns
     assert fixed.heads == model.heads
-    assert sum(p.numel() for p in fixed.model.parameters()) < sum(p.numel() for p in model.model.parameters())
+    assert sum(p.numel() for p in fixed.model.parameters()) < sum(
+        p.numel() for p in model.model.parameters()
+    )
     fixed.canary()
 
 
-@pytest.mark.parametrize("family", [family for family in FEW if family not in MOVED_BY_LEFT_PADDING])
+@pytest.mark.parametrize(
+    "family", [family for family in FEW if family not in MOVED_BY_LEFT_PADDING]
+)
 def test_the_side_of_the_padding_changes_nothing(family: str) -> None:
     fixed = fix(tiny(family), patterns_for(shared(family)))
     assert torch.allclose(states(fixed, "left"), states(fixed, "right"), atol=2e-5)
@@ -186,9 +205,14 @@ def test_importance_of_a_fixed_model_is_that_of_the_edited_one() -> None:
     model, task, prepared = shared("bert"), Means(), means_of("bert")
     patterns = patterns_for(model)
     fixed = fix(model, patterns)
-    sweeps = [Sweep(fixed, task, prepared, batch_size=3), Sweep(model, task, prepared, batch_size=3, plainly=True)]
+    sweeps = [
+        Sweep(fixed, task, prepared, batch_size=3),
+        Sweep(model, task, prepared, batch_size=3, plainly=True),
+    ]
     with model.edited(Fixed(patterns)):
-        units = [list(one.run(0, range(8), one.groups(variants_of(one.model, "head")))) for one in sweeps]
+        units = [
+            list(one.run(0, range(8), one.groups(variants_of(one.model, "head")))) for one in sweeps
+        ]
     assert sweeps[0].way == "reuse"
     for one, other in zip(*units, strict=True):
         assert one.group == other.group
@@ -206,7 +230,9 @@ def test_fixed_and_cut_in_either_order_is_the_same(family: str) -> None:
     other = fix(prune(model, gone), left)
     assert fixed.heads == other.heads
     assert fixed.fixed == other.fixed == left
-    for (name, mine), theirs in zip(fixed.model.named_parameters(), other.model.parameters(), strict=True):
+    for (name, mine), theirs in zip(
+        fixed.model.named_parameters(), other.model.parameters(), strict=True
+    ):
         assert torch.equal(mine, theirs), name
     with model.edited(Ablate(gone), Fixed(patterns)):
         assert (states(fixed) - states(model)).abs().max() < 1e-10
@@ -222,9 +248,14 @@ def test_a_layer_of_fixed_heads_may_be_cut_whole() -> None:
 
 def test_heads_may_be_fixed_one_after_another() -> None:
     model = tiny("bert")
-    twice, once = fix(fix(model, {"0.1": "left"}), {"0.3,1.*": "next"}), fix(model, {"0.1": "left", "0.3,1.*": "next"})
+    twice, once = (
+        fix(fix(model, {"0.1": "left"}), {"0.3,1.*": "next"}),
+        fix(model, {"0.1": "left", "0.3,1.*": "next"}),
+    )
     assert twice.fixed == once.fixed
-    for (name, mine), theirs in zip(twice.model.named_parameters(), once.model.parameters(), strict=True):
+    for (name, mine), theirs in zip(
+        twice.model.named_parameters(), once.model.parameters(), strict=True
+    ):
         assert torch.equal(mine, theirs), name
     with pytest.raises(HeadscopeError, match=r"encoder\.0\.1 is fixed already: left"):
         fix(twice, {"0.1": "next"})
@@ -232,13 +263,20 @@ def test_heads_may_be_fixed_one_after_another() -> None:
 
 @pytest.mark.parametrize("family", ["marian", "t5"])
 @pytest.mark.parametrize("learned", [(1,), ()])
-def test_a_translator_with_fixed_heads_says_the_same_with_a_cache(family: str, learned: tuple[int, ...]) -> None:
+def test_a_translator_with_fixed_heads_says_the_same_with_a_cache(
+    family: str, learned: tuple[int, ...]
+) -> None:
     model = tiny(family, head=AutoModelForSeq2SeqLM)
     fixed = fix(model, patterns_for(model, learned))
     inputs = batch_for(fixed, examples(family)[:3]).inputs
-    asked = {name: inputs[name] for name in ("input_ids", "attention_mask")} | {"max_new_tokens": 6, "num_beams": 2}
+    asked = {name: inputs[name] for name in ("input_ids", "attention_mask")} | {
+        "max_new_tokens": 6,
+        "num_beams": 2,
+    }
     with torch.inference_mode():
-        said = [fixed.model.generate(**asked, do_sample=False, use_cache=way) for way in (True, False)]
+        said = [
+            fixed.model.generate(**asked, do_sample=False, use_cache=way) for way in (True, False)
+        ]
     assert torch.equal(*said)
 
 
@@ -249,7 +287,9 @@ def test_there_is_no_gradient_to_what_fixed_heads_do_not_have() -> None:
     assert state["encoder.layer.0.attention.self.key.bias"].shape == (8,)
     assert state["encoder.layer.0.attention.self.value.weight"].shape == (32, 32)
     assert not [
-        name for name in state if "layer.1.attention.self.query" in name or "layer.1.attention.self.key" in name
+        name
+        for name in state
+        if "layer.1.attention.self.query" in name or "layer.1.attention.self.key" in name
     ]
     fixed.model.train()
     fixed(batch_for(fixed, examples("bert")))[0].square().sum().backward()
@@ -270,7 +310,9 @@ def test_gradients_are_those_of_the_edited_model() -> None:
         (model(batch)[0] * mask).square().sum().backward()
     for layer in (0, 1):
         mine, theirs = (one.model.encoder.layer[layer].attention.self for one in (fixed, model))
-        assert torch.allclose(mine.value.weight.grad, theirs.value.weight.grad, rtol=1e-3, atol=1e-4)
+        assert torch.allclose(
+            mine.value.weight.grad, theirs.value.weight.grad, rtol=1e-3, atol=1e-4
+        )
         rows = theirs.query.weight.grad.view(4, 8, -1)
         assert torch.allclose(mine.query.weight.grad, rows[1], rtol=1e-3, atol=1e-4)
         assert not rows[[0, 2, 3]].any()
@@ -301,7 +343,9 @@ def test_patterns_are_read_as_they_are_written(tmp_path: Path) -> None:
 def test_raganato_is_the_papers_order_in_every_layer() -> None:
     found = read_patterns("encoder.*.0,encoder.*.2-3=raganato", shared("marian").heads)
     assert [f"{head}={name}" for head, name in found.items()] == [
-        f"encoder.{layer}.{end}" for layer in (0, 1) for end in ("0=current", "2=previous", "3=next")
+        f"encoder.{layer}.{end}"
+        for layer in (0, 1)
+        for end in ("0=current", "2=previous", "3=next")
     ]
 
 
@@ -326,12 +370,19 @@ def test_what_is_no_pattern_is_refused(text: str) -> None:
 def test_what_cannot_be_fixed_for_good_is_refused() -> None:
     with pytest.raises(HeadscopeError, match="no head to fix"):
         fix(shared("bert"), {})
-    with pytest.raises(HeadscopeError, match=r"encoder\.0\.2 cannot be fixed alone: layers share their weights"):
+    with pytest.raises(
+        HeadscopeError, match=r"encoder\.0\.2 cannot be fixed alone: layers share their weights"
+    ):
         fix(shared("albert"), {"0.2": "left"})
     with pytest.raises(HeadscopeError, match="cannot look ahead, as next does"):
         read_patterns("decoder.*.*=raganato", tiny("marian", decoder_attention_heads=4).heads)
-    with pytest.raises(HeadscopeError, match=r"8 heads of encoder\.0 for the 7 patterns of raganato"):
+    with pytest.raises(
+        HeadscopeError, match=r"8 heads of encoder\.0 for the 7 patterns of raganato"
+    ):
         read_patterns("0.*=raganato", tiny("bert", num_attention_heads=8).heads)
     model = shared("bert")
-    with model.edited(Ablate("0.0")), pytest.raises(HeadscopeError, match="is being watched or edited"):
+    with (
+        model.edited(Ablate("0.0")),
+        pytest.raises(HeadscopeError, match="is being watched or edited"),
+    ):
         fix(model, {"0.1": "left"})

@@ -42,9 +42,12 @@ def value_module(model: AttentionModel, block: str, stack: str) -> tuple[str, nn
     found = [
         (name, module)
         for name, module in model.model.get_submodule(block).named_modules()
-        if VALUES.search(name) and not (isinstance(module, nn.Sequential) or name.endswith("LayerNorm"))
+        if VALUES.search(name)
+        and not (isinstance(module, nn.Sequential) or name.endswith("LayerNorm"))
     ]
-    crossing = [pair for pair in found if re.search(r"encoder_attn|EncDecAttention|layer\.1", pair[0])]
+    crossing = [
+        pair for pair in found if re.search(r"encoder_attn|EncDecAttention|layer\.1", pair[0])
+    ]
     own = [pair for pair in found if pair not in crossing]
     chosen = crossing if stack == "cross" else own
     assert len(chosen) == 1, [name for name, _ in chosen]
@@ -52,7 +55,9 @@ def value_module(model: AttentionModel, block: str, stack: str) -> tuple[str, nn
 
 
 @contextmanager
-def without_value(model: AttentionModel, block: str, stack: str, turn: int, token: int) -> Iterator[None]:
+def without_value(
+    model: AttentionModel, block: str, stack: str, turn: int, token: int
+) -> Iterator[None]:
     """By hand: what the layer's value projection gives for one token is zero, at the block's turn-th call."""
     name, module = value_module(model, block, stack)
     width = model.model.config.hidden_size
@@ -124,7 +129,9 @@ def by_hand(model: AttentionModel, batch: Batch, stack: str) -> NDArray[np.float
             with without_value(model, block, stack, turn, key):
                 changed = block_states(model, batch)
             for query in range(sides[0].length):
-                found[layer, query, key] = one_minus_cosine(plain[block, turn][query], changed[block, turn][query])
+                found[layer, query, key] = one_minus_cosine(
+                    plain[block, turn][query], changed[block, turn][query]
+                )
     return found
 
 
@@ -136,7 +143,9 @@ def test_value_zeroing_is_that_of_a_run_for_every_token(family: str) -> None:
     turned = zeroed(model, batch)
     assert not model.is_open
     tolerance = 1e-9 if next(model.model.parameters()).dtype == torch.float64 else 1e-5
-    tolerance = 1e-6 if family in ("t5", "mt5", "llama", "mistral", "qwen2", "qwen3") else tolerance  # float32 norms
+    tolerance = (
+        1e-6 if family in ("t5", "mt5", "llama", "mistral", "qwen2", "qwen3") else tolerance
+    )  # float32 norms
     for stack, values in found.items():
         wanted = by_hand(model, batch, stack)
         for site, cells in turned[stack].items():
@@ -203,12 +212,16 @@ def test_the_map_of_knock_outs_is_that_of_single_runs(family: str) -> None:
         for layer, key in np.ndindex(values.shape[0], values.shape[3]):
             allowed = torch.ones(1, 1, 1, key_side.length, dtype=torch.bool)
             allowed[..., key] = False
-            masked = MaskScores(allowed, heads=[head for head in model.heads if head.site == Site(stack, layer)])
+            masked = MaskScores(
+                allowed, heads=[head for head in model.heads if head.site == Site(stack, layer)]
+            )
             with torch.inference_mode(), model.edited(masked):
                 changed = model(batch)[0][0]
             for query in range(values.shape[2]):
                 if (stack, key, query) == ("decoder", 0, 0):
-                    assert values[layer, 0, 0, 0] == pytest.approx(0, abs=1e-7)  # it has no other key, so it is spared
+                    assert values[layer, 0, 0, 0] == pytest.approx(
+                        0, abs=1e-7
+                    )  # it has no other key, so it is spared
                     continue
                 wanted = one_minus_cosine(plain[query], changed[query])
                 assert values[layer, 0, query, key] == pytest.approx(wanted, abs=1e-6)
@@ -226,10 +239,16 @@ def test_positions_and_classes_are_those_of_real_tokens(side: str) -> None:
     seen: dict[int, Tensor] = {}
 
     def keep(attention: Any) -> None:
-        for row, weights in zip(range(*attention.rows.indices(99)), attention.weights, strict=False):
+        for row, weights in zip(
+            range(*attention.rows.indices(99)), attention.weights, strict=False
+        ):
             seen[row] = weights.clone()
 
-    with torch.inference_mode(), model.edited(KnockOut([0, 2], of="special", layers=[1])), model.watched(keep):
+    with (
+        torch.inference_mode(),
+        model.edited(KnockOut([0, 2], of="special", layers=[1])),
+        model.watched(keep),
+    ):
         model(batch)
     for row, example in enumerate(chosen):
         special = [token in (2, 1, 3, 4) for token in example.source]
@@ -248,7 +267,10 @@ def test_without_renormalising_rows_lose_what_is_cut() -> None:
         with model.watched(lambda a: plain.update({a.site: a.weights.clone()})):
             model(batch)
         edit = KnockOut([3], heads="0.1", renormalise=False)
-        with model.edited(edit), model.watched(lambda a: sums.update({a.site: a.weights.sum(dim=-1)})):
+        with (
+            model.edited(edit),
+            model.watched(lambda a: sums.update({a.site: a.weights.sum(dim=-1)})),
+        ):
             model(batch)
     site = Site("encoder", 0)
     np.testing.assert_allclose(sums[site][0, 1], 1 - plain[site][0, 1, :, 3], atol=1e-6)
@@ -275,7 +297,9 @@ def test_what_would_see_nothing_is_spared_and_counted() -> None:
 
 def test_misuse_is_refused() -> None:
     model = shared("bert")
-    with pytest.raises(HeadscopeError, match=r'"seperator" is no class of tokens.*did you mean "separator"'):
+    with pytest.raises(
+        HeadscopeError, match=r'"seperator" is no class of tokens.*did you mean "separator"'
+    ):
         KnockOut("seperator")
     with (
         pytest.raises(HeadscopeError, match=r"there is no layer 2\. Expected 0 to 1"),

@@ -21,7 +21,9 @@ NORM_BEHIND = ("albert", "bert", "bart", "deberta-v2", "distilbert", "marian", "
 NORM_BEFORE = ("gpt2", "llama", "t5", "vit", "esm")
 
 
-def looked(model: AttentionModel, inputs: dict[str, Tensor]) -> dict[tuple[Site, int], dict[str, Any]]:
+def looked(
+    model: AttentionModel, inputs: dict[str, Tensor]
+) -> dict[tuple[Site, int], dict[str, Any]]:
     found = {}
 
     def keep(attention: Attention) -> None:
@@ -73,7 +75,9 @@ def test_lengths_and_mixing_are_those_of_the_whole_tensor(family: str) -> None:
             for form, found in here["maps"].items():
                 cells = whole(moved, form, here)
                 lengths = np.linalg.norm(cells, axis=-1)
-                np.testing.assert_allclose(found, lengths / lengths.sum(axis=1, keepdims=True), atol=1e-5)
+                np.testing.assert_allclose(
+                    found, lengths / lengths.sum(axis=1, keepdims=True), atol=1e-5
+                )
                 if site.stack != "cross":
                     own = np.stack([cells[k, k] for k in range(len(cells))])
                     far = np.linalg.norm(cells.sum(axis=1) - own, axis=-1)
@@ -90,7 +94,11 @@ def test_lengths_and_mixing_are_those_of_the_whole_tensor(family: str) -> None:
 def expected_forms(family: str, site: Site) -> set[str]:
     if site.stack == "cross":
         return {"norm"}
-    return {"norm", "norm-residual", "norm-layernorm"} if family in NORM_BEHIND else {"norm", "norm-residual"}
+    return (
+        {"norm", "norm-residual", "norm-layernorm"}
+        if family in NORM_BEHIND
+        else {"norm", "norm-residual"}
+    )
 
 
 def whole(moved: Any, form: str, here: dict[str, Any]) -> Any:
@@ -117,7 +125,9 @@ def test_what_is_added_up_is_what_the_norm_takes(family: str) -> None:
     residual = torch.from_numpy(np.stack([seen[site, i]["residual"] for i in range(2)]))
     taken = taken_by_norms(model, inputs, seen[site, 0]["gain"])[0]
     bias = taken - summed - residual
-    assert float((bias - bias[0, 0]).abs().max()) < 1e-6, "what is left over is one vector for all tokens: b_O"
+    assert float((bias - bias[0, 0]).abs().max()) < 1e-6, (
+        "what is left over is one vector for all tokens: b_O"
+    )
 
 
 def test_nothing_stays_when_the_lens_is_closed() -> None:

@@ -19,8 +19,14 @@ TEXT = {family for family in FAMILIES if family != "vit"}
 
 # lens: the tests whose cases together are the families, and the families it claims
 HELD: dict[str, tuple[tuple[str, ...], set[str]]] = {
-    "raw": (("contracts/test_seam.py::test_weights_seen_are_those_the_library_computes",), set(FAMILIES)),
-    "norm": (("contracts/test_lenses.py::test_the_norm_lens_is_the_brute_force_tensor",), set(FAMILIES)),
+    "raw": (
+        ("contracts/test_seam.py::test_weights_seen_are_those_the_library_computes",),
+        set(FAMILIES),
+    ),
+    "norm": (
+        ("contracts/test_lenses.py::test_the_norm_lens_is_the_brute_force_tensor",),
+        set(FAMILIES),
+    ),
     "effective": (
         ("contracts/test_lenses.py::test_effective_attention_is_attention_less_its_null_space",),
         set(FAMILIES),
@@ -32,22 +38,38 @@ HELD: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ),
         set(FAMILIES),
     ),
-    "relevance": (("model/test_relevance_rules.py::test_relevance_is_what_is_missing_without_the_head",), TEXT),
+    "relevance": (
+        ("model/test_relevance_rules.py::test_relevance_is_what_is_missing_without_the_head",),
+        TEXT,
+    ),
     "relevance by attnlrp": (
-        ("model/test_relevance_rules.py::test_relevance_by_attnlrp_is_how_fast_what_is_said_grows_with_the_head",),
+        (
+            "model/test_relevance_rules.py::test_relevance_by_attnlrp_is_how_fast_what_is_said_grows_with_the_head",
+        ),
         TEXT - {"deberta-v2", "xlnet"},
     ),
-    "rollout": (("contracts/test_token_maps.py::test_rollout_follows_every_way_down",), set(FAMILIES)),
-    "flow": (
-        ("contracts/test_token_maps.py::test_flow_is_the_largest_that_every_way_together_lets_through",),
+    "rollout": (
+        ("contracts/test_token_maps.py::test_rollout_follows_every_way_down",),
         set(FAMILIES),
     ),
-    "gradient-rollout": (("contracts/test_token_maps.py::test_gradient_rollout_is_that_of_loops",), set(FAMILIES)),
+    "flow": (
+        (
+            "contracts/test_token_maps.py::test_flow_is_the_largest_that_every_way_together_lets_through",
+        ),
+        set(FAMILIES),
+    ),
+    "gradient-rollout": (
+        ("contracts/test_token_maps.py::test_gradient_rollout_is_that_of_loops",),
+        set(FAMILIES),
+    ),
     "value-zeroing": (
         ("contracts/test_knock_outs.py::test_value_zeroing_is_that_of_a_run_for_every_token",),
         TEXT,
     ),
-    "knock-out": (("contracts/test_knock_outs.py::test_the_map_of_knock_outs_is_that_of_single_runs",), TEXT),
+    "knock-out": (
+        ("contracts/test_knock_outs.py::test_the_map_of_knock_outs_is_that_of_single_runs",),
+        TEXT,
+    ),
 }
 
 
@@ -60,8 +82,16 @@ def cases_of(named: str) -> set[str]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    marks = [mark for mark in getattr(module, name).pytestmark if mark.args[:1] in (("family",), ("case",))]
-    return {family_of_case(getattr(case, "values", (case,))[0]) for mark in marks for case in mark.args[1]}
+    marks = [
+        mark
+        for mark in getattr(module, name).pytestmark
+        if mark.args[:1] in (("family",), ("case",))
+    ]
+    return {
+        family_of_case(getattr(case, "values", (case,))[0])
+        for mark in marks
+        for case in mark.args[1]
+    }
 
 
 @pytest.mark.parametrize("lens", HELD)
@@ -72,7 +102,9 @@ def test_a_lens_has_a_reference_on_every_family_that_it_claims(lens: str) -> Non
 
 
 def test_every_lens_is_held() -> None:
-    assert {*LENSES, *TOKEN_LENSES} - {"effective-simplex"} <= set(HELD)  # its test is that of effective
+    assert {*LENSES, *TOKEN_LENSES} - {"effective-simplex"} <= set(
+        HELD
+    )  # its test is that of effective
     assert set(FAMILIES) >= set(families())
     assert set(covered()) <= TEXT
 

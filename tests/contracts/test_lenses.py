@@ -36,16 +36,27 @@ from tiny import (
 )
 from worded import worded
 
-LONGER = ((14, 4), (14, 6), (5, None), (19, 3), (11, None), (1, None))  # beyond a head's width of 8, and below
+LONGER = (
+    (14, 4),
+    (14, 6),
+    (5, None),
+    (19, 3),
+    (11, None),
+    (1, None),
+)  # beyond a head's width of 8, and below
 
 
 @cache
 def batch_of(case: str) -> tuple[AttentionModel, dict[str, Tensor]]:
-    model = tiny("mistral", sliding_window=11) if case == "mistral" else shared(family_of_case(case))
+    model = (
+        tiny("mistral", sliding_window=11) if case == "mistral" else shared(family_of_case(case))
+    )
     return model, dict(batch_for(model, examples(case, lengths=LONGER)).inputs)
 
 
-def seen_through(model: AttentionModel, inputs: dict[str, Tensor], lens: str) -> dict[tuple[Site, int], Attention]:
+def seen_through(
+    model: AttentionModel, inputs: dict[str, Tensor], lens: str
+) -> dict[tuple[Site, int], Attention]:
     """Every sequence's `Attention` through a lens by itself, copied."""
     found = {}
 
@@ -87,7 +98,9 @@ def test_the_norm_lens_is_the_brute_force_tensor(case: str) -> None:
         np.testing.assert_allclose(seen[site, i].row_totals[head], totals, rtol=2e-4)
         compared += 1
     sites = {site for site, _ in seen}
-    assert compared == sum(len(site.numbers or ()) for site in sites) * len(next(iter(inputs.values())))
+    assert compared == sum(len(site.numbers or ()) for site in sites) * len(
+        next(iter(inputs.values()))
+    )
 
 
 @pytest.mark.product
@@ -117,7 +130,10 @@ def test_each_row_has_the_null_space_of_the_values_it_sees(mask: str, rank: int)
     """Also across the blocks in which rows are done, where heads see different keys and values lack rank."""
     chance = torch.Generator().manual_seed(0)
     heads, keys, width = 3, 41, 5
-    factors = [torch.randn(heads, *shape, generator=chance, dtype=torch.float64) for shape in ((keys, rank), (rank, 5))]
+    factors = [
+        torch.randn(heads, *shape, generator=chance, dtype=torch.float64)
+        for shape in ((keys, rank), (rank, 5))
+    ]
     values = factors[0] @ factors[1]
     values[1, 20:] = values[1, :21].clone()  # the same tokens again
     offsets = torch.arange(keys)[:, None] - torch.arange(keys)
@@ -126,12 +142,16 @@ def test_each_row_has_the_null_space_of_the_values_it_sees(mask: str, rank: int)
         "window": torch.stack([(offsets >= 0) & (offsets < wide) for wide in (4, 9, 30)]),
         "by chance": torch.rand(heads, keys, keys, generator=chance) < 0.4,
     }[mask]
-    weights = (torch.rand(heads, keys, keys, generator=chance, dtype=torch.float64) + 0.01) * allowed
+    weights = (
+        torch.rand(heads, keys, keys, generator=chance, dtype=torch.float64) + 0.01
+    ) * allowed
     weights /= weights.sum(dim=-1, keepdim=True)
     cells, ranks = row_by_row(weights, values, allowed)
     assert (cells @ values - weights @ values).abs().max() < 1e-10
     for head in range(heads):
-        expected = reference.effective(weights[head].numpy(), values[head].numpy(), np.eye(width), simplex=False)
+        expected = reference.effective(
+            weights[head].numpy(), values[head].numpy(), np.eye(width), simplex=False
+        )
         np.testing.assert_allclose(cells[head], expected, atol=1e-9)
         assert int(ranks[head]) == (0 if mask == "window" and head == 0 else rank)
     assert not cells[~allowed].any()
@@ -146,7 +166,9 @@ def judged(output: Tensor) -> Tensor:
     return (output * pattern).flatten(1).sum(dim=1) + 0.1 * output.square().flatten(1).mean(dim=1)
 
 
-def gradients(model: AttentionModel, inputs: dict[str, Tensor]) -> dict[tuple[Site, int], Attention]:
+def gradients(
+    model: AttentionModel, inputs: dict[str, Tensor]
+) -> dict[tuple[Site, int], Attention]:
     found = {}
 
     def keep(attention: Attention) -> None:
@@ -172,18 +194,26 @@ def test_the_gradient_lens_is_the_gradient_by_the_weights_of_the_library(case: s
     twin = eager_twin(model)
     output = twin(**inputs, output_attentions=True)
     weights = attentions_in(output, family_of_case(case), inputs)
-    expected = dict(zip(weights, torch.autograd.grad(judged(output[0]).sum(), weights.values()), strict=True))
+    expected = dict(
+        zip(weights, torch.autograd.grad(judged(output[0]).sum(), weights.values()), strict=True)
+    )
     for site, gradient in expected.items():
         queries, keys = real_sides(inputs, family_of_case(case), site.stack)
         for i in range(len(gradient)):
             g = gradient[i][:, queries[i]][:, :, keys[i]]
             a = weights[site][i].detach()[:, queries[i]][:, :, keys[i]]
-            assert (seen[site, i].gradient - g).abs().max() <= 1e-5 * max(float(g.abs().max()), 1e-3)
+            assert (seen[site, i].gradient - g).abs().max() <= 1e-5 * max(
+                float(g.abs().max()), 1e-3
+            )
             cells = (a * g).abs()
             share = cells / cells.sum(dim=(1, 2), keepdim=True).clamp_min(1e-300) * cells.shape[1]
-            torch.testing.assert_close(seen[site, i].weights.double(), share.double(), atol=2e-4, rtol=1e-3)
+            torch.testing.assert_close(
+                seen[site, i].weights.double(), share.double(), atol=2e-4, rtol=1e-3
+            )
     assert {site for site, _ in seen} == set(expected)
-    before = [parameter.requires_grad for parameter in shared(family_of_case(case)).model.parameters()]
+    before = [
+        parameter.requires_grad for parameter in shared(family_of_case(case)).model.parameters()
+    ]
     assert [parameter.requires_grad for parameter in model.model.parameters()] == before
 
 
@@ -203,7 +233,9 @@ class Nudge(Edit):
 
 
 # The last two compute norms, or everything, in float32.
-@pytest.mark.parametrize("family", ["bert", "albert", "marian", "mpnet", "deberta-v2", "llama", "xlnet"])
+@pytest.mark.parametrize(
+    "family", ["bert", "albert", "marian", "mpnet", "deberta-v2", "llama", "xlnet"]
+)
 def test_gradients_are_finite_differences(family: str) -> None:
     step, tolerance = (1e-2, 2e-2) if family in ("llama", "xlnet") else (1e-5, 1e-5)
     model = in_double(shared(family))
@@ -249,7 +281,9 @@ def test_half_precision_is_seen_nearly_as_it_is_in_float32(lens: str) -> None:
     texts = ["the old cat sat on the mat .", "a dog ran , who saw the red house ?"]
     whole, coarse = (headscope.analyze(one, texts=texts, lens=lens).heads for one in (model, half))
     both = whole.merge(coarse, on=["stack", "layer", "head", "statistic"])
-    both = both[both["statistic"].isin([f"special@{lens}", f"row-total@{lens}", f"raw-correlation@{lens}"])]
+    both = both[
+        both["statistic"].isin([f"special@{lens}", f"row-total@{lens}", f"raw-correlation@{lens}"])
+    ]
     assert len(both)
     assert (both["value_x"] - both["value_y"]).abs().max() < 0.05
 
@@ -273,10 +307,15 @@ def test_a_cut_model_is_seen_through_the_blocks_it_has_left() -> None:
     first = Site("encoder", 0)
     kept = [0, 2, 3]
     for i in range(len(LONGER)):  # the first layer's input is the same
-        torch.testing.assert_close(left[first, i].weights, whole[first, i].weights[kept], atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(
+            left[first, i].weights, whole[first, i].weights[kept], atol=1e-6, rtol=1e-4
+        )
 
 
 def test_an_unknown_lens_is_refused_with_the_choices() -> None:
     opened = shared("bert").watched(print, lens="norms")
-    with pytest.raises(HeadscopeError, match=r"effective, effective-simplex, gradient, norm or raw"), opened:
+    with (
+        pytest.raises(HeadscopeError, match=r"effective, effective-simplex, gradient, norm or raw"),
+        opened,
+    ):
         pass

@@ -85,11 +85,15 @@ def test_forbidden_keys_get_nothing_and_the_others_their_share(case: str, name: 
             if case != family:  # XLNet with two streams has hidden tokens of its own
                 continue
             queries, keys = (side[row] for side in real_sides(inputs, family, site.stack))
-            may = mask & (library[site][row][:, queries][:, :, keys] > 0).any(dim=0)  # causal, or in a window
+            may = mask & (library[site][row][:, queries][:, :, keys] > 0).any(
+                dim=0
+            )  # causal, or in a window
             own = torch.eye(len(mask), dtype=torch.bool) & ~may.any(dim=-1, keepdim=True)
             assert not weights[:, ~(may | own)].any()
             if site.layer == 0:  # above it the states differ
-                assert torch.allclose(weights, expected(name, library[site][row], queries, keys), atol=2e-5)
+                assert torch.allclose(
+                    weights, expected(name, library[site][row], queries, keys), atol=2e-5
+                )
 
 
 # The first token of a decoder has nothing but itself to see.
@@ -117,7 +121,9 @@ def test_unwatched_outputs_are_those_of_scores_masked_by_hand(case: str, name: s
     assert not torch.allclose(found, plain, atol=1e-3)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case not in MOVED_BY_LEFT_PADDING and case != "vit"])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case not in MOVED_BY_LEFT_PADDING and case != "vit"]
+)
 def test_padding_on_either_side_is_the_same(case: str) -> None:
     family = family_of_case(case)
     model = shared(family)
@@ -145,7 +151,8 @@ def test_generating_under_a_mask_with_a_cache_is_as_without_one() -> None:
     ids = torch.tensor([[5, 6, 7, 8, 9, 10]])
     with torch.no_grad(), model.edited(Masked("window:width=2")):
         said = [
-            model.model.generate(ids, max_new_tokens=6, do_sample=False, use_cache=cache) for cache in (True, False)
+            model.model.generate(ids, max_new_tokens=6, do_sample=False, use_cache=cache)
+            for cache in (True, False)
         ]
     assert torch.equal(*said)
 
@@ -160,5 +167,7 @@ def test_special_tokens_can_stay_open() -> None:
     for rows in seen.values():
         for row, weights in rows.items():
             special = tokens.special[row][tokens.real[row]]
-            allowed = torch.eye(len(special), dtype=torch.bool) | special[:, None] | special[None, :]
+            allowed = (
+                torch.eye(len(special), dtype=torch.bool) | special[:, None] | special[None, :]
+            )
             assert torch.equal(weights > 0, allowed.expand_as(weights))

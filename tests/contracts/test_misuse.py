@@ -22,7 +22,11 @@ from tiny import CLS, SEP, tiny
 def test_a_mask_between_tokens_does_not_tell_padding_and_is_refused_when_watching() -> None:
     model = tiny("bert")
     mask = torch.ones(1, 1, 6, 6, dtype=torch.bool)
-    with torch.inference_mode(), model.watched(lambda a: None), pytest.raises(HeadscopeError, match="padding"):
+    with (
+        torch.inference_mode(),
+        model.watched(lambda a: None),
+        pytest.raises(HeadscopeError, match="padding"),
+    ):
         model(input_ids=torch.tensor([[7, 8, 9, 10, 11, 12]]), attention_mask=mask)
 
 
@@ -58,7 +62,11 @@ def test_a_score_of_minus_infinity_leaves_the_entropy_defined() -> None:
     ids = torch.tensor([[7, 8, 9, 10]])
     mask = torch.zeros(4, 4).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
     asked = chosen(["entropy"])
-    with torch.inference_mode(), model.edited(MaskScores(mask)), model.watched(*(one.update for one in asked)):
+    with (
+        torch.inference_mode(),
+        model.edited(MaskScores(mask)),
+        model.watched(*(one.update for one in asked)),
+    ):
         model(input_ids=ids, attention_mask=torch.ones_like(ids))
     rows = asked[0].table()
     assert len(rows) == len(model.heads)
@@ -92,7 +100,11 @@ def test_a_decoder_called_alone_is_not_watched_in_silence() -> None:
     model = tiny("t5")
     ids = torch.tensor([[7, 8, 9]])
     states = torch.randn(1, 3, model.model.config.d_model)
-    with torch.inference_mode(), model.watched(lambda a: None), pytest.raises(HeadscopeError, match="not among"):
+    with (
+        torch.inference_mode(),
+        model.watched(lambda a: None),
+        pytest.raises(HeadscopeError, match="not among"),
+    ):
         model.model.get_decoder()(input_ids=ids, encoder_hidden_states=states, use_cache=False)
 
 
@@ -125,7 +137,9 @@ def test_the_canary_looks_at_the_model_without_the_edits_around_it() -> None:
 def test_a_batch_is_of_pairs_or_of_single_texts() -> None:
     model = tiny("bart")
     side = Side(ids=[CLS, 9, SEP], words=[-1, 0, -1], segments=[0, 0, 0])
-    with pytest.raises(HeadscopeError, match=r"^some texts have a target and some have none\. Expected pairs"):
+    with pytest.raises(
+        HeadscopeError, match=r"^some texts have a target and some have none\. Expected pairs"
+    ):
         collate(model, [Sequence(0, side, side), Sequence(1, side)])
 
 
@@ -133,7 +147,8 @@ def test_a_batch_is_of_pairs_or_of_single_texts() -> None:
 def test_a_dtype_that_a_model_cannot_compute_in_is_refused() -> None:
     model = copy.deepcopy(tiny("xlnet").model).to(torch.bfloat16)
     with pytest.raises(
-        HeadscopeError, match=r"^x: XLNetModel cannot compute in bfloat16 .* Load it with dtype float32"
+        HeadscopeError,
+        match=r"^x: XLNetModel cannot compute in bfloat16 .* Load it with dtype float32",
     ):
         AttentionModel(model, None, name="x")
 

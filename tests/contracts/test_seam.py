@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
@@ -40,7 +44,12 @@ from tiny import (
 
 OWN_KERNEL = {family: "eager" if family in TAPPED else "sdpa" for family in FAMILIES}
 SIDES = ("right", "left")
-LONGER = ((9, 4), (9, 6), (5, None), (7, None))  # no sequence so short that masking one key leaves nothing
+LONGER = (
+    (9, 4),
+    (9, 6),
+    (5, None),
+    (7, None),
+)  # no sequence so short that masking one key leaves nothing
 
 
 class Lens:
@@ -70,7 +79,10 @@ def watched(model: AttentionModel, inputs: Any, *edits: Edit) -> Lens:
 
 def traces(model: nn.Module) -> dict[str, Any]:
     """Everything that watching or editing could leave behind."""
-    hooks = {name: (len(m._forward_hooks), len(m._forward_pre_hooks)) for name, m in model.named_modules()}
+    hooks = {
+        name: (len(m._forward_hooks), len(m._forward_pre_hooks))
+        for name, m in model.named_modules()
+    }
     attributes = {name: set(vars(module)) for name, module in model.named_modules()}
     configs = {
         name: getattr(m.config, "_attn_implementation", None)
@@ -89,7 +101,9 @@ PROJECTIONS: dict[str, dict[str, str]] = {
     "mpnet": {"encoder": "encoder.layer.{}.attention.attn.o"},
     "gpt2": {"decoder": "h.{}.attn.c_proj"},
     "vit": {"encoder": "layers.{}.attention.o_proj"},
-    **{family: {"decoder": "layers.{}.self_attn.o_proj"} for family in DECODERS if family != "gpt2"},
+    **{
+        family: {"decoder": "layers.{}.self_attn.o_proj"} for family in DECODERS if family != "gpt2"
+    },
     **{
         family: {
             "encoder": "encoder.layers.{}.self_attn.out_proj",
@@ -163,7 +177,9 @@ def test_watching_changes_no_output(case: str, side: str) -> None:
         plain = outputs(model.model, inputs)
         with model.watched(Lens()):
             seen = outputs(model.model, inputs)
-    torch.testing.assert_close(at_real_tokens(seen, inputs), at_real_tokens(plain, inputs), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        at_real_tokens(seen, inputs), at_real_tokens(plain, inputs), rtol=1e-5, atol=1e-5
+    )
     looks_everywhere = family_of_case(case) not in (*DECODERS, *ENCODER_DECODERS, "modernbert")
     if looks_everywhere or (side == "right" and case not in ("mistral", "modernbert")):
         torch.testing.assert_close(seen, plain, rtol=1e-5, atol=1e-5)
@@ -280,7 +296,9 @@ def one_stack(model: AttentionModel) -> bool:
 @pytest.mark.usefixtures("safe_bfloat16")
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "xlnet"])
 def test_bfloat16_is_watched_in_float32(family: str) -> None:
-    model = AttentionModel(copy.deepcopy(shared(family).model).to(torch.bfloat16), shared(family).tokenizer)
+    model = AttentionModel(
+        copy.deepcopy(shared(family).model).to(torch.bfloat16), shared(family).tokenizer
+    )
     batch = batch_for(model, examples(family))
     inputs = dict(batch.inputs)
     lens = Lens()
@@ -290,10 +308,14 @@ def test_bfloat16_is_watched_in_float32(family: str) -> None:
             seen = outputs(model.model, inputs)
     real, expected = at_real_tokens(seen, inputs).float(), at_real_tokens(plain, inputs).float()
     assert (real - expected).abs().mean() < 0.02 * expected.abs().mean()
-    tolerance = 2e-2 if family in TAPPED else 1e-5  # a tapped softmax is the library's own, in bfloat16
+    tolerance = (
+        2e-2 if family in TAPPED else 1e-5
+    )  # a tapped softmax is the library's own, in bfloat16
     for weights in lens.weights.values():
         assert weights.dtype == torch.float32
-        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)), rtol=0, atol=tolerance)
+        torch.testing.assert_close(
+            weights.sum(-1), torch.ones_like(weights.sum(-1)), rtol=0, atol=tolerance
+        )
 
 
 @pytest.mark.parametrize("family", ["bert", "bart", "llama", "mpnet"])
@@ -333,7 +355,10 @@ def test_training_and_checkpointing_do_not_count_twice(family: str) -> None:
         for _ in range(2):
             model(batch)[0].sum().backward()
     assert lens.calls == Counter(dict.fromkeys(sites_called(model, family), 2 * len(batch)))
-    assert any(parameter.grad is not None and parameter.grad.any() for parameter in model.model.parameters())
+    assert any(
+        parameter.grad is not None and parameter.grad.any()
+        for parameter in model.model.parameters()
+    )
 
 
 @pytest.mark.parametrize("family", ["bert", "bart", "gpt2", "t5"])
@@ -355,7 +380,9 @@ def test_checkpointing_gives_the_gradients_of_the_edited_model(family: str) -> N
                         setattr(module, name, 0.0)
         with model.edited(Ablate(heads)):
             (at_real_tokens(model(batch)[0], dict(batch.inputs)) ** 3).sum().backward()
-        gradients.append({n: p.grad.clone() for n, p in model.model.named_parameters() if p.grad is not None})
+        gradients.append(
+            {n: p.grad.clone() for n, p in model.model.named_parameters() if p.grad is not None}
+        )
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(
             gradients[1][name], gradient, rtol=1e-3, atol=1e-3, msg=lambda m, n=name: f"{n}: {m}"
@@ -366,7 +393,9 @@ def test_checkpointing_gives_the_gradients_of_the_edited_model(family: str) -> N
 
 
 @pytest.mark.parametrize("family", ["bert", "mpnet", "t5"])
-def test_a_forward_that_skips_a_site_is_refused(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forward_that_skips_a_site_is_refused(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = tiny(family)
     base = model.model.base_model
     layer = base.encoder.block[1].layer[0] if family == "t5" else base.encoder.layer[1].attention
@@ -397,7 +426,10 @@ def test_watching_with_a_cache_is_refused(family: str) -> None:
     last = {**inputs, ids: inputs[ids][:, -1:]}
     with torch.no_grad():
         cache = model.model(**first, use_cache=True).past_key_values
-        with model.watched(Lens()), pytest.raises(HeadscopeError, match="without a cache of earlier tokens"):
+        with (
+            model.watched(Lens()),
+            pytest.raises(HeadscopeError, match="without a cache of earlier tokens"),
+        ):
             model.model(**last, past_key_values=cache, use_cache=True)
 
 
@@ -407,7 +439,9 @@ def test_the_canary_lives(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "bart", "gpt2", "vit"])
-def test_the_canary_dies_when_watching_changes_outputs(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_canary_dies_when_watching_changes_outputs(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = seam_module.attend_in_chunks
     monkeypatch.setattr(seam_module, "attend_in_chunks", lambda *args: right(*args) * 1.01)
     with pytest.raises(HeadscopeError, match="the canary died"):
@@ -415,7 +449,9 @@ def test_the_canary_dies_when_watching_changes_outputs(family: str, monkeypatch:
 
 
 @pytest.mark.parametrize("family", ["bert", "mpnet", "xlnet", "deberta-v2", "t5"])
-def test_the_canary_dies_when_edits_do_nothing(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_canary_dies_when_edits_do_nothing(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Seam, "edit_output", lambda self, site, output: output)
     with pytest.raises(HeadscopeError, match="ablating all heads changes nothing"):
         tiny(family).canary()
@@ -472,7 +508,9 @@ def test_ablating_in_albert_concerns_one_call_of_the_shared_module(layer: int) -
     torch.testing.assert_close(ablated, expected, rtol=1e-5, atol=1e-5)
     untouched, edited = watched(model, inputs), watched(model, inputs, Ablate("1.2"))
     for key, weights in untouched.weights.items():
-        assert torch.equal(edited.weights[key], weights), "layer 1 is the last: no weights depend on its output"
+        assert torch.equal(edited.weights[key], weights), (
+            "layer 1 is the last: no weights depend on its output"
+        )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -502,7 +540,9 @@ def by_hand(twin: Any, head: Head, heads: int, change: Callable[[Tensor], Tensor
         parts[head.head] = change(parts[head.head])
         return torch.stack(parts, dim=-2)
 
-    if twin.config.model_type == "xlnet":  # both streams end in this method: the content stream first
+    if (
+        twin.config.model_type == "xlnet"
+    ):  # both streams end in this method: the content stream first
         attention = twin.base_model.layer[head.layer].rel_attn
         right = attention.post_attention
 
@@ -537,7 +577,9 @@ def test_nested_edits_multiply_and_the_inner_exit_restores_the_outer(case: str) 
         with model.edited(outer):
             halved = outputs(model.model, inputs)
             with model.edited(inner):
-                torch.testing.assert_close(outputs(model.model, inputs), product, rtol=1e-5, atol=1e-5)
+                torch.testing.assert_close(
+                    outputs(model.model, inputs), product, rtol=1e-5, atol=1e-5
+                )
             assert torch.equal(outputs(model.model, inputs), halved)
             with pytest.raises(ZeroDivisionError), model.edited(inner):
                 raise ZeroDivisionError
@@ -557,10 +599,16 @@ def test_gates_of_one_change_nothing_and_are_seen_by_observers_as_before(case: s
             assert torch.equal(outputs(model.model, inputs), plain)
     last = max(site.layer for site in model.sites)
     untouched = watched(model, inputs)
-    decoding = {head for head in model.heads if head.layer == last and (one_stack(model) or head.stack != "encoder")}
+    decoding = {
+        head
+        for head in model.heads
+        if head.layer == last and (one_stack(model) or head.stack != "encoder")
+    }
     gated = watched(model, inputs, Gate(dict.fromkeys(decoding, 0.3)))
     for (site, row), weights in untouched.weights.items():
-        if site.layer < last or site.stack == "encoder":  # weights are seen before gates: only later layers can tell
+        if (
+            site.layer < last or site.stack == "encoder"
+        ):  # weights are seen before gates: only later layers can tell
             assert torch.equal(gated.weights[site, row], weights)
 
 
@@ -572,8 +620,12 @@ def test_masking_all_keys_but_oneself_leaves_the_identity(case: str) -> None:
     model = shared(family_of_case(case))
     batch = batch_for(model, examples(case))
     here = [site for site in sites_called(model, case) if site.stack in ("encoder", "decoder")]
-    lengths = {side.length for side in (batch.layout.encoder, batch.layout.decoder) if side is not None} or {17}
-    for length in lengths:  # the two sides of a pair have different lengths: a mask fits one of them
+    lengths = {
+        side.length for side in (batch.layout.encoder, batch.layout.decoder) if side is not None
+    } or {17}
+    for (
+        length
+    ) in lengths:  # the two sides of a pair have different lengths: a mask fits one of them
         stacks = {s.stack for s in here if _length(batch, s.stack) == length}
         heads = [head for head in model.heads if head.stack in stacks]
         lens = watched(model, batch, MaskScores(torch.eye(length, dtype=torch.bool), heads))
@@ -605,7 +657,9 @@ def test_a_masked_key_gets_no_weight_at_all_and_the_others_are_recomputed(case: 
             plain = library[site][row][:, queries[row]][:, :, keys[row]]
             expected = plain[1].clone()
             expected[:, 2] = 0
-            visible = expected.sum(-1) > 1e-3  # a row that saw little else depends on cancelled digits
+            visible = (
+                expected.sum(-1) > 1e-3
+            )  # a row that saw little else depends on cancelled digits
             expected = expected / expected.sum(-1, keepdim=True)
             assert (seen[1][visible][:, 2] == 0).all()
             torch.testing.assert_close(seen[1][visible], expected[visible], rtol=1e-3, atol=1e-5)
@@ -635,7 +689,9 @@ def test_masked_scores_change_the_output_watched_or_not(case: str) -> None:
     model = shared(family_of_case(case))
     inputs = batch_for(model, examples(case, lengths=LONGER)).inputs
     site = model.sites[0]
-    mask = MaskScores(torch.tensor(-2.0), [Head(site.stack, 0, 0)])  # the same for every key: nothing changes
+    mask = MaskScores(
+        torch.tensor(-2.0), [Head(site.stack, 0, 0)]
+    )  # the same for every key: nothing changes
     first = torch.zeros(1)
     with torch.no_grad():
         plain = outputs(model.model, inputs)
@@ -650,13 +706,17 @@ def test_masked_scores_change_the_output_watched_or_not(case: str) -> None:
     at = {"left": at_real_tokens(same, dict(inputs)), "right": at_real_tokens(plain, dict(inputs))}
     torch.testing.assert_close(at["left"], at["right"], rtol=1e-5, atol=1e-5)
     assert (at_real_tokens(tilted, dict(inputs)) - at["right"]).abs().max() > 1e-3
-    torch.testing.assert_close(*(at_real_tokens(o, dict(inputs)) for o in (seen, tilted)), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        *(at_real_tokens(o, dict(inputs)) for o in (seen, tilted)), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.usefixtures("safe_bfloat16")
 @pytest.mark.parametrize("family", ["bert", "deberta-v2", "mpnet"])
 def test_numbers_added_to_scores_take_on_the_models_dtype(family: str) -> None:
-    model = AttentionModel(copy.deepcopy(shared(family).model).to(torch.bfloat16), shared(family).tokenizer)
+    model = AttentionModel(
+        copy.deepcopy(shared(family).model).to(torch.bfloat16), shared(family).tokenizer
+    )
     inputs = batch_for(model, examples(family)).inputs
     with torch.no_grad(), model.edited(MaskScores(torch.ones(1), model.heads)):
         assert model(inputs)[0].dtype == torch.bfloat16
@@ -675,8 +735,12 @@ def test_gradients_reach_gates_and_score_biases(case: str) -> None:
     site = model.sites[-1] if case != "xlnet" else Site("encoder", 1)
     with torch.no_grad():
         shape = library_attentions(model, inputs)[site].shape[-2:]
-        probe = torch.randn(outputs(model.model, inputs).shape, generator=torch.Generator().manual_seed(0)).double()
-    bias = torch.zeros(shape, dtype=torch.float64, requires_grad=True)  # taken to the dtype of the scores
+        probe = torch.randn(
+            outputs(model.model, inputs).shape, generator=torch.Generator().manual_seed(0)
+        ).double()
+    bias = torch.zeros(
+        shape, dtype=torch.float64, requires_grad=True
+    )  # taken to the dtype of the scores
 
     def loss() -> Tensor:
         with model.edited(Gate(gates), MaskScores(bias, [Head(site.stack, site.layer, 1)])):
@@ -699,13 +763,20 @@ def test_gradients_reach_gates_and_score_biases(case: str) -> None:
     if model.model.dtype == torch.float32:
         step, tolerance = 1e-2, 5e-2
     queries, keys = (
-        side[0].nonzero().flatten().tolist() for side in real_sides(inputs, family_of_case(case), site.stack)
+        side[0].nonzero().flatten().tolist()
+        for side in real_sides(inputs, family_of_case(case), site.stack)
     )
-    hidden = set(queries) if site.stack == "query" else set()  # nobody sees the tokens to be predicted
+    hidden = (
+        set(queries) if site.stack == "query" else set()
+    )  # nobody sees the tokens to be predicted
     seen = [key for key in keys if key <= queries[-1] and key not in hidden][
         -2:
     ]  # near enough for every window, visible to causal attention
-    places = [(gates[here[0]], ()), (gates[here[-1]], ()), *((bias, (queries[-1], key)) for key in seen)]
+    places = [
+        (gates[here[0]], ()),
+        (gates[here[-1]], ()),
+        *((bias, (queries[-1], key)) for key in seen),
+    ]
     for tensor, index in places:
         assert tensor.grad is not None
         assert tensor.grad[index].abs() > 1e-9
@@ -714,7 +785,9 @@ def test_gradients_reach_gates_and_score_biases(case: str) -> None:
         )
 
 
-def _slope(loss: Callable[[], Tensor], tensor: Tensor, index: tuple[int, ...], step: float) -> float:
+def _slope(
+    loss: Callable[[], Tensor], tensor: Tensor, index: tuple[int, ...], step: float
+) -> float:
     """The central finite difference."""
     values = []
     with torch.no_grad():
@@ -742,11 +815,15 @@ def test_generating_while_edited_equals_generating_with_zeroed_weights(family: s
     with model.edited(Ablate(heads)):
         generated = model.model.generate(**inputs, **options)
     assert torch.equal(generated, expected)
-    assert not torch.equal(generated, plain), "the ablation must matter for this test to say anything"
+    assert not torch.equal(generated, plain), (
+        "the ablation must matter for this test to say anything"
+    )
     assert torch.equal(model.model.generate(**inputs, **options), plain)
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "mpnet", "deberta-v2", "xlnet", "gpt2"])
+@pytest.mark.parametrize(
+    "family", ["bert", "roberta", "distilbert", "mpnet", "deberta-v2", "xlnet", "gpt2"]
+)
 def test_a_model_with_a_head_on_top_is_watched_and_edited(family: str) -> None:
     model = tiny(family, head=AutoModelForSequenceClassification)
     bare = tiny(family)

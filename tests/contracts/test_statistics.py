@@ -70,10 +70,14 @@ Table = dict[tuple[Head, str], Row]
 ARGMAX = {"argmax-share", "argmax-offset", "positional-share"}
 SURFACE = {*surface.PER_SEQUENCE, *ARGMAX}
 OWN_TWINS = {
-    **dict.fromkeys(["rarest", "two-rarest", "rarest-rows", "two-rarest-rows"], "planted/test_rare_words.py"),
+    **dict.fromkeys(
+        ["rarest", "two-rarest", "rarest-rows", "two-rarest-rows"], "planted/test_rare_words.py"
+    ),
     "antecedent": "planted/test_antecedents.py",
     "twin-distance": "statistics/test_head_distance.py",
-    **dict.fromkeys(["row-total", "raw-correlation", "raw-cosine"], "statistics/test_lens_tables.py"),
+    **dict.fromkeys(
+        ["row-total", "raw-correlation", "raw-cosine"], "statistics/test_lens_tables.py"
+    ),
     "rank": "planted/test_planted_lenses.py",
     **dict.fromkeys(PatternClasses.definitions, "statistics/test_pattern_classes.py"),
     **dict.fromkeys(FixedPatterns.definitions, "statistics/test_fixed_patterns.py"),
@@ -112,7 +116,9 @@ def seen_by_the_library(model: AttentionModel, batches: Iterable[Batch]) -> dict
                 here = of_heads[:, real_queries[i]][:, :, real_keys[i]].tolist()
                 query, key = (
                     surface.kinds(
-                        None if ids is None else ids[i][real[i]].tolist(), model.tokenizer, int(real[i].sum())
+                        None if ids is None else ids[i][real[i]].tolist(),
+                        model.tokenizer,
+                        int(real[i].sum()),
                     )
                     for ids, real in ((query_ids, real_queries), (key_ids, real_keys))
                 )
@@ -151,7 +157,11 @@ def assert_agrees(table: Table, library: dict[Head, list[Seen]], names: Iterable
             continue
         row = table.get((head, "argmax-offset")) or table.get((head, "argmax-share"))
         assert row is not None or not names & ARGMAX, f"{head} has no argmax rows"
-        said = int(table[head, "argmax-offset"].value) if (head, "argmax-offset") in table else offsets[0]
+        said = (
+            int(table[head, "argmax-offset"].value)
+            if (head, "argmax-offset") in table
+            else offsets[0]
+        )
         assert said in offsets, f"{head}: the mode is at {offsets}, not {said}"
         share = surface.argmax_share(sequences, said)
         assert share is not None
@@ -159,7 +169,9 @@ def assert_agrees(table: Table, library: dict[Head, list[Seen]], names: Iterable
         positional = surface.positional_share(sequences, said)
         assert positional is not None
         expected[head, "positional-share"] = positional
-        expected[head, "argmax-offset"] = surface.Answer(float(said), math.nan, math.nan, share.count)
+        expected[head, "argmax-offset"] = surface.Answer(
+            float(said), math.nan, math.nan, share.count
+        )
     expected = {key: answer for key, answer in expected.items() if key[1] in names}
     assert {key for key in table if key[1] in names} == set(expected)
     for (head, name), answer in expected.items():
@@ -175,7 +187,10 @@ def assert_agrees(table: Table, library: dict[Head, list[Seen]], names: Iterable
 
 
 def assert_same(
-    left: Sequence[Statistic], right: Sequence[Statistic], tolerance: float = 1e-6, maps: bool = True
+    left: Sequence[Statistic],
+    right: Sequence[Statistic],
+    tolerance: float = 1e-6,
+    maps: bool = True,
 ) -> None:
     """Two passes gave the same tables and maps."""
     one, other = table_of(left), table_of(right)
@@ -194,7 +209,9 @@ def assert_same(
         these, those = maps_of(left), maps_of(right)
         assert these.keys() == those.keys()
         for name, array in these.items():
-            np.testing.assert_allclose(array, those[name], rtol=tolerance, atol=tolerance, err_msg=name)
+            np.testing.assert_allclose(
+                array, those[name], rtol=tolerance, atol=tolerance, err_msg=name
+            )
 
 
 # Coverage
@@ -206,7 +223,9 @@ def test_every_registered_family_has_a_tiny_model() -> None:
 
 def test_every_registered_statistic_has_a_reference() -> None:
     """Here, or in a file of its own that compares it with a twin of its own."""
-    named = {name for name, file in OWN_TWINS.items() if (Path(__file__).parents[1] / file).is_file()}
+    named = {
+        name for name, file in OWN_TWINS.items() if (Path(__file__).parents[1] / file).is_file()
+    }
     assert set(glossary()) == SURFACE | named
 
 
@@ -216,7 +235,10 @@ def test_tiny_models_attend_far_from_uniformly(case: str) -> None:
     for head, sequences in library.items():
         longest = max(sequences, key=lambda seen: len(seen.key))
         assert surface.confidence(longest) > 1.5 / len(longest.key), head
-    means = [surface.answers(head.stack, sequences)["entropy"].value for head, sequences in library.items()]
+    means = [
+        surface.answers(head.stack, sequences)["entropy"].value
+        for head, sequences in library.items()
+    ]
     assert len({round(mean, 4) for mean in means}) == len(means), "no two heads are alike"
 
 
@@ -226,10 +248,14 @@ def test_tiny_models_attend_far_from_uniformly(case: str) -> None:
 @pytest.mark.product
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize(
-    "kind", [kind for kind in registry() if SURFACE & set(kind.definitions)], ids=lambda kind: kind.__name__
+    "kind",
+    [kind for kind in registry() if SURFACE & set(kind.definitions)],
+    ids=lambda kind: kind.__name__,
 )
 @pytest.mark.parametrize("case", CASES)
-def test_a_statistic_agrees_with_the_sum_written_out_by_hand(case: str, kind: type[Statistic], side: str) -> None:
+def test_a_statistic_agrees_with_the_sum_written_out_by_hand(
+    case: str, kind: type[Statistic], side: str
+) -> None:
     statistics, library = both(case, side)
     mine = [statistic for statistic in statistics if type(statistic) is kind]
     assert mine
@@ -252,21 +278,33 @@ def assert_maps_agree(maps: dict[str, np.ndarray], library: dict[Head, list[Seen
     assert {name for name in maps if name.startswith(("map/", "offset/"))} == expected
     for head, sequences in library.items():
         here = maps[f"map/{head.stack}"][head.layer, head.head]
-        np.testing.assert_allclose(here, surface.position_map(sequences), rtol=1e-5, atol=1e-5, err_msg=str(head))
+        np.testing.assert_allclose(
+            here, surface.position_map(sequences), rtol=1e-5, atol=1e-5, err_msg=str(head)
+        )
         if head.stack in surface.WITHIN_ONE_TEXT:
             offsets = maps[f"offset/{head.stack}"][head.layer, head.head]
-            np.testing.assert_allclose(offsets, surface.offset_map(sequences), rtol=1e-5, atol=1e-5, err_msg=str(head))
+            np.testing.assert_allclose(
+                offsets, surface.offset_map(sequences), rtol=1e-5, atol=1e-5, err_msg=str(head)
+            )
 
 
 @pytest.mark.parametrize("case", ["bert", "gpt2", "modernbert", "mpnet", "t5"])
 def test_long_sequences_agree_and_maps_end_at_their_cap(case: str) -> None:
-    model = tiny(case, num_hidden_layers=1, num_layers=1, n_layer=1) if case != "t5" else tiny(case, num_layers=1)
+    model = (
+        tiny(case, num_hidden_layers=1, num_layers=1, n_layer=1)
+        if case != "t5"
+        else tiny(case, num_layers=1)
+    )
     some = examples(case, lengths=((140, 30), (140, 50), (140, 30), (6, None), (129, None)))
     batches = [batch_for(model, some)]
     statistics, library = asked(model, batches), seen_by_the_library(model, batches)
     assert_agrees(table_of(statistics), library, SURFACE)
     maps = maps_of(statistics)
-    assert all(max(array.shape[2:]) == surface.MAP_POSITIONS for name, array in maps.items() if name.startswith("map/"))
+    assert all(
+        max(array.shape[2:]) == surface.MAP_POSITIONS
+        for name, array in maps.items()
+        if name.startswith("map/")
+    )
     for head in [head for head in library if head.head == 0]:
         here = maps[f"map/{head.stack}"][head.layer, head.head]
         np.testing.assert_allclose(here, surface.position_map(library[head]), rtol=1e-5, atol=1e-5)
@@ -283,7 +321,10 @@ def test_split_and_merge_equals_the_whole(case: str, data: st.DataObject) -> Non
     some = examples(case)
     batches = [batch_for(model, some[i : i + 2]) for i in range(0, len(some), 2)]
     part = [data.draw(st.sampled_from([0, 1, 2])) for _ in batches]  # a part may be empty
-    parts = [asked(model, [batch for batch, p in zip(batches, part, strict=True) if p == n]) for n in range(3)]
+    parts = [
+        asked(model, [batch for batch, p in zip(batches, part, strict=True) if p == n])
+        for n in range(3)
+    ]
     merged = [a.merge(b).merge(c) for a, b, c in zip(*parts, strict=True)]
     assert_same(merged, asked(model, batches))
 
@@ -297,10 +338,14 @@ def test_order_and_batch_size_do_not_matter(case: str, data: st.DataObject) -> N
     order = data.draw(st.permutations(some))
     size = data.draw(st.integers(1, len(some)))
     cut = [batch_for(model, order[i : i + size]) for i in range(0, len(order), size)]
-    assert_same(asked(model, cut), asked(model, [batch_for(model, some)]), tolerance=rounding(model))
+    assert_same(
+        asked(model, cut), asked(model, [batch_for(model, some)]), tolerance=rounding(model)
+    )
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case not in (*MOVED_BY_LEFT_PADDING, "vit")])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case not in (*MOVED_BY_LEFT_PADDING, "vit")]
+)
 def test_padding_side_does_not_matter(case: str) -> None:
     model = double(family_of_case(case))
     some = examples(case)
@@ -350,7 +395,13 @@ def test_statistics_change_neither_the_inputs_nor_the_attention(case: str) -> No
     statistics, weights, calls = chosen(), [], []
 
     def before(attention: Attention) -> None:
-        weights.append((attention.weights.clone(), attention.query.special.clone(), attention.key.content.clone()))
+        weights.append(
+            (
+                attention.weights.clone(),
+                attention.query.special.clone(),
+                attention.key.content.clone(),
+            )
+        )
 
     def ask(attention: Attention) -> None:
         for statistic in statistics:
@@ -375,7 +426,9 @@ def test_what_is_kept_does_not_grow_with_the_number_of_batches() -> None:
     statistics = chosen()
     tensors, sizes = [], []
     for n, _ in enumerate(stream(model, [batch] * 512, statistics), start=1):
-        if n % 256 == 0:  # sums of a few sequences wait for each other: up to 64 chunks, 256 sequences
+        if (
+            n % 256 == 0
+        ):  # sums of a few sequences wait for each other: up to 64 chunks, 256 sequences
             gc.collect()
             tensors.append(sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects()))
             sizes.append(len(pickle.dumps(statistics)))
@@ -392,7 +445,9 @@ def odd(case: str, *rows: Sequence[int]) -> list[Example]:
     start = CONFIGS[family].get("decoder_start_token_id")
     target = None if family not in ENCODER_DECODERS else start
     predict = (0,) if case == "xlnet/two-streams" else None
-    return [Example(tuple(row), None if target is None else (target, *row), predict) for row in rows]
+    return [
+        Example(tuple(row), None if target is None else (target, *row), predict) for row in rows
+    ]
 
 
 TEXT_CASES = [case for case in CASES if case != "vit"]
@@ -430,13 +485,17 @@ def test_a_sequence_of_special_tokens_only_has_no_content_rows(case: str) -> Non
     assert_agrees(table, seen_by_the_library(model, alone), SURFACE)
     assert not {"confidence-content", *ARGMAX} & {name for _, name in table}
     assert all(row.value == 0.0 for (_, name), row in table.items() if name == "punctuation")
-    assert all(row.value == pytest.approx(1.0) for (_, name), row in table.items() if name == "special")
+    assert all(
+        row.value == pytest.approx(1.0) for (_, name), row in table.items() if name == "special"
+    )
     mixed = [batch_for(model, odd(case, bare, (*bare, 9, 10), bare, (9, *bare, 11)))]
     table = table_of(asked(model, mixed))
     assert_no_nan(table)
     assert_agrees(table, seen_by_the_library(model, mixed), SURFACE)
     assert {
-        row.count for (head, name), row in table.items() if name == "confidence-content" and head.stack != "query"
+        row.count
+        for (head, name), row in table.items()
+        if name == "confidence-content" and head.stack != "query"
     } == {2}
 
 
@@ -448,7 +507,9 @@ def test_equal_lengths_with_separators_at_different_places_share_a_batch(case: s
     same_places: list[bool] = []
     with (
         torch.inference_mode(),
-        model.watched(lambda a: same_places.append(bool((a.key.special == a.key.special[:1]).all()))),
+        model.watched(
+            lambda a: same_places.append(bool((a.key.special == a.key.special[:1]).all()))
+        ),
     ):
         model(batches[0])
     assert not all(same_places), "this test is about a chunk whose separators differ"
@@ -469,11 +530,15 @@ def test_exact_ties_share_their_credit(case: str) -> None:
     assert_agrees(table_of(statistics), library, SURFACE)
     stack = "decoder" if case in DECODERS else "encoder"
     for seen in library[Head(stack, 1, 1)]:
-        assert all(len({weight for weight in row if weight > 0}) == 1 for row in seen.rows), "every row is a tie"
+        assert all(len({weight for weight in row if weight > 0}) == 1 for row in seen.rows), (
+            "every row is a tie"
+        )
     if case == "bert":
         lone = [batch_for(model, [Example((CLS, 9, 10, SEP))])]
         row = table_of(asked(model, lone))[Head("encoder", 0, 0), "argmax-share"]
-        assert row.value == pytest.approx(0.5)  # two rows, each half on itself and half on its neighbour
+        assert row.value == pytest.approx(
+            0.5
+        )  # two rows, each half on itself and half on its neighbour
 
 
 @pytest.mark.parametrize("case", representative(CASES))
@@ -485,7 +550,9 @@ def test_absent_classes_have_no_rows(case: str) -> None:
         assert not names & {"cls", "sep", "punctuation", "special", "cls-entropy"}
         return
     plain = table_of(asked(model, [batch_for(model, odd(case, (9, 10, 11), (12, 13, 14)))]))
-    key_side = {name for head, name in plain if head.stack in ("encoder", "cross") or family in DECODERS}
+    key_side = {
+        name for head, name in plain if head.stack in ("encoder", "cross") or family in DECODERS
+    }
     assert not key_side & {"cls", "sep", "special"}
     assert {row.value for (head, name), row in plain.items() if name == "punctuation"} == {0.0}
     assert "cls-entropy" not in {name for _, name in plain}
@@ -508,21 +575,34 @@ def test_an_encoder_alone_is_measured_alone() -> None:
     model = shared("bart")
     some = examples("bart")
     whole = batch_for(model, some)
-    inputs = {name: tensor for name, tensor in whole.inputs.items() if not name.startswith("decoder")}
+    inputs = {
+        name: tensor for name, tensor in whole.inputs.items() if not name.startswith("decoder")
+    }
     table = table_of(asked(model, [Batch(inputs, whole.layout, whole.indices)]))
     assert {head.stack for head, _ in table} == {"encoder"}
-    full = {key: row for key, row in table_of(both("bart", "right")[0]).items() if key[0].stack == "encoder"}
+    full = {
+        key: row
+        for key, row in table_of(both("bart", "right")[0]).items()
+        if key[0].stack == "encoder"
+    }
     assert table.keys() == full.keys()
 
 
 def test_only_the_names_asked_for_are_in_the_table() -> None:
     model = shared("bert")
-    for name in [name for kind in registry() if kind.needs is None and kind.of_raw for name in kind.definitions]:
+    for name in [
+        name
+        for kind in registry()
+        if kind.needs is None and kind.of_raw
+        for name in kind.definitions
+    ]:
         statistics = chosen([name])
         for _ in stream(model, [batch_for(model, examples("bert"))], statistics):
             pass
         found = {name for _, name in table_of(statistics)}
-        assert found == ({name} if not name.startswith("block-") else set()), "no blocks: the texts have one segment"
+        assert found == ({name} if not name.startswith("block-") else set()), (
+            "no blocks: the texts have one segment"
+        )
 
 
 def test_random_cuts_of_a_larger_corpus_give_one_answer() -> None:
@@ -532,7 +612,12 @@ def test_random_cuts_of_a_larger_corpus_give_one_answer() -> None:
     whole = asked(model, [batch_for(model, some)])
     chance.shuffle(some)
     halves = [asked(model, [batch_for(model, half)]) for half in (some[:37], some[37:])]
-    assert_same([one.merge(other) for one, other in zip(*halves, strict=True)], whole, tolerance=1e-9, maps=False)
+    assert_same(
+        [one.merge(other) for one, other in zip(*halves, strict=True)],
+        whole,
+        tolerance=1e-9,
+        maps=False,
+    )
     assert table_of(whole)[Head("encoder", 0, 0), "self"].count == 60
     assert Site("encoder", 0) in model.sites
 
@@ -548,7 +633,11 @@ def test_heads_of_a_cut_model_are_measured_under_their_own_numbers(case: str) ->
         pytest.skip("its layers share their heads: cutting one changes all layers")
     model = shared(family)
     batches = [batch_for(model, examples(case))]
-    last = [site for site in model.sites if site.layer == max(s.layer for s in model.sites if s.stack == site.stack)]
+    last = [
+        site
+        for site in model.sites
+        if site.layer == max(s.layer for s in model.sites if s.stack == site.stack)
+    ]
     gone = set(next(unit for unit in units(model) if last[-1] in {head.site for head in unit}))
     cut = prune(model, gone)
     before, after = asked(model, batches), asked(cut, batches)
@@ -558,7 +647,9 @@ def test_heads_of_a_cut_model_are_measured_under_their_own_numbers(case: str) ->
     found = {key: row for key, row in other.items() if key[1] in names}
     assert kept.keys() == found.keys()
     for key, row in kept.items():
-        np.testing.assert_allclose(found[key].value, row.value, rtol=1e-4, atol=1e-4, err_msg=str(key))
+        np.testing.assert_allclose(
+            found[key].value, row.value, rtol=1e-4, atol=1e-4, err_msg=str(key)
+        )
     for name, array in maps_of(after).items():
         if name.startswith(("map/", "offset/")):
             whole = maps_of(before)[name]
@@ -566,4 +657,6 @@ def test_heads_of_a_cut_model_are_measured_under_their_own_numbers(case: str) ->
             assert array.shape[0] == whole.shape[0]
             for head in (head for head in cut.heads if head.stack == stack):
                 mine, theirs = (one[head.layer, head.head] for one in (array, whole))
-                np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4, err_msg=f"{name} of {head}")
+                np.testing.assert_allclose(
+                    mine, theirs, rtol=1e-4, atol=1e-4, err_msg=f"{name} of {head}"
+                )

@@ -17,7 +17,17 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import prune, removed_heads, units
 from sampling import representative
-from tiny import CASES, DECODERS, ENCODER_DECODERS, FAMILIES, batch_for, examples, family_of_case, shared, tiny
+from tiny import (
+    CASES,
+    DECODERS,
+    ENCODER_DECODERS,
+    FAMILIES,
+    batch_for,
+    examples,
+    family_of_case,
+    shared,
+    tiny,
+)
 
 SHARED = ("albert", "xlnet")  # one module at several sites
 GROUPED = ("llama", "mistral", "qwen2", "qwen3")  # query heads that share keys and values
@@ -70,16 +80,22 @@ def test_the_cut_model_is_the_ablated_one(case: str, seed: int) -> None:
     cut = prune(model, heads)
     assert differ(outputs(cut, case), ablated(model, heads, case)) < tolerance(model)
     assert cut.heads == tuple(head for head in model.heads if head not in heads)
-    assert sum(p.numel() for p in cut.model.parameters()) < sum(p.numel() for p in model.model.parameters())
+    assert sum(p.numel() for p in cut.model.parameters()) < sum(
+        p.numel() for p in model.model.parameters()
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_layer_may_lose_all_its_heads(case: str) -> None:
     model = exactly(family_of_case(case))
     if family_of_case(case) == "albert":
-        pytest.skip("one module in all layers: losing all its heads is losing all heads of the model")
+        pytest.skip(
+            "one module in all layers: losing all its heads is losing all heads of the model"
+        )
     site = model.sites[-1]
-    heads = [head for unit in units(model) if any(head.site == site for head in unit) for head in unit]
+    heads = [
+        head for unit in units(model) if any(head.site == site for head in unit) for head in unit
+    ]
     cut = prune(model, heads)
     assert differ(outputs(cut, case), ablated(model, heads, case)) < tolerance(model)
     assert site in cut.sites
@@ -103,7 +119,9 @@ def test_two_cuts_are_one_in_either_order(family: str, seed: int) -> None:
     for first, second in ((one, other), (other, one)):
         twice = prune(prune(model, first), second)
         assert twice.heads == both.heads
-        for (name, mine), theirs in zip(twice.model.named_parameters(), both.model.parameters(), strict=True):
+        for (name, mine), theirs in zip(
+            twice.model.named_parameters(), both.model.parameters(), strict=True
+        ):
             assert torch.equal(mine, theirs), name
         assert twice.cut is not None
         assert both.cut is not None
@@ -144,7 +162,9 @@ def test_a_cut_decoder_says_the_same_with_a_cache(family: str) -> None:
     with torch.inference_mode():
         whole = cut.model(ids, use_cache=False).logits[:, -1]
         start = cut.model(ids[:, :-1], use_cache=True)
-        step = cut.model(ids[:, -1:], past_key_values=start.past_key_values, use_cache=True).logits[:, -1]
+        step = cut.model(ids[:, -1:], past_key_values=start.past_key_values, use_cache=True).logits[
+            :, -1
+        ]
     assert differ(whole, step) < 1e-4
 
 
@@ -157,16 +177,24 @@ def test_a_layer_without_heads_counts_the_tokens_of_a_cache(family: str) -> None
         whole = cut.model(ids, use_cache=False).logits[:, -1]
         start = cut.model(ids[:, :-1], use_cache=True)
         assert start.past_key_values.get_seq_length() == ids.shape[1] - 1
-        step = cut.model(ids[:, -1:], past_key_values=start.past_key_values, use_cache=True).logits[:, -1]
+        step = cut.model(ids[:, -1:], past_key_values=start.past_key_values, use_cache=True).logits[
+            :, -1
+        ]
     assert differ(whole, step) < 1e-4
 
 
 @pytest.mark.parametrize("family", ENCODER_DECODERS)
 def test_a_translator_without_its_first_layer_says_the_same_with_a_cache(family: str) -> None:
     cut = prune(tiny(family, head=AutoModelForSeq2SeqLM), layers="decoder.0,cross.0,encoder.0")
-    asked = {"input_ids": batch_for(cut, examples(family)[:1]).inputs["input_ids"], "max_new_tokens": 5}
+    asked = {
+        "input_ids": batch_for(cut, examples(family)[:1]).inputs["input_ids"],
+        "max_new_tokens": 5,
+    }
     with torch.inference_mode():
-        found = [cut.model.generate(**asked, num_beams=2, do_sample=False, use_cache=way) for way in (True, False)]
+        found = [
+            cut.model.generate(**asked, num_beams=2, do_sample=False, use_cache=way)
+            for way in (True, False)
+        ]
     assert torch.equal(*found)
 
 
@@ -175,9 +203,17 @@ def test_a_cut_translator_says_the_same_with_a_cache(family: str) -> None:
     model = tiny(family, head=AutoModelForSeq2SeqLM)
     cut = prune(model, chosen(model, 2))
     batch = batch_for(cut, examples(family)[:1])
-    asked = {"input_ids": batch.inputs["input_ids"], "max_new_tokens": 5, "do_sample": False, "num_beams": 2}
+    asked = {
+        "input_ids": batch.inputs["input_ids"],
+        "max_new_tokens": 5,
+        "do_sample": False,
+        "num_beams": 2,
+    }
     with torch.inference_mode():
-        assert torch.equal(cut.model.generate(**asked, use_cache=True), cut.model.generate(**asked, use_cache=False))
+        assert torch.equal(
+            cut.model.generate(**asked, use_cache=True),
+            cut.model.generate(**asked, use_cache=False),
+        )
 
 
 @pytest.mark.parametrize("family", ["bert", "t5", "gpt2", "llama", "albert"])
@@ -193,7 +229,9 @@ def test_the_original_is_untouched() -> None:
     model = shared("bert")
     before = {name: tensor.clone() for name, tensor in model.model.state_dict().items()}
     prune(model, "0.1,1.*")
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.model.state_dict().items())
+    assert all(
+        torch.equal(tensor, before[name]) for name, tensor in model.model.state_dict().items()
+    )
     assert len(model.heads) == 8
 
 
@@ -216,7 +254,9 @@ def test_albert_says_how_to_write_it() -> None:
     with pytest.raises(HeadscopeError) as raised:
         prune(shared("albert"), "1.2")
     assert "0.2,1.2" in str(raised.value)
-    assert prune(shared("albert"), "*.2").heads == tuple(head for head in shared("albert").heads if head.head != 2)
+    assert prune(shared("albert"), "*.2").heads == tuple(
+        head for head in shared("albert").heads if head.head != 2
+    )
 
 
 @pytest.mark.parametrize("family", GROUPED)
@@ -259,8 +299,14 @@ def test_what_is_gone_cannot_be_cut_again() -> None:
         ({}, "nothing to remove"),
         ({"heads": "0.1", "layers": "1"}, "heads and layers at once"),
         ({"heads": 3}, "heads: 3 names no head"),
-        ({"heads": [Head("encoder", 0, 1), Head("encoder", 0, 1)]}, r"heads: encoder\.0\.1 is given twice"),
-        ({"layers": "9"}, r'layers: "9" has no heads in this model\. Expected encoder\.0, encoder\.1'),
+        (
+            {"heads": [Head("encoder", 0, 1), Head("encoder", 0, 1)]},
+            r"heads: encoder\.0\.1 is given twice",
+        ),
+        (
+            {"layers": "9"},
+            r'layers: "9" has no heads in this model\. Expected encoder\.0, encoder\.1',
+        ),
     ],
 )
 def test_what_names_no_head_to_cut_is_refused(given: dict[str, Any], message: str) -> None:
@@ -270,7 +316,10 @@ def test_what_names_no_head_to_cut_is_refused(given: dict[str, Any], message: st
 
 def test_nothing_is_cut_inside_an_edit() -> None:
     model = tiny("bert")
-    with model.edited(Ablate("0.0")), pytest.raises(HeadscopeError, match="being watched or edited"):
+    with (
+        model.edited(Ablate("0.0")),
+        pytest.raises(HeadscopeError, match="being watched or edited"),
+    ):
         prune(model, "0.1")
 
 

@@ -20,7 +20,17 @@ from tiny import ENCODER_DECODERS, FAMILIES, shared, tiny
 from toys import Means, classes_of, means_of
 
 TEXT_FAMILIES = [family for family in FAMILIES if family != "vit"]
-BY_ROW = ("albert", "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "roberta", "xlm-roberta")
+BY_ROW = (
+    "albert",
+    "bert",
+    "camembert",
+    "data2vec-text",
+    "distilbert",
+    "electra",
+    "ernie",
+    "roberta",
+    "xlm-roberta",
+)
 # XLNet's classifier reads the last token, which is padding in these batches, so that it depends on its neighbours.
 CLASSIFIERS = [family for family in TEXT_FAMILIES if family not in (*ENCODER_DECODERS, "xlnet")]
 
@@ -41,7 +51,9 @@ def losses_of(found: dict[Variant, Any], variant: Variant) -> np.ndarray:
     return np.array([losses[i] for i in range(len(losses))])
 
 
-def masked_loop(model: AttentionModel, task: Task, prepared: Prepared, heads: tuple[Head, ...]) -> np.ndarray:
+def masked_loop(
+    model: AttentionModel, task: Task, prepared: Prepared, heads: tuple[Head, ...]
+) -> np.ndarray:
     with model.edited(Ablate(heads)):
         return evaluate(model, task, prepared, batch_size=3).losses
 
@@ -96,7 +108,9 @@ def test_every_kind_of_ablation_equals_the_plain_masked_loop(family: str, kind: 
 def test_other_ablations_equal_the_plain_run(family: str, mode: Any) -> None:
     model, task, prepared = shared(family), Means(), means_of(family)
     sites = sites_in_use(model, task, prepared)
-    assert len(sites) < len(model.sites) or family != "xlnet"  # its second stream has nothing to do here
+    assert (
+        len(sites) < len(model.sites) or family != "xlnet"
+    )  # its second stream has nothing to do here
     if mode == "fixed":
         sites = tuple(site for site in sites if site.stack != "cross")
     variants = [one for one in variants_of(model, "head", sites=sites) if one.heads[0].head < 2]
@@ -107,7 +121,9 @@ def test_other_ablations_equal_the_plain_run(family: str, mode: Any) -> None:
         wanted = losses_of(plain, variant)
         scale = max(1.0, float(np.abs(wanted).max()))
         assert np.abs(losses_of(fast, variant) - wanted).max() < 2e-5 * scale, variant.named
-        assert np.abs(losses_of(zero, variant) - wanted).max() > 1e-4, variant.named  # or it were zero ablation
+        assert np.abs(losses_of(zero, variant) - wanted).max() > 1e-4, (
+            variant.named
+        )  # or it were zero ablation
 
 
 def test_the_mean_is_that_of_real_tokens() -> None:
@@ -156,7 +172,9 @@ def test_a_head_whose_projection_is_zero_changes_exactly_nothing(family: str) ->
     projection = dict(model.model.named_modules())[anatomy(model)[site].projection or ""]
     heads = sum(head.site == site for head in model.heads)
     with torch.no_grad():
-        weight = projection.weight if family != "gpt2" else projection.weight.T  # GPT-2 stores [in, out]
+        weight = (
+            projection.weight if family != "gpt2" else projection.weight.T
+        )  # GPT-2 stores [in, out]
         weight[:, weight.shape[1] // heads : 2 * (weight.shape[1] // heads)] = 0
     silent = Variant("head", "silent", (Head(site.stack, site.layer, 1),))
     found = units_of(Sweep(model, task, prepared, batch_size=3), [silent])

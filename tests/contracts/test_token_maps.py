@@ -9,7 +9,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
@@ -20,7 +24,16 @@ from headscope.model.rollout import even, is_masked, rollout
 from headscope.model.scalar_output import said
 from headscope.model.token_map import weights_of
 from reference import token_maps as slow
-from tiny import ENCODER_DECODERS, FAMILIES, batch_for, examples, in_double, library_attentions, shared, tiny
+from tiny import (
+    ENCODER_DECODERS,
+    FAMILIES,
+    batch_for,
+    examples,
+    in_double,
+    library_attentions,
+    shared,
+    tiny,
+)
 
 ONE = ((7, 3),)
 
@@ -29,15 +42,21 @@ def library_weights(family: str) -> slow.Weights:
     model = in_double(shared(family))
     inputs = dict(batch_for(model, examples(family, seed=3, lengths=ONE)).inputs)
     found = library_attentions(model, inputs)
-    return {(site.stack, site.layer): weights[0].double().numpy() for site, weights in found.items()}
+    return {
+        (site.stack, site.layer): weights[0].double().numpy() for site, weights in found.items()
+    }
 
 
 def layers_of(weights: slow.Weights) -> dict[str, int]:
-    return {stack: 1 + max(layer for other, layer in weights if other == stack) for stack, _ in weights}
+    return {
+        stack: 1 + max(layer for other, layer in weights if other == stack) for stack, _ in weights
+    }
 
 
 def attending(maps: dict[tuple[str, int], list[list[float]]]) -> dict[Site, NDArray[np.float64]]:
-    return {Site(stack, layer): np.array([rows], dtype=float) for (stack, layer), rows in maps.items()}
+    return {
+        Site(stack, layer): np.array([rows], dtype=float) for (stack, layer), rows in maps.items()
+    }
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -68,7 +87,9 @@ def test_the_baseline_is_rollout_of_even_attention_to_what_is_seen(family: str) 
     model = in_double(shared(family))
     batch = batch_for(model, examples(family, seed=3, lengths=ONE))
     found = rollout(even(weights_of(model, batch)), model.sites)
-    weights = {place: np.zeros((1, *cells.shape[1:])) for place, cells in library_weights(family).items()}
+    weights = {
+        place: np.zeros((1, *cells.shape[1:])) for place, cells in library_weights(family).items()
+    }
     window = model.model.config.sliding_window if family == "mistral" else 1000
     for (stack, _), cells in weights.items():
         for query in range(cells.shape[1]):
@@ -77,7 +98,10 @@ def test_the_baseline_is_rollout_of_even_attention_to_what_is_seen(family: str) 
             cells[0, query, seen] = 1 / len(seen)
     layers = layers_of(weights)
     for stack, values in found.items():
-        side, goal = "encoder" if stack == "encoder" else "decoder", "decoder" if stack == "decoder" else "encoder"
+        side, goal = (
+            "encoder" if stack == "encoder" else "decoder",
+            "decoder" if stack == "decoder" else "encoder",
+        )
         for query in range(values.shape[2]):
             shares = slow.rollout(weights, layers, side, layers[stack] - 1, query)
             wanted = [shares.get((goal, key), 0.0) for key in range(values.shape[3])]
@@ -118,7 +142,9 @@ def test_a_layer_without_heads_passes_everything_on() -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(5), size=(2, 5))
     found = rollout({sites[0]: weights, sites[2]: weights}, sites)["encoder"]
     np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_allclose(found[2, 0], (np.eye(5) + weights.mean(axis=0)) / 2 @ found[1, 0], atol=1e-6)
+    np.testing.assert_allclose(
+        found[2, 0], (np.eye(5) + weights.mean(axis=0)) / 2 @ found[1, 0], atol=1e-6
+    )
 
 
 # Flow
@@ -137,7 +163,10 @@ def test_flow_is_the_largest_that_every_way_together_lets_through(family: str) -
         side = "encoder" if stack == "encoder" else "decoder"
         goals = sides.get(side, ["encoder"] if side == "encoder" else ["encoder", "decoder"])
         own = "encoder" if stack in ("encoder", "cross") else "decoder"
-        sizes = {"encoder": plain["encoder", 0].shape[1] if "encoder" in layers else 0, "decoder": values.shape[2]}
+        sizes = {
+            "encoder": plain["encoder", 0].shape[1] if "encoder" in layers else 0,
+            "decoder": values.shape[2],
+        }
         for layer, query in np.ndindex(values.shape[0], values.shape[2]):
             every = {
                 (goal, key): slow.flow(plain, layers, side, layer, query, goal, key)
@@ -161,7 +190,10 @@ def test_flow_is_limited_by_the_narrowest_place() -> None:
 def test_flow_refuses_what_would_take_hours_and_says_how_much_it_takes() -> None:
     sites = [Site("encoder", layer) for layer in range(6)]
     weights = dict.fromkeys(sites, np.full((1, 100, 100), 0.01))
-    with pytest.raises(HeadscopeError, match=r"lens flow: 100 tokens: .* 10,000 pairs .* Expected at most 66 tokens"):
+    with pytest.raises(
+        HeadscopeError,
+        match=r"lens flow: 100 tokens: .* 10,000 pairs .* Expected at most 66 tokens",
+    ):
         flow(weights, sites)
 
 
@@ -183,9 +215,25 @@ class Nudge(Edit):
         return weights
 
 
-HEADS = {"masked": AutoModelForMaskedLM, "classes": AutoModelForSequenceClassification, "bare": None}
-HEADED = [("bert", "masked"), ("bert", "classes"), ("roberta", "classes"), ("albert", "masked"), ("mpnet", "bare")]
-HEADED += [("t5", "translation"), ("marian", "translation"), ("gpt2", "bare"), ("llama", "bare"), ("bart", "bare")]
+HEADS = {
+    "masked": AutoModelForMaskedLM,
+    "classes": AutoModelForSequenceClassification,
+    "bare": None,
+}
+HEADED = [
+    ("bert", "masked"),
+    ("bert", "classes"),
+    ("roberta", "classes"),
+    ("albert", "masked"),
+    ("mpnet", "bare"),
+]
+HEADED += [
+    ("t5", "translation"),
+    ("marian", "translation"),
+    ("gpt2", "bare"),
+    ("llama", "bare"),
+    ("bart", "bare"),
+]
 
 
 @pytest.mark.parametrize(("family", "head"), HEADED)
@@ -197,7 +245,9 @@ def test_gradients_are_those_of_finite_differences(family: str, head: str) -> No
     with torch.inference_mode():
         held = _held(model, batch)
     chance = np.random.default_rng(0)
-    step, tolerance = (2e-3, 2e-2) if family in ("t5", "llama") else (1e-5, 1e-5)  # their norms are float32 inside
+    step, tolerance = (
+        (2e-3, 2e-2) if family in ("t5", "llama") else (1e-5, 1e-5)
+    )  # their norms are float32 inside
     for site, cells in weights.items():
         place = tuple(int(chance.integers(size)) for size in cells.shape)
         with torch.inference_mode():
@@ -206,7 +256,9 @@ def test_gradients_are_those_of_finite_differences(family: str, head: str) -> No
                 with model.edited(Nudge(site, place, by)):  # type: ignore[arg-type]
                     ends.append(held())
         wanted = (ends[0] - ends[1]) / (2 * step)
-        assert gradients[site][place] == pytest.approx(wanted, rel=tolerance, abs=1e-3 * tolerance), f"{site} {place}"
+        assert gradients[site][place] == pytest.approx(
+            wanted, rel=tolerance, abs=1e-3 * tolerance
+        ), f"{site} {place}"
 
 
 def _held(model, batch):  # type: ignore[no-untyped-def]
@@ -228,13 +280,16 @@ def test_gradient_rollout_is_that_of_loops(family: str) -> None:
     weights, gradients, _ = attention_gradients(model, batch)
     found = gradient_rollout(weights, gradients, model.sites)
     plain, derived = (
-        {(site.stack, site.layer): cells for site, cells in both.items()} for both in (weights, gradients)
+        {(site.stack, site.layer): cells for site, cells in both.items()}
+        for both in (weights, gradients)
     )
     wanted = slow.gradient_rollout(plain, derived, layers_of(plain))
     assert sum(len(values) for values in found.values()) == len(wanted)
     assert ("cross" in found) == (family in ENCODER_DECODERS)
     for (stack, layer), cells in wanted.items():
-        np.testing.assert_allclose(found[stack][layer, 0], cells, rtol=1e-4, atol=1e-7 + 1e-6 * np.abs(cells).max())
+        np.testing.assert_allclose(
+            found[stack][layer, 0], cells, rtol=1e-4, atol=1e-7 + 1e-6 * np.abs(cells).max()
+        )
         assert cells.max() > 0
 
 
@@ -249,7 +304,10 @@ def test_what_is_said_of_one_token_follows_the_target() -> None:
     with pytest.raises(HeadscopeError, match=r"target: there is no token 7\. Expected 0 to 6"):
         said(model, batch, 7)
     classifier = tiny("bert", head=AutoModelForSequenceClassification)
-    with pytest.raises(HeadscopeError, match="target: BertForSequenceClassification says something of the whole input"):
+    with pytest.raises(
+        HeadscopeError,
+        match="target: BertForSequenceClassification says something of the whole input",
+    ):
         said(classifier, batch, 0)
 
 

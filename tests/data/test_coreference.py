@@ -11,29 +11,39 @@ import pytest
 
 from coreferent import conll, documents, random_document, reader
 from headscope.data.batches import batches
-from headscope.data.coreference import Document, Mention, head_word, kind_of, read_coreference, windows
+from headscope.data.coreference import (
+    Document,
+    Mention,
+    head_word,
+    kind_of,
+    read_coreference,
+    windows,
+)
 from headscope.data.encode import Counts, Encoder
 from headscope.errors import HeadscopeError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "coref"
 MEND = "Mend the file, or pass --lenient to leave such documents out."
-COLUMNS = (
-    "Expected document, part, number, word, … , coreference: at least 5 columns, as many in every line of a sentence."
-)
+COLUMNS = "Expected document, part, number, word, … , coreference: at least 5 columns, as many in every line of a sentence."
 BEGIN = '"#begin document (NAME); part 000"'
 
 
 def spans(document: Document) -> list[tuple[str, str, str, str]]:
     """(words, entity, head word, kind) of every mention."""
     words = document.words
-    return [(" ".join(words[m.start : m.end]), m.entity, words[m.head], m.kind) for m in document.mentions]
+    return [
+        (" ".join(words[m.start : m.end]), m.entity, words[m.head], m.kind)
+        for m in document.mentions
+    ]
 
 
 # Reading
 
 
 def test_nested_and_crossing_mentions_are_read_in_order(tmp_path: Path) -> None:
-    (one,) = documents(tmp_path, conll("The/(0 king/(1)|(2 of France/0)|(3)|2) slept", "He/(0) snored"))
+    (one,) = documents(
+        tmp_path, conll("The/(0 king/(1)|(2 of France/0)|(3)|2) slept", "He/(0) snored")
+    )
     assert spans(one) == [
         ("The king of France", "0", "king", "nominal"),
         ("king of France", "2", "king", "nominal"),
@@ -61,9 +71,7 @@ def test_no_mention_may_be_written_in_three_ways(tmp_path: Path, cell: str) -> N
 def test_blanks_part_columns_where_there_are_no_tabs_and_their_number_may_change_with_the_sentence(
     tmp_path: Path,
 ) -> None:
-    text = (
-        "#begin document (bc/x/00);  part 012\nx 12  0   -LRB-  NN  (1\nx 12 1 dog NN 1)(2)\n\nx 12 0 it PRP a b (1)\n"
-    )
+    text = "#begin document (bc/x/00);  part 012\nx 12  0   -LRB-  NN  (1\nx 12 1 dog NN 1)(2)\n\nx 12 0 it PRP a b (1)\n"
     (one,) = documents(tmp_path, text + "#end document")
     assert (one.name, one.words) == ("bc/x/00, part 12", ("(", "dog", "it"))
     assert [m.entity for m in one.mentions] == ["1", "2", "1"]
@@ -77,7 +85,9 @@ def test_five_columns_have_no_tag(tmp_path: Path) -> None:
 
 def test_gzip_and_several_files_are_read_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(gzip.compress(conll("a", name="first").encode()))
-    (tmp_path / "b").write_text("# a comment\n\n" + conll("b", name="second") + conll("c", name="third"))
+    (tmp_path / "b").write_text(
+        "# a comment\n\n" + conll("b", name="second") + conll("c", name="third")
+    )
     counts = Counts()
     found = read_coreference([tmp_path / "a.gz", tmp_path / "b"], counts=counts)
     assert [one.name for one in found] == ["first", "second", "third"]
@@ -183,7 +193,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_file_is_refused_by_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_a_bad_file_is_refused_by_file_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
     text, message = BAD[case]
     monkeypatch.chdir(tmp_path)
     Path("bad.conll").write_text(text)
@@ -210,7 +222,10 @@ def test_windows_hold_the_whole_document_and_fit(tmp_path: Path) -> None:
     cut = list(windows([one], model, max_length=40))
     assert sum((window.words for window in cut), ()) == one.words
     encoder = Encoder(model, max_length=40, long="error")
-    lengths = [batch.inputs["input_ids"].shape[1] for batch in batches(encoder, [w.example for w in cut], batch_size=1)]
+    lengths = [
+        batch.inputs["input_ids"].shape[1]
+        for batch in batches(encoder, [w.example for w in cut], batch_size=1)
+    ]
     assert len(lengths) == len(cut) > 3
     assert max(lengths) <= 40
     ends = [sum(map(len, one.sentences[: i + 1])) for i in range(12)]
@@ -235,7 +250,10 @@ def test_a_sentence_longer_than_a_window_is_cut_between_words(tmp_path: Path) ->
     (one,) = documents(tmp_path, conll("a/(0) bb c/(1 d/1) e", "f"))
     cut = list(windows([one], reader(), max_length=6))
     assert [" ".join(window.words) for window in cut] == ["a bb c", "d e f"]
-    assert [len(window.mentions) for window in cut] == [1, 0]  # what the cut goes through is in no window
+    assert [len(window.mentions) for window in cut] == [
+        1,
+        0,
+    ]  # what the cut goes through is in no window
 
 
 def test_words_without_tokens_or_too_long_for_any_window_stand_alone() -> None:
@@ -250,7 +268,10 @@ def test_words_without_tokens_or_too_long_for_any_window_stand_alone() -> None:
 
 def test_a_window_carries_its_tags(tmp_path: Path) -> None:
     (one,) = documents(tmp_path, conll("a/(0) b", "c d", tags={"a": "NN", "d": "NNS"}))
-    assert [window.tags for window in windows([one], reader(), max_length=4)] == [("NN", "X"), ("X", "NNS")]
+    assert [window.tags for window in windows([one], reader(), max_length=4)] == [
+        ("NN", "X"),
+        ("X", "NNS"),
+    ]
 
 
 # The real files
@@ -269,8 +290,12 @@ def test_the_real_files_hold_what_is_known_of_them(name: str) -> None:
     if not file.exists():
         pytest.skip("../shared/data/coref is not there")
     found = list(read_coreference([file]))
-    entities = Counter((i, mention.entity) for i, one in enumerate(found) for mention in one.mentions)
-    words, mentions = (sum(len(x) for x in xs) for xs in ([d.words for d in found], [d.mentions for d in found]))
+    entities = Counter(
+        (i, mention.entity) for i, one in enumerate(found) for mention in one.mentions
+    )
+    words, mentions = (
+        sum(len(x) for x in xs) for xs in ([d.words for d in found], [d.mentions for d in found])
+    )
     once = sum(count == 1 for count in entities.values())
     assert (len(found), words, mentions, len(entities), once) == FACTS[name]
     assert (found[0].tags is not None) == (name == "ontogum_50docs")

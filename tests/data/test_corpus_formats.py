@@ -47,7 +47,9 @@ def test_fasta_may_be_in_gzip_and_begin_with_a_byte_order_mark_or_a_comment() ->
     assert read("p.fasta", b"; made by hand\n>a\nMK\n") == [("MK", "2")]
 
 
-@pytest.mark.parametrize("text", ["> As you said …\nI think the model is fine.\n", ">CCO>CC\nCCO.C>>CCOC\n", "> a\n"])
+@pytest.mark.parametrize(
+    "text", ["> As you said …\nI think the model is fine.\n", ">CCO>CC\nCCO.C>>CCOC\n", "> a\n"]
+)
 def test_a_plain_text_that_begins_with_an_arrow_is_read_line_by_line(text: str) -> None:
     Path("quote.txt").write_text(text, "utf-8")
     assert [example.first for example in read_examples(["quote.txt"])] == text.splitlines()
@@ -153,7 +155,12 @@ def test_a_tsv_of_pairs_has_no_header_unless_columns_are_named() -> None:
             "t.csv:3: not a csv line (field larger than field limit (131072)). Expected quotes that close, "
             "and at most 131072 characters in a field.",
         ),
-        ("p.fasta", FASTA, {"pairs": True}, "p.fasta: FASTA holds single sequences. Leave --pairs out."),
+        (
+            "p.fasta",
+            FASTA,
+            {"pairs": True},
+            "p.fasta: FASTA holds single sequences. Leave --pairs out.",
+        ),
     ],
     ids=["no column", "plain text", "misspelt", "fields", "quote", "long field", "fasta pairs"],
 )

@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from headscope.data.frequency import LISTS, Frequencies, count_frequencies, read_frequencies, words_in
+from headscope.data.frequency import (
+    LISTS,
+    Frequencies,
+    count_frequencies,
+    read_frequencies,
+    words_in,
+)
 from headscope.errors import HeadscopeError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -37,12 +43,25 @@ def read(text: str) -> Frequencies:
         "lynx 3\r\nto 50\r\n\r\nof 50\r\nThe 900\r\nTHE 20\r\n",
         ". 9999\n's 9999\nthe 900\nof 50\nto 50\nlynx 3\n",
     ],
-    ids=["header", "no header", "blanks", "any order, case and line end", "punctuation and clitics"],
+    ids=[
+        "header",
+        "no header",
+        "blanks",
+        "any order, case and line end",
+        "punctuation and clitics",
+    ],
 )
 def test_a_list_gives_ranks(here: Path, text: str) -> None:
     found = read(text)
     assert len(found) == 4
-    assert [found.rank(word) for word in ("the", "The", "of", "to", "lynx", "okapi")] == [0, 0, 1, 1, 3, 4]
+    assert [found.rank(word) for word in ("the", "The", "of", "to", "lynx", "okapi")] == [
+        0,
+        0,
+        1,
+        1,
+        3,
+        4,
+    ]
 
 
 def test_a_list_may_be_packed(here: Path) -> None:
@@ -81,7 +100,9 @@ def test_a_list_that_is_not_there_is_refused(here: Path) -> None:
         "englisch: there is no such file here. "
         'Expected a file, or a frequency list that comes with headscope: english; did you mean "english"?'
     )
-    with pytest.raises(HeadscopeError, match=r"^lists/f\.tsv: cannot be read: No such file or directory\."):
+    with pytest.raises(
+        HeadscopeError, match=r"^lists/f\.tsv: cannot be read: No such file or directory\."
+    ):
         read_frequencies("lists/f.tsv")
 
 
@@ -91,15 +112,47 @@ def test_a_file_here_goes_before_the_list_of_its_name(here: Path) -> None:
 
 
 def test_what_is_counted() -> None:
-    for word in (".", ",", "...", "$", "--", "_", ":)", "'", "'s", "’s", "n't", "N'T", "'LL", "l'", "qu'", ""):
+    for word in (
+        ".",
+        ",",
+        "...",
+        "$",
+        "--",
+        "_",
+        ":)",
+        "'",
+        "'s",
+        "’s",
+        "n't",
+        "N'T",
+        "'LL",
+        "l'",
+        "qu'",
+        "",
+    ):
         assert not Frequencies.is_counted(word), word
-    for word in ("a", "I", "Mr.", "don't", "2", "1984", "été", "고양이", "rock'n'roll", "'tis", "x2", "nt"):
+    for word in (
+        "a",
+        "I",
+        "Mr.",
+        "don't",
+        "2",
+        "1984",
+        "été",
+        "고양이",
+        "rock'n'roll",
+        "'tis",
+        "x2",
+        "nt",
+    ):
         assert Frequencies.is_counted(word), word
 
 
 def test_counts_give_the_ranks_of_a_slow_count() -> None:
     chance = random.Random(0)
-    words = [chance.choice(["the", "The", "cat", "dog", "lynx", ".", "'s", "don’t"]) for _ in range(200)]
+    words = [
+        chance.choice(["the", "The", "cat", "dog", "lynx", ".", "'s", "don’t"]) for _ in range(200)
+    ]
     found = count_frequencies(iter(words))
     counts = Counter(word.lower().replace("’", "'") for word in words if word not in (".", "'s"))
     for word, count in counts.items():
@@ -113,12 +166,26 @@ def test_no_words_make_every_word_the_rarest() -> None:
 
 def test_punctuation_at_the_ends_is_dropped_only_where_the_word_is_missing() -> None:
     found = Frequencies({"mr": 5, "u.s": 4, "dr.": 3, "dr": 2, "90s": 1})
-    assert [found.rank(word) for word in ("Mr.", "U.S.", "Dr.", "dr", "'90s", "x.")] == [0, 1, 2, 3, 4, 5]
+    assert [found.rank(word) for word in ("Mr.", "U.S.", "Dr.", "dr", "'90s", "x.")] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
 
 
 def test_numbers_are_looked_up_as_zeros_where_the_list_has_them_so() -> None:
     zeros = Frequencies({"0000": 5, "0,000.00": 4, "7": 3, "2x00": 2, "00th": 1})
-    assert [zeros.rank(word) for word in ("1984", "2,500.75", "7", "2x64", "19th", "10000")] == [0, 1, 2, 3, 4, 5]
+    assert [zeros.rank(word) for word in ("1984", "2,500.75", "7", "2x64", "19th", "10000")] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     plain = Frequencies({"0000": 5, "1984": 4})
     assert [plain.rank(word) for word in ("0000", "1984", "1985")] == [0, 1, 2]
 

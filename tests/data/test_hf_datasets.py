@@ -35,7 +35,8 @@ def glue(tmp_path: Path) -> str:
     )
     for split, count in (("train", 5), ("validation", 3)):
         rows = [
-            {"premise": f"p{i}", "hypothesis": f"h{i}", "label": i % 3, "from": {"book": "b"}} for i in range(count)
+            {"premise": f"p{i}", "hypothesis": f"h{i}", "label": i % 3, "from": {"book": "b"}}
+            for i in range(count)
         ]
         (folder / "data").mkdir(parents=True, exist_ok=True)
         made = datasets.Dataset.from_list(rows, features=features)
@@ -47,7 +48,12 @@ def test_a_split_becomes_a_table_with_named_labels(glue: str) -> None:
     path = find_split(glue, "dev")
     found = list(read_records(path))
     assert [record.cells["label"] for record in found] == ["entailment", "neutral", "contradiction"]
-    assert found[0].cells == {"premise": "p0", "hypothesis": "h0", "label": "entailment", "from.book": "b"}
+    assert found[0].cells == {
+        "premise": "p0",
+        "hypothesis": "h0",
+        "label": "entailment",
+        "from.book": "b",
+    }
     assert found[2].where == f"{path}:3"
     assert len(list(read_records(find_split(glue, "train")))) == 5
 
@@ -66,18 +72,30 @@ def test_it_is_written_once(glue: str) -> None:
 
 
 def test_questions_of_a_table_are_those_of_a_squad_file(tmp_path: Path) -> None:
-    asked = {"id": "q", "question": "Who?", "context": "It was Ada.", "answers": {"text": ["Ada"], "answer_start": [7]}}
+    asked = {
+        "id": "q",
+        "question": "Who?",
+        "context": "It was Ada.",
+        "answers": {"text": ["Ada"], "answer_start": [7]},
+    }
     (tmp_path / "squad").mkdir()
     (tmp_path / "squad" / "validation.jsonl").write_text(json.dumps(asked) + "\n", "utf-8")
     flat = find_split(f"datasets:{tmp_path / 'squad'}", "dev")
     for path in (flat, tmp_path / "squad" / "validation.jsonl"):
         (one,) = read_squad(path)
-        assert (one.id, one.text, one.context, one.answers) == ("q", "Who?", "It was Ada.", (("Ada", 7),))
+        assert (one.id, one.text, one.context, one.answers) == (
+            "q",
+            "Who?",
+            "It was Ada.",
+            (("Ada", 7),),
+        )
         assert one.where == f"{path}:1"
 
 
 def test_mistakes_are_told(glue: str, tmp_path: Path) -> None:
-    with pytest.raises(HeadscopeError, match=r"no split for test in it\. Expected train or validation"):
+    with pytest.raises(
+        HeadscopeError, match=r"no split for test in it\. Expected train or validation"
+    ):
         find_split(glue, "test")
     with pytest.raises(HeadscopeError, match=r"--data datasets:: no data set is named"):
         find_split("datasets:", "dev")

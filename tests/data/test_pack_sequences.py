@@ -16,8 +16,16 @@ def ids(text: str) -> list[int]:
 
 
 def test_the_stream_of_all_texts_is_cut_and_nothing_is_lost() -> None:
-    texts = ["the cat sat on the mat .", "a dog ran", "the old red house", "who is the dog ?", "the"]
-    sequences, counts = packed(worded(BertForMaskedLM), [Example(text) for text in texts], max_length=8)
+    texts = [
+        "the cat sat on the mat .",
+        "a dog ran",
+        "the old red house",
+        "who is the dog ?",
+        "the",
+    ]
+    sequences, counts = packed(
+        worded(BertForMaskedLM), [Example(text) for text in texts], max_length=8
+    )
     stream: list[int] = []
     for text in texts:
         stream += [*([SEP] if stream else []), *ids(text)]
@@ -34,7 +42,9 @@ def test_the_stream_of_all_texts_is_cut_and_nothing_is_lost() -> None:
 
 def test_what_has_no_content_is_left_out_and_counted() -> None:
     texts = ["the cat sat on the mat", "zzz zzz zzz zzz zzz zzz", "a dog ran"]
-    sequences, counts = packed(worded(BertForMaskedLM), [Example(text) for text in texts], max_length=8)
+    sequences, counts = packed(
+        worded(BertForMaskedLM), [Example(text) for text in texts], max_length=8
+    )
     unknown = WORDS.index("[UNK]")
     assert all(set(one.source.ids) - {CLS, SEP, unknown} for one in sequences)
     flat = [token for one in sequences for token in one.source.ids]
@@ -45,7 +55,9 @@ def test_what_has_no_content_is_left_out_and_counted() -> None:
 def test_a_text_that_ends_with_a_sequence_is_followed_by_the_next_one() -> None:
     """No separator is needed where the next sequence begins with a text, and none is lost."""
     sequences, _ = packed(
-        worded(BertForMaskedLM), [Example("a dog ran on the mat"), Example("the cat sat")], max_length=8
+        worded(BertForMaskedLM),
+        [Example("a dog ran on the mat"), Example("the cat sat")],
+        max_length=8,
     )
     assert [one.source.ids for one in sequences] == [
         [CLS, *ids("a dog ran on the mat"), SEP],

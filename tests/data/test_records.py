@@ -33,10 +33,15 @@ def test_quotes_are_letters_in_a_tsv_and_close_in_a_csv(tmp_path: Path) -> None:
         ({"a": '"one', "b": "two"}, "2"),
         ({"a": "three", "b": 'four"'}, "3"),
     ]
-    assert rows(tmp_path / "x.csv", 'a,b\n"one, ""1""\nmore",two\n')[0][0] == {"a": 'one, "1"\nmore', "b": "two"}
+    assert rows(tmp_path / "x.csv", 'a,b\n"one, ""1""\nmore",two\n')[0][0] == {
+        "a": 'one, "1"\nmore',
+        "b": "two",
+    }
 
 
-def test_blank_lines_the_byte_order_mark_and_line_ends_of_windows_do_not_matter(tmp_path: Path) -> None:
+def test_blank_lines_the_byte_order_mark_and_line_ends_of_windows_do_not_matter(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "x.tsv"
     path.write_bytes(b"\xef\xbb\xbfa\tb\r\n\r\none\ttwo\r\n")
     assert [record.cells for record in read_records(path)] == [{"a": "one", "b": "two"}]
@@ -55,15 +60,27 @@ def test_an_empty_last_cell_is_a_cell(tmp_path: Path) -> None:
         ("x.tsv", "a\tb\none\n", "x.tsv:2: 1 column. Expected 2, as in line 1 (a, b)."),
         ("x.tsv", "a\tb\n1\t2\t3\n", "x.tsv:2: 3 columns. Expected 2, as in line 1 (a, b)."),
         ("x.tsv", "a\ta\n1\t2\n", 'x.tsv:1: two columns are called "a".'),
-        ("x.csv", 'a,b\n"1,2\n', "x.csv:2: not a csv line (unexpected end of data). Expected quotes that close."),
-        ("x.csv", 'a,b\n"1"x,2\n', "x.csv:2: not a csv line (',' expected after '\"'). Expected quotes that close."),
+        (
+            "x.csv",
+            'a,b\n"1,2\n',
+            "x.csv:2: not a csv line (unexpected end of data). Expected quotes that close.",
+        ),
+        (
+            "x.csv",
+            'a,b\n"1"x,2\n',
+            "x.csv:2: not a csv line (',' expected after '\"'). Expected quotes that close.",
+        ),
         (
             "x.jsonl",
             '{"a": 1}\n{"a"\n',
             f"x.jsonl:2:5: not JSON: Expecting ':' delimiter. {ONE_A_LINE}",
         ),
         ("x.jsonl", "[1]\n", f"x.jsonl:1: not a JSON object. {ONE_A_LINE}"),
-        ("x.xml", "<a/>", 'x.xml: ".xml" is no kind of table. Expected .tsv, .csv, .jsonl, .ndjson.'),
+        (
+            "x.xml",
+            "<a/>",
+            'x.xml: ".xml" is no kind of table. Expected .tsv, .csv, .jsonl, .ndjson.',
+        ),
     ],
 )
 def test_a_bad_file_is_named_by_its_line(
@@ -76,7 +93,9 @@ def test_a_bad_file_is_named_by_its_line(
     assert str(error.value) == message
 
 
-def test_a_column_that_is_not_there_or_holds_no_text_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_that_is_not_there_or_holds_no_text_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("x.jsonl").write_text('{"text": "a", "label": 1, "none": null}', "utf-8")
     (record,) = read_records("x.jsonl")
@@ -96,7 +115,14 @@ def test_a_column_that_is_not_there_or_holds_no_text_is_named(tmp_path: Path, mo
 
 
 def test_the_file_of_a_split_is_found_by_its_name(tmp_path: Path) -> None:
-    for name in ("mnli_train.tsv", "mnli_dev.tsv", "rte_dev.tsv", "rte-train.jsonl.gz", "README.md", "development.tsv"):
+    for name in (
+        "mnli_train.tsv",
+        "mnli_dev.tsv",
+        "rte_dev.tsv",
+        "rte-train.jsonl.gz",
+        "README.md",
+        "development.tsv",
+    ):
         (tmp_path / name).write_text("")
     assert find_split(tmp_path, "dev", task="mnli").name == "mnli_dev.tsv"
     assert find_split(tmp_path, "train", task="rte").name == "rte-train.jsonl.gz"
@@ -109,19 +135,35 @@ def test_the_file_of_a_split_is_found_by_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "split", "message"),
     [
-        (("train.tsv",), "dev", "data: no file for dev here, only train.tsv. Expected dev.tsv, say."),
+        (
+            ("train.tsv",),
+            "dev",
+            "data: no file for dev here, only train.tsv. Expected dev.tsv, say.",
+        ),
         ((), "test", "data: no file for test here, only no table at all. Expected test.tsv, say."),
         (
             ("a_dev.tsv", "b_dev.tsv", "mnli_train.tsv"),
             "dev",
             "data: no file for dev of mnli here, only mnli_train.tsv. Name a file.",
         ),
-        (("a_dev.tsv", "b_dev.tsv"), "dev", "data: several files for dev: a_dev.tsv, b_dev.tsv. Name one of them."),
-        (("dev.tsv",), "devel", '--split: "devel" is no split. Expected dev, test or train; did you mean "dev"?'),
+        (
+            ("a_dev.tsv", "b_dev.tsv"),
+            "dev",
+            "data: several files for dev: a_dev.tsv, b_dev.tsv. Name one of them.",
+        ),
+        (
+            ("dev.tsv",),
+            "devel",
+            '--split: "devel" is no split. Expected dev, test or train; did you mean "dev"?',
+        ),
     ],
 )
 def test_a_split_that_cannot_be_told_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...], split: str, message: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: tuple[str, ...],
+    split: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("data").mkdir()

@@ -13,17 +13,26 @@ from headscope.errors import HeadscopeError
 
 
 def written(path: Path, *asked: dict[str, Any], context: Any = "A cat sat. It slept.") -> Path:
-    content = {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": context, "qas": list(asked)}]}]}
+    content = {
+        "version": "1.1",
+        "data": [{"title": "t", "paragraphs": [{"context": context, "qas": list(asked)}]}],
+    }
     path.write_text(json.dumps(content), "utf-8")
     return path
 
 
 def asked(**changes: Any) -> dict[str, Any]:
-    return {"id": "q1", "question": "Who?", "answers": [{"text": "A cat", "answer_start": 0}]} | changes
+    return {
+        "id": "q1",
+        "question": "Who?",
+        "answers": [{"text": "A cat", "answer_start": 0}],
+    } | changes
 
 
 def test_questions_come_with_all_their_answers(tmp_path: Path) -> None:
-    more = asked(id="q2", answers=[{"text": "cat", "answer_start": 2}, {"text": "A cat", "answer_start": 0}])
+    more = asked(
+        id="q2", answers=[{"text": "cat", "answer_start": 2}, {"text": "A cat", "answer_start": 0}]
+    )
     none = asked(id="q3", is_impossible=True, answers=[])
     plausible = asked(id="q4", is_impossible=True)
     path = written(tmp_path / "x.json", asked(), more, none, plausible)
@@ -50,12 +59,18 @@ def test_a_file_over_many_lines_is_one_document(tmp_path: Path) -> None:
             'x.json: question q1: the answer "cat" does not stand at character 3 of its paragraph. '
             "Expected answer_start to count characters from 0.",
         ),
-        (asked(answers=[{"text": "cat"}]), f"x.json: not laid out as SQuAD ('answer_start'). Expected {LAYOUT}."),
+        (
+            asked(answers=[{"text": "cat"}]),
+            f"x.json: not laid out as SQuAD ('answer_start'). Expected {LAYOUT}.",
+        ),
         (
             asked(answers=[{"text": "cat", "answer_start": "two"}]),
             f"x.json: not laid out as SQuAD (invalid literal for int() with base 10: 'two'). Expected {LAYOUT}.",
         ),
-        ({"id": "q1", "answers": []}, f"x.json: not laid out as SQuAD ('question'). Expected {LAYOUT}."),
+        (
+            {"id": "q1", "answers": []},
+            f"x.json: not laid out as SQuAD ('question'). Expected {LAYOUT}.",
+        ),
     ],
 )
 def test_a_bad_question_is_refused(
@@ -80,7 +95,9 @@ def test_a_bad_question_is_refused(
         ),
     ],
 )
-def test_a_broken_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+def test_a_broken_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("x.json").write_text(text, "utf-8")
     with pytest.raises(HeadscopeError) as error:

@@ -16,7 +16,9 @@ FORMAT = "Expected sentences in CoNLL-U: ten columns with a tab between them, a 
 ONE_ROOT = "Expected one word with HEAD 0."
 
 
-def row(number: int | str, form: str, head: int | str, relation: str = "dep", tag: str = "X") -> str:
+def row(
+    number: int | str, form: str, head: int | str, relation: str = "dep", tag: str = "X"
+) -> str:
     return f"{number}\t{form}\t_\t{tag}\t_\t_\t{head}\t{relation}\t_\t_\n"
 
 
@@ -100,7 +102,8 @@ BAD: dict[str, tuple[str, str, str]] = {
     "cycle reached from outside": (
         row(1, "a", 2) + row(2, "b", 3) + row(3, "c", 2) + row(4, "d", 0),
         "cycle",
-        "t.conllu:6: sentence 2: HEADs run in a circle: 2 → 3 → 2. Expected a way from each word to the root. " + MEND,
+        "t.conllu:6: sentence 2: HEADs run in a circle: 2 → 3 → 2. Expected a way from each word to the root. "
+        + MEND,
     ),
     "no root": (
         "# sent_id = c\n" + row(1, "a", 2) + row(2, "b", 1),
@@ -162,11 +165,15 @@ def test_a_malformed_sentence_is_refused_or_left_out_and_counted(here: Path, cas
         read(f"{GOOD}\n{text}\n{GOOD}")
     assert str(refused.value) == message
     counts: dict[str, int] = {}
-    assert [sentence.name for sentence in read(f"{GOOD}\n{text}\n{GOOD}", lenient=True, counts=counts)] == ["good"] * 2
+    assert [
+        sentence.name for sentence in read(f"{GOOD}\n{text}\n{GOOD}", lenient=True, counts=counts)
+    ] == ["good"] * 2
     assert counts == {kind: 1}
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "# newdoc id = a\n\n# text = b\n"], ids=["empty", "blank", "comments"])
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "# newdoc id = a\n\n# text = b\n"], ids=["empty", "blank", "comments"]
+)
 def test_an_empty_treebank_is_said(here: Path, text: str) -> None:
     for lenient in (False, True):
         with pytest.raises(HeadscopeError) as refused:
@@ -221,7 +228,9 @@ def test_an_empty_node_may_stand_before_the_first_word(here: Path) -> None:
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n", "\n\n\n# the end\n", "\n  \n"])
 def test_the_last_sentence_is_kept_however_the_file_ends(here: Path, end: str) -> None:
-    assert [sentence.words for sentence in read(GOOD + "\n" + row(1, "Last", 0).rstrip("\n") + end)] == [
+    assert [
+        sentence.words for sentence in read(GOOD + "\n" + row(1, "Last", 0).rstrip("\n") + end)
+    ] == [
         ("It", "rains"),
         ("Last",),
     ]
@@ -267,7 +276,9 @@ def test_a_real_treebank_is_read_whole(name: str) -> None:
     assert len({sentence.name for sentence in sentences}) == len(sentences)
 
 
-def test_stanford_labels_are_read_and_three_sentences_with_two_roots_are_refused_or_counted() -> None:
+def test_stanford_labels_are_read_and_three_sentences_with_two_roots_are_refused_or_counted() -> (
+    None
+):
     path = shared("stanford_deps/gum_v4.2_stanford.conll.gz")
     with pytest.raises(HeadscopeError) as refused:
         list(read_treebank(path))
@@ -277,4 +288,7 @@ def test_stanford_labels_are_read_and_three_sentences_with_two_roots_are_refused
     sentences = list(read_treebank(path, lenient=True, counts=counts))
     assert (len(sentences), counts) == (3597 - 3, {"several roots": 3})
     relations = [relation for sentence in sentences for relation in sentence.relations]
-    assert (relations.count("poss"), relations.count("prt")) == (1021 - 4, 323)  # four are in the sentences left out
+    assert (relations.count("poss"), relations.count("prt")) == (
+        1021 - 4,
+        323,
+    )  # four are in the sentences left out

@@ -31,7 +31,12 @@ from headscope.report.page import render_with
 
 AMINO_ACIDS = "LAGVSERTIDPKQNFYMHWCXBUZO.-"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat"]
-SIZE = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+SIZE = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+}
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +59,18 @@ def protein_model(tmp_path_factory: pytest.TempPathFactory) -> AttentionModel:
 
 def word_model(cls: type = BertModel) -> AttentionModel:
     """A tiny BERT with a fast tokenizer of five words; every other word is one unknown token."""
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), WORDS, strict=False))
+    names = dict(
+        zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), WORDS, strict=False)
+    )
     torch.manual_seed(0)
     model = cls(BertConfig(vocab_size=len(WORDS), max_position_embeddings=64, **SIZE)).eval()
-    return AttentionModel(model, PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names), name="words")
+    return AttentionModel(
+        model, PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names), name="words"
+    )
 
 
 @contextmanager
@@ -76,7 +87,11 @@ def test_esm_reads_a_raw_sequence_letter_by_letter(protein_model: AttentionModel
     encoder = Encoder(protein_model)
     (sequence,) = encoder.encode([Example("MKVLA")], 0)
     assert protein_model.tokenizer is not None
-    assert protein_model.tokenizer.convert_ids_to_tokens(sequence.source.ids) == ["<cls>", *"MKVLA", "<eos>"]
+    assert protein_model.tokenizer.convert_ids_to_tokens(sequence.source.ids) == [
+        "<cls>",
+        *"MKVLA",
+        "<eos>",
+    ]
     assert (encoder.counts.unknown.content, encoder.counts.unknown.tokens) == (5, 0)
 
 
@@ -86,7 +101,9 @@ def test_proteins_of_a_fasta_file_are_known_and_its_headers_would_not_be(
     lines = [f">sp|P{i:05d}\nMKVLAGGARTK\nLLE\n" for i in range(20)]
     (tmp_path / "prot.fasta").write_text("".join(lines))
     with warned() as said:
-        study = headscope.analyze(protein_model, corpus=tmp_path / "prot.fasta", statistics=["entropy"])
+        study = headscope.analyze(
+            protein_model, corpus=tmp_path / "prot.fasta", statistics=["entropy"]
+        )
     assert said == []
     assert (study.record["data"]["read"], study.record["data"]["used"]) == (20, 20)
     assert study.record["data"]["unknown"] == {"content": 20 * 14, "tokens": 0, "pieces": {}}
@@ -100,12 +117,18 @@ def test_proteins_of_a_fasta_file_are_known_and_its_headers_would_not_be(
 
 
 @pytest.mark.parametrize(("unknown", "is_warned"), [(5, False), (6, True)])
-def test_the_warning_begins_above_five_percent(unknown: int, is_warned: bool, tmp_path: Path) -> None:
+def test_the_warning_begins_above_five_percent(
+    unknown: int, is_warned: bool, tmp_path: Path
+) -> None:
     """100 content tokens, in ten texts."""
     words = ["dog"] * (unknown - 2) + ["fish"] * 2 + ["cat"] * (100 - unknown)
-    (tmp_path / "c.txt").write_text("\n".join(" ".join(words[i : i + 10]) for i in range(0, 100, 10)))
+    (tmp_path / "c.txt").write_text(
+        "\n".join(" ".join(words[i : i + 10]) for i in range(0, 100, 10))
+    )
     with warned() as said:
-        study = headscope.analyze(word_model(), corpus=tmp_path / "c.txt", statistics=["entropy"], frequency="corpus")
+        study = headscope.analyze(
+            word_model(), corpus=tmp_path / "c.txt", statistics=["entropy"], frequency="corpus"
+        )
     assert study.record["data"]["unknown"] == {
         "content": 100,
         "tokens": unknown,
@@ -134,17 +157,23 @@ def test_special_tokens_and_those_with_two_meanings_are_not_unknown() -> None:
 
 def test_a_treebank_a_task_and_packed_texts_are_warned_about_once_each(tmp_path: Path) -> None:
     word = "{}\t{}\t_\tNOUN\t_\t_\t{}\t{}\t_\t_\n"
-    trees = [word.format(1, "cat", 0, "root") + word.format(2, "dög", 1, "dep") + "\n" for _ in range(3)]
+    trees = [
+        word.format(1, "cat", 0, "root") + word.format(2, "dög", 1, "dep") + "\n" for _ in range(3)
+    ]
     (tmp_path / "t.conllu").write_text("".join(trees))
     with warned() as said:
-        headscope.analyze(word_model(), treebank=tmp_path / "t.conllu", statistics=["entropy"], control=True)
+        headscope.analyze(
+            word_model(), treebank=tmp_path / "t.conllu", statistics=["entropy"], control=True
+        )
     assert [line.split(": ")[1] for line in said] == [
         '50.0 % of 6 tokens are unknown to the tokenizer (most often "dög"). Check that the model was trained on such '
         "text, and that the file holds nothing else"
     ]
     (tmp_path / "t.tsv").write_text("sentence\tlabel\ndog cat\t0\ncat dog dog\t1\n")
     with warned() as said:
-        found = headscope.evaluate(word_model(BertForSequenceClassification), task="sst2", data=tmp_path / "t.tsv")
+        found = headscope.evaluate(
+            word_model(BertForSequenceClassification), task="sst2", data=tmp_path / "t.tsv"
+        )
     assert len(said) == 1
     assert said[0].startswith(f"{tmp_path / 't.tsv'}: 60.0 % of 5 tokens")
     assert found["unknown"] == {"content": 5, "tokens": 3, "pieces": {"dog": 3}}
@@ -181,7 +210,17 @@ def test_the_command_line_prints_the_warning_in_one_line(
     model.model.save_pretrained("bert")
     model.tokenizer.save_pretrained("bert")
     Path("c.csv").write_text("id,smiles\n1,dog cat\n2,cat\n")
-    words = ["headscope", "analyze", "bert", "--corpus", "c.csv", "--column", "smiles", "--out", "study"]
+    words = [
+        "headscope",
+        "analyze",
+        "bert",
+        "--corpus",
+        "c.csv",
+        "--column",
+        "smiles",
+        "--out",
+        "study",
+    ]
     monkeypatch.setattr("sys.argv", [*words, "--statistics", "entropy"])
     with pytest.raises(SystemExit) as stop:
         commands.main()

@@ -12,7 +12,10 @@ from transformers import AutoTokenizer
 from headscope.data.vocabulary import learned_tokenizer
 from headscope.errors import HeadscopeError
 
-TEXTS = [f"The {a} sat on the {b}, déjà vu {i}." for i, (a, b) in enumerate([("cat", "mat"), ("dog", "log")] * 30)]
+TEXTS = [
+    f"The {a} sat on the {b}, déjà vu {i}."
+    for i, (a, b) in enumerate([("cat", "mat"), ("dog", "log")] * 30)
+]
 PROGRAM = f"""
 from headscope.data.vocabulary import learned_tokenizer
 print(learned_tokenizer({TEXTS!r}, 320).backend_tokenizer.to_str())
@@ -20,13 +23,18 @@ print(learned_tokenizer({TEXTS!r}, 320).backend_tokenizer.to_str())
 
 
 def test_the_same_texts_give_the_same_tokens_in_another_process() -> None:
-    runs = [subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True) for _ in "ab"]
+    runs = [
+        subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+        for _ in "ab"
+    ]
     assert runs[0].stdout == runs[1].stdout
     assert len(runs[0].stdout) > 1000
 
 
 @pytest.mark.parametrize("translates", [False, True])
-def test_a_learned_tokenizer_reads_every_text_and_is_read_again(translates: bool, tmp_path: Path) -> None:
+def test_a_learned_tokenizer_reads_every_text_and_is_read_again(
+    translates: bool, tmp_path: Path
+) -> None:
     made = learned_tokenizer(TEXTS, 320, translates=translates)
     assert len(made) <= 320
     made.save_pretrained(tmp_path)

@@ -32,7 +32,10 @@ def test_vectors_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "v.txt"
     path.write_text("4 2\nThe 1 2\nthe 3 4\n. . 5 6\nunused x y\n", "utf-8")
     found = read_vectors(path, {"the", ". ."})
-    assert {key: value.tolist() for key, value in found.items()} == {"the": [1.0, 2.0], ". .": [5.0, 6.0]}
+    assert {key: value.tolist() for key, value in found.items()} == {
+        "the": [1.0, 2.0],
+        ". .": [5.0, 6.0],
+    }
 
 
 FORM = "a word and its numbers with blanks between them, as word2vec and GloVe write them"

@@ -41,13 +41,19 @@ class Asking:
     headers: dict[str, str] = field(default_factory=dict)
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
     ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.explorer.port, timeout=LONGEST)
         try:
             connection.request(method, path, body, {**self.headers, **(headers or {})})
             answer = connection.getresponse()
-            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+            return Answer(
+                answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+            )
         finally:
             connection.close()
 
@@ -59,7 +65,9 @@ class Asking:
 
     def attend(self, text: str, second: str | None = None, off: str = "", **more: Any) -> Any:
         """The state of a text, which must be there."""
-        answer = self.post("/api/attend", {"model": "a", "text": text, "second": second, "off": off, **more})
+        answer = self.post(
+            "/api/attend", {"model": "a", "text": text, "second": second, "off": off, **more}
+        )
         assert answer.status == 200, answer.body
         return answer.json
 

@@ -24,18 +24,47 @@ def of(head: str) -> dict[str, Any]:
 
 
 def role(head: str, name: str, value: float = 0.7) -> dict[str, Any]:
-    evidence = {"value": value, "low": value - 0.1, "high": value + 0.1, "baseline": 0.4, "threshold": 0.5}
-    return of(head) | {"role": name} | evidence | {"is_sure": True, "rule": f"rule of {name}", "count": 600}
+    evidence = {
+        "value": value,
+        "low": value - 0.1,
+        "high": value + 0.1,
+        "baseline": 0.4,
+        "threshold": 0.5,
+    }
+    return (
+        of(head)
+        | {"role": name}
+        | evidence
+        | {"is_sure": True, "rule": f"rule of {name}", "count": 600}
+    )
 
 
 def example(head: str, name: str, words: str, query: int, key: int) -> dict[str, Any]:
-    told = {"role": name, "kind": "example", "direction": "dependent", "words": words, "query": query, "key": key}
+    told = {
+        "role": name,
+        "kind": "example",
+        "direction": "dependent",
+        "words": words,
+        "query": query,
+        "key": key,
+    }
     return of(head) | told | {"weight": 0.9, "expected": math.nan}
 
 
 def without(head: str, value: float, is_significant: bool, half: float = 0.1) -> dict[str, Any]:
-    numbers = {"value": value, "low": value - half, "high": value + half, "p": 0.01, "p_adjusted": 0.02}
-    return of(head) | {"statistic": "ablation-loss"} | numbers | {"is_significant": is_significant, "count": 100}
+    numbers = {
+        "value": value,
+        "low": value - half,
+        "high": value + half,
+        "p": 0.01,
+        "p_adjusted": 0.02,
+    }
+    return (
+        of(head)
+        | {"statistic": "ablation-loss"}
+        | numbers
+        | {"is_significant": is_significant, "count": 100}
+    )
 
 
 def model() -> AttentionModel:
@@ -43,7 +72,9 @@ def model() -> AttentionModel:
 
 
 def full(of_model: AttentionModel) -> Study:
-    study = made_up(statistics=["previous", "entropy", "js-previous", "js-uniform", "ablation-loss"])
+    study = made_up(
+        statistics=["previous", "entropy", "js-previous", "js-uniform", "ablation-loss"]
+    )
     tables = {
         "roles": [
             role("1.3", "syntactic: nsubj"),
@@ -52,7 +83,8 @@ def full(of_model: AttentionModel) -> Study:
             role("0.0", "undetermined"),
         ],
         "clusters": [
-            of(f"{layer}.{head}") | {"cluster": head % 2, "twin_layer": 1, "twin_head": 2, "twin_distance": 0.25}
+            of(f"{layer}.{head}")
+            | {"cluster": head % 2, "twin_layer": 1, "twin_head": 2, "twin_distance": 0.25}
             for layer, head in PLACES
         ],
         "examples": [example("1.3", "syntactic: nsubj", '["the", "cat", "<b>"]', 1, 2)],
@@ -65,4 +97,6 @@ def full(of_model: AttentionModel) -> Study:
         ],
     }
     record = {**RECORD, "model": {**RECORD["model"], "sha256": weights_sha256(of_model)}}
-    return Study(study.heads, study.maps, record, {name: pd.DataFrame(rows) for name, rows in tables.items()})
+    return Study(
+        study.heads, study.maps, record, {name: pd.DataFrame(rows) for name, rows in tables.items()}
+    )

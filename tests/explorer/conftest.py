@@ -30,7 +30,12 @@ def start() -> Iterator[Callable[..., Explorer]]:
     with ExitStack() as running:
 
         def started(model: Any, **options: Any) -> Explorer:
-            options = {"browser": False, "wait": False, "port": 0, "say": lambda line: None} | options
+            options = {
+                "browser": False,
+                "wait": False,
+                "port": 0,
+                "say": lambda line: None,
+            } | options
             return running.enter_context(serve(model, **options))
 
         yield started

@@ -70,7 +70,9 @@ def classifier(name: str, seed: int = 0) -> AttentionModel:
         id2label=dict(enumerate(LABELS)),
         label2id={label: i for i, label in enumerate(LABELS)},
     )
-    return AttentionModel(excited(BertForSequenceClassification(config).eval(), seed), tokenizer, name=name)
+    return AttentionModel(
+        excited(BertForSequenceClassification(config).eval(), seed), tokenizer, name=name
+    )
 
 
 @torch.no_grad()

@@ -39,7 +39,9 @@ class Kind:
 def causal() -> AttentionModel:
     config = GPT2Config(vocab_size=len(WORDS), n_embd=16, n_layer=2, n_head=2, n_positions=LONGEST)
     reads = tokenizer(ends=True)
-    reads.backend_tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
+    reads.backend_tokenizer.post_processor = TemplateProcessing(
+        single="$A", pair="$A $B", special_tokens=[]
+    )
     return AttentionModel(excited(GPT2LMHeadModel(config).eval(), 0), reads, name="causal")
 
 
@@ -58,7 +60,9 @@ def albert() -> AttentionModel:
 
 def cut() -> AttentionModel:
     """A classifier that has lost a head of its first layer and all of its second."""
-    return headscope.prune(worded(BertForSequenceClassification, num_hidden_layers=3, **THREE), "0.1,1.*")
+    return headscope.prune(
+        worded(BertForSequenceClassification, num_hidden_layers=3, **THREE), "0.1,1.*"
+    )
 
 
 def several() -> AttentionModel:
@@ -69,14 +73,20 @@ MASKED = "the [MASK] cat sat on a [MASK] ."
 KINDS = {
     "encoder": Kind(lambda: worded(BertModel), "encoder"),
     "pair": Kind(lambda: worded(BertModel), "encoder", second="a dog ran"),
-    "below its head": Kind(lambda: worded(BertForTokenClassification), "encoder", second="a dog ran"),
-    "classifier": Kind(lambda: worded(BertForSequenceClassification, **THREE), "classifier", second="a dog ran"),
+    "below its head": Kind(
+        lambda: worded(BertForTokenClassification), "encoder", second="a dog ran"
+    ),
+    "classifier": Kind(
+        lambda: worded(BertForSequenceClassification, **THREE), "classifier", second="a dog ran"
+    ),
     "several classes": Kind(several, "classifier"),
     "a number": Kind(lambda: worded(BertForSequenceClassification, num_labels=1), "classifier"),
     "masked": Kind(lambda: worded(BertForMaskedLM), "masked", MASKED),
     "albert": Kind(albert, "masked", MASKED, off="1.0"),
     "causal": Kind(causal, "causal"),
-    "translation": Kind(translator, "translation", second="a dog ran .", off="cross.1.0,encoder.0.1"),
+    "translation": Kind(
+        translator, "translation", second="a dog ran .", off="cross.1.0,encoder.0.1"
+    ),
     "source alone": Kind(translator, "translation", off="encoder.0.1"),
     "cut": Kind(cut, "classifier", off="0.2,2.0"),
 }

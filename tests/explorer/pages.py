@@ -30,7 +30,9 @@ def drawn(page: Page) -> Page:
 
 def shows(page: Page, *words: str) -> Page:
     """Until the open head's caption holds these words."""
-    expect(page.locator("html")).to_have_attribute("data-head", re.compile(".*".join(map(re.escape, words))))
+    expect(page.locator("html")).to_have_attribute(
+        "data-head", re.compile(".*".join(map(re.escape, words)))
+    )
     return page
 
 
@@ -45,17 +47,23 @@ def saved(page: Page, button: str, folder: Path) -> Path:
 def numbers_in(table: Path) -> NDArray[np.float64]:
     with table.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
-    return np.array([float(row["weight"]) for row in rows]).reshape(len({row["query"] for row in rows}), -1)
+    return np.array([float(row["weight"]) for row in rows]).reshape(
+        len({row["query"] for row in rows}), -1
+    )
 
 
 def shares(page: Page) -> dict[str, str]:
     """The first model's classes as they are written."""
     rows = page.locator(".answer").first.locator("tr").all()
-    return {row.locator("td").nth(0).inner_text(): row.locator("td").nth(2).inner_text() for row in rows}
+    return {
+        row.locator("td").nth(0).inner_text(): row.locator("td").nth(2).inner_text() for row in rows
+    }
 
 
 def as_written(probabilities: list[float]) -> dict[str, str]:
-    return {label: f"{100 * share:.1f} %" for label, share in zip(LABELS, probabilities, strict=True)}
+    return {
+        label: f"{100 * share:.1f} %" for label, share in zip(LABELS, probabilities, strict=True)
+    }
 
 
 def head_of(name: str) -> str:

@@ -50,22 +50,33 @@ def explorer(
         yield running
 
 
-def test_typing_shows_every_head_and_a_click_its_numbers(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
+def test_typing_shows_every_head_and_a_click_its_numbers(
+    opened: Opened, model: AttentionModel, tmp_path: Path
+) -> None:
     page = opened(text="dog")
     page.fill("#text", TEXT)
     expect(page.locator("#status")).to_contain_text("10 tokens")
     drawn(page)
-    names = page.locator(".frame:visible .thumb").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
-    every = [[f"{layer}.{head}" for head in range(HEADS)] + [f"mean of layer {layer}"] for layer in range(LAYERS)]
+    names = page.locator(".frame:visible .thumb").evaluate_all(
+        "all => all.map(one => one.getAttribute('aria-label'))"
+    )
+    every = [
+        [f"{layer}.{head}" for head in range(HEADS)] + [f"mean of layer {layer}"]
+        for layer in range(LAYERS)
+    ]
     assert names == [name for row in every for name in row]
     weights, probabilities = said(model, TEXT)
     assert shares(page) == as_written(probabilities)
     page.click(head_of("1.2"))
     shows(page, "1.2")
-    np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), weights[1, 2], atol=ROUNDING)
+    np.testing.assert_allclose(
+        numbers_in(saved(page, "#csv", tmp_path)), weights[1, 2], atol=ROUNDING
+    )
     page.click(head_of("mean of layer 1"))
     shows(page, "1.mean")
-    np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), weights[1].mean(axis=0), atol=ROUNDING)
+    np.testing.assert_allclose(
+        numbers_in(saved(page, "#csv", tmp_path)), weights[1].mean(axis=0), atol=ROUNDING
+    )
 
 
 def test_thumbnails_are_the_maps(opened: Opened, model: AttentionModel) -> None:
@@ -74,7 +85,9 @@ def test_thumbnails_are_the_maps(opened: Opened, model: AttentionModel) -> None:
     weights, _ = said(model, TEXT)
     for layer, head in ((0, 1), (2, 3)):
         read = "one => [one.width, ...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
-        width, *pixels = page.locator(head_of(f"{layer}.{head}")).first.locator("canvas").evaluate(read)
+        width, *pixels = (
+            page.locator(head_of(f"{layer}.{head}")).first.locator("canvas").evaluate(read)
+        )
         red = np.array(pixels).reshape(-1, width, 4)[..., 0]
         largest = weights[layer, head].argmax(axis=1)
         rows = np.arange(width)
@@ -89,7 +102,9 @@ def test_another_lens_in_place(opened: Opened, model: AttentionModel, tmp_path: 
     expect(page.locator("#how")).to_contain_text("Kobayashi")
     expect(page.locator("#full")).to_have_text("all maps’ largest")
     wanted = norm.stacks[0].weights
-    np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), wanted[1, 2], atol=0.01 * wanted.max())
+    np.testing.assert_allclose(
+        numbers_in(saved(page, "#csv", tmp_path)), wanted[1, 2], atol=0.01 * wanted.max()
+    )
     page.select_option("#lens", "gradient")
     shows(page, "1.2", "gradient", "−")
     page.reload()
@@ -98,7 +113,9 @@ def test_another_lens_in_place(opened: Opened, model: AttentionModel, tmp_path: 
     expect(page.locator("#asked")).to_contain_text("draws on")
 
 
-def test_maps_of_tokens_over_all_heads(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
+def test_maps_of_tokens_over_all_heads(
+    opened: Opened, model: AttentionModel, tmp_path: Path
+) -> None:
     page = opened(off="1.2")
     page.select_option("#lens", "rollout")
     expect(page.locator(".frame:visible .thumb")).to_have_count(LAYERS)
@@ -111,7 +128,9 @@ def test_maps_of_tokens_over_all_heads(opened: Opened, model: AttentionModel, tm
     np.testing.assert_allclose(found, rollout.stacks[0].weights[1, 0], atol=ROUNDING)
     assert page.locator("#power").is_hidden()
     page.keyboard.press("o")
-    expect(page.locator("#off")).to_contain_text("1.2")  # no head was switched by a map that is of none
+    expect(page.locator("#off")).to_contain_text(
+        "1.2"
+    )  # no head was switched by a map that is of none
     page.go_back()
     page.select_option("#lens", "knock-out")
     expect(page.locator(".frame:visible .thumb")).to_have_count(2 * LAYERS)
@@ -137,7 +156,9 @@ def test_hidden_and_renormalised(opened: Opened, model: AttentionModel, tmp_path
     weights = said(model, TEXT)[0][2, 1][1:8, 1:8].copy()  # without [CLS], the full stop and [SEP]
     np.fill_diagonal(weights, 0)
     expected = weights / weights.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), expected, atol=4 * ROUNDING)
+    np.testing.assert_allclose(
+        numbers_in(saved(page, "#csv", tmp_path)), expected, atol=4 * ROUNDING
+    )
 
 
 def test_the_value_under_the_pointer(opened: Opened, model: AttentionModel) -> None:
@@ -150,7 +171,9 @@ def test_the_value_under_the_pointer(opened: Opened, model: AttentionModel) -> N
         page.keyboard.press(key)
     column, row = 6, 2
     assert page.inner_text("#tip .pair").replace("\u2068", "").replace("\u2069", "") == "old → the"
-    assert float(page.inner_text("#tip b")) == pytest.approx(weights[row, column], abs=ROUNDING + 0.005)
+    assert float(page.inner_text("#tip b")) == pytest.approx(
+        weights[row, column], abs=ROUNDING + 0.005
+    )
     box = page.locator("#tip").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] - 16, box["y"] - 18)  # the tip stands beside the cell it tells of
@@ -158,9 +181,14 @@ def test_the_value_under_the_pointer(opened: Opened, model: AttentionModel) -> N
     assert f"column {weights[:, column].sum():.2f}"[:-1] in page.inner_text("#tip small")
 
 
-def test_a_head_switched_off_changes_the_prediction_and_comes_back(opened: Opened, model: AttentionModel) -> None:
+def test_a_head_switched_off_changes_the_prediction_and_comes_back(
+    opened: Opened, model: AttentionModel
+) -> None:
     page = opened()
-    with_all, without = as_written(said(model, TEXT)[1]), as_written(said(model, TEXT, off=(0, 1))[1])
+    with_all, without = (
+        as_written(said(model, TEXT)[1]),
+        as_written(said(model, TEXT, off=(0, 1))[1]),
+    )
     assert with_all != without
     page.hover(head_of("0.1"))
     page.locator(".cell:has(.thumb[aria-label='0.1']) .switch").first.click()
@@ -184,7 +212,9 @@ def test_a_head_switched_off_changes_the_prediction_and_comes_back(opened: Opene
     assert shares(page) == without
 
 
-def test_what_changed_since_a_head_is_off(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
+def test_what_changed_since_a_head_is_off(
+    opened: Opened, model: AttentionModel, tmp_path: Path
+) -> None:
     page = opened(heads="2.0", off="0.1", show="change")
     shows(page, "change since heads are off")
     expected = said(model, TEXT, off=(0, 1))[0][2, 0] - said(model, TEXT)[0][2, 0]
@@ -218,7 +248,10 @@ def rows_in(table: Path) -> list[dict[str, str]]:
 
 
 def texts_in(drawing: Path) -> list[str | None]:
-    return [node.text for node in ElementTree.parse(drawing).getroot().iter("{http://www.w3.org/2000/svg}text")]
+    return [
+        node.text
+        for node in ElementTree.parse(drawing).getroot().iter("{http://www.w3.org/2000/svg}text")
+    ]
 
 
 def test_what_is_saved_of_both_models_holds_both(
@@ -230,14 +263,18 @@ def test_what_is_saved_of_both_models_holds_both(
     assert re.fullmatch(r"tiny-.*-other-1\.3-map-tokens\.csv", table.name)
     rows = rows_in(table)
     for one, name in ((model, f"tiny {MARKUP}"), (other, "other")):
-        weights = np.array([float(row["weight"]) for row in rows if row["model"] == name]).reshape(10, 10)
+        weights = np.array([float(row["weight"]) for row in rows if row["model"] == name]).reshape(
+            10, 10
+        )
         np.testing.assert_allclose(weights, said(one, TEXT)[0][1, 3], atol=ROUNDING)
     texts = texts_in(saved(page, "#svg", tmp_path))
     assert {f"tiny {MARKUP}", "other"} <= set(texts)
     assert texts.count("sat") == 4, "two maps, each with two axes"
     one_map = opened(heads="1.3")
     shows(one_map, "1.3")
-    assert set(rows_in(saved(one_map, "#csv", tmp_path))[0]) >= {"model"}, "a second model is there: which one is said"
+    assert set(rows_in(saved(one_map, "#csv", tmp_path))[0]) >= {"model"}, (
+        "a second model is there: which one is said"
+    )
 
 
 def test_arcs_of_both_models(opened: Opened, tmp_path: Path) -> None:
@@ -260,7 +297,9 @@ def test_all_heads_as_a_file(opened: Opened, model: AttentionModel, tmp_path: Pa
     assert [(row["layer"], row["head"]) for row in rows] == [
         (str(layer), str(head)) for layer in range(LAYERS) for head in range(HEADS)
     ]
-    assert [float(row["largest"]) for row in rows] == pytest.approx(weights.max(axis=(2, 3)).ravel(), abs=1e-4)
+    assert [float(row["largest"]) for row in rows] == pytest.approx(
+        weights.max(axis=(2, 3)).ravel(), abs=1e-4
+    )
     assert [row["off"] for row in rows].count("1") == 1
     drawing = saved(page, "#all-svg", tmp_path)
     images = list(ElementTree.parse(drawing).getroot().iter("{http://www.w3.org/2000/svg}image"))
@@ -269,7 +308,9 @@ def test_all_heads_as_a_file(opened: Opened, model: AttentionModel, tmp_path: Pa
     assert saved(page, "#all-png", tmp_path).read_bytes().startswith(b"\x89PNG")
 
 
-def test_differences_have_a_scale_of_their_own(opened: Opened, model: AttentionModel, other: AttentionModel) -> None:
+def test_differences_have_a_scale_of_their_own(
+    opened: Opened, model: AttentionModel, other: AttentionModel
+) -> None:
     """The deepest colour is the largest difference of all heads, so that small ones are seen."""
     largest = np.abs(said(other, TEXT)[0] - said(model, TEXT)[0]).max()
     page = opened(show="difference")
@@ -279,13 +320,17 @@ def test_differences_have_a_scale_of_their_own(opened: Opened, model: AttentionM
     shows(page, f"to\u00a0{changed.max():.2f}")
 
 
-def test_the_mean_of_a_layer_is_of_the_heads_that_are_on(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
+def test_the_mean_of_a_layer_is_of_the_heads_that_are_on(
+    opened: Opened, model: AttentionModel, tmp_path: Path
+) -> None:
     page = opened(heads="1.mean", off="1.2")
     shows(page, "1.mean of the 3 of 4 heads that are on")
     expect(page.locator("#name")).to_have_text("layer 1, mean of the 3 of 4 heads that are on")
     weights = said(model, TEXT, off=(1, 2))[0][1]
     np.testing.assert_allclose(
-        numbers_in(saved(page, "#csv", tmp_path)), np.delete(weights, 2, axis=0).mean(axis=0), atol=ROUNDING
+        numbers_in(saved(page, "#csv", tmp_path)),
+        np.delete(weights, 2, axis=0).mean(axis=0),
+        atol=ROUNDING,
     )
 
 
@@ -298,11 +343,19 @@ def test_a_map_of_many_tokens_fits_and_counts_them(opened: Opened, tmp_path: Pat
         """() => { const box = document.querySelector('#maps .scroller');
             return box.scrollWidth <= box.clientWidth && box.scrollHeight <= box.clientHeight; }"""
     )
-    labels = [text for text in texts_in(saved(page, "#svg", tmp_path)) if text and re.fullmatch(r"sat \d+", text)]
-    assert len(labels) > 20, "where not every token has a label, those that have one say which it is"
+    labels = [
+        text
+        for text in texts_in(saved(page, "#svg", tmp_path))
+        if text and re.fullmatch(r"sat \d+", text)
+    ]
+    assert len(labels) > 20, (
+        "where not every token has a label, those that have one say which it is"
+    )
 
 
-def test_on_a_phone_the_heads_begin_on_the_first_screen(browser: Browser, explorer: Explorer) -> None:
+def test_on_a_phone_the_heads_begin_on_the_first_screen(
+    browser: Browser, explorer: Explorer
+) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844})
     page = context.new_page()
     page.goto(f"{explorer.url}#{urlencode({'text': TEXT})}")
@@ -366,7 +419,9 @@ def test_the_help_opens_at_its_heading(opened: Opened) -> None:
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("?")
     expect(page.locator("#help")).to_be_visible()
-    assert page.evaluate("document.getElementById('help').scrollHeight > document.getElementById('help').clientHeight")
+    assert page.evaluate(
+        "document.getElementById('help').scrollHeight > document.getElementById('help').clientHeight"
+    )
     assert page.evaluate("document.getElementById('help').scrollTop") == 0
     assert page.evaluate("document.activeElement.id") == "help-title"
 
@@ -385,7 +440,11 @@ def test_the_address_holds_the_state(opened: Opened) -> None:
     page.reload()
     shows(page, "1.2", "words", "special tokens hidden")
     drawn(page)
-    assert [page.inner_text(name) for name in ("#asked", "#caption", "#off")] == [asked, caption, off]
+    assert [page.inner_text(name) for name in ("#asked", "#caption", "#off")] == [
+        asked,
+        caption,
+        off,
+    ]
     page.go_back()
     expect(page.locator("#head")).to_be_hidden()
 
@@ -418,12 +477,18 @@ def test_errors_are_told_and_got_over(opened: Opened, watched: Watched) -> None:
     page.click("#example")
     expect(page.locator("#grids")).to_be_visible()
     drawn(page)
-    assert all("422" in complaint for complaint in watched.complaints)  # the browser's own note of the refusal
+    assert all(
+        "422" in complaint for complaint in watched.complaints
+    )  # the browser's own note of the refusal
     watched.complaints.clear()
 
 
-def test_an_encoder_decoder_shows_its_stacks(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headscope.explorer.session.said_by", lambda model, batch: [[5, 6]])  # it would never end
+def test_an_encoder_decoder_shows_its_stacks(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "headscope.explorer.session.said_by", lambda model, batch: [[5, 6]]
+    )  # it would never end
     with serve(translator(), port=0, browser=False, wait=False) as running:
         context = browser.new_context(viewport={"width": 1440, "height": 900})
         seen = Watched(context.new_page(), home=running.url)
@@ -443,7 +508,9 @@ def test_an_encoder_decoder_shows_its_stacks(browser: Browser, monkeypatch: pyte
         expect(page.locator(".translation")).to_have_count(1)
         with page.expect_response("**/api/translate") as answer:
             page.keyboard.press("o")  # it follows the switches
-            expect(page.locator(".translated.stale .remark").last).to_have_text("translating again …")
+            expect(page.locator(".translated.stale .remark").last).to_have_text(
+                "translating again …"
+            )
         assert answer.value.json()["off"] == "cross.1.0"
         expect(page.locator(".translated.stale")).to_have_count(0)
         expect(page.locator(".translated")).to_contain_text("without the heads")
@@ -458,7 +525,9 @@ def test_an_encoder_decoder_shows_its_stacks(browser: Browser, monkeypatch: pyte
 def test_two_encoders_are_compared_by_their_vectors(browser: Browser) -> None:
     whole, small = worded(BertModel), headscope.prune(worded(BertModel), "0.1")
     state = {"text": "the old cat sat", "second": "a dog ran", "off": "0.1,1.0"}
-    with serve(whole, compare=small, port=0, browser=False, wait=False, say=lambda line: None) as running:
+    with serve(
+        whole, compare=small, port=0, browser=False, wait=False, say=lambda line: None
+    ) as running:
         for width in (1024, 390):
             context = browser.new_context(viewport={"width": width, "height": 844})
             page = context.new_page()
@@ -476,9 +545,15 @@ def test_two_encoders_are_compared_by_their_vectors(browser: Browser) -> None:
             context.close()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark"), slow(1400, "dark"), slow(390, "light")])
-def test_axe_finds_nothing_serious(browser: Browser, explorer: Explorer, scheme: str, width: int) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1400, "light"), (390, "dark"), slow(1400, "dark"), slow(390, "light")]
+)
+def test_axe_finds_nothing_serious(
+    browser: Browser, explorer: Explorer, scheme: str, width: int
+) -> None:
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+    )
     page = context.new_page()
     for state in (
         {"off": "0.1"},
@@ -491,7 +566,9 @@ def test_axe_finds_nothing_serious(browser: Browser, explorer: Explorer, scheme:
         page.goto("about:blank")
         page.goto(f"{explorer.url}#{urlencode({'text': TEXT, **state})}")
         drawn(page)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{state} spills at {width}"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+            f"{state} spills at {width}"
+        )
         assert not serious(page), state
     context.close()
 
@@ -505,7 +582,12 @@ def test_dark_and_light(browser: Browser, explorer: Explorer) -> None:
     dark = page.evaluate(paper)
     page.keyboard.press("t")
     light = page.evaluate(paper)
-    assert sum(map(int, re.findall(r"\d+", dark))) < 150 < 600 < sum(map(int, re.findall(r"\d+", light)))
+    assert (
+        sum(map(int, re.findall(r"\d+", dark)))
+        < 150
+        < 600
+        < sum(map(int, re.findall(r"\d+", light)))
+    )
     page.reload()
     drawn(page)
     assert page.evaluate(paper) == light  # it was kept

@@ -35,9 +35,16 @@ def explorer() -> Iterator[Explorer]:
     roles = [role("1.3", "syntactic: nsubj", 1.0), role("1.3", "next token"), role("1.3", "broad")]
     study.tables["roles"] = pd.DataFrame(roles)
     shown = {"role": "next token", "kind": "counter", "direction": "", "weight": 0.834}
-    places = {"words": json.dumps(["the", "ca", "##t", "sat"]), "query": 2, "key": 1, "expected": 3.0}
+    places = {
+        "words": json.dumps(["the", "ca", "##t", "sat"]),
+        "query": 2,
+        "key": 1,
+        "expected": 3.0,
+    }
     study.tables["examples"] = pd.DataFrame([of("1.3") | shown | places])
-    with serve(made, study=study, compare=small, port=0, browser=False, wait=False, say=lambda line: None) as running:
+    with serve(
+        made, study=study, compare=small, port=0, browser=False, wait=False, say=lambda line: None
+    ) as running:
         yield running
 
 
@@ -45,19 +52,27 @@ def texts_in(drawing: Path) -> list[str | None]:
     return [node.text for node in ElementTree.parse(drawing).getroot().iter(f"{SVG}text")]
 
 
-def test_a_resting_pointer_does_not_choose_another_token(opened: Opened, explorer: Explorer) -> None:
+def test_a_resting_pointer_does_not_choose_another_token(
+    opened: Opened, explorer: Explorer
+) -> None:
     page = opened(heads="1.3")
     shows(page, "1.3")
     box = page.locator("#texts .unit", has_text="old").bounding_box()
     assert box is not None
     at = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.evaluate("window.told = 0; addEventListener('pointermove', () => { window.told += 1; }, true)")
+    page.evaluate(
+        "window.told = 0; addEventListener('pointermove', () => { window.told += 1; }, true)"
+    )
     page.mouse.move(*at)
     expect(page.locator("#texts .unit.source")).to_have_text("old")
-    page.evaluate(f"location.hash = {json.dumps(urlencode({'text': TEXT, 'heads': '1.3', 'token': '7'}))}")
+    page.evaluate(
+        f"location.hash = {json.dumps(urlencode({'text': TEXT, 'heads': '1.3', 'token': '7'}))}"
+    )
     expect(page.locator("#texts .unit.source")).to_have_text("mat")
     told = page.evaluate("window.told")
-    page.mouse.move(*at)  # what the browser does by itself: it says once more what lies under the pointer
+    page.mouse.move(
+        *at
+    )  # what the browser does by itself: it says once more what lies under the pointer
     assert page.evaluate("window.told") > told
     expect(page.locator("#texts .unit.source")).to_have_text("mat")
     page.mouse.move(at[0] + 2, at[1] + 1)
@@ -110,7 +125,9 @@ def test_thumbnails_change_together(opened: Opened) -> None:
                 return put.apply(this, all); }; }"""
     )
     page.locator('input[name="scale"][value="linear"]').check(force=True)
-    page.wait_for_function("() => window.painted.size === document.querySelectorAll('.thumb canvas').length")
+    page.wait_for_function(
+        "() => window.painted.size === document.querySelectorAll('.thumb canvas').length"
+    )
     assert page.evaluate("window.turns.size") == 1
 
 
@@ -122,7 +139,9 @@ def test_thumbnails_change_together(opened: Opened) -> None:
         (0.81234, ["0.812", "−0.188", "was 1.000"]),
     ],
 )
-def test_a_number_has_the_digits_that_its_change_needs(opened: Opened, after: float, said: list[str]) -> None:
+def test_a_number_has_the_digits_that_its_change_needs(
+    opened: Opened, after: float, said: list[str]
+) -> None:
     page = opened()
 
     def answer(route: Route) -> None:
@@ -190,7 +209,9 @@ def test_the_card_says_all_once(opened: Opened) -> None:
 def test_the_map_stays_while_the_card_scrolls_and_uses_the_room(opened: Opened) -> None:
     page = opened(heads="1.3", text="the old cat sat on a mat . " * 3)
     shows(page, "1.3")
-    page.evaluate("document.querySelector('.reading').style.minHeight = '3000px'; scrollTo(0, 1500)")
+    page.evaluate(
+        "document.querySelector('.reading').style.minHeight = '3000px'; scrollTo(0, 1500)"
+    )
     below = """() => document.querySelector('.drawings').getBoundingClientRect().top
         - document.getElementById('controls').offsetHeight"""
     assert 0 <= page.evaluate(below) <= 20
@@ -199,13 +220,13 @@ def test_the_map_stays_while_the_card_scrolls_and_uses_the_room(opened: Opened) 
     assert box["y"] + box["height"] <= 900
     page = opened(heads="1.3", view="arcs", show="both", text="the old cat sat on a mat . " * 3)
     shows(page, "1.3")
-    spills = (
-        "() => { const one = document.querySelector('#arcs .scroller'); return one.scrollHeight - one.clientHeight; }"
-    )
+    spills = "() => { const one = document.querySelector('#arcs .scroller'); return one.scrollHeight - one.clientHeight; }"
     assert page.evaluate(spills) <= 1, "26 tokens are seen at once"
 
 
-def test_pictures_of_all_heads_say_what_was_cut_and_what_is_what(opened: Opened, tmp_path: Path) -> None:
+def test_pictures_of_all_heads_say_what_was_cut_and_what_is_what(
+    opened: Opened, tmp_path: Path
+) -> None:
     page = opened(show="b")
     drawing = saved(page, "#all-svg", tmp_path)
     texts = texts_in(drawing)

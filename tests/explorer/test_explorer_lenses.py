@@ -42,7 +42,11 @@ def test_maps_are_those_of_look(name: str, lens: str, is_off: bool, ask_kind: As
             assert maps.is_signed == told["signed"]
             for (_, head), values in zip(maps.places, maps.values, strict=True):
                 largest = np.abs(heads[head]).max(axis=-1, keepdims=True)
-                assert (np.abs(values - heads[head]) <= 0.009 * largest + 1e-6).all(), (one.stack, layer, head)
+                assert (np.abs(values - heads[head]) <= 0.009 * largest + 1e-6).all(), (
+                    one.stack,
+                    layer,
+                    head,
+                )
                 sizes.append(float(largest.max()))
     assert told["full"] == (1 if wanted.shares else pytest.approx(max(sizes), rel=1e-4))
 
@@ -55,7 +59,9 @@ def test_heads_that_are_off_change_the_maps_of_others(lens: str, ask_kind: AskKi
     assert max(one["change"] for one in cut["summary"]) > 1e-4
     assert all(0 <= one["change"] <= 1 for one in cut["summary"])
     is_of_heads = cut["lens"]["forms"] is None
-    assert any(one["off"] for one in cut["summary"]) == is_of_heads, "maps over all heads cannot be switched off"
+    assert any(one["off"] for one in cut["summary"]) == is_of_heads, (
+        "maps over all heads cannot be switched off"
+    )
     assert all((one["entropy"] is not None) == is_of_heads for one in cut["summary"])
 
 
@@ -68,13 +74,21 @@ def test_an_unknown_lens_is_refused_with_the_choices(ask: Asking) -> None:
 
 def test_a_pass_for_every_token_has_its_limit(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headscope.explorer.session.MOST_TRIED", 4)
-    answer = ask.post("/api/attend", {"model": "a", "text": "the old cat sat on the mat .", "lens": "value-zeroing"})
+    answer = ask.post(
+        "/api/attend",
+        {"model": "a", "text": "the old cat sat on the mat .", "lens": "value-zeroing"},
+    )
     assert answer.status == 422
     assert "at most 4 tokens here" in answer.error
-    assert ask.post("/api/attend", {"model": "a", "text": "the cat", "lens": "value-zeroing"}).status == 200
+    assert (
+        ask.post("/api/attend", {"model": "a", "text": "the cat", "lens": "value-zeroing"}).status
+        == 200
+    )
 
 
-def test_what_a_lens_cannot_do_leaves_the_explorer_alive(ask_kind: AskKind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_lens_cannot_do_leaves_the_explorer_alive(
+    ask_kind: AskKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(given: object, name: str) -> None:
         raise HeadscopeError("its layers are not covered", expected="a family of docs/relevance.md")
 

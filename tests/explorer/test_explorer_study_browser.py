@@ -22,7 +22,9 @@ pytestmark = pytest.mark.browser
 def explorer(tmp_path: Path) -> Iterator[Explorer]:
     made = model()
     write_tables(full(made), tmp_path)
-    with serve(made, study=tmp_path, port=0, browser=False, wait=False, say=lambda line: None) as running:
+    with serve(
+        made, study=tmp_path, port=0, browser=False, wait=False, say=lambda line: None
+    ) as running:
         yield running
 
 
@@ -33,8 +35,12 @@ def page(opened: Opened) -> Page:
 
 def test_all_unimportant_heads_are_switched_off_at_once_and_back(page: Page) -> None:
     choice = page.locator("#unimportant button").first
-    expect(choice).to_have_text("Switch off 2 heads that cost less than 0.01 each (of 100 examples)")
-    expect(choice).to_have_attribute("title", re.compile(r"^0\.1, 0\.2: .*Together they may cost more"))
+    expect(choice).to_have_text(
+        "Switch off 2 heads that cost less than 0.01 each (of 100 examples)"
+    )
+    expect(choice).to_have_attribute(
+        "title", re.compile(r"^0\.1, 0\.2: .*Together they may cost more")
+    )
     choice.click()
     expect(page.locator("#off")).to_contain_text("2 of 8 heads off")
     expect(page.locator("#off .list")).to_have_text("0.1, 0.2")
@@ -76,16 +82,22 @@ def test_a_card_leads_to_the_twin_and_shows_markup_as_text(page: Page) -> None:
     shows(page, "1.2")
 
 
-def test_what_the_server_has_forgotten_is_asked_again(page: Page, explorer: Explorer, watched: Watched) -> None:
+def test_what_the_server_has_forgotten_is_asked_again(
+    page: Page, explorer: Explorer, watched: Watched
+) -> None:
     explorer.server.states._kept.clear()
     page.click(head_of("1.1"))
     shows(page, "1.1")
     expect(page.locator("#error")).to_be_hidden()
-    assert all("404" in complaint for complaint in watched.complaints)  # the browser's own note of the refusal
+    assert all(
+        "404" in complaint for complaint in watched.complaints
+    )  # the browser's own note of the refusal
     watched.complaints.clear()
 
 
-def test_a_server_that_was_stopped_is_said(page: Page, explorer: Explorer, watched: Watched) -> None:
+def test_a_server_that_was_stopped_is_said(
+    page: Page, explorer: Explorer, watched: Watched
+) -> None:
     explorer.stop()
     page.fill("#text", "a dog ran .")
     expect(page.locator("#error")).to_contain_text("start it again: headscope serve")

@@ -87,7 +87,9 @@ def test_an_origin_must_be_the_same(ask: Asking) -> None:
     body = b'{"model": "a", "text": "the cat"}'
 
     def asked(origin: str) -> int:
-        return ask.request("POST", "/api/attend", body, {**JSON, "Host": here, "Origin": origin}).status
+        return ask.request(
+            "POST", "/api/attend", body, {**JSON, "Host": here, "Origin": origin}
+        ).status
 
     assert asked(f"http://{here}") == 200
     for origin in (
@@ -118,14 +120,18 @@ def test_an_origin_must_be_the_same(ask: Asking) -> None:
         ("::", "evil.example", False),
     ],
 )
-def test_a_server_of_other_machines_knows_its_addresses(host: str, name: str, is_ours: bool) -> None:
+def test_a_server_of_other_machines_knows_its_addresses(
+    host: str, name: str, is_ours: bool
+) -> None:
     assert Guard(None, host, TOKEN, 1)._is_ours(name) == is_ours  # type: ignore[arg-type]
 
 
 # Tokens
 
 
-@pytest.mark.parametrize("path", ["/", "/static/explorer.js", "/api/about", "/api/maps/x/encoder/0", "/nowhere"])
+@pytest.mark.parametrize(
+    "path", ["/", "/static/explorer.js", "/api/about", "/api/maps/x/encoder/0", "/nowhere"]
+)
 def test_nothing_is_told_without_the_token(path: str, guarded: Asking) -> None:
     answer = guarded.get(path)
     assert answer.status == 401
@@ -135,7 +141,9 @@ def test_nothing_is_told_without_the_token(path: str, guarded: Asking) -> None:
 @pytest.mark.parametrize("wrong", ["", "x", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "\xff"])
 def test_another_token_is_none(wrong: str, guarded: Asking) -> None:
     assert guarded.get("/api/about", **{"X-Headscope-Token": wrong}).status == 401
-    assert guarded.get("/api/about", Cookie=f"headscope-{guarded.explorer.port}={wrong}").status == 401
+    assert (
+        guarded.get("/api/about", Cookie=f"headscope-{guarded.explorer.port}={wrong}").status == 401
+    )
     assert guarded.get(f"/?token={wrong.encode('latin-1').hex() or ''}").status == 401
 
 
@@ -148,7 +156,9 @@ def test_the_address_brings_the_token_once(guarded: Asking) -> None:
     assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in cookie.split(";")}
     assert guarded.get("/api/about", Cookie=cookie.partition(";")[0]).status == 200
     assert guarded.get("/api/about", **{"X-Headscope-Token": TOKEN}).status == 200
-    assert guarded.get(f"/api/about?token={TOKEN}").status == 401, "an address of data is not to be passed on"
+    assert guarded.get(f"/api/about?token={TOKEN}").status == 401, (
+        "an address of data is not to be passed on"
+    )
 
 
 def test_a_broken_cookie_is_no_token(guarded: Asking) -> None:
@@ -164,7 +174,9 @@ def test_a_broken_cookie_is_no_token(guarded: Asking) -> None:
 )
 def test_every_answer_is_strict(path: str, ask: Asking) -> None:
     headers = ask.get(path).headers
-    policy = dict(part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";"))
+    policy = dict(
+        part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";")
+    )
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
     assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
@@ -184,7 +196,13 @@ def test_refusals_are_strict_too(guarded: Asking, ask: Asking) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/static/../server.py", "/static/%2e%2e/server.py", "/static/..%2fserver.py", "/static//etc/passwd"]
+    "path",
+    [
+        "/static/../server.py",
+        "/static/%2e%2e/server.py",
+        "/static/..%2fserver.py",
+        "/static//etc/passwd",
+    ],
 )
 def test_no_other_file_is_told(path: str, ask: Asking) -> None:
     assert ask.get(path).status == 404

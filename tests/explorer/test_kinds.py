@@ -41,7 +41,9 @@ def without(model: AttentionModel, off: str) -> Iterator[None]:
         yield
 
 
-def weights_of(model: AttentionModel, inputs: dict[str, torch.Tensor], off: str) -> dict[Site, NDArray[np.float64]]:
+def weights_of(
+    model: AttentionModel, inputs: dict[str, torch.Tensor], off: str
+) -> dict[Site, NDArray[np.float64]]:
     seen = {}
 
     def keep(attention: Any) -> None:
@@ -72,8 +74,12 @@ def test_about_tells_the_heads_that_are_there(name: str, ask_kind: AskKind) -> N
         for head in layer["heads"]
     ]
     assert listed == list(asking.model.heads)
-    sites = [(stack["name"], layer["layer"]) for stack in told["stacks"] for layer in stack["layers"]]
-    assert sites == [(site.stack, site.layer) for site in asking.model.sites], "layers without heads are told too"
+    sites = [
+        (stack["name"], layer["layer"]) for stack in told["stacks"] for layer in stack["layers"]
+    ]
+    assert sites == [(site.stack, site.layer) for site in asking.model.sites], (
+        "layers without heads are told too"
+    )
     assert told["lenses"]["heads"][0] == "raw"
     assert told["max_tokens"] == 32
     assert asking.attend(told["example"]["text"])["id"]
@@ -89,7 +95,9 @@ def test_maps_are_the_watched_weights(name: str, is_off: bool, ask_kind: AskKind
     assert set(state["sides"]) == {site.stack for site in wanted}
     for site, weights in wanted.items():
         maps = asking.maps(f"/api/maps/{state['id']}/{site.stack}/{site.layer}")
-        assert maps.places == [(head.layer, head.head) for head in asking.model.heads if head.site == site]
+        assert maps.places == [
+            (head.layer, head.head) for head in asking.model.heads if head.site == site
+        ]
         assert not maps.is_signed
         assert (np.abs(maps.values - weights) <= largest_error(weights)).all(), str(site)
         np.testing.assert_allclose(maps.largest, weights.max(axis=-1), atol=1e-6)
@@ -115,11 +123,14 @@ def test_the_summary_is_that_of_the_weights(name: str, ask_kind: AskKind) -> Non
         entropies = [-sum(w * np.log(w) for w in row if w > 0) for row in now]
         assert one["entropy"] == pytest.approx(np.mean(entropies), abs=1e-4)
         moved = [
-            sum(abs(one - other) for one, other in zip(*rows, strict=True)) / 2 for rows in zip(now, then, strict=True)
+            sum(abs(one - other) for one, other in zip(*rows, strict=True)) / 2
+            for rows in zip(now, then, strict=True)
         ]
         assert one["change"] == pytest.approx(np.mean(moved), abs=2e-5)
     first_layer = [
-        one["change"] for head, one in told.items() if head.layer == 0 and head.stack in ("encoder", "decoder")
+        one["change"]
+        for head, one in told.items()
+        if head.layer == 0 and head.stack in ("encoder", "decoder")
     ]
     assert max(first_layer) <= 1e-5, "nothing lies below the first layer"
 
@@ -139,7 +150,11 @@ def afters(told: Any) -> list[Any]:
         return [value for one in told for value in afters(one)]
     if not isinstance(told, dict):
         return []
-    return [one for name, value in told.items() for one in ([value] if name == "after" else afters(value))]
+    return [
+        one
+        for name, value in told.items()
+        for one in ([value] if name == "after" else afters(value))
+    ]
 
 
 @each_kind
@@ -163,11 +178,17 @@ def test_thumbnails_are_every_head_of_a_stack(name: str, ask_kind: AskKind) -> N
     wanted = weights_of(asking.model, inputs_of(asking.model, kind.text, kind.second), "")
     for stack in state["sides"]:
         maps = asking.maps(f"/api/thumbnails/{state['id']}/{stack}")
-        whole = np.concatenate([weights for site, weights in sorted(wanted.items()) if site.stack == stack])
+        whole = np.concatenate(
+            [weights for site, weights in sorted(wanted.items()) if site.stack == stack]
+        )
         assert maps.places == [
-            (head.layer, head.head) for head in asking.model.heads if head.stack == stack and head.site in wanted
+            (head.layer, head.head)
+            for head in asking.model.heads
+            if head.stack == stack and head.site in wanted
         ]
-        assert (np.abs(maps.values - whole) <= largest_error(whole)).all(), "a short text is shown whole"
+        assert (np.abs(maps.values - whole) <= largest_error(whole)).all(), (
+            "a short text is shown whole"
+        )
 
 
 # Predictions, each computed from the model's own output
@@ -191,7 +212,8 @@ def both(name: str, ask_kind: AskKind) -> tuple[Any, list[Any]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"), [("classifier", "one"), ("cut", "one"), ("several classes", "several"), ("a number", "number")]
+    ("name", "what"),
+    [("classifier", "one"), ("cut", "one"), ("several classes", "several"), ("a number", "number")],
 )
 def test_class_probabilities(name: str, what: str, ask_kind: AskKind) -> None:
     told, outputs = both(name, ask_kind)
@@ -199,7 +221,9 @@ def test_class_probabilities(name: str, what: str, ask_kind: AskKind) -> None:
     for column, output in zip(("before", "after"), outputs, strict=True):
         logits = output.logits[0].double().numpy()
         powers = np.exp(logits)
-        wanted = {"one": powers / powers.sum(), "several": powers / (1 + powers), "number": logits}[what]
+        wanted = {"one": powers / powers.sum(), "several": powers / (1 + powers), "number": logits}[
+            what
+        ]
         assert list(rows(told["rows"], column)) == [f"LABEL_{i}" for i in range(len(logits))]
         np.testing.assert_allclose(list(rows(told["rows"], column).values()), wanted, atol=1e-5)
 
@@ -208,13 +232,20 @@ def best(logits: torch.Tensor, model: AttentionModel) -> dict[str, float]:
     chances = np.exp(logits.double().numpy())
     chances /= chances.sum()
     assert model.tokenizer is not None
-    return {model.tokenizer.convert_ids_to_tokens(int(i)): float(chances[i]) for i in np.argsort(-chances)}
+    return {
+        model.tokenizer.convert_ids_to_tokens(int(i)): float(chances[i])
+        for i in np.argsort(-chances)
+    }
 
 
-def check_candidates(told: list[dict[str, Any]], logits: list[torch.Tensor], model: AttentionModel) -> None:
+def check_candidates(
+    told: list[dict[str, Any]], logits: list[torch.Tensor], model: AttentionModel
+) -> None:
     before, after = (best(one, model) for one in logits)
     five = list(after)[:5]
-    assert [row["name"] for row in told] == five + [name for name in list(before)[:5] if name not in five]
+    assert [row["name"] for row in told] == five + [
+        name for name in list(before)[:5] if name not in five
+    ]
     for row in told:
         assert row["before"] == pytest.approx(before[row["name"]], abs=1e-5)
         assert row["after"] == pytest.approx(after[row["name"]], abs=1e-5)
@@ -225,13 +256,19 @@ def test_candidates_for_every_mask(name: str, ask_kind: AskKind) -> None:
     told, outputs = both(name, ask_kind)
     assert [one["token"] for one in told["masks"]] == [2, 7], "[CLS] the [MASK] …"
     for one in told["masks"]:
-        check_candidates(one["rows"], [output.logits[0, one["token"]] for output in outputs], ask_kind(name).model)
+        check_candidates(
+            one["rows"],
+            [output.logits[0, one["token"]] for output in outputs],
+            ask_kind(name).model,
+        )
     assert ask_kind(name).attend("the cat")["prediction"]["masks"] == []
 
 
 def test_candidates_for_the_next_token(ask_kind: AskKind) -> None:
     told, outputs = both("causal", ask_kind)
-    check_candidates(told["rows"], [output.logits[0, -1] for output in outputs], ask_kind("causal").model)
+    check_candidates(
+        told["rows"], [output.logits[0, -1] for output in outputs], ask_kind("causal").model
+    )
 
 
 def test_the_log_probability_of_a_target(ask_kind: AskKind) -> None:
@@ -243,8 +280,16 @@ def test_the_log_probability_of_a_target(ask_kind: AskKind) -> None:
     assert [row["name"] for row in told["rows"]] == ["a", "dog", "ran", ".", "[SEP]"]
     for column, off in (("before", ""), ("after", kind.off)):
         with without(asking.model, off):
-            logits = asking.model.model(**inputs_of(asking.model, kind.text, kind.second)).logits[0].double().numpy()
-        each = [row[token] - np.log(np.exp(row).sum()) for row, token in zip(logits, labels, strict=True)]
+            logits = (
+                asking.model.model(**inputs_of(asking.model, kind.text, kind.second))
+                .logits[0]
+                .double()
+                .numpy()
+            )
+        each = [
+            row[token] - np.log(np.exp(row).sum())
+            for row, token in zip(logits, labels, strict=True)
+        ]
         np.testing.assert_allclose([row[column] for row in told["rows"]], each, atol=1e-4)
         assert told[column] == pytest.approx(sum(each), abs=1e-3)
     alone = asking.attend(kind.text)["prediction"]
@@ -290,7 +335,9 @@ def test_a_translation_is_the_models_own(off: str, ask_kind: AskKind) -> None:
     assert reads is not None
     for column, heads in (("before", ""), ("after", off)):
         with without(asking.model, heads):
-            said = asking.model.model.generate(**reads(kind.text, return_tensors="pt"), num_beams=4, max_new_tokens=128)
+            said = asking.model.model.generate(
+                **reads(kind.text, return_tensors="pt"), num_beams=4, max_new_tokens=128
+            )
         if column == "before" or off:
             assert told[column] == reads.decode(said[0, 1:], skip_special_tokens=True)
     assert off or told["after"] is None

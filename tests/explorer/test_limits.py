@@ -28,7 +28,9 @@ from waiting import LONGEST, until
 from worded import worded
 
 GOOD = {"model": "a", "text": "the cat sat"}
-FUZZED = settings(deadline=None, max_examples=80, derandomize=True, suppress_health_check=list(HealthCheck))
+FUZZED = settings(
+    deadline=None, max_examples=80, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 def is_alive(asking: Asking) -> bool:
@@ -75,7 +77,11 @@ def test_what_is_malformed_is_400(body: bytes, said: str, ask: Asking) -> None:
     ("change", "status", "said"),
     [
         ({"model": "b"}, 404, 'there is no model "b". Expected a.'),
-        ({"lens": "rose"}, 422, 'lens: "rose" is no lens. Expected effective, effective-simplex, flow, gradient,'),
+        (
+            {"lens": "rose"},
+            422,
+            'lens: "rose" is no lens. Expected effective, effective-simplex, flow, gradient,',
+        ),
         ({"off": "9.1"}, 422, 'heads "9.1": "9.1" is not in this model. Expected '),
         ({"off": "0.9"}, 422, 'heads "0.9": "0.9" is not in this model. Expected '),
         ({"off": "0.3-1"}, 422, 'heads "0.3-1": "0.3-1" is not in this model.'),
@@ -84,12 +90,18 @@ def test_what_is_malformed_is_400(body: bytes, said: str, ask: Asking) -> None:
         ({"off": ","}, 422, 'heads ",": "" names no head.'),
         ({"text": ""}, 422, 'text "": there are no tokens in it. Expected some text.'),
         ({"text": " \n\t"}, 422, "there are no tokens in it. Expected some text."),
-        ({"text": "a \ud800 b"}, 422, "character 3 is U+D800, half of a surrogate pair. Expected Unicode text."),
+        (
+            {"text": "a \ud800 b"},
+            422,
+            "character 3 is U+D800, half of a surrogate pair. Expected Unicode text.",
+        ),
         ({"text": "the cat " * 16}, 422, "34 tokens. Expected at most 32 tokens. Shorten it."),
         ({"second": "cat " * 40}, 422, "46 tokens. Expected at most 32 tokens. Shorten it."),
     ],
 )
-def test_what_cannot_be_done_says_what_can(change: dict[str, Any], status: int, said: str, ask: Asking) -> None:
+def test_what_cannot_be_done_says_what_can(
+    change: dict[str, Any], status: int, said: str, ask: Asking
+) -> None:
     answer = ask.post("/api/attend", GOOD | change)
     assert answer.status == status
     assert said in answer.error
@@ -134,7 +146,11 @@ def test_there_is_nothing_else(method: str, path: str, status: int, ask: Asking)
 
 def test_a_state_has_only_its_own_layers(ask: Asking) -> None:
     state = ask.attend("the cat")["id"]
-    for path in (f"maps/{state}/encoder/9", f"maps/{state}/cross/0", f"maps/{state}/encoder/99999999999999999999"):
+    for path in (
+        f"maps/{state}/encoder/9",
+        f"maps/{state}/cross/0",
+        f"maps/{state}/encoder/99999999999999999999",
+    ):
         answer = ask.get(f"/api/{path}")
         assert answer.status == 404
         assert answer.error.endswith("Expected encoder layers 0, 1.")
@@ -153,7 +169,12 @@ def test_a_body_must_be_said_to_be_json(ask: Asking) -> None:
     body = json.dumps(GOOD).encode()
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         assert ask.request("POST", "/api/attend", body, {"Content-Type": kind}).status == 415
-    assert ask.request("POST", "/api/attend", body, {"Content-Type": "Application/JSON; charset=utf-8"}).status == 200
+    assert (
+        ask.request(
+            "POST", "/api/attend", body, {"Content-Type": "Application/JSON; charset=utf-8"}
+        ).status
+        == 200
+    )
 
 
 # Limits
@@ -256,7 +277,9 @@ def test_what_is_no_request_ends_a_connection_and_not_the_server(sent: bytes, as
 
 
 @contextmanager
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event, list[str]]]:
+def held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[tuple[threading.Event, threading.Event, list[str]]]:
     """A model that works until it is let go: (it has begun, let it go, the texts it has read)."""
     begun, let_go, texts = threading.Event(), threading.Event(), []
     real = Session.attend
@@ -295,7 +318,9 @@ def _first(asked: list[Any], count: int) -> list[Any]:
     return [one for _, one in zip(range(count), as_completed(asked, timeout=LONGEST), strict=False)]
 
 
-def test_a_newer_turn_of_a_page_makes_older_ones_stale(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_turn_of_a_page_makes_older_ones_stale(
+    ask: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with held(monkeypatch) as (begun, let_go, texts), ThreadPoolExecutor(8) as pool:
 
         def turn(client: str, number: int) -> Any:
@@ -308,13 +333,22 @@ def test_a_newer_turn_of_a_page_makes_older_ones_stale(ask: Asking, monkeypatch:
         other = turn("dog", 1)
         until(lambda: ask.explorer.server.line.waiting == 2)
         newest = turn("cat", 3)
-        assert waiting.result(LONGEST).status == 409, "it is answered at once, not when it would have been its turn"
-        assert waiting.result().error.startswith("turn 2 is over: this page has asked turn 3 since.")
+        assert waiting.result(LONGEST).status == 409, (
+            "it is answered at once, not when it would have been its turn"
+        )
+        assert waiting.result().error.startswith(
+            "turn 2 is over: this page has asked turn 3 since."
+        )
         late = turn("cat", 2).result(LONGEST)
         assert late.status == 409
         again = turn("cat", 3)
         let_go.set()
-        assert [one.result(LONGEST).status for one in (running, other, newest, again)] == [200, 200, 200, 200]
+        assert [one.result(LONGEST).status for one in (running, other, newest, again)] == [
+            200,
+            200,
+            200,
+            200,
+        ]
     assert texts.count("cat 2") == 0, "what is stale is not run"
     assert sorted(texts) == ["cat 1", "cat 3", "cat 3", "dog 1"]
 
@@ -337,17 +371,25 @@ def test_a_hundred_at_once_get_right_answers(ask: Asking) -> None:
             assert answer.json["prediction"] == ask.attend(text)["prediction"]
 
 
-def test_a_failure_is_told_and_leaves_the_server_alive(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_told_and_leaves_the_server_alive(
+    ask: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*given: Any) -> None:
         raise RuntimeError("the sky fell")
 
     with monkeypatch.context() as patched:
         patched.setattr(Session, "attend", fail)
         answer = ask.post("/api/attend", GOOD)
-        assert (answer.status, answer.error) == (500, "the server failed (the sky fell). Its terminal says more.")
+        assert (answer.status, answer.error) == (
+            500,
+            "the server failed (the sky fell). Its terminal says more.",
+        )
         patched.setattr(Session, "attend", lambda *given: (_ for _ in ()).throw(MemoryError))
         answer = ask.post("/api/attend", GOOD)
-        assert (answer.status, answer.error) == (503, "there is not enough memory for this. Ask for a shorter text.")
+        assert (answer.status, answer.error) == (
+            503,
+            "there is not enough memory for this. Ask for a shorter text.",
+        )
     assert is_alive(ask)
     assert not ask.model.is_open
 
@@ -365,7 +407,9 @@ def test_numbers_that_are_none_are_not_shown(start: Callable[..., Explorer]) -> 
 
 anything = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 text = st.text(st.characters(), max_size=40)

@@ -62,7 +62,10 @@ def test_two_explorers_do_not_meet(start: Start) -> None:
 
 def test_ports_that_are_all_taken_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "TRIED_PORTS", 1)
-    with taken_port() as port, pytest.raises(HeadscopeError, match=f"ports {port} to {port} are all taken"):
+    with (
+        taken_port() as port,
+        pytest.raises(HeadscopeError, match=f"ports {port} to {port} are all taken"),
+    ):
         headscope.serve(worded(BertModel), port=port, browser=False, wait=False)
 
 
@@ -73,38 +76,63 @@ def test_ports_that_are_all_taken_are_refused(monkeypatch: pytest.MonkeyPatch) -
         ({"port": -1}, "--port: -1 is not a port."),
         ({"host": "203.0.113.7"}, "--host: cannot listen on 203.0.113.7 port "),
         ({"host": "no such host"}, "--host: cannot listen on no such host port "),
-        ({"token": "short"}, "--token: the token cannot be used. Expected eight or more letters, digits,"),
+        (
+            {"token": "short"},
+            "--token: the token cannot be used. Expected eight or more letters, digits,",
+        ),
         ({"token": "with spaces;"}, "--token: the token cannot be used."),
-        ({"max_length": 33}, "--max-length: 33 tokens are more than worded can read. Expected at most 32."),
+        (
+            {"max_length": 33},
+            "--max-length: 33 tokens are more than worded can read. Expected at most 32.",
+        ),
         ({"study": "nowhere"}, "nowhere: there is no such directory."),
     ],
 )
 def test_what_cannot_be_served_is_said(options: dict[str, object], said: str) -> None:
     with pytest.raises(HeadscopeError) as refused:
-        headscope.serve(worded(BertModel), **{"browser": False, "wait": False, "port": 0, **options})  # type: ignore[arg-type]
+        headscope.serve(
+            worded(BertModel), **{"browser": False, "wait": False, "port": 0, **options}
+        )  # type: ignore[arg-type]
     assert said in str(refused.value)
 
 
 def of_importance(value: float, sha256: str = "ab" * 32) -> Study:
-    rows = [Row("encoder", 0, head, "ablation-loss", value, value - 0.1, value + 0.1, 9) for head in range(2)]
+    rows = [
+        Row("encoder", 0, head, "ablation-loss", value, value - 0.1, value + 0.1, 9)
+        for head in range(2)
+    ]
     return Study(to_frame(rows), {}, {**RECORD, "model": {**RECORD["model"], "sha256": sha256}})
 
 
 def test_several_studies_of_a_model_are_joined_as_in_a_report(start: Start, tmp_path: Path) -> None:
-    for name, study in (("what", made_up()), ("which", of_importance(0.5)), ("other", of_importance(0.7))):
+    for name, study in (
+        ("what", made_up()),
+        ("which", of_importance(0.5)),
+        ("other", of_importance(0.7)),
+    ):
         (tmp_path / name).mkdir()
         write_tables(study, tmp_path / name)
     said: list[str] = []
-    explorer = start(worded(BertModel), study=[tmp_path / one for one in ("what", "which", "other")], say=said.append)
+    explorer = start(
+        worded(BertModel),
+        study=[tmp_path / one for one in ("what", "which", "other")],
+        say=said.append,
+    )
     told = Asking(explorer, worded(BertModel)).get("/api/about").json["study"]
     assert {"entropy", "ablation-loss", "ablation-loss (other)"} <= set(told["statistics"])
     assert said[0].startswith("note: ablation-loss: other has other values than an earlier study")
 
 
 def test_studies_of_different_models_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(HeadscopeError, match="of different models: study 1 of tiny and study 2 of tiny"):
+    with pytest.raises(
+        HeadscopeError, match="of different models: study 1 of tiny and study 2 of tiny"
+    ):
         headscope.serve(
-            worded(BertModel), study=[made_up(), of_importance(0.5, "cd" * 32)], port=0, browser=False, wait=False
+            worded(BertModel),
+            study=[made_up(), of_importance(0.5, "cd" * 32)],
+            port=0,
+            browser=False,
+            wait=False,
         )
 
 
@@ -127,13 +155,17 @@ def test_another_host_has_a_token(start: Start) -> None:
 def test_addresses_for_other_machines_are_printed_and_can_be_opened(start: Start) -> None:
     said: list[str] = []
     explorer = start(worded(BertModel), host="0.0.0.0", say=said.append)
-    assert explorer.elsewhere[0].startswith(f"http://{socket.gethostname().lower()}:{explorer.port}/?token=")
+    assert explorer.elsewhere[0].startswith(
+        f"http://{socket.gethostname().lower()}:{explorer.port}/?token="
+    )
     assert said == [explorer.url, f"from other machines: {' or '.join(explorer.elsewhere)}"]
     assert not any("127.0.0" in url or "0.0.0.0" in url for url in explorer.elsewhere)
     asking = Asking(explorer, worded(BertModel))
     for url in explorer.elsewhere:
         host, _, path = url.removeprefix("http://").partition("/")
-        assert asking.get(f"/{path}", Host=host).status == 303, "the token is taken, and becomes a cookie"
+        assert asking.get(f"/{path}", Host=host).status == 303, (
+            "the token is taken, and becomes a cookie"
+        )
     assert start(worded(BertModel)).elsewhere == []
 
 
@@ -147,7 +179,9 @@ def test_the_browser_is_opened_where_wanted(monkeypatch: pytest.MonkeyPatch, sta
 
 
 def test_it_is_gone_after_stop() -> None:
-    with headscope.serve(worded(BertModel), port=0, browser=False, wait=False, say=lambda line: None) as explorer:
+    with headscope.serve(
+        worded(BertModel), port=0, browser=False, wait=False, say=lambda line: None
+    ) as explorer:
         assert Asking(explorer, worded(BertModel)).attend("the cat")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", explorer.port), timeout=LONGEST)
@@ -171,8 +205,12 @@ def test_two_models_stand_beside_each_other(start: Start) -> None:
     second = asking.maps(f"/api/difference/{states[0]}/{states[1]}/encoder/1")
     np.testing.assert_allclose(second.values, maps[1] - maps[0], atol=0.02)
     scale = asking.get(f"/api/difference/{states[0]}/{states[1]}/encoder").json["full"]
-    assert scale == pytest.approx(np.abs(second.values).max(), rel=1e-3), "of all layers, here that of the second"
-    assert asking.get(f"/api/alike/{states[0]}/{states[1]}").status == 422, "classifiers give no vectors"
+    assert scale == pytest.approx(np.abs(second.values).max(), rel=1e-3), (
+        "of all layers, here that of the second"
+    )
+    assert asking.get(f"/api/alike/{states[0]}/{states[1]}").status == 422, (
+        "classifiers give no vectors"
+    )
 
 
 def test_vectors_of_two_encoders_are_compared(start: Start) -> None:
@@ -208,7 +246,9 @@ def started(folder: Path, *words: str, before: Sequence[str] = SHELL) -> subproc
         text=True,
         cwd=folder,
         env=os.environ,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a shell's background jobs ignore it
     )
 
 
@@ -223,7 +263,11 @@ def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: 
             found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", said[1])
             assert found is not None, said
             here = int(found[1])
-            assert said == [f"port {port} is taken: this is {here}", f"http://127.0.0.1:{here}/", "Ctrl-C ends it"]
+            assert said == [
+                f"port {port} is taken: this is {here}",
+                f"http://127.0.0.1:{here}/",
+                "Ctrl-C ends it",
+            ]
             connection = http.client.HTTPConnection(
                 "127.0.0.1", here, timeout=LONGEST
             )  # left open: it must not be waited for
@@ -242,7 +286,9 @@ def test_what_is_loaded_is_said_at_once(tmp_path: Path) -> None:
     saved(tmp_path / "bert", BertModel)
     (tmp_path / "study").mkdir()
     write_tables(made_up({"encoder": (2, 2)}), tmp_path / "study")
-    process = started(tmp_path, "bert", "--study", "study", "--compare", "bert", "--port", "0", "--no-browser")
+    process = started(
+        tmp_path, "bert", "--study", "study", "--compare", "bert", "--port", "0", "--no-browser"
+    )
     try:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("http://")
@@ -250,7 +296,11 @@ def test_what_is_loaded_is_said_at_once(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=LONGEST)
     finally:
         process.kill()
-    assert [line for line in err.splitlines() if "…" in line] == ["loading bert …", "reading study …", "loading bert …"]
+    assert [line for line in err.splitlines() if "…" in line] == [
+        "loading bert …",
+        "reading study …",
+        "loading bert …",
+    ]
 
 
 BUSY = """
@@ -302,8 +352,12 @@ def test_control_c_does_not_wait_for_the_model(tmp_path: Path) -> None:
     assert answers == [503, 503]
 
 
-def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_thread, "STOPPING_SECONDS", LONGEST)  # that it may take on a busy machine
+def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        model_thread, "STOPPING_SECONDS", LONGEST
+    )  # that it may take on a busy machine
     model = worded(BertModel)
     explorer = headscope.serve(model, port=0, browser=False, wait=False, say=lambda line: None)
     begun = threading.Event()
@@ -330,7 +384,9 @@ def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was(monkeypatch:
     assert not explorer.is_working
     assert "being ended" in str(outcome[0])
     whole = headscope.look(model, "the cat").lenses[0].stacks[0].weights
-    np.testing.assert_array_equal(whole, headscope.look(worded(BertModel), "the cat").lenses[0].stacks[0].weights)
+    np.testing.assert_array_equal(
+        whole, headscope.look(worded(BertModel), "the cat").lenses[0].stacks[0].weights
+    )
     explorer.stop()  # once more does no harm
 
 
@@ -340,4 +396,7 @@ def test_a_wrong_study_is_one_line_before_the_model_is_loaded(tmp_path: Path) ->
     out, err = process.communicate(timeout=LONGEST)
     assert process.returncode == 2
     assert out == ""
-    assert err == "headscope: nowhere: there is no such directory. Expected a study that a command wrote.\n"
+    assert (
+        err
+        == "headscope: nowhere: there is no such directory. Expected a study that a command wrote.\n"
+    )

@@ -56,14 +56,18 @@ def test_a_state_has_one_name_in_one_run_only() -> None:
     asked = Asked("a", "the cat", None, "0.1", "raw")
     one, other = States(), States()
     assert one.name_of(asked) == one.name_of(replace(asked))
-    assert one.name_of(asked) != other.name_of(asked), "a browser must not take another model's maps for these"
+    assert one.name_of(asked) != other.name_of(asked), (
+        "a browser must not take another model's maps for these"
+    )
     changes = {"model": "b", "text": "the dog", "second": "", "off": "", "lens": "norm"}
     names = {one.name_of(replace(asked, **{key: value})) for key, value in changes.items()}
     assert len(names | {one.name_of(asked)}) == 6
 
 
 def test_ways_to_write_the_same_heads_are_one_state(ask: Asking) -> None:
-    told = [ask.attend("the cat", None, off) for off in ("0.0-3,1.2", "1.2,0.*", " 1.2 , encoder.0.0-3")]
+    told = [
+        ask.attend("the cat", None, off) for off in ("0.0-3,1.2", "1.2,0.*", " 1.2 , encoder.0.0-3")
+    ]
     assert {one["id"] for one in told} == {told[0]["id"]}
     assert {one["off"] for one in told} == {"0.*,1.2"}
     assert ask.attend("the cat", None, " ")["id"] == ask.attend("the cat")["id"] != told[0]["id"]
@@ -91,7 +95,10 @@ def test_maps_have_a_tag_that_saves_sending_them_again(ask: Asking) -> None:
     first = ask.get(path)
     assert first.headers["cache-control"] == "private, no-cache"
     tag = first.headers["etag"]
-    assert (ask.get(path, **{"If-None-Match": f'"x", {tag}'}).status, len(first.body) > 0) == (304, True)
+    assert (ask.get(path, **{"If-None-Match": f'"x", {tag}'}).status, len(first.body) > 0) == (
+        304,
+        True,
+    )
     assert ask.get(path, **{"If-None-Match": '"x"'}).status == 200
     other = f"/api/maps/{ask.attend('the dog')['id']}/encoder/0"
     assert ask.get(other).headers["etag"] != tag
@@ -102,7 +109,11 @@ def test_maps_have_a_tag_that_saves_sending_them_again(ask: Asking) -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 3), (3, 50, 40), (2, 48, 48), (1, 49, 512)])
 def test_a_thumbnail_is_the_largest_weight_of_each_block(shape: tuple[int, int, int]) -> None:
-    weights = np.random.default_rng(0).dirichlet(np.full(shape[2], 0.2), size=shape[:2]).astype(np.float32)
+    weights = (
+        np.random.default_rng(0)
+        .dirichlet(np.full(shape[2], 0.2), size=shape[:2])
+        .astype(np.float32)
+    )
     small = thumbnails(weights)
     rows, columns = (min(size, 48) for size in shape[1:])
     assert small.shape == (shape[0], rows, columns)
@@ -136,7 +147,17 @@ def test_a_difference_keeps_its_signs() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [HOSTILE, "{{7*7}}", "\u202eabc", "a\u2028b", "${alert(1)}", "<!--", "\\u003cscript>", "cat\x00cat"]
+    "text",
+    [
+        HOSTILE,
+        "{{7*7}}",
+        "\u202eabc",
+        "a\u2028b",
+        "${alert(1)}",
+        "<!--",
+        "\\u003cscript>",
+        "cat\x00cat",
+    ],
 )
 def test_hostile_texts_come_out_as_data(text: str, ask: Asking) -> None:
     answer = ask.post("/api/attend", {"model": "a", "text": f"{text} cat"})
@@ -148,13 +169,18 @@ def test_hostile_texts_come_out_as_data(text: str, ask: Asking) -> None:
     assert "\u202e" not in str(answer.json)
 
 
-def test_hostile_names_of_tokens_classes_and_models_come_out_as_data(start: Callable[..., Explorer]) -> None:
+def test_hostile_names_of_tokens_classes_and_models_come_out_as_data(
+    start: Callable[..., Explorer],
+) -> None:
     """A vocabulary and a configuration may hold anything."""
     guesses = worded(BertForMaskedLM)
     assert guesses.tokenizer is not None
     written = guesses.tokenizer.backend_tokenizer.to_str().replace('"cat"', json.dumps(HOSTILE))
     guesses.tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(written), unk_token="[UNK]", mask_token="[MASK]", model_max_length=32
+        tokenizer_object=Tokenizer.from_str(written),
+        unk_token="[UNK]",
+        mask_token="[MASK]",
+        model_max_length=32,
     )
     with torch.no_grad():
         guesses.model.cls.predictions.bias[WORDS.index("cat")] = 100.0

@@ -38,7 +38,13 @@ def test_about_says_what_there_is(asking: Asking) -> None:
     told = asking.get("/api/about").json["study"]
     assert told["model"] == "tiny"
     assert told["is_of_this_model"]
-    assert told["statistics"] == ["previous", "entropy", "js-previous", "js-uniform", "ablation-loss"]
+    assert told["statistics"] == [
+        "previous",
+        "entropy",
+        "js-previous",
+        "js-uniform",
+        "ablation-loss",
+    ]
     assert told["importances"] == ["ablation-loss"]
     assert (told["has_roles"], told["has_clusters"], told["has_examples"]) == (True, True, True)
 
@@ -55,7 +61,9 @@ def test_unimportant_are_those_shown_to_cost_next_to_nothing(asking: Asking) -> 
 def weighed(highs: dict[str, float], loss: float | None = None, half: float = 0.001) -> Study:
     """A study whose tests have these upper ends."""
     study = made_up()
-    study.tables["significance"] = pd.DataFrame([without(h, high - half, False, half) for h, high in highs.items()])
+    study.tables["significance"] = pd.DataFrame(
+        [without(h, high - half, False, half) for h, high in highs.items()]
+    )
     task = {"task": "sts </b>", "intact": {"loss": {"value": loss}}}
     study.record = {**study.record, **({} if loss is None else {"importance": task})}
     return study
@@ -68,7 +76,9 @@ def test_a_weak_study_calls_no_head_unimportant() -> None:
 
 
 def test_the_margin_is_a_share_of_the_intact_loss() -> None:
-    (told,) = StudyView(weighed({"0.0": 0.019, "0.1": 0.021, "1.0": -0.3}, loss=-2.0), model()).told["unimportant"]
+    (told,) = StudyView(
+        weighed({"0.0": 0.019, "0.1": 0.021, "1.0": -0.3}, loss=-2.0), model()
+    ).told["unimportant"]
     assert told["heads"] == "0.0,1.0"
     assert told["what"] == "that cost less than 0.02 each (of 100 examples)"
     assert "the loss of sts </b> rises by less than 0.02 (1 % of 2)" in told["why"]
@@ -84,7 +94,9 @@ def test_no_layer_is_called_unimportant_as_a_whole() -> None:
 def test_heads_have_the_numbers_of_the_table(asking: Asking) -> None:
     told = asking.get("/api/study/heads").json
     study = full(asking.model)
-    assert [one["name"] for one in told["statistics"]] == list(dict.fromkeys(study.heads["statistic"]))
+    assert [one["name"] for one in told["statistics"]] == list(
+        dict.fromkeys(study.heads["statistic"])
+    )
     assert [(one["layer"], one["head"]) for one in told["heads"]] == PLACES
     rows = {(row.layer, row.head, row.statistic): row for row in study.heads.itertuples()}
     for one in told["heads"]:
@@ -112,7 +124,9 @@ def test_a_card_holds_what_the_tables_say(asking: Asking) -> None:
     assert card["twin"] == {"layer": 1, "head": 2, "distance": 0.25}
     assert card["cluster"] == 1
     assert [(one["value"], one["is_significant"]) for one in card["tests"]] == [(0.2, True)]
-    assert [one["text"] for one in card["importance"]] == ["0.200 [0.100, 0.300]"], "as the report has it"
+    assert [one["text"] for one in card["importance"]] == ["0.200 [0.100, 0.300]"], (
+        "as the report has it"
+    )
     assert card["substitute"]["pattern"]
     assert set(card["values"]) == set(asking.get("/api/about").json["study"]["statistics"])
     assert asking.get("/api/study/cards/encoder.1.3").json == card
@@ -120,9 +134,20 @@ def test_a_card_holds_what_the_tables_say(asking: Asking) -> None:
 
 def test_examples_hold_their_words(asking: Asking) -> None:
     (told,) = asking.get("/api/study/examples/1.3").json
-    assert (told["words"], told["text"], told["second"]) == (["the", "cat", "<b>"], "the cat <b>", None)
-    assert (told["roles"], told["query"], told["key"], told["expected"]) == (["syntactic: nsubj"], 1, 2, None)
-    assert (told["token"], told["is_whole"]) == (2, False), "cat, behind [CLS]; the study does not keep the text"
+    assert (told["words"], told["text"], told["second"]) == (
+        ["the", "cat", "<b>"],
+        "the cat <b>",
+        None,
+    )
+    assert (told["roles"], told["query"], told["key"], told["expected"]) == (
+        ["syntactic: nsubj"],
+        1,
+        2,
+        None,
+    )
+    assert (told["token"], told["is_whole"]) == (2, False), (
+        "cat, behind [CLS]; the study does not keep the text"
+    )
     assert asking.get("/api/study/examples/0.0").json == []
 
 
@@ -149,7 +174,13 @@ KEPT = json.dumps(["the old cat sat on the mat .", "a dog ran ."])
 
 def test_an_example_is_the_text_that_was_read_both_of_a_pair() -> None:
     """[CLS] the old cat sat on the mat . [SEP] a dog ran . [SEP]: a dog is at 11, whatever is shown around it."""
-    shown = {"words": listed("… mat . [SEP] a dog ran …"), "query": 5, "key": 6, "text": KEPT, "starts": "[7]"}
+    shown = {
+        "words": listed("… mat . [SEP] a dog ran …"),
+        "query": 5,
+        "key": 6,
+        "text": KEPT,
+        "starts": "[7]",
+    }
     (told,) = told_of(with_examples({"role": "next token", **shown}))
     assert (told["text"], told["second"]) == ("the old cat sat on the mat .", "a dog ran .")
     assert (told["token"], told["level"], told["is_whole"]) == (11, "tokens", True)
@@ -159,7 +190,13 @@ def test_an_example_is_the_text_that_was_read_both_of_a_pair() -> None:
 def test_words_of_a_text_are_found_by_their_letters() -> None:
     """The second "the" of the words: the sixth token, behind [CLS] and five words, one of which is not known."""
     words = "the Old cat sat-on the mat"
-    shown = {"words": listed(words), "query": 4, "key": 5, "text": json.dumps([words]), "starts": "[0]"}
+    shown = {
+        "words": listed(words),
+        "query": 4,
+        "key": 5,
+        "text": json.dumps([words]),
+        "starts": "[0]",
+    }
     (told,) = told_of(with_examples({"role": "nsubj", **shown}))
     side = one_input(model(), words, None).layout.sides("encoder")
     assert side is not None
@@ -179,7 +216,13 @@ def test_a_text_put_together_has_its_words_whole_and_its_segments_apart() -> Non
 
 def test_two_pieces_of_one_word_stay_two() -> None:
     """As on the report's cards: where both were one word there would be nothing to mark."""
-    shown = {"words": listed("the ca ##t sat"), "query": 2, "key": 1, "expected": 3.0, "weight": 0.83}
+    shown = {
+        "words": listed("the ca ##t sat"),
+        "query": 2,
+        "key": 1,
+        "expected": 3.0,
+        "weight": 0.83,
+    }
     for kept in ({}, {"text": json.dumps(["the cat sat"]), "starts": "[0]"}):
         (told,) = told_of(with_examples({"role": "next token", **shown, **kept}))
         assert told["words"] == ["the", "ca", "##t", "sat"]
@@ -196,7 +239,11 @@ def test_an_offset_to_the_left_has_its_examples() -> None:
 def test_what_shows_two_roles_is_told_once() -> None:
     shown = {"words": listed("the cat sat"), "query": 1, "key": 2}
     other = {"words": listed("a dog ran"), "query": 0, "key": 1}
-    rows = [{"role": "positional +1", **shown}, {"role": "next token", **shown}, {"role": "next token", **other}]
+    rows = [
+        {"role": "positional +1", **shown},
+        {"role": "next token", **shown},
+        {"role": "next token", **other},
+    ]
     told = told_of(with_examples(*rows))
     assert [(one["text"], one["roles"]) for one in told] == [
         ("the cat sat", ["positional +1", "next token"]),
@@ -206,13 +253,20 @@ def test_what_shows_two_roles_is_told_once() -> None:
 
 def test_a_text_that_is_too_long_to_be_asked_is_put_together() -> None:
     long = json.dumps(["the cat sat . " * 30])
-    shown = {"words": listed("… the cat sat …"), "query": 2, "key": 3, "text": long, "starts": "[81]"}
+    shown = {
+        "words": listed("… the cat sat …"),
+        "query": 2,
+        "key": 3,
+        "text": long,
+        "starts": "[81]",
+    }
     (told,) = told_of(with_examples({"role": "next token", **shown}))
     assert (told["text"], told["token"], told["is_whole"]) == ("the cat sat", 2, False)
 
 
 @pytest.mark.parametrize(
-    ("head", "said"), [("9.9", "is not in this model"), ("x", "names no head"), ("0.*", "are 4 heads")]
+    ("head", "said"),
+    [("9.9", "is not in this model"), ("x", "names no head"), ("0.*", "are 4 heads")],
 )
 def test_what_is_no_head_is_refused(head: str, said: str, asking: Asking) -> None:
     for kind in ("cards", "examples"):
@@ -232,11 +286,20 @@ def test_a_study_with_rows_alone_is_told(start: Callable[..., Explorer]) -> None
 
 
 def test_a_plan_and_gates_name_unimportant_heads_too() -> None:
-    rows = [Row("encoder", layer, head, "cut", float(head > 1), math.nan, math.nan, 1) for layer, head in PLACES]
-    rows += [Row("encoder", layer, head, "gate-small", float(layer), math.nan, math.nan, 1) for layer, head in PLACES]
+    rows = [
+        Row("encoder", layer, head, "cut", float(head > 1), math.nan, math.nan, 1)
+        for layer, head in PLACES
+    ]
+    rows += [
+        Row("encoder", layer, head, "gate-small", float(layer), math.nan, math.nan, 1)
+        for layer, head in PLACES
+    ]
     told = StudyView(Study(to_frame(rows)), model()).told["unimportant"]
     assert [(one["heads"], one["count"]) for one in told] == [("0.2-3,1.2-3", 4), ("0.*", 4)]
-    assert (told[0]["what"], told[1]["what"]) == ("that the plan removes", "whose gates closed (small)")
+    assert (told[0]["what"], told[1]["what"]) == (
+        "that the plan removes",
+        "whose gates closed (small)",
+    )
     assert told[1]["why"] == "their gates closed (small)"
 
 
@@ -248,5 +311,7 @@ def test_a_study_of_other_heads_is_refused() -> None:
 def test_a_table_without_its_columns_is_refused() -> None:
     study = made_up()
     study.tables["significance"] = pd.DataFrame({"statistic": ["ablation-loss"]})
-    with pytest.raises(HeadscopeError, match="--study: a table of the study of tiny cannot be read"):
+    with pytest.raises(
+        HeadscopeError, match="--study: a table of the study of tiny cannot be read"
+    ):
         StudyView(study, model())

@@ -14,7 +14,9 @@ from golden_studies import Studies
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", default=False, help="Write the golden files anew")
+    parser.addoption(
+        "--update-golden", action="store_true", default=False, help="Write the golden files anew"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,9 @@ class Golden:
         assert stored is not None, f"{path}: no golden file. Create it with --update-golden."
         lines = differences(stored, text, atol=atol)
         message = "\n".join(lines[:40])
-        assert not lines, f"{name} differs (read the difference, then run with --update-golden):\n{message}"
+        assert not lines, (
+            f"{name} differs (read the difference, then run with --update-golden):\n{message}"
+        )
 
     def check_names(self, folder: str, names: set[str]) -> None:
         """The folder holds these files and no others."""
@@ -55,7 +57,9 @@ class Golden:
             for name in stored - names:
                 (self.folder / folder / name).unlink()
             return
-        assert stored == names, f"{folder}: golden files without a result, or results without a golden file"
+        assert stored == names, (
+            f"{folder}: golden files without a result, or results without a golden file"
+        )
 
 
 def differences(stored: str, actual: str, *, atol: float = ATOL) -> list[str]:
@@ -91,7 +95,9 @@ def _is_rounded(number: str) -> bool:
     """Few digits, two or more of them decimals: `0.1` may be the name of a head, which has no tolerance."""
     mantissa = re.split("[eE]", number)[0]
     digits = re.sub(r"\D", "", mantissa).lstrip("0")
-    return len(digits) <= FEW_DIGITS and ("e" in number.lower() or len(mantissa.partition(".")[2]) > 1)
+    return len(digits) <= FEW_DIGITS and (
+        "e" in number.lower() or len(mantissa.partition(".")[2]) > 1
+    )
 
 
 def _last_digit(number: str) -> float:
@@ -129,7 +135,10 @@ def _lines(value: Any, indent: str) -> Iterator[str]:
 def without(value: Any, masked: re.Pattern[str]) -> Any:
     """JSON whose values are masked where the key matches as a whole."""
     if isinstance(value, dict):
-        return {key: MASKED if masked.fullmatch(key) else without(item, masked) for key, item in value.items()}
+        return {
+            key: MASKED if masked.fullmatch(key) else without(item, masked)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         return [without(item, masked) for item in value]
     return value

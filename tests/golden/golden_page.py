@@ -6,7 +6,23 @@ import json
 from html.parser import HTMLParser
 
 INLINE = frozenset(
-    ["a", "abbr", "b", "bdi", "br", "code", "em", "i", "kbd", "mark", "small", "span", "strong", "sub", "sup"]
+    [
+        "a",
+        "abbr",
+        "b",
+        "bdi",
+        "br",
+        "code",
+        "em",
+        "i",
+        "kbd",
+        "mark",
+        "small",
+        "span",
+        "strong",
+        "sub",
+        "sup",
+    ]
 )
 VOID = frozenset(["br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"])
 LEFT_OUT = frozenset(["script", "style", "svg"])
@@ -70,7 +86,9 @@ def _is_block(tag: str) -> bool:
 def _label(tag: str, given: dict[str, str | None]) -> str:
     name = f"#{given['id']}" if given.get("id") else ""
     classes = "".join(f".{one}" for one in (given.get("class") or "").split())
-    words = "".join(f" {key}={given[key]!r}" for key in ("aria-label", "alt", "title") if given.get(key))
+    words = "".join(
+        f" {key}={given[key]!r}" for key in ("aria-label", "alt", "title") if given.get(key)
+    )
     return f"<{tag}{name}{classes}{words}>"
 
 

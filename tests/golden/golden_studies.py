@@ -47,11 +47,31 @@ from headscope.commands import app
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LIKED, DISLIKED = ("good", "fine", "warm", "kind"), ("bad", "poor", "cold", "mean")
-PLAIN = ("the", "a", "cat", "dog", "mat", "sat", "on", "ran", "house", "saw", "old", "red", "he", "is", ".", ",", "?")
+PLAIN = (
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "mat",
+    "sat",
+    "on",
+    "ran",
+    "house",
+    "saw",
+    "old",
+    "red",
+    "he",
+    "is",
+    ".",
+    ",",
+    "?",
+)
 WORDS = [*SPECIAL, *LIKED, *DISLIKED, *PLAIN]
 LONGEST = 32
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9pt" height="9pt" viewBox="0 0 9 9"><g id="figure_1"></g></svg>'
-PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
+PNG = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
 
 # Commands
 
@@ -85,15 +105,32 @@ _add(
     f"analyze bert --corpus texts.txt --lens raw,effective,effective-simplex,norm,gradient {DOUBLE} "
     "--statistics entropy,sep --out analyze-lenses",
 )
-_add("analyze-pairs", f"analyze marian --corpus pairs.tsv --pairs {DOUBLE} --statistics entropy --out analyze-pairs")
+_add(
+    "analyze-pairs",
+    f"analyze marian --corpus pairs.tsv --pairs {DOUBLE} --statistics entropy --out analyze-pairs",
+)
 _add("importance", f"importance bert {SST2} --by all {DOUBLE} --out importance")
-_add("importance-only", f"importance bert {SST2} --kind only --mode mean {DOUBLE} --out importance-only")
+_add(
+    "importance-only",
+    f"importance bert {SST2} --kind only --mode mean {DOUBLE} --out importance-only",
+)
 _add("importance-race", f"importance bert {SST2} --race 0.05 {DOUBLE} --out importance-race")
 for _search in ("beam", "greedy", "iterative", "rank", "random"):
-    _add(f"prune-{_search}", f"prune bert {SST2} --heads 2 --search {_search} {DOUBLE} --out prune-{_search}")
+    _add(
+        f"prune-{_search}",
+        f"prune bert {SST2} --heads 2 --search {_search} {DOUBLE} --out prune-{_search}",
+    )
 _add("gate", f"gate bert {SST2} --keep 2 --epochs 1 --out gate", is_trained=True)
-_add("gate-frozen", f"gate bert {SST2} --penalty 0.05 --frozen --epochs 2 --out gate-frozen", is_trained=True)
-_add("learn-mask", f"learn-mask bert {SST2} --sparsity 0.5 --frozen --epochs 1 --out learn-mask", is_trained=True)
+_add(
+    "gate-frozen",
+    f"gate bert {SST2} --penalty 0.05 --frozen --epochs 2 --out gate-frozen",
+    is_trained=True,
+)
+_add(
+    "learn-mask",
+    f"learn-mask bert {SST2} --sparsity 0.5 --frozen --epochs 1 --out learn-mask",
+    is_trained=True,
+)
 _add(
     "learn-mask-mlm",
     "learn-mask masked --objective mlm --corpus texts.txt --penalty 0.1 --structured --epochs 1 --batch-size 8 "
@@ -112,10 +149,16 @@ _add(
     f"probe bert --treebank trees.conllu --test test.conllu --dimensions 4 --epochs 1 {DOUBLE} --out probe",
     is_trained=True,
 )
-_add("knock-out", f"knock-out bert --corpus texts.txt --limit 4 --statistics entropy,sep {DOUBLE} --out knock-out")
+_add(
+    "knock-out",
+    f"knock-out bert --corpus texts.txt --limit 4 --statistics entropy,sep {DOUBLE} --out knock-out",
+)
 _add("evaluate", f"evaluate bert {SST2} {DOUBLE}")
 _add("evaluate-json", f"evaluate bert {SST2} {DOUBLE} --json")
-_add("analyze-other", f"analyze other --corpus texts.txt --statistics entropy,sep {DOUBLE} --out analyze-other")
+_add(
+    "analyze-other",
+    f"analyze other --corpus texts.txt --statistics entropy,sep {DOUBLE} --out analyze-other",
+)
 _add("compare", "compare analyze analyze-other --out compare", "analyze", "analyze-other")
 _add(
     "compare-models",
@@ -123,7 +166,13 @@ _add(
     "analyze",
     "analyze-other",
 )
-_add("report", "report analyze importance prune-beam --out report.html", "analyze", "importance", "prune-beam")
+_add(
+    "report",
+    "report analyze importance prune-beam --out report.html",
+    "analyze",
+    "importance",
+    "prune-beam",
+)
 _add(
     "fronts",
     "fronts prune-greedy prune-rank gate-frozen --roles analyze --out fronts",
@@ -132,14 +181,23 @@ _add(
     "prune-greedy",
     "prune-rank",
 )
-_add("finetune", f"finetune bert {SST2} --epochs 1 --learning-rate 1e-3 --out finetune", is_trained=True)
+_add(
+    "finetune",
+    f"finetune bert {SST2} --epochs 1 --learning-rate 1e-3 --out finetune",
+    is_trained=True,
+)
 _add(
     "pretrain",
     "pretrain --config masked --corpus texts.txt --max-length 16 --steps 4 --batch-size 8 --checkpoints 2 "
     "--out pretrain",
     is_trained=True,
 )
-_add("film", "film pretrain --corpus texts.txt --statistics entropy,previous --out film", "pretrain", is_trained=True)
+_add(
+    "film",
+    "film pretrain --corpus texts.txt --statistics entropy,previous --out film",
+    "pretrain",
+    is_trained=True,
+)
 
 
 # Models and data
@@ -154,10 +212,21 @@ def _tokenizer(*, opens: bool = True) -> PreTrainedTokenizerFast:
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
-    names = {"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "mask_token": "[MASK]"}
+    names = {
+        "unk_token": "[UNK]",
+        "sep_token": "[SEP]",
+        "pad_token": "[PAD]",
+        "mask_token": "[MASK]",
+    }
     names |= {"cls_token": "[CLS]"} if opens else {"eos_token": "[SEP]"}
-    inputs = ["input_ids", "token_type_ids", "attention_mask"] if opens else ["input_ids", "attention_mask"]
-    return PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=LONGEST, model_input_names=inputs, **names)
+    inputs = (
+        ["input_ids", "token_type_ids", "attention_mask"]
+        if opens
+        else ["input_ids", "attention_mask"]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, model_max_length=LONGEST, model_input_names=inputs, **names
+    )
 
 
 def _save(model: PreTrainedModel, path: Path, *, seed: int = 0, opens: bool = True) -> None:
@@ -166,7 +235,11 @@ def _save(model: PreTrainedModel, path: Path, *, seed: int = 0, opens: bool = Tr
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1:
-                size = 0.7 if any(part in name for part in ("query", "key", "q_proj", "k_proj")) else 0.25
+                size = (
+                    0.7
+                    if any(part in name for part in ("query", "key", "q_proj", "k_proj"))
+                    else 0.25
+                )
             elif name.endswith("bias"):
                 size = 0.1
             else:
@@ -177,7 +250,12 @@ def _save(model: PreTrainedModel, path: Path, *, seed: int = 0, opens: bool = Tr
 
 
 def _bert(**changes: Any) -> BertConfig:
-    size = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    size = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     return BertConfig(vocab_size=len(WORDS), max_position_embeddings=LONGEST, **{**size, **changes})
 
 
@@ -189,7 +267,12 @@ def _marian() -> MarianConfig:
     }
     ids = {"pad_token_id": 0, "eos_token_id": 3, "bos_token_id": None, "decoder_start_token_id": 0}
     return MarianConfig(
-        vocab_size=len(WORDS), d_model=16, max_position_embeddings=LONGEST, forced_eos_token_id=None, **sides, **ids
+        vocab_size=len(WORDS),
+        d_model=16,
+        max_position_embeddings=LONGEST,
+        forced_eos_token_id=None,
+        **sides,
+        **ids,
     )
 
 
@@ -218,7 +301,9 @@ def _tree(draw: random.Random) -> Iterator[str]:
     """A sentence in CoNLL-U with a random tree."""
     words = _sentence(draw)
     order = draw.sample(range(len(words)), len(words))
-    governors = {word: draw.choice(order[:place]) + 1 if place else 0 for place, word in enumerate(order)}
+    governors = {
+        word: draw.choice(order[:place]) + 1 if place else 0 for place, word in enumerate(order)
+    }
     for i, word in enumerate(words):
         relation = draw.choice(("nsubj", "obj", "det")) if governors[i] else "root"
         yield f"{i + 1}\t{word}\t_\tX\t_\t_\t{governors[i]}\t{relation}\t_\t_"
@@ -244,10 +329,15 @@ def make_data(folder: Path) -> None:
     for name, count, seed in (("train", 32, 1), ("dev", 40, 2)):
         _write(folder / "glue" / f"{name}.tsv", ["sentence\tlabel", *_sentiments(count, seed)])
     _write(folder / "texts.txt", [line.partition("\t")[0] for line in _sentiments(32, 3)])
-    _write(folder / "pairs.tsv", [f"{' '.join(_sentence(draw))}\t{' '.join(_sentence(draw))}" for _ in range(12)])
+    _write(
+        folder / "pairs.tsv",
+        [f"{' '.join(_sentence(draw))}\t{' '.join(_sentence(draw))}" for _ in range(12)],
+    )
     _write(folder / "trees.conllu", [line for _ in range(40) for line in _tree(draw)])
     _write(folder / "test.conllu", [line for _ in range(20) for line in _tree(draw)])
-    _write(folder / "documents.conll", [line for i in range(12) for line in _document(draw, f"d{i}")])
+    _write(
+        folder / "documents.conll", [line for i in range(12) for line in _document(draw, f"d{i}")]
+    )
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:
@@ -269,7 +359,13 @@ def _save_placeholder(figure: Figure, target: Any, *, format: str = "png", **opt
 
 @contextmanager
 def _fixed_surroundings(folder: Path) -> Iterator[None]:
-    names = {"HF_HUB_OFFLINE": "1", "HEADSCOPE_OFFLINE": "1", "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    names = {
+        "HF_HUB_OFFLINE": "1",
+        "HEADSCOPE_OFFLINE": "1",
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+    }
     threads = torch.get_num_threads()
     calls = numbers()
     with (
@@ -305,6 +401,8 @@ class Studies:
                 np.random.seed(0)
                 torch.manual_seed(0)
                 result = CliRunner().invoke(app, words, prog_name="headscope")
-            assert result.exit_code == 0, f"{STEPS[name].command}\n{result.output}\n{result.exception!r}"
+            assert result.exit_code == 0, (
+                f"{STEPS[name].command}\n{result.output}\n{result.exception!r}"
+            )
             self._printed[name] = result.stdout
         return self._printed[name]

@@ -57,7 +57,9 @@ def ask(studies: Studies) -> Iterator[Ask]:
 
 def _named(value: Any, states: dict[str, str]) -> Any:
     if isinstance(value, dict):
-        return {key: MASKED if key == "sha256" else _named(item, states) for key, item in value.items()}
+        return {
+            key: MASKED if key == "sha256" else _named(item, states) for key, item in value.items()
+        }
     if isinstance(value, list):
         return [_named(item, states) for item in value]
     return states.get(value, value) if isinstance(value, str) else value

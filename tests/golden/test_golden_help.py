@@ -19,7 +19,14 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 def commands_of(command: Any, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """A command and its subcommands."""
     subcommands = getattr(command, "commands", {})
-    return [words, *(below for name in subcommands for below in commands_of(subcommands[name], (*words, name)))]
+    return [
+        words,
+        *(
+            below
+            for name in subcommands
+            for below in commands_of(subcommands[name], (*words, name))
+        ),
+    ]
 
 
 COMMANDS = commands_of(typer.main.get_command(app))

@@ -12,7 +12,9 @@ from golden_page import page_as_text
 from golden_studies import STEPS, Studies
 
 # Keys of JSON and columns of tables that depend on the machine or on the time.
-MASKED_KEYS = re.compile(r"versions|durations|.*seconds|sha256|sum|time|time_low|time_high|throughput|working|device")
+MASKED_KEYS = re.compile(
+    r"versions|durations|.*seconds|sha256|sum|time|time_low|time_high|throughput|working|device"
+)
 MASKED_COLUMNS = re.compile(r"time|time_low|time_high")
 HASH = re.compile(r"\b[0-9a-f]{64}\b")
 PAGE_MASKS = [
@@ -28,7 +30,9 @@ def test_a_command_writes_what_is_stored(golden: Golden, studies: Studies, name:
     printed = studies.make(name)
     texts = {"printed.txt": mask_page(printed)} | contents(studies.folder / name)
     for file, text in texts.items():
-        golden.check(f"studies/{name}/{file}", text, atol=TRAINED_ATOL if STEPS[name].is_trained else ATOL)
+        golden.check(
+            f"studies/{name}/{file}", text, atol=TRAINED_ATOL if STEPS[name].is_trained else ATOL
+        )
     golden.check_names(f"studies/{name}", set(texts))
 
 
@@ -48,7 +52,9 @@ def contents(output: Path) -> dict[str, str]:
     for path, name in zip(files, names, strict=True):
         stored = name.replace("/", "-")
         if path.name.endswith(".html"):
-            texts[f"{stored.removesuffix('.html')}.page.txt"] = mask_page(page_as_text(path.read_text("utf-8")))
+            texts[f"{stored.removesuffix('.html')}.page.txt"] = mask_page(
+                page_as_text(path.read_text("utf-8"))
+            )
         elif path.suffix == ".csv":
             texts[stored] = mask_table(path.read_text("utf-8"))
         elif path.name in ("run.json", "cut.json", "plan.json", "training.json"):

@@ -45,7 +45,9 @@ def test_straight_away_every_mask_gives_what_evaluate_gives_under_it(here: Path)
     table = study.tables["mask_table"].set_index("mask")
     assert table.loc["dense", "metric_change"] == 0.0
     for mask in ("no-diagonal", "star", "bigbird"):
-        model = headscope.load("bert", model_class="AutoModelForSequenceClassification").wear(Masked(mask))
+        model = headscope.load("bert", model_class="AutoModelForSequenceClassification").wear(
+            Masked(mask)
+        )
         found = headscope.evaluate(model, task="sst2", data="glue")
         assert table.loc[mask, "metric"] == pytest.approx(found["metrics"]["accuracy"]["value"])
         assert table.loc[mask, "loss"] == pytest.approx(found["metrics"]["loss"]["value"], rel=1e-6)
@@ -56,18 +58,29 @@ def test_straight_away_every_mask_gives_what_evaluate_gives_under_it(here: Path)
 def test_models_are_repaired_and_trained_from_the_start_with_every_seed(here: Path) -> None:
     options = MaskTableOptions(("star", "random:drop=1"), seeds=(0, 1), repair=1, start="new")
     settings = Settings(epochs=1, batch_size=8)
-    study = compare_masks("bert", task="sst2", data="glue", out="table", options=options, settings=settings)
+    study = compare_masks(
+        "bert", task="sst2", data="glue", out="table", options=options, settings=settings
+    )
     runs = study.tables["mask_runs"]
-    assert len(runs) == 4 + 6 + 6  # straight away only what is drawn by chance differs between seeds
+    assert (
+        len(runs) == 4 + 6 + 6
+    )  # straight away only what is drawn by chance differs between seeds
     assert (runs[runs["mask"] == "dense"]["metric_change"] == 0).all()
     table = study.tables["mask_table"].set_index(["mode", "mask"])
     assert table.loc[("repaired", "star"), "seeds"] == 2
     mine = runs.query("mode == 'from start' and mask == 'star'")
     assert table.loc[("from start", "star"), "metric"] == pytest.approx(mine["metric"].mean())
     headscope.finetune(
-        "new", task="sst2", data="glue", out="by-hand", mask="star", settings=Settings(epochs=1, batch_size=8)
+        "new",
+        task="sst2",
+        data="glue",
+        out="by-hand",
+        mask="star",
+        settings=Settings(epochs=1, batch_size=8),
     )
-    model = headscope.load("by-hand", model_class="AutoModelForSequenceClassification").wear(Masked("star"))
+    model = headscope.load("by-hand", model_class="AutoModelForSequenceClassification").wear(
+        Masked("star")
+    )
     found = headscope.evaluate(model, task="sst2", data="glue")
     assert mine.iloc[0]["loss"] == pytest.approx(found["metrics"]["loss"]["value"], rel=1e-6)
 
@@ -85,9 +98,27 @@ def test_a_killed_run_goes_on_to_the_same_table(here: Path) -> None:
             raise Killed
 
     with pytest.raises(Killed):
-        compare_masks("bert", task="sst2", data="glue", out="other", options=options, settings=settings, watch=kill)
-    compare_masks("bert", task="sst2", data="glue", out="other", options=options, settings=settings, resume=True)
-    assert (here / "whole" / "mask_table.csv").read_bytes() == (here / "other" / "mask_table.csv").read_bytes()
+        compare_masks(
+            "bert",
+            task="sst2",
+            data="glue",
+            out="other",
+            options=options,
+            settings=settings,
+            watch=kill,
+        )
+    compare_masks(
+        "bert",
+        task="sst2",
+        data="glue",
+        out="other",
+        options=options,
+        settings=settings,
+        resume=True,
+    )
+    assert (here / "whole" / "mask_table.csv").read_bytes() == (
+        here / "other" / "mask_table.csv"
+    ).read_bytes()
 
 
 def text(*ids: int) -> Encoded:
@@ -102,7 +133,9 @@ def test_the_forbidden_share_is_that_of_the_texts() -> None:
     assert opened == pytest.approx((2 + 2 + 7) / (16 + 16 + 100)), "special tokens see themselves"
     assert forbidden_share(read_mask("dense"), texts, encoder) == 0.0
     behind = forbidden_share(mask, texts, [Site("decoder", 0)])
-    assert behind == pytest.approx((3 + 3 + 9) / (10 + 10 + 55)), "what is later is not there; the first sees itself"
+    assert behind == pytest.approx((3 + 3 + 9) / (10 + 10 + 55)), (
+        "what is later is not there; the first sees itself"
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +168,15 @@ def test_a_start_and_mask_files_are_part_of_the_run(here: Path) -> None:
     def compared(**told: object) -> None:
         options = MaskTableOptions(("mine.npz",), start="new")
         settings = Settings(epochs=1, batch_size=8)
-        compare_masks("bert", task="sst2", data="glue", out="table", options=options, settings=settings, **told)  # type: ignore[arg-type]
+        compare_masks(
+            "bert",
+            task="sst2",
+            data="glue",
+            out="table",
+            options=options,
+            settings=settings,
+            **told,
+        )  # type: ignore[arg-type]
 
     written(torch.ones(32, 32, dtype=torch.bool))
     with pytest.raises(KeyboardInterrupt):
@@ -152,7 +193,14 @@ def test_a_start_and_mask_files_are_part_of_the_run(here: Path) -> None:
 def test_over_seeds_is_students_interval() -> None:
     """Three seeds with changes -1, -2, -3: mean -2, deviation 1, t of two degrees 4.3027."""
     rows = [
-        {"mode": "repaired", "mask": "star", "seed": seed, "sparsity": 0.5, "metric": 0.5, "metric_change": -1.0 - seed}
+        {
+            "mode": "repaired",
+            "mask": "star",
+            "seed": seed,
+            "sparsity": 0.5,
+            "metric": 0.5,
+            "metric_change": -1.0 - seed,
+        }
         | {"change_low": 0.0, "change_high": 0.0, "loss": 1.0, "loss_change": 0.1}
         for seed in range(3)
     ]
@@ -174,7 +222,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_what_cannot_be_compared_is_refused_in_a_line(words: tuple[str, ...], message: str, here: Path) -> None:
+def test_what_cannot_be_compared_is_refused_in_a_line(
+    words: tuple[str, ...], message: str, here: Path
+) -> None:
     done = command(*WORDS, *words, "--out", "table")
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(message)

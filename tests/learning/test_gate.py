@@ -65,8 +65,14 @@ def test_gates_become_a_plan_of_the_trained_model(here: Path) -> None:
 def test_the_figure_names_what_the_heads_that_stay_do(here: Path) -> None:
     (here / "texts.txt").write_text("".join(f"{text}\n" for text, _ in sentiments(12)), "utf-8")
     assert command("analyze", "bert", "--corpus", "texts.txt", "--out", "study").exit_code == 0
-    roles = [("encoder", layer, head, f"role {layer}{head}", 1.0) for layer in range(2) for head in range(2)]
-    pd.DataFrame(roles, columns=["stack", "layer", "head", "role", "value"]).to_csv("study/roles.csv", index=False)
+    roles = [
+        ("encoder", layer, head, f"role {layer}{head}", 1.0)
+        for layer in range(2)
+        for head in range(2)
+    ]
+    pd.DataFrame(roles, columns=["stack", "layer", "head", "role", "value"]).to_csv(
+        "study/roles.csv", index=False
+    )
     done = command(*WORDS, "--keep", "1", "--frozen", "--roles", "study", "--out", "gated")
     assert done.exit_code == 0, done.output
     study = Study("gated")
@@ -92,7 +98,10 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
     assert [path.name for path in (here / "gated" / "keep-3").iterdir()] == ["plan.json"]
     plan = json.loads((here / "gated" / "keep-3" / "plan.json").read_text("utf-8"))
     assert plan["count"] == 1
-    assert command("prune", "bert", "--plan", "gated/keep-3/plan.json", "--out", "small").exit_code == 0
+    assert (
+        command("prune", "bert", "--plan", "gated/keep-3/plan.json", "--out", "small").exit_code
+        == 0
+    )
 
 
 @pytest.mark.parametrize("aim", [("--keep", "2"), ("--penalty", "0.05")])
@@ -103,7 +112,9 @@ def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], 
     name = "-".join(aim).removeprefix("--")
     note = f"{name}: gates had hardly moved in 12 steps: train on more examples or epochs, or raise --gate-rate"
     said = [note] if rate == "0.01" else []
-    assert [line for line in done.stderr.splitlines() if line.startswith("note: ")] == [f"note: {one}" for one in said]
+    assert [line for line in done.stderr.splitlines() if line.startswith("note: ")] == [
+        f"note: {one}" for one in said
+    ]
     assert Study("gated").record["gates"]["notes"] == said
     assert (note in (here / "gated" / "index.html").read_text("utf-8")) == bool(said)
 
@@ -118,7 +129,9 @@ def test_where_all_heads_stay_there_is_nothing_to_cut(here: Path) -> None:
     assert not list(here.glob("small*"))
 
 
-def test_a_killed_run_goes_on_to_the_same_result(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_goes_on_to_the_same_result(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     aims = [Aim(keep=3), Aim(keep=1)]
     gate("bert", task="sst2", data="glue", out="whole", aims=aims, settings=FAST)
 
@@ -136,16 +149,29 @@ def test_a_killed_run_goes_on_to_the_same_result(here: Path, monkeypatch: pytest
         gate("bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, watch=kill)
     assert (here / "other.partial" / "keep-1" / "state.pt").exists()
     with pytest.raises(HeadscopeError, match="begun with another epochs"):
-        gate("bert", task="sst2", data="glue", out="other", aims=aims, resume=True, settings=Settings(3, 8, 1e-3))
+        gate(
+            "bert",
+            task="sst2",
+            data="glue",
+            out="other",
+            aims=aims,
+            resume=True,
+            settings=Settings(3, 8, 1e-3),
+        )
     gate("bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, resume=True)
-    plans = [json.loads((here / out / "keep-1" / "plan.json").read_text("utf-8")) for out in ("whole", "other")]
+    plans = [
+        json.loads((here / out / "keep-1" / "plan.json").read_text("utf-8"))
+        for out in ("whole", "other")
+    ]
     assert [plan["model"].pop("name") for plan in plans] == ["whole/keep-1", "other/keep-1"]
     assert [plan.pop("sum") for plan in plans]
     assert plans[0] == plans[1]
     for name in ("keep-3/model.safetensors", "keep-1/model.safetensors", "gates.csv", "heads.csv"):
         assert (here / "whole" / name).read_bytes() == (here / "other" / name).read_bytes(), name
     clock = ["time", "time_low", "time_high", "is_front"]
-    fronts = [pd.read_csv(here / out / "front.csv").drop(columns=clock) for out in ("whole", "other")]
+    fronts = [
+        pd.read_csv(here / out / "front.csv").drop(columns=clock) for out in ("whole", "other")
+    ]
     pd.testing.assert_frame_equal(*fronts)
 
 
@@ -157,7 +183,15 @@ def test_an_epoch_that_is_told_is_not_trained_again(here: Path) -> None:
         raise Killed
 
     with pytest.raises(Killed):
-        gate("bert", task="sst2", data="glue", out="gated", aims=[Aim(keep=3)], settings=FAST, say=kill)
+        gate(
+            "bert",
+            task="sst2",
+            data="glue",
+            out="gated",
+            aims=[Aim(keep=3)],
+            settings=FAST,
+            say=kill,
+        )
     steps: list[int] = []
     gate(
         "bert",
@@ -178,7 +212,9 @@ def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
 ) -> None:
     """The target can be met with every gate closed but for its noise."""
     plain = Gates.__init__
-    monkeypatch.setattr(Gates, "__init__", lambda self, *given, **told: plain(self, *given, **told, start=-4.0))
+    monkeypatch.setattr(
+        Gates, "__init__", lambda self, *given, **told: plain(self, *given, **told, start=-4.0)
+    )
     done = command(*WORDS, "--keep", "1", "--seed", str(seed), "--frozen", "--out", "gated")
     assert done.exit_code == 0, done.output
     study = Study("gated")
@@ -187,21 +223,29 @@ def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
     assert [epoch["heads"] for epoch in study.record["gates"]["epochs"]["keep-1"]] == [1, 1]
     plan = json.loads((here / "gated" / "keep-1" / "plan.json").read_text("utf-8"))
     alone = headscope.evaluate(
-        headscope.prune(headscope.load("bert", model_class="AutoModelForSequenceClassification"), plan["heads"]),
+        headscope.prune(
+            headscope.load("bert", model_class="AutoModelForSequenceClassification"), plan["heads"]
+        ),
         task="sst2",
         data="glue",
         split="dev:even",
     )
     last = study.record["gates"]["epochs"]["keep-1"][-1]
-    assert last["dev_loss"] == pytest.approx(alone["metrics"]["loss"]["value"], rel=1e-5), "judged as it will be cut"
+    assert last["dev_loss"] == pytest.approx(alone["metrics"]["loss"]["value"], rel=1e-5), (
+        "judged as it will be cut"
+    )
 
 
-def test_a_penalty_that_closes_everything_is_stopped_and_said_and_its_best_epoch_kept(here: Path) -> None:
+def test_a_penalty_that_closes_everything_is_stopped_and_said_and_its_best_epoch_kept(
+    here: Path,
+) -> None:
     done = command(*WORDS, "--epochs", "20", "--penalty", "1000", "--out", "gated")
     assert isinstance(done.exception, HeadscopeError)
     said = str(done.exception)
     assert said.startswith("--penalty 1000: all heads are closed at step ")
-    assert re.search(r"Epoch \d+, with [1-4] heads, is kept in gated\.partial\. Take a smaller penalty", said), said
+    assert re.search(
+        r"Epoch \d+, with [1-4] heads, is kept in gated\.partial\. Take a smaller penalty", said
+    ), said
     assert not (here / "gated").exists()
     place = here / "gated.partial" / "penalty-1000"
     told = json.loads((place / "found.json").read_text("utf-8"))
@@ -216,23 +260,39 @@ def test_a_penalty_that_closes_everything_is_stopped_and_said_and_its_best_epoch
 
 
 def test_a_penalty_that_closes_everything_at_once_leaves_nothing(here: Path) -> None:
-    words = ("--epochs", "1", "--batch-size", "2", "--gate-rate", "2", "--penalty", "1000", "--frozen")
+    words = (
+        "--epochs",
+        "1",
+        "--batch-size",
+        "2",
+        "--gate-rate",
+        "2",
+        "--penalty",
+        "1000",
+        "--frozen",
+    )
     done = command(*WORDS, *words, "--out", "gated")
     assert isinstance(done.exception, HeadscopeError)
     assert str(done.exception).startswith("--penalty 1000: all heads are closed at step ")
     assert not list(here.glob("gated*"))
 
 
-def test_gates_that_end_below_a_half_are_closed_ones(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gates_that_end_below_a_half_are_closed_ones(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = Gates.__init__
-    monkeypatch.setattr(Gates, "__init__", lambda self, *given, **told: plain(self, *given, **told, start=-1.0))
+    monkeypatch.setattr(
+        Gates, "__init__", lambda self, *given, **told: plain(self, *given, **told, start=-1.0)
+    )
     done = command(*WORDS, "--penalty", "0", "--gate-rate", "1e-6", "--frozen", "--out", "gated")
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith("--penalty 0: all heads are closed at step 12 of 12.")
 
 
 def test_a_sweep_goes_on_after_a_penalty_that_is_too_high(here: Path) -> None:
-    done = command(*WORDS, "--epochs", "10", "--penalty", "1000,0.0001", "--frozen", "--out", "gated")
+    done = command(
+        *WORDS, "--epochs", "10", "--penalty", "1000,0.0001", "--frozen", "--out", "gated"
+    )
     assert done.exit_code == 0, done.output
     study = Study("gated")
     assert study.tables["front"]["aim"].fillna("").tolist() == ["", "penalty-0.0001"]
@@ -245,13 +305,21 @@ def test_a_sweep_goes_on_after_a_penalty_that_is_too_high(here: Path) -> None:
     assert "--plan gated/penalty-0.0001/plan.json" in done.output
 
 
-def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def trained(rate: float, **options: object) -> Study:
         settings = Settings(epochs=2, batch_size=8, learning_rate=rate)
         aims = [Aim(keep=3), Aim(keep=1)]
-        return gate("bert", task="sst2", data="glue", out="gated", aims=aims, settings=settings, **options)  # type: ignore[arg-type]
+        return gate(
+            "bert", task="sst2", data="glue", out="gated", aims=aims, settings=settings, **options
+        )  # type: ignore[arg-type]
 
-    for at, said in ((2, "Try a smaller"), (14, "What is done is kept: go on with --resume"), (20, "The state of")):
+    for at, said in (
+        (2, "Try a smaller"),
+        (14, "What is done is kept: go on with --resume"),
+        (20, "The state of"),
+    ):
         with monkeypatch.context() as patch:
             poisoned(patch, at=at)
             with pytest.raises(HeadscopeError, match="is nan at step") as error:
@@ -260,7 +328,10 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(here: Path, monkeypatch:
         if at == 2:
             assert not list(here.glob("gated*")), "nothing was done"
             continue
-        with pytest.raises(HeadscopeError, match=r"--learning-rate: the loss is nan at step .* Expected a smaller one"):
+        with pytest.raises(
+            HeadscopeError,
+            match=r"--learning-rate: the loss is nan at step .* Expected a smaller one",
+        ):
             trained(1e-3, resume=True)
         study = trained(1e-4, resume=True)
         assert study.record["gates"]["learning_rates"] == {"keep-3": 1e-3, "keep-1": 1e-4}
@@ -268,10 +339,15 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(here: Path, monkeypatch:
         shutil.rmtree(here / "gated")
 
 
-def test_a_run_with_other_columns_labels_or_code_is_another_run(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_other_columns_labels_or_code_is_another_run(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("train", "dev"):
         rows = (here / "glue" / f"{name}.tsv").read_text("utf-8").splitlines()
-        turned = [f"{row}\t{'other' if not i else row.split(chr(9))[0][::-1]}" for i, row in enumerate(rows)]
+        turned = [
+            f"{row}\t{'other' if not i else row.split(chr(9))[0][::-1]}"
+            for i, row in enumerate(rows)
+        ]
         (here / "glue" / f"{name}.tsv").write_text("\n".join(turned) + "\n", "utf-8")
 
     def stop(name: str, done: int, total: int) -> None:
@@ -279,7 +355,15 @@ def test_a_run_with_other_columns_labels_or_code_is_another_run(here: Path, monk
             raise KeyboardInterrupt
 
     def trained(**options: object) -> None:
-        gate("bert", task="sst2", data="glue", out="gated", aims=[Aim(keep=1)], settings=FAST, **options)  # type: ignore[arg-type]
+        gate(
+            "bert",
+            task="sst2",
+            data="glue",
+            out="gated",
+            aims=[Aim(keep=1)],
+            settings=FAST,
+            **options,
+        )  # type: ignore[arg-type]
 
     with pytest.raises(KeyboardInterrupt):
         trained(watch=stop)
@@ -298,12 +382,19 @@ def test_gates_on_a_model_from_scratch(here: Path) -> None:
     assert done.exit_code == 0, done.output
     study = Study("gated")
     assert study.tables["front"]["left"].tolist() == [4, 2]
-    assert study.record["gates"]["scratch"]["sizes"] == {"layers": 1, "heads": 4, "hidden": 16, "intermediate": None}
+    assert study.record["gates"]["scratch"]["sizes"] == {
+        "layers": 1,
+        "heads": 4,
+        "hidden": 16,
+        "intermediate": None,
+    }
     cut = command("prune", "gated/keep-2", "--plan", "gated/keep-2/plan.json", "--out", "small")
     assert cut.exit_code == 0, cut.output
     again = command(*WORDS, *size, "--keep", "2", "--out", "again")
     assert again.exit_code == 0, again.output
-    weights = [(here / out / "keep-2" / "model.safetensors").read_bytes() for out in ("gated", "again")]
+    weights = [
+        (here / out / "keep-2" / "model.safetensors").read_bytes() for out in ("gated", "again")
+    ]
     assert weights[0] == weights[1], "new weights follow from the seed"
 
 
@@ -319,16 +410,24 @@ REFUSED = [
     (("--keep", "2,2", "--out", "gated"), "gate: no aim, or one twice."),
     (("--penalty", "-1", "--out", "gated"), "--penalty: -1.0 is no penalty. Expected 0 or more."),
     (("--penalty", "much", "--out", "gated"), '--penalty: "much" is no penalty.'),
-    (("--penalty", "cross=1", "--out", "gated"), "--penalty: there is no cross. Expected some of encoder."),
+    (
+        ("--penalty", "cross=1", "--out", "gated"),
+        "--penalty: there is no cross. Expected some of encoder.",
+    ),
     (("--keep", "2", "--settle", "0", "--out", "gated"), "--settle: 0.0 is no share."),
     (("--keep", "2", "--gate-rate", "0", "--out", "gated"), "--gate-rate: 0.0 is no rate."),
     (("--keep", "2", "--report-on", "dev:even", "--out", "gated"), "--report-on: "),
-    (("--keep", "2", "--data", "glue/dev.tsv", "--out", "gated"), "glue/dev.tsv: there is no train file."),
+    (
+        ("--keep", "2", "--data", "glue/dev.tsv", "--out", "gated"),
+        "glue/dev.tsv: there is no train file.",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_what_cannot_be_learned_is_refused_in_a_line(words: tuple[str, ...], message: str, here: Path) -> None:
+def test_what_cannot_be_learned_is_refused_in_a_line(
+    words: tuple[str, ...], message: str, here: Path
+) -> None:
     done = command(*WORDS, *words)
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(message)

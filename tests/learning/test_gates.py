@@ -39,7 +39,13 @@ def test_gates_are_zero_and_one_as_often_as_the_closed_forms_say(log_alpha: floa
 
 def test_without_noise_a_gate_is_exactly_closed_and_exactly_open() -> None:
     edges = torch.tensor([-2.5, -2.3, 0.0, 2.3, 2.5])
-    assert gate_of(edges).tolist() == [0.0, pytest.approx(0.0092, abs=1e-3), 0.5, pytest.approx(0.9908, abs=1e-3), 1.0]
+    assert gate_of(edges).tolist() == [
+        0.0,
+        pytest.approx(0.0092, abs=1e-3),
+        0.5,
+        pytest.approx(0.9908, abs=1e-3),
+        1.0,
+    ]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -73,7 +79,9 @@ def test_gates_to_a_plan_to_a_cut_model_is_the_gated_model() -> None:
     assert gates.is_settled
     heads = gates.heads(gates.fixed.tolist())
     assert sum(heads.values()) == 3
-    cut = prune(model, HeadSet([head for head, value in heads.items() if not value], among=model.heads))
+    cut = prune(
+        model, HeadSet([head for head, value in heads.items() if not value], among=model.heads)
+    )
     batch = model.tokenizer(["good bad", "the cat sat"], return_tensors="pt", padding=True)
     with torch.no_grad(), model.edited(gates.edit()):
         gated = model(batch).logits
@@ -81,21 +89,29 @@ def test_gates_to_a_plan_to_a_cut_model_is_the_gated_model() -> None:
         assert torch.allclose(cut(batch).logits, gated, atol=1e-5)
 
 
-def training(gates: dict[str, Any], settings: Settings, *, frozen: bool = False) -> tuple[Training, Gates]:
+def training(
+    gates: dict[str, Any], settings: Settings, *, frozen: bool = False
+) -> tuple[Training, Gates]:
     torch.manual_seed(0)
     model = worded(BertForSequenceClassification, num_labels=2)
     task = task_named("sst2")
     items = [Item((text,), label, f"x:{i}") for i, (text, label) in enumerate(sentiments(40))]
     learned = Gates(model, **gates)
-    return Training(model, task, task.prepare(model, items), settings, learned=learned, frozen=frozen), learned
+    return Training(
+        model, task, task.prepare(model, items), settings, learned=learned, frozen=frozen
+    ), learned
 
 
 def test_a_penalty_alone_closes_all_gates_and_none_leaves_them() -> None:
-    run, gates = training({"penalty": 100.0, "settle": 2.0}, Settings(epochs=20, batch_size=8), frozen=True)
+    run, gates = training(
+        {"penalty": 100.0, "settle": 2.0}, Settings(epochs=20, batch_size=8), frozen=True
+    )
     with run.model.edited(gates.edit()):
         list(run)
     assert gates.still().max() == 0
-    run, gates = training({"penalty": 0.0, "settle": 2.0}, Settings(epochs=1, batch_size=8), frozen=True)
+    run, gates = training(
+        {"penalty": 0.0, "settle": 2.0}, Settings(epochs=1, batch_size=8), frozen=True
+    )
     gates.cost(0.0).backward()
     assert gates.log_alpha.grad is not None
     assert not gates.log_alpha.grad.any()
@@ -107,7 +123,9 @@ def test_frozen_weights_stay_as_they_are_and_others_do_not() -> None:
         before = copy.deepcopy(run.model.model.state_dict())
         with run.model.edited(gates.edit()):
             list(run)
-        same = all(torch.equal(value, before[name]) for name, value in run.model.model.state_dict().items())
+        same = all(
+            torch.equal(value, before[name]) for name, value in run.model.model.state_dict().items()
+        )
         assert same == frozen
         assert not torch.equal(gates.log_alpha, torch.full_like(gates.log_alpha, 3.0))
 
@@ -131,9 +149,9 @@ def test_just_so_many_heads_are_open_at_every_step_as_shall_be_by_then() -> None
     for progress in (0.0, 0.1, 0.25, 0.5, 0.9):
         gates.draw(progress)
         expected = start + (2 - start) * min(progress / 0.5, 1.0)
-        assert float(open_probability(gates.log_alpha + gates.shift).detach().sum()) == pytest.approx(
-            expected, abs=1e-4
-        )
+        assert float(
+            open_probability(gates.log_alpha + gates.shift).detach().sum()
+        ) == pytest.approx(expected, abs=1e-4)
 
 
 def test_what_one_gate_gains_the_others_lose() -> None:
@@ -151,17 +169,26 @@ def test_what_one_gate_gains_the_others_lose() -> None:
     expected = torch.stack([(loss(at + step) - loss(at - step)) / 2e-3 for step in steps]).detach()
     assert slope.abs().max() > 0.01
     assert torch.allclose(slope, expected, atol=1e-4)
-    (share,) = torch.autograd.grad(gates._open_share(at + gates.target.shift(at, gates._open_share, 0.5)), at)  # type: ignore[union-attr]
+    (share,) = torch.autograd.grad(
+        gates._open_share(at + gates.target.shift(at, gates._open_share, 0.5)), at
+    )  # type: ignore[union-attr]
     assert share.abs().max() < 1e-9
 
 
-@pytest.mark.parametrize(("family", "size"), [("llama", 2), ("qwen2", 2), ("mistral", 2), ("albert", 2)])
-def test_heads_that_share_weights_are_kept_in_just_the_numbers_that_they_add_up_to(family: str, size: int) -> None:
+@pytest.mark.parametrize(
+    ("family", "size"), [("llama", 2), ("qwen2", 2), ("mistral", 2), ("albert", 2)]
+)
+def test_heads_that_share_weights_are_kept_in_just_the_numbers_that_they_add_up_to(
+    family: str, size: int
+) -> None:
     model = shared(family)
     for keep in range(1, len(model.heads) + 1):
         if keep % size:
             near = f"{keep - 1} or {keep + 1}" if keep > 1 else "2"
-            with pytest.raises(HeadscopeError, match=f"--keep: {keep} heads cannot be kept, as .* Expected {near}\\."):
+            with pytest.raises(
+                HeadscopeError,
+                match=f"--keep: {keep} heads cannot be kept, as .* Expected {near}\\.",
+            ):
                 Gates(model, keep=keep)
         else:
             gates = Gates(model, keep=keep)
@@ -172,7 +199,9 @@ def test_units_of_several_sizes_add_up_to_what_is_kept(monkeypatch: pytest.Monke
     """Units of 3, 2 and 2: the most open one is left out where the others could not make up the rest."""
     model = shared("bert")
     heads = model.heads[:7]
-    monkeypatch.setattr("headscope.learning.gates.units", lambda model: [heads[:3], heads[3:5], heads[5:]])
+    monkeypatch.setattr(
+        "headscope.learning.gates.units", lambda model: [heads[:3], heads[3:5], heads[5:]]
+    )
     for keep, expected in ((4, [0, 1, 1]), (5, [1, 0, 1]), (3, [1, 0, 0]), (7, [1, 1, 1])):
         gates = Gates(model, keep=keep)
         with torch.no_grad():
@@ -205,7 +234,11 @@ def test_a_penalty_for_each_stack() -> None:
     model = translator()
     gates = Gates(model, penalty={"encoder": 2.0, "cross": 0.5})
     prices = gates.heads(gates.prices.tolist())
-    assert {head.stack: price for head, price in prices.items()} == {"encoder": 2.0, "decoder": 0.0, "cross": 0.5}
+    assert {head.stack: price for head, price in prices.items()} == {
+        "encoder": 2.0,
+        "decoder": 0.0,
+        "cross": 0.5,
+    }
 
 
 REFUSED = [

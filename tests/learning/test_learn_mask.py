@@ -26,7 +26,18 @@ from worded import glue, saved, sentiments
 
 FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
 FROZEN = Settings(epochs=2, batch_size=8)
-WORDS = ("learn-mask", "bert", "--task", "sst2", "--data", "glue", "--epochs", "2", "--batch-size", "8")
+WORDS = (
+    "learn-mask",
+    "bert",
+    "--task",
+    "sst2",
+    "--data",
+    "glue",
+    "--epochs",
+    "2",
+    "--batch-size",
+    "8",
+)
 
 
 @pytest.fixture
@@ -55,11 +66,15 @@ def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
     without = headscope.evaluate(place, task="sst2", data="glue", split="dev:odd")
     assert without["metrics"]["loss"]["value"] != pytest.approx(row["loss"], rel=1e-4)
     assert (study.heads["statistic"] == "mask-open-sparsity-0.5-seed-0").sum() == 4
-    assert "Which positions need to attend to which" in (here / "masks" / "index.html").read_text("utf-8")
+    assert "Which positions need to attend to which" in (here / "masks" / "index.html").read_text(
+        "utf-8"
+    )
     assert not list((here / "masks").rglob("state.pt"))
 
 
-@pytest.mark.parametrize("more", [("--per", "head"), ("--structured",), ("--structured", "--without-diagonal")])
+@pytest.mark.parametrize(
+    "more", [("--per", "head"), ("--structured",), ("--structured", "--without-diagonal")]
+)
 def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -> None:
     """Every pair of positions of every text that is learned from, one by one: the same in all three tables."""
     done = command(*WORDS, "--sparsity", "0.6", "--frozen", *more, "--out", "masks")
@@ -72,7 +87,9 @@ def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -
     for head in model.heads:
         allowed = [mask.at(len(ids), head.site) for ids in texts]
         own = [one[head.head if len(one) > 1 else 0] for one in allowed]
-        shares[head.layer, head.head] = sum(int(one.sum()) for one in own) / sum(one.numel() for one in own)
+        shares[head.layer, head.head] = sum(int(one.sum()) for one in own) / sum(
+            one.numel() for one in own
+        )
     found = study.heads.query("statistic == 'mask-open-sparsity-0.6-seed-0'")
     assert found["count"].tolist() == [len(texts)] * 4
     for row in found.itertuples():
@@ -82,13 +99,26 @@ def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -
     kinds = kinds_of(texts, frozenset({2, 3}), max(map(len, texts))).sum(axis=(1, 2))
     values = study.tables["positions"].set_index("positions")["value"]
     known = [(values[kind], count) for kind, count in zip(KINDS, kinds, strict=True) if count]
-    assert sum(value * count for value, count in known) / kinds.sum() == pytest.approx(opened, abs=1e-6)
+    assert sum(value * count for value, count in known) / kinds.sum() == pytest.approx(
+        opened, abs=1e-6
+    )
     assert study.record["learned_masks"]["reached"] <= max(map(len, texts))
 
 
 def test_the_hint_can_be_pasted(here: Path) -> None:
     (here / "glue").rename("my glue")
-    words = (*WORDS[:5], "my glue", *WORDS[6:], "--max-length", "12", "--sparsity", "0.5", "--frozen", "--out", "masks")
+    words = (
+        *WORDS[:5],
+        "my glue",
+        *WORDS[6:],
+        "--max-length",
+        "12",
+        "--sparsity",
+        "0.5",
+        "--frozen",
+        "--out",
+        "masks",
+    )
     done = command(*words)
     assert done.exit_code == 0, done.output
     [hint] = [line for line in done.stderr.splitlines() if line.startswith("use it: headscope ")]
@@ -96,11 +126,17 @@ def test_the_hint_can_be_pasted(here: Path) -> None:
     pasted = command(*shlex.split(hint)[3:], "--json")
     assert pasted.exit_code == 0, pasted.output
     row = Study("masks").tables["learned_masks"].iloc[0]
-    assert json.loads(pasted.stdout)["metrics"]["loss"]["value"] == pytest.approx(row["loss"], rel=1e-5)
+    assert json.loads(pasted.stdout)["metrics"]["loss"]["value"] == pytest.approx(
+        row["loss"], rel=1e-5
+    )
 
 
-def test_the_steps_of_every_aim_are_told_with_its_name(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headscope.commands._options.time.monotonic", iter(range(0, 10**6, 20)).__next__)
+def test_the_steps_of_every_aim_are_told_with_its_name(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "headscope.commands._options.time.monotonic", iter(range(0, 10**6, 20)).__next__
+    )
     done = command(*WORDS, "--sparsity", "0.5,0.8", "--frozen", "--out", "masks")
     assert done.exit_code == 0, done.output
     for aim in ("sparsity-0.5-seed-0", "sparsity-0.8-seed-0"):
@@ -128,7 +164,10 @@ def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
     assert table["positions"].tolist() == list(KINDS)
     assert (table["seeds"] == 3).all()
     assert ((table["low"] < table["value"]) & (table["value"] < table["high"])).all()
-    held = [np.load(here / "masks" / f"soft-seed-{seed}" / "map.npy").astype(float)[0] for seed in (0, 1, 2)]
+    held = [
+        np.load(here / "masks" / f"soft-seed-{seed}" / "map.npy").astype(float)[0]
+        for seed in (0, 1, 2)
+    ]
     assert study.maps["mask/soft"] == pytest.approx(np.mean(held, axis=0), abs=1e-3)
     assert not list((here / "masks").rglob("mask.npz"))
 
@@ -194,7 +233,9 @@ def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, ...], 
     assert (note in (here / "masks" / "index.html").read_text("utf-8")) == (rate == "0.01")
 
 
-def test_only_texts_that_are_learned_from_have_a_price(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_texts_that_are_learned_from_have_a_price(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     longer = (here / "glue" / "dev.tsv").read_text("utf-8") + " ".join(["good"] * 20) + "\t1\n"
     (here / "glue" / "dev.tsv").write_text(longer, "utf-8")
     made: list[LearnedMask] = []
@@ -206,23 +247,39 @@ def test_only_texts_that_are_learned_from_have_a_price(here: Path, monkeypatch: 
 
     monkeypatch.setattr(LearnedMask, "__init__", init)
     aims = [MaskAim(sparsity=0.5)]
-    learn_mask("bert", task="sst2", data="glue", out="masks", aims=aims, settings=Settings(epochs=1, batch_size=8))
+    learn_mask(
+        "bert",
+        task="sst2",
+        data="glue",
+        out="masks",
+        aims=aims,
+        settings=Settings(epochs=1, batch_size=8),
+    )
     assert made[0].length == 22
-    longest = max(len(line.split("\t")[0].split()) for line in (here / "glue" / "train.tsv").read_text().splitlines())
+    longest = max(
+        len(line.split("\t")[0].split())
+        for line in (here / "glue" / "train.tsv").read_text().splitlines()
+    )
     priced = made[0].entry[made[0].free[made[0].entry] > 0]
     assert int(priced.max()) == (longest + 2) * (longest + 3) // 2 - 1
     assert float(made[0].free.sum()) == pytest.approx(1.0)
 
 
-def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def learned(rate: float, **options: object) -> Study:
         settings = Settings(epochs=2, batch_size=8, learning_rate=rate)
         aims = [MaskAim(sparsity=0.4)]
-        return learn_mask("bert", task="sst2", data="glue", out="masks", aims=aims, settings=settings, **options)  # type: ignore[arg-type]
+        return learn_mask(
+            "bert", task="sst2", data="glue", out="masks", aims=aims, settings=settings, **options
+        )  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         poisoned(patch, at=8)
-        with pytest.raises(HeadscopeError, match="The state of step 6 is kept: go on from it with --resume"):
+        with pytest.raises(
+            HeadscopeError, match="The state of step 6 is kept: go on from it with --resume"
+        ):
             learned(1e-3)
     with pytest.raises(HeadscopeError, match=r"Expected a smaller one"):
         learned(1e-3, resume=True)
@@ -246,8 +303,21 @@ def test_masked_tokens_of_a_corpus_without_splits(here: Path) -> None:
     saved(here / "mlm", BertForMaskedLM)
     texts = [text for text, _ in sentiments(80)]
     (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
-    words = ("learn-mask", "mlm", "--objective", "mlm", "--corpus", "texts.txt", "--epochs", "1", "--batch-size", "8")
-    done = command(*words, "--penalty", "0.1", "--structured", "--without-diagonal", "--out", "masks")
+    words = (
+        "learn-mask",
+        "mlm",
+        "--objective",
+        "mlm",
+        "--corpus",
+        "texts.txt",
+        "--epochs",
+        "1",
+        "--batch-size",
+        "8",
+    )
+    done = command(
+        *words, "--penalty", "0.1", "--structured", "--without-diagonal", "--out", "masks"
+    )
     assert done.exit_code == 0, done.output
     study = Study("masks")
     assert study.record["learned_masks"]["task"] == "masked"
@@ -270,12 +340,18 @@ def test_a_killed_run_goes_on_to_the_same_bytes(here: Path) -> None:
             raise Killed
 
     with pytest.raises(Killed):
-        learn_mask("bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, watch=kill)
+        learn_mask(
+            "bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, watch=kill
+        )
     learn_mask("bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, resume=True)
     for name in ("mask.npz", "map.npy", "model.safetensors"):
         for aim in aims:
-            assert (here / "whole" / aim.name / name).read_bytes() == (here / "other" / aim.name / name).read_bytes()
-    assert (here / "whole" / "learned_masks.csv").read_bytes() == (here / "other" / "learned_masks.csv").read_bytes()
+            assert (here / "whole" / aim.name / name).read_bytes() == (
+                here / "other" / aim.name / name
+            ).read_bytes()
+    assert (here / "whole" / "learned_masks.csv").read_bytes() == (
+        here / "other" / "learned_masks.csv"
+    ).read_bytes()
 
 
 REFUSED = [
@@ -293,12 +369,17 @@ REFUSED = [
     (("--sparsity", "0.5", "--mask-rate", "0"), "--mask-rate: 0.0 is no rate."),
     (("--sparsity", "0.5", "--data", "glue/dev.tsv"), "glue/dev.tsv: there is no train file."),
     (("--sparsity", "0.5", "--objective", "mlm"), "learn-mask: what shall the mask be learned on?"),
-    (("--sparsity", "0.5", "--objective", "nsp"), '--objective: "nsp" is no objective. Expected mlm.'),
+    (
+        ("--sparsity", "0.5", "--objective", "nsp"),
+        '--objective: "nsp" is no objective. Expected mlm.',
+    ),
 ]
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_what_cannot_be_learned_is_refused_in_a_line(words: tuple[str, ...], message: str, here: Path) -> None:
+def test_what_cannot_be_learned_is_refused_in_a_line(
+    words: tuple[str, ...], message: str, here: Path
+) -> None:
     done = command(*WORDS, *words, "--out", "masks")
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(message)
@@ -328,7 +409,9 @@ FILES = [
 
 
 @pytest.mark.parametrize(("held", "message"), FILES)
-def test_a_mask_file_that_is_wrong_is_refused_in_a_line(held: dict[str, np.ndarray], message: str, here: Path) -> None:
+def test_a_mask_file_that_is_wrong_is_refused_in_a_line(
+    held: dict[str, np.ndarray], message: str, here: Path
+) -> None:
     np.savez(here / "mask.npz", **held)
     done = command("evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "mask.npz")
     assert isinstance(done.exception, HeadscopeError), done.output

@@ -32,23 +32,33 @@ FORMS = ("renormalised", "additive", "multiplicative")
 
 def disturbed(learned: LearnedMask, seed: int = 0) -> LearnedMask:
     with torch.no_grad():
-        learned.alpha.copy_(2 * torch.randn(learned.alpha.shape, generator=torch.Generator().manual_seed(seed)))
+        learned.alpha.copy_(
+            2 * torch.randn(learned.alpha.shape, generator=torch.Generator().manual_seed(seed))
+        )
     return learned
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.3, 0.7])
 @pytest.mark.parametrize("alpha", [-2.0, 0.0, 1.5])
-def test_entries_are_open_as_often_as_the_closed_form_says_at_any_temperature(alpha: float, progress: float) -> None:
+def test_entries_are_open_as_often_as_the_closed_form_says_at_any_temperature(
+    alpha: float, progress: float
+) -> None:
     torch.manual_seed(0)
     learned = LearnedMask(shared("bert"), [200], penalty=1.0, start=alpha)
     learned.draw(progress)
     count = learned.logits.numel()
     expected = 1 / (1 + math.exp(-alpha))
-    assert abs(float((learned.logits > 0).float().mean()) - expected) < 4 * math.sqrt(expected * (1 - expected) / count)
+    assert abs(float((learned.logits > 0).float().mean()) - expected) < 4 * math.sqrt(
+        expected * (1 - expected) / count
+    )
 
 
-@pytest.mark.parametrize(("progress", "expected"), [(0.0, 0.8176), (0.25, 0.5588), (0.5, 0.3), (0.7, 0.3)])
-def test_under_a_target_just_so_much_is_open_as_shall_be_by_then(progress: float, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("progress", "expected"), [(0.0, 0.8176), (0.25, 0.5588), (0.5, 0.3), (0.7, 0.3)]
+)
+def test_under_a_target_just_so_much_is_open_as_shall_be_by_then(
+    progress: float, expected: float
+) -> None:
     """From sigmoid(1.5) = 0.8176 to 0.3 in the first half of the steps, whatever the entries have become."""
     learned = LearnedMask(shared("bert"), [30], sparsity=0.7, start=1.5)
     torch.manual_seed(0)
@@ -94,7 +104,9 @@ def by_hand(weights: Tensor, learned: LearnedMask, head: int, group: int) -> Ten
             place = high - low if learned.structured else high * (high + 1) // 2 + low
             kept = 1 / (1 + math.exp(-alpha[place]))
             if learned.form == "additive":
-                kept = math.exp(-FAR / (1 + math.exp(alpha[place])))  # 1 - M, written so that nothing cancels
+                kept = math.exp(
+                    -FAR / (1 + math.exp(alpha[place]))
+                )  # 1 - M, written so that nothing cancels
             if learned.structured and ends:
                 kept = 1.0
             found[i, j] = float(weights[i, j]) * (0.0 if i == j and not learned.diagonal else kept)
@@ -108,7 +120,9 @@ def by_hand(weights: Tensor, learned: LearnedMask, head: int, group: int) -> Ten
 @pytest.mark.parametrize("diagonal", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("per", ["model", "layer", "head"])
-def test_soft_masks_do_what_the_formulas_say(per: str, form: str, diagonal: bool, structured: bool, side: str) -> None:
+def test_soft_masks_do_what_the_formulas_say(
+    per: str, form: str, diagonal: bool, structured: bool, side: str
+) -> None:
     model = shared("bert")
     chosen = [example for example in examples("bert") if len(example.source) > 2][:4]
     batch = batch_for(model, chosen, side)
@@ -156,11 +170,15 @@ def test_soft_masks_do_what_the_formulas_say(per: str, form: str, diagonal: bool
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("structured", [False, True])
-def test_what_is_chosen_and_written_acts_as_what_was_learned(case: str, structured: bool, tmp_path: Path) -> None:
+def test_what_is_chosen_and_written_acts_as_what_was_learned(
+    case: str, structured: bool, tmp_path: Path
+) -> None:
     family = family_of_case(case)
     model = shared(family)
     inputs = inputs_for(family, examples(case)[:5])
-    learned = disturbed(LearnedMask(model, [64], sparsity=0.6, structured=structured, diagonal=False, per="head"))
+    learned = disturbed(
+        LearnedMask(model, [64], sparsity=0.6, structured=structured, diagonal=False, per="head")
+    )
     learned.eval().draw(0.0)
     learned.positions().write(tmp_path / "mask.npz")
     mask = str(tmp_path / "mask.npz")
@@ -177,7 +195,9 @@ def test_what_is_chosen_and_written_acts_as_what_was_learned(case: str, structur
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_the_open_share_counts_the_cells_of_the_texts(structured: bool, diagonal: bool) -> None:
     lengths = [3, 3, 7, 10]
-    learned = disturbed(LearnedMask(shared("bert"), lengths, sparsity=0.5, structured=structured, diagonal=diagonal))
+    learned = disturbed(
+        LearnedMask(shared("bert"), lengths, sparsity=0.5, structured=structured, diagonal=diagonal)
+    )
     open_ = cells = 0
     mask = learned.positions().mask("learned")
     for length in lengths:
@@ -190,7 +210,9 @@ def test_the_open_share_counts_the_cells_of_the_texts(structured: bool, diagonal
 
 def test_a_sparsity_is_reached_although_every_position_keeps_a_key() -> None:
     learned = LearnedMask(shared("bert"), [20, 32, 32], sparsity=0.8, per="layer")
-    with torch.no_grad():  # one position that all attend to, and a few among themselves: most rows would be empty
+    with (
+        torch.no_grad()
+    ):  # one position that all attend to, and a few among themselves: most rows would be empty
         learned.alpha.fill_(-3.0)
         learned.alpha[:, learned.entry[2, :12].unique()] = 4.0
         learned.alpha[:, learned.entry[:12, :12].unique()] += 3.0
@@ -200,18 +222,24 @@ def test_a_sparsity_is_reached_although_every_position_keeps_a_key() -> None:
     assert chosen[:, learned.entry].bool().any(dim=-1).all()
     best = learned.alpha.detach()[:, learned.entry].argmax(dim=-1)
     rows = torch.arange(learned.length)
-    assert all(chosen[group, learned.entry[rows, best[group]]].all() for group in range(len(chosen)))
+    assert all(
+        chosen[group, learned.entry[rows, best[group]]].all() for group in range(len(chosen))
+    )
 
 
 def test_distances_fill_what_room_there_is() -> None:
     learned = LearnedMask(shared("bert"), [40], sparsity=0.6, structured=True)
-    with torch.no_grad():  # by turns: the seventh and those after it would take more than is left, the last would not
+    with (
+        torch.no_grad()
+    ):  # by turns: the seventh and those after it would take more than is left, the last would not
         learned.alpha.copy_(-torch.arange(40.0)[None])
     chosen, sizes = learned.chosen()[0], learned.free / learned.free.sum()
     left = 0.4 - float(learned.open_share(learned.chosen()))
     closed = (chosen == 0) & (learned.free > 0)
     assert left >= -1e-6
-    assert float((sizes * (1 - learned.opened_share))[closed].min()) > left  # nothing that is closed would fit in
+    assert (
+        float((sizes * (1 - learned.opened_share))[closed].min()) > left
+    )  # nothing that is closed would fit in
 
 
 def test_distances_of_which_nothing_was_learned_are_forbidden() -> None:
@@ -224,7 +252,9 @@ def test_distances_of_which_nothing_was_learned_are_forbidden() -> None:
 
 def test_gradients_reach_every_entry_and_agree_with_differences() -> None:
     model = in_double(tiny("bert", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
-    inputs = inputs_for("bert", [example for example in examples("bert") if len(example.source) == 5][:2])
+    inputs = inputs_for(
+        "bert", [example for example in examples("bert") if len(example.source) == 5][:2]
+    )
     for form in FORMS:
         learned = disturbed(LearnedMask(model, [5], is_soft=True, form=form).double())
         if form == "additive":
@@ -245,7 +275,9 @@ def test_gradients_reach_every_entry_and_agree_with_differences() -> None:
                 learned.alpha[0, place] -= 2e-5
                 below = float(loss())
                 learned.alpha[0, place] += 1e-5
-            assert float(learned.alpha.grad[0, place]) == pytest.approx((above - below) / 2e-5, rel=1e-4, abs=1e-6)
+            assert float(learned.alpha.grad[0, place]) == pytest.approx(
+                (above - below) / 2e-5, rel=1e-4, abs=1e-6
+            )
 
 
 def test_no_row_is_left_without_a_key() -> None:
@@ -281,10 +313,18 @@ def test_a_mask_file_of_another_length_or_model_is_refused(tmp_path: Path) -> No
     learned = disturbed(LearnedMask(model, [4], sparsity=0.4, per="layer"))
     path = tmp_path / "mask.npz"
     learned.positions().write(path)
-    inputs = inputs_for("bert", [example for example in examples("bert") if len(example.source) > 4][:1])
-    with model.edited(Masked(str(path))), pytest.raises(HeadscopeError, match="this mask is of 4 positions"):
+    inputs = inputs_for(
+        "bert", [example for example in examples("bert") if len(example.source) > 4][:1]
+    )
+    with (
+        model.edited(Masked(str(path))),
+        pytest.raises(HeadscopeError, match="this mask is of 4 positions"),
+    ):
         outputs(model, inputs)
     deeper = tiny("bert", num_hidden_layers=len({head.layer for head in model.heads}) + 1)
-    with pytest.raises(HeadscopeError, match="this mask has no encoder"), deeper.edited(Masked(str(path))):
+    with (
+        pytest.raises(HeadscopeError, match="this mask has no encoder"),
+        deeper.edited(Masked(str(path))),
+    ):
         pass
     assert read_mask(f"{path}-no-diagonal").at(3, Site("encoder", 0))[0].diagonal().sum() == 0

@@ -37,7 +37,9 @@ def textbook(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tens
 
 
 def states(heads: int, length: int) -> tuple[Tensor, ...]:
-    return torch.randn(3, 2, heads, length, 4, generator=torch.Generator().manual_seed(length)).unbind(0)
+    return torch.randn(
+        3, 2, heads, length, 4, generator=torch.Generator().manual_seed(length)
+    ).unbind(0)
 
 
 def met(name: str, length: int) -> Tensor:
@@ -66,7 +68,9 @@ def test_attention_by_blocks_is_that_of_the_textbook(name: str, length: int) -> 
     query, key, value = states(2, length)
     for block in (5, 128):
         found = attend_by_blocks(query, key, value, strips_of(allowed, block))
-        kernel = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed)
+        kernel = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=allowed
+        )
         assert (found - kernel).abs().max() < 1e-5
         assert (found - textbook(query, key, value, allowed)).abs().max() < 1e-5
 
@@ -90,7 +94,9 @@ def test_a_strip_has_just_the_keys_that_its_queries_see(name: str) -> None:
     allowed = met(name, 1000)
     rows, cells = [], 0
     for strip in strips_of(allowed):
-        queries, keys = (torch.arange(1000)[places].tolist() for places in (strip.queries, strip.keys))
+        queries, keys = (
+            torch.arange(1000)[places].tolist() for places in (strip.queries, strip.keys)
+        )
         seen = {key for query in queries for key in allowed[0, query].nonzero()[:, 0].tolist()}
         assert keys == sorted(seen)
         rows += queries
@@ -99,12 +105,18 @@ def test_a_strip_has_just_the_keys_that_its_queries_see(name: str) -> None:
     assert cells == IN_STRIPS[name], "work is left out where the mask is local, and only there"
 
 
-@pytest.mark.parametrize(("name", "length"), [("window:width=2", 20), ("star", 33), ("dense", 7), ("diagonal", 12)])
+@pytest.mark.parametrize(
+    ("name", "length"), [("window:width=2", 20), ("star", 33), ("dense", 7), ("diagonal", 12)]
+)
 def test_blocks_that_are_left_are_counted(name: str, length: int) -> None:
     allowed = met(name, length)[0].tolist()
     starts = range(0, length, 5)
     squares = [
-        any(allowed[i][j] for i in range(top, min(top + 5, length)) for j in range(left, min(left + 5, length)))
+        any(
+            allowed[i][j]
+            for i in range(top, min(top + 5, length))
+            for j in range(left, min(left + 5, length))
+        )
         for top in starts
         for left in starts
     ]
@@ -113,7 +125,9 @@ def test_blocks_that_are_left_are_counted(name: str, length: int) -> None:
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("name", ["longformer", "bigbird", "no-diagonal"])
-def test_flex_attention_is_given_the_mask_as_it_is(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_flex_attention_is_given_the_mask_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """Uncompiled here: slow, the same arithmetic."""
     monkeypatch.setattr(torch, "compile", lambda function, **told: function)
     per_head = torch.cat([met(name, 150), met("star", 150)])
@@ -126,7 +140,9 @@ def test_flex_attention_is_given_the_mask_as_it_is(monkeypatch: pytest.MonkeyPat
 # What is measured
 
 
-def test_ratios_shares_and_times_follow_from_the_clock(monkeypatch: pytest.MonkeyPatch, without_compiler: None) -> None:
+def test_ratios_shares_and_times_follow_from_the_clock(
+    monkeypatch: pytest.MonkeyPatch, without_compiler: None
+) -> None:
     turns = {2: np.array([[10.0, 1.0]] * 8), 3: np.array([[1.0, 2.0, 0.5]] * 7 + [[4.0, 4.0, 8.0]])}
     monkeypatch.setattr(measuring, "interleaved", lambda runs, repeats, progress: turns[len(runs)])
     found = mask_speed(shared("bert"), "window:width=1", lengths=(20, 10), repeats=8)
@@ -154,7 +170,9 @@ def test_families_are_measured_at_their_own_shape(without_compiler: None, family
     [row] = found.lengths
     own = 1 if first.stack == "decoder" else 0  # a decoder's first token has but itself
     assert row.sparsity == pytest.approx(1 - ((15 + own) if first.stack == "decoder" else 30) / 36)
-    assert (row.attention is None) == (family == "t5"), "of attention of several kinds no share is told"
+    assert (row.attention is None) == (family == "t5"), (
+        "of attention of several kinds no share is told"
+    )
     assert [one.way for one in row.ways] == ["dense", "masked", "by blocks"]
 
 
@@ -167,7 +185,9 @@ def test_what_gives_another_result_is_not_timed(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_learned_mask_for_each_head_is_met_by_a_cut_model(without_compiler: None) -> None:
     model = shared("bert")
-    allowed = torch.stack([torch.ones(8, 8, dtype=torch.bool).tril(-head) for head in range(len(model.heads))])
+    allowed = torch.stack(
+        [torch.ones(8, 8, dtype=torch.bool).tril(-head) for head in range(len(model.heads))]
+    )
     allowed |= torch.eye(8, dtype=torch.bool)
     mask = Positions(groups_of(model.heads, "head"), "head", False, True, allowed).mask("mine")
     found = mask_speed(prune(model, "0.0,0.2"), mask, lengths=(8,), repeats=6)
@@ -177,17 +197,34 @@ def test_a_learned_mask_for_each_head_is_met_by_a_cut_model(without_compiler: No
 
 
 def test_a_mask_for_each_head_is_met_by_the_heads_that_are_left(without_compiler: None) -> None:
-    per_head = Mask("mine", lambda length, site: torch.ones(4, length, length, dtype=torch.bool).tril())
-    assert mask_speed(shared("bert"), per_head, lengths=(8,), repeats=6).lengths[0].sparsity == pytest.approx(28 / 64)
+    per_head = Mask(
+        "mine", lambda length, site: torch.ones(4, length, length, dtype=torch.bool).tril()
+    )
+    assert mask_speed(shared("bert"), per_head, lengths=(8,), repeats=6).lengths[
+        0
+    ].sparsity == pytest.approx(28 / 64)
 
 
 @pytest.mark.parametrize(
     ("highs", "pays"),
-    [((0.9, 0.8, 0.7), 256), ((1.1, 0.9, 0.8), 512), ((0.9, 1.1, 0.9), 1024), ((0.9, 0.9, 1.0), None)],
+    [
+        ((0.9, 0.8, 0.7), 256),
+        ((1.1, 0.9, 0.8), 512),
+        ((0.9, 1.1, 0.9), 1024),
+        ((0.9, 0.9, 1.0), None),
+    ],
 )
-def test_a_mask_pays_from_where_all_longer_ones_are_faster(highs: tuple[float, ...], pays: int | None) -> None:
+def test_a_mask_pays_from_where_all_longer_ones_are_faster(
+    highs: tuple[float, ...], pays: int | None
+) -> None:
     rows = tuple(
-        AtLength(length, 0.9, 0.5, 0.5, (Timed("dense", 1, 1, 1, 1), Timed("by blocks", 1, high - 0.1, 0.1, high)))
+        AtLength(
+            length,
+            0.9,
+            0.5,
+            0.5,
+            (Timed("dense", 1, 1, 1, 1), Timed("by blocks", 1, high - 0.1, 0.1, high)),
+        )
         for length, high in zip((256, 512, 1024), highs, strict=True)
     )
     found = MaskSpeed("window", "encoder.0", 1, 12, 32, 256, "", rows)
@@ -209,14 +246,19 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_command_says_what_was_measured_and_where_it_pays(here: Path, without_compiler: None) -> None:
+def test_the_command_says_what_was_measured_and_where_it_pays(
+    here: Path, without_compiler: None
+) -> None:
     words = ("bert", "--mask", "window:width=1", "--length", "8,4", "--repeats", "6")
     said = run(*words, "--out", "pays.svg")
     assert said.exit_code == 0, said.output
     lines = said.stdout.splitlines()
     assert lines[1].split("  ")[0] == "tokens"
     assert [line.split()[0] for line in lines[2:8]] == ["4", "masked", "by", "8", "masked", "by"]
-    assert lines[-3] == "milliseconds: of the fastest turn; times as fast: the median of the ratios within a turn"
+    assert (
+        lines[-3]
+        == "milliseconds: of the fastest turn; times as fast: the median of the ratios within a turn"
+    )
     assert lines[-4] == "flex: left out, as it cannot be compiled here: no C++ compiler was found"
     assert lines[-1] == "pays.svg"
     assert "<svg" in (here / "pays.svg").read_text("utf-8")
@@ -228,22 +270,39 @@ def test_the_command_says_what_was_measured_and_where_it_pays(here: Path, withou
 
 REFUSED = [
     (("--mask", "spiral"), '--mask "spiral": "spiral" is no mask'),
-    (("--mask", "star", "--length", "8,x"), '--length: "x" is no length. Expected 1 or more; several with commas.'),
+    (
+        ("--mask", "star", "--length", "8,x"),
+        '--length: "x" is no length. Expected 1 or more; several with commas.',
+    ),
     (("--mask", "star", "--length", "0"), '--length: "0" is no length.'),
-    (("--mask", "star", "--length", "8,8"), "--length: a length is named twice. Expected each once."),
-    (("--mask", "star", "--length", "70000"), "--length: 70000 tokens are too many. Expected at most 16384."),
+    (
+        ("--mask", "star", "--length", "8,8"),
+        "--length: a length is named twice. Expected each once.",
+    ),
+    (
+        ("--mask", "star", "--length", "70000"),
+        "--length: 70000 tokens are too many. Expected at most 16384.",
+    ),
     (("--mask", "star", "--batch-size", "0"), "--batch-size: 0 is too few."),
-    (("--mask", "star", "--repeats", "5"), "--repeats: 5 is too few. Expected 6 or more with a mask."),
+    (
+        ("--mask", "star", "--repeats", "5"),
+        "--repeats: 5 is too few. Expected 6 or more with a mask.",
+    ),
     (("--mask", "star", "--against", "bert"), "--against requires that --mask is left out."),
     (("--mask", "star", "--out", "pays.pdf"), 'pays.pdf: ".pdf" is no picture.'),
-    (("--mask", "star", "--out", "no/pays.svg"), "no/pays.svg: cannot be written: there is no directory no."),
+    (
+        ("--mask", "star", "--out", "no/pays.svg"),
+        "no/pays.svg: cannot be written: there is no directory no.",
+    ),
     (("--out", "pays.svg"), "--out requires --mask NAME. It has no effect otherwise."),
     (("--length", "8,16"), "--length requires --mask NAME for several lengths."),
 ]
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_what_cannot_be_measured_is_said_before_a_model_is_loaded(words: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_measured_is_said_before_a_model_is_loaded(
+    words: tuple[str, ...], message: str
+) -> None:
     refused = run("no-such-model", *words)
     assert isinstance(refused.exception, HeadscopeError), refused.output
     assert str(refused.exception).startswith(message)

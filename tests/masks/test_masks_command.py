@@ -49,7 +49,9 @@ def test_all_masks_are_listed_and_one_is_shown(here: Path) -> None:
     for name in ("mask.svg", "mask.png"):
         done("masks", "show", "star", "--length", "16", "--out", name)
         assert (here / name).stat().st_size > 500
-    assert refused("masks", "show", "star", "--out", "mask.pdf").startswith('mask.pdf: ".pdf" is no picture.')
+    assert refused("masks", "show", "star", "--out", "mask.pdf").startswith(
+        'mask.pdf: ".pdf" is no picture.'
+    )
     assert refused("masks", "show", "star", "--length", "0").startswith("--length: 0 is too few.")
     assert refused("masks", "show", "star", "--out", "nowhere/mask.svg").startswith(
         "nowhere/mask.svg: cannot be written"
@@ -63,7 +65,10 @@ def test_what_cannot_be_shown_is_said_before_anything_is_printed(here: Path) -> 
     assert found.stdout == ""
     wide = CliRunner().invoke(app, ["masks", "show", "bigbird"])
     assert len(wide.stdout.splitlines()) == 1
-    assert wide.stderr == "loading torch …\ntoo wide for a terminal: take --length 40 or less, or --out mask.svg\n"
+    assert (
+        wide.stderr
+        == "loading torch …\ntoo wide for a terminal: take --length 40 or less, or --out mask.svg\n"
+    )
 
 
 def test_every_command_has_examples_of_its_own() -> None:
@@ -90,19 +95,30 @@ def test_what_is_shown_is_what_is_met(here: Path) -> None:
         "···█",
     ]
     for mask, said in (
-        ("longformer:globals=500", "128 positions have no position 500. Expected 0 to 127, or a larger --length."),
-        ("random:drop=128", "128 of 128 keys cannot be dropped. Expected less than 128, or a larger --length."),
+        (
+            "longformer:globals=500",
+            "128 positions have no position 500. Expected 0 to 127, or a larger --length.",
+        ),
+        (
+            "random:drop=128",
+            "128 of 128 keys cannot be dropped. Expected less than 128, or a larger --length.",
+        ),
     ):
         assert refused("masks", "show", mask) == f'MASK "{mask}": {said}'
-    assert "longformer:globals=500" in done("masks", "show", "longformer:globals=500", "--length", "501")
+    assert "longformer:globals=500" in done(
+        "masks", "show", "longformer:globals=500", "--length", "501"
+    )
 
 
 def test_a_mask_changes_what_a_task_and_a_study_see(here: Path) -> None:
     plain, masked = (
-        json.loads(done("evaluate", "bert", *TASK, *more, "--json")) for more in ((), ("--mask", "diagonal"))
+        json.loads(done("evaluate", "bert", *TASK, *more, "--json"))
+        for more in ((), ("--mask", "diagonal"))
     )
     assert plain["metrics"]["loss"] != masked["metrics"]["loss"]
-    worn = headscope.load("bert", model_class="AutoModelForSequenceClassification").wear(headscope.Masked("diagonal"))
+    worn = headscope.load("bert", model_class="AutoModelForSequenceClassification").wear(
+        headscope.Masked("diagonal")
+    )
     assert headscope.evaluate(worn, task="sst2", data="glue")["metrics"] == masked["metrics"]
     (here / "texts.txt").write_text("good bad\nthe cat sat\n")
     done("analyze", "bert", "--corpus", "texts.txt", "--mask", "no-diagonal", "--out", "study")
@@ -116,11 +132,15 @@ def test_importance_under_a_mask_runs_whole_passes_under_it(here: Path) -> None:
     done("importance", "bert", *TASK, "--mask", "diagonal", "--out", "which")
     study = headscope.Study("which")
     assert study.record["importance"]["way"] == "plain"
-    worn = headscope.load("bert", model_class="AutoModelForSequenceClassification").wear(headscope.Masked("diagonal"))
+    worn = headscope.load("bert", model_class="AutoModelForSequenceClassification").wear(
+        headscope.Masked("diagonal")
+    )
     whole = headscope.evaluate(worn, task="sst2", data="glue")["metrics"]["loss"]["value"]
     with worn.edited(headscope.Ablate("0.1")):
         without = headscope.evaluate(worn, task="sst2", data="glue")["metrics"]["loss"]["value"]
-    found = study.heads.query("statistic == 'ablation-loss' and layer == 0 and head == 1")["value"].item()
+    found = study.heads.query("statistic == 'ablation-loss' and layer == 0 and head == 1")[
+        "value"
+    ].item()
     assert found == pytest.approx(without - whole, abs=1e-6)
 
 
@@ -128,7 +148,9 @@ def test_training_under_a_mask(here: Path) -> None:
     for name, more in (("plain", ()), ("masked", ("--mask", "diagonal"))):
         done("finetune", "bert", *TASK, "--epochs", "1", *more, "--out", name)
     plain, masked = (
-        headscope.load(name, model_class="AutoModelForSequenceClassification").model.classifier.weight
+        headscope.load(
+            name, model_class="AutoModelForSequenceClassification"
+        ).model.classifier.weight
         for name in ("plain", "masked")
     )
     assert not torch.equal(plain, masked)
@@ -139,11 +161,15 @@ def test_training_under_a_mask(here: Path) -> None:
 
 
 def test_what_is_no_mask_is_said_before_anything_is_read(here: Path) -> None:
-    assert refused("evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "spiral").startswith(
+    assert refused(
+        "evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "spiral"
+    ).startswith('--mask "spiral"')
+    assert refused("evaluate", "bert", *TASK, "--open-special").startswith(
+        "--open-special requires --mask NAME."
+    )
+    assert refused("finetune", "bert", *TASK, "--mask", "spiral", "--out", "x").startswith(
         '--mask "spiral"'
     )
-    assert refused("evaluate", "bert", *TASK, "--open-special").startswith("--open-special requires --mask NAME.")
-    assert refused("finetune", "bert", *TASK, "--mask", "spiral", "--out", "x").startswith('--mask "spiral"')
     assert not (here / "x").exists()
 
 
@@ -166,14 +192,19 @@ def test_a_mask_of_ones_own_is_a_plain_array(here: Path, kind: type) -> None:
 
 def test_a_plain_array_acts_as_the_mask_that_it_is(here: Path) -> None:
     np.save(here / "mine.npy", headscope.masks.read_mask("star").at(32)[0].numpy())
-    named, mine = (done("evaluate", "bert", *TASK, "--mask", mask, "--json") for mask in ("star", "mine.npy"))
+    named, mine = (
+        done("evaluate", "bert", *TASK, "--mask", mask, "--json") for mask in ("star", "mine.npy")
+    )
     assert json.loads(named)["metrics"] == json.loads(mine)["metrics"]
 
 
 HOLE = np.eye(3, dtype=bool)
 HOLE[1, 1] = False
 ARRAYS = [
-    (np.ones((3, 4), dtype=bool), "it is 3 x 4, not square. Expected n x n: rows attend, columns are seen."),
+    (
+        np.ones((3, 4), dtype=bool),
+        "it is 3 x 4, not square. Expected n x n: rows attend, columns are seen.",
+    ),
     (np.ones((1, 3, 3), dtype=bool), "it is 1 x 3 x 3, not square."),
     (np.array(1), "it is one number, not square."),
     (np.eye(3) / 2, "its values are float64, and not all 0 or 1."),
@@ -184,7 +215,9 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize(("held", "message"), ARRAYS)
-def test_an_array_that_is_no_mask_is_refused_in_a_line(here: Path, held: np.ndarray, message: str) -> None:
+def test_an_array_that_is_no_mask_is_refused_in_a_line(
+    here: Path, held: np.ndarray, message: str
+) -> None:
     np.save(here / "mine.npy", held, allow_pickle=True)
     assert refused("masks", "show", "mine.npy").startswith(f"mine.npy: {message}")
 
@@ -193,9 +226,13 @@ def test_a_file_without_the_right_fields_says_what_is_expected(here: Path) -> No
     assert refused("masks", "show", "mine.npy").startswith("mine.npy: not there.")
     np.savez(here / "mine.npz", mask=np.eye(3, dtype=bool))
     said = refused("masks", "show", "mine.npz")
-    assert said.startswith('mine.npz: there is no field "allowed" in it, but mask. Expected allowed, true or false')
+    assert said.startswith(
+        'mine.npz: there is no field "allowed" in it, but mask. Expected allowed, true or false'
+    )
     assert ".npy" in said
     np.save((here / "array.npz").open("wb"), np.eye(3, dtype=bool))
     assert refused("masks", "show", "array.npz").startswith("array.npz: not a mask")
     (here / "mine.npz").rename("archive.npy")
-    assert refused("masks", "show", "archive.npy").startswith("archive.npy: not a mask: it is an archive.")
+    assert refused("masks", "show", "archive.npy").startswith(
+        "archive.npy: not a mask: it is an archive."
+    )

@@ -24,7 +24,9 @@ def test_the_printed_sparsities_are_reproduced(name: str) -> None:
     with_diagonal, without = PRINTED[name]
     tolerance = 0.1 if name == "bigbird" else 0.05  # bigbird's is by chance: 93.16 on average
     assert 100 * sparsity(read_mask(name).at(128)) == pytest.approx(with_diagonal, abs=tolerance)
-    assert round(100 * sparsity(read_mask(f"{name}-no-diagonal").at(128)), 1) == pytest.approx(without, abs=0.1001)
+    assert round(100 * sparsity(read_mask(f"{name}-no-diagonal").at(128)), 1) == pytest.approx(
+        without, abs=0.1001
+    )
 
 
 def slow(name: str, length: int) -> list[list[bool]]:
@@ -69,13 +71,18 @@ def test_bigbirds_default_is_as_it_is_told() -> None:
 
 
 def test_parameters_unions_and_missing_diagonals() -> None:
-    assert torch.equal(read_mask("window:width=2").at(9)[0], (torch.arange(9)[:, None] - torch.arange(9)).abs() <= 2)
+    assert torch.equal(
+        read_mask("window:width=2").at(9)[0],
+        (torch.arange(9)[:, None] - torch.arange(9)).abs() <= 2,
+    )
     wide = read_mask("longformer:width=1,globals=first/3/last").at(9)[0]
     assert wide[3].all()
     assert wide[:, 8].all()
     assert not wide[1, 5]
     together = read_mask("window:width=0+first-and-last").at(9)[0]
-    assert torch.equal(together, read_mask("diagonal").at(9)[0] | read_mask("first-and-last").at(9)[0])
+    assert torch.equal(
+        together, read_mask("diagonal").at(9)[0] | read_mask("first-and-last").at(9)[0]
+    )
     bare = read_mask("window:width=2-no-diagonal").at(9)[0]
     assert not bare.diagonal().any()
     assert bare[0, 2]
@@ -83,12 +90,18 @@ def test_parameters_unions_and_missing_diagonals() -> None:
 
 REFUSED = [
     ("spiral", '--mask "spiral": "spiral" is no mask. Expected '),
-    ("window:height=2", '--mask "window:height=2": "height" is no parameter of this mask. Expected width=4.'),
+    (
+        "window:height=2",
+        '--mask "window:height=2": "height" is no parameter of this mask. Expected width=4.',
+    ),
     ("dense:width=2", "is no parameter of this mask. Expected no parameters."),
     ("window:width=x", '--mask "window:width=x": width is "x". Expected a number, 0 or more.'),
     ("strided:stride=0", "stride is 0. Expected 1 or more."),
     ("random:keep=1.5", "keep is 1.5. Expected 0 to 1."),
-    ("longformer:globals=left", '"left" is no position. Expected numbers from 0, first, middle or last, with /.'),
+    (
+        "longformer:globals=left",
+        '"left" is no position. Expected numbers from 0, first, middle or last, with /.',
+    ),
     ("window+", '"" is no mask.'),
 ]
 

@@ -24,7 +24,9 @@ from tiny import tiny
 from worded import saved
 
 DIES = "import os, signal, sys\n"
-FAULTS = DIES + 'sys.argv[1] == "off" or os.kill(os.getpid(), signal.SIGILL)'  # dies with oneDNN, works without
+FAULTS = (
+    DIES + 'sys.argv[1] == "off" or os.kill(os.getpid(), signal.SIGILL)'
+)  # dies with oneDNN, works without
 NEVER_WORKS = DIES + "os.kill(os.getpid(), signal.SIGILL)"
 NO_TORCH = "raise ImportError"
 INTEL = {"model name": "Intel(R) Xeon(R)", "flags": "fpu avx512f avx512_bf16 amx_bf16 amx_tile"}
@@ -86,20 +88,28 @@ def test_the_real_products_run_in_a_child() -> None:
     ],
 )
 def test_how_the_child_ends_is_the_state(
-    products: str, state: str, children: list[str], starts: list[str], monkeypatch: pytest.MonkeyPatch
+    products: str,
+    state: str,
+    children: list[str],
+    starts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bfloat16, "PRODUCTS", products)
     assert bfloat16.bfloat16_state() == state
     assert starts == children
 
 
-def test_a_child_that_cannot_start_is_no_proof(starts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_cannot_start_is_no_proof(
+    starts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert bfloat16.bfloat16_state() == "untested"
     assert not list(zoo.cache_directory().glob("*"))
 
 
-def test_the_result_is_remembered_by_the_next_process(starts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_is_remembered_by_the_next_process(
+    starts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bfloat16, "PRODUCTS", FAULTS)
     for _ in range(2):
         bfloat16.bfloat16_state.cache_clear()
@@ -126,7 +136,9 @@ def test_what_may_change_the_result_starts_another_test(
     assert starts == ["on", "on"]
 
 
-def test_a_cache_that_cannot_be_written_costs_only_another_test(starts: list[str], tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_costs_only_another_test(
+    starts: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "cache").write_text("a file")
     assert bfloat16.bfloat16_state() == "works"
 
@@ -142,15 +154,22 @@ def test_no_child_where_the_instructions_are_absent(
 
 def test_the_first_processor_of_cpuinfo_is_read(tmp_path: Path) -> None:
     file = tmp_path / "cpuinfo"
-    file.write_text("processor\t: 0\nmodel name\t: A: b\nflags\t\t: fpu amx_bf16\n\nprocessor\t: 1\nflags\t\t: fpu\n")
-    assert bfloat16.describe_cpu(file) == {"processor": "0", "model name": "A: b", "flags": "fpu amx_bf16"}
+    file.write_text(
+        "processor\t: 0\nmodel name\t: A: b\nflags\t\t: fpu amx_bf16\n\nprocessor\t: 1\nflags\t\t: fpu\n"
+    )
+    assert bfloat16.describe_cpu(file) == {
+        "processor": "0",
+        "model name": "A: b",
+        "flags": "fpu amx_bf16",
+    }
     assert bfloat16.describe_cpu(tmp_path / "absent") == {}
 
 
 def test_an_unknown_stub_is_refused(stub: Callable[[str], None]) -> None:
     stub("maybe")
     with pytest.raises(
-        HeadscopeError, match=r"^HEADSCOPE_BFLOAT16_PROBE: must be one of works, faults, .*got maybe\.$"
+        HeadscopeError,
+        match=r"^HEADSCOPE_BFLOAT16_PROBE: must be one of works, faults, .*got maybe\.$",
     ):
         bfloat16.bfloat16_state()
 
@@ -162,7 +181,9 @@ def test_without_onednn_no_call_reaches_it() -> None:
     """oneDNN itself reports each of its calls; the same products with it are reported."""
     environment = {**os.environ, "ONEDNN_VERBOSE": "1"}
     run = [sys.executable, "-c", bfloat16.PRODUCTS]
-    without = subprocess.run([*run, "off"], capture_output=True, text=True, env=environment, check=True)
+    without = subprocess.run(
+        [*run, "off"], capture_output=True, text=True, env=environment, check=True
+    )
     assert "onednn_verbose" not in without.stdout
     if torch.backends.mkldnn.is_available():
         with_it = subprocess.run([*run, "on"], capture_output=True, text=True, env=environment)
@@ -174,7 +195,9 @@ def onednn_during_products(model: PreTrainedModel) -> list[bool]:
     seen: list[bool] = []
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):
-            module.register_forward_pre_hook(lambda *_: seen.append(bool(torch.backends.mkldnn.enabled)))
+            module.register_forward_pre_hook(
+                lambda *_: seen.append(bool(torch.backends.mkldnn.enabled))
+            )
     return seen
 
 
@@ -248,7 +271,9 @@ def test_where_nothing_helps_bfloat16_is_refused_and_float32_is_not(
 ) -> None:
     folder = saved(tmp_path / "bert", BertModel)
     stub("unusable")
-    with pytest.raises(HeadscopeError, match=r"^--dtype: bfloat16 faults on this CPU, with and without oneDNN; use"):
+    with pytest.raises(
+        HeadscopeError, match=r"^--dtype: bfloat16 faults on this CPU, with and without oneDNN; use"
+    ):
         headscope.load(folder, dtype="bfloat16", device="cpu")
     assert headscope.load(folder).heads
 
@@ -273,24 +298,43 @@ def test_every_command_with_a_dtype_loads_by_the_same_function() -> None:
 def run_command(*words: str, state: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, bfloat16.STUB: state, "HEADSCOPE_OFFLINE": "1"}
     command = [sys.executable, "-m", "headscope", *words]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL
+    )
 
 
 def test_a_command_warns_in_one_line_and_goes_on(tmp_path: Path) -> None:
     model, page = saved(tmp_path / "bert", BertModel), tmp_path / "page.html"
-    done = run_command("look", str(model), "the old cat", "--dtype", "bfloat16", "--out", str(page), state="faults")
+    done = run_command(
+        "look", str(model), "the old cat", "--dtype", "bfloat16", "--out", str(page), state="faults"
+    )
     assert done.returncode == 0, done.stderr
     [line] = [line for line in done.stderr.splitlines() if "oneDNN" in line]
-    assert line.startswith("headscope: warning: bfloat16 faults in oneDNN on this CPU; computed without oneDNN")
+    assert line.startswith(
+        "headscope: warning: bfloat16 faults in oneDNN on this CPU; computed without oneDNN"
+    )
     assert page.exists()
 
 
 def test_a_command_refuses_in_one_line_where_nothing_helps(
-    stub: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stub: Callable[[str], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     model, page = saved(tmp_path / "bert", BertModel), tmp_path / "page.html"
     stub("unusable")
-    words = ["look", str(model), "the old cat", "--dtype", "bfloat16", "--device", "cpu", "--out", str(page)]
+    words = [
+        "look",
+        str(model),
+        "the old cat",
+        "--dtype",
+        "bfloat16",
+        "--device",
+        "cpu",
+        "--out",
+        str(page),
+    ]
     monkeypatch.setattr(sys, "argv", ["headscope", *words])
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit) as stop:
@@ -301,7 +345,9 @@ def test_a_command_refuses_in_one_line_where_nothing_helps(
     assert not page.exists()
 
 
-@pytest.mark.parametrize(("state", "words"), [("works", "bfloat16  works"), ("faults", "computed without oneDNN")])
+@pytest.mark.parametrize(
+    ("state", "words"), [("works", "bfloat16  works"), ("faults", "computed without oneDNN")]
+)
 def test_the_doctor_shows_the_state(
     state: str, words: str, stub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,9 @@ def whole(tmp_path: Path) -> AttentionModel:
 
 
 def answers(model: AttentionModel) -> torch.Tensor:
-    inputs = model.tokenizer(["the cat sat on a mat .", "good", "who is old ?"], return_tensors="pt", padding=True)
+    inputs = model.tokenizer(
+        ["the cat sat on a mat .", "good", "who is old ?"], return_tensors="pt", padding=True
+    )
     with torch.inference_mode():
         return model(**inputs)[0]
 
@@ -53,9 +55,14 @@ def test_it_comes_back_in_float64(whole: AttentionModel, tmp_path: Path) -> None
         assert torch.allclose(answers(again), answers(exact), rtol=0, atol=1e-6)
 
 
-def test_the_file_has_no_rows_for_them_and_the_manifest_names_them(whole: AttentionModel, tmp_path: Path) -> None:
+def test_the_file_has_no_rows_for_them_and_the_manifest_names_them(
+    whole: AttentionModel, tmp_path: Path
+) -> None:
     folder = fix(whole, PATTERNS).save(tmp_path / "fixed")
-    shapes = {name: tuple(tensor.shape) for name, tensor in load_file(folder / "model.safetensors").items()}
+    shapes = {
+        name: tuple(tensor.shape)
+        for name, tensor in load_file(folder / "model.safetensors").items()
+    }
     assert shapes["bert.encoder.layer.0.attention.self.query.weight"] == (8, 16)
     assert shapes["bert.encoder.layer.0.attention.self.value.weight"] == (16, 16)
     assert not [name for name in shapes if "layer.1.attention.self.key" in name]
@@ -74,14 +81,19 @@ def test_it_is_fixed_and_cut_further_after_loading(whole: AttentionModel, tmp_pa
     with whole.edited(headscope.Fixed({"0.0": "previous", "1.1": "end"}), headscope.Ablate("1.0")):
         assert torch.allclose(answers(last), answers(whole), atol=1e-5)
     assert last.cut is not None
-    assert last.cut.history == ("1 heads with fixed patterns.", "Without 1.0. 2 heads with fixed patterns.")
+    assert last.cut.history == (
+        "1 heads with fixed patterns.",
+        "Without 1.0. 2 heads with fixed patterns.",
+    )
 
 
 def test_a_bare_encoder_of_it_and_a_new_head_on_it(whole: AttentionModel, tmp_path: Path) -> None:
     folder = fix(whole, PATTERNS).save(tmp_path / "fixed")
     bare = headscope.load(folder, model_class="AutoModel")
     assert bare.fixed == headscope.load(folder).fixed
-    topped = headscope.load(bare.save(tmp_path / "bare"), model_class="AutoModelForSequenceClassification")
+    topped = headscope.load(
+        bare.save(tmp_path / "bare"), model_class="AutoModelForSequenceClassification"
+    )
     assert topped.fixed == bare.fixed
 
 
@@ -89,7 +101,10 @@ def test_a_translator_comes_back(tmp_path: Path) -> None:
     model = translator()
     fixed = fix(model, {"encoder.*.*": "right", "decoder.*.0": "previous"})
     fresh = type(model.model)(model.model.config).model
-    for side in ("encoder", "decoder"):  # sines, which transformers does not save: those of the tests are chance
+    for side in (
+        "encoder",
+        "decoder",
+    ):  # sines, which transformers does not save: those of the tests are chance
         positions = getattr(fixed.model.model, side).embed_positions
         positions.load_state_dict(getattr(fresh, side).embed_positions.state_dict())
     again = headscope.load(fixed.save(tmp_path / "fixed"), model_class="AutoModelForSeq2SeqLM")
@@ -112,17 +127,23 @@ def test_an_edited_manifest_of_patterns_is_refused(whole: AttentionModel, tmp_pa
         headscope.load(path.parent)
 
 
-def test_transformers_does_not_take_it_for_a_whole_one(whole: AttentionModel, tmp_path: Path) -> None:
+def test_transformers_does_not_take_it_for_a_whole_one(
+    whole: AttentionModel, tmp_path: Path
+) -> None:
     folder = fix(whole, {"0.0": "previous"}).save(tmp_path / "fixed")
     with pytest.raises(RuntimeError, match="mismatch"):
         BertModel.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("form", ["plain", "onnx"])
-def test_other_forms_are_refused_and_nothing_is_written(form: str, whole: AttentionModel, tmp_path: Path) -> None:
+def test_other_forms_are_refused_and_nothing_is_written(
+    form: str, whole: AttentionModel, tmp_path: Path
+) -> None:
     if form == "onnx":
         pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
-    with pytest.raises(HeadscopeError, match=f"--form {form}: 3 heads follow fixed patterns") as raised:
+    with pytest.raises(
+        HeadscopeError, match=f"--form {form}: 3 heads follow fixed patterns"
+    ) as raised:
         fix(whole, PATTERNS).save(tmp_path / "fixed", form=form)
     assert str(raised.value).endswith("Expected small.")
     assert not (tmp_path / "fixed").exists()

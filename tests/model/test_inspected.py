@@ -30,7 +30,10 @@ def test_one_inspector_at_a_time_and_none_after_an_exception() -> None:
     model = tiny("bert")
     calls: list[Site] = []
     with model.inspected(lambda site, call: calls.append(site)):
-        with pytest.raises(RuntimeError, match="inspected already"), model.inspected(lambda site, call: None):
+        with (
+            pytest.raises(RuntimeError, match="inspected already"),
+            model.inspected(lambda site, call: None),
+        ):
             pass
         model(input_ids=torch.arange(5, 9).unsqueeze(0))
     assert calls == list(model.sites)

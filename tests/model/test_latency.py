@@ -40,7 +40,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def by_heads(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, set[tuple[int, ...]]]]:
+def by_heads(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[int, set[tuple[int, ...]]]]:
     """Models run for real, and by the clock take a second and a quarter of one for each head; returns what was run."""
     seen: list[tuple[int, set[tuple[int, ...]]]] = []
     real = speed.forward_of
@@ -70,15 +72,21 @@ def test_every_family_can_be_measured_with_fewer_heads(
     assert counts[0] == len(model.heads)
     assert counts[-1] == min(len(unit) for unit in units(model)), "one unit stays, as one must"
     assert counts == sorted(set(counts), reverse=True)
-    assert found.time == pytest.approx([(1 + 0.25 * count) / (1 + 0.25 * counts[0]) for count in counts])
+    assert found.time == pytest.approx(
+        [(1 + 0.25 * count) / (1 + 0.25 * counts[0]) for count in counts]
+    )
     assert found.bound == pytest.approx((1 + 0.25 * counts[0]) / (1 + 0.25 * counts[-1]))
     turns = 2 + speed.WARM
-    assert sorted(heads for heads, _ in by_heads) == sorted(count for count in counts for _ in range(turns))
+    assert sorted(heads for heads, _ in by_heads) == sorted(
+        count for count in counts for _ in range(turns)
+    )
     if model.family.takes_text:
         assert {shape[:2] for _, shapes in by_heads for shape in shapes} == {(2, 7)}
 
 
-def test_runs_take_turns_forwards_and_backwards_and_the_first_turns_do_not_count(clock: Clock) -> None:
+def test_runs_take_turns_forwards_and_backwards_and_the_first_turns_do_not_count(
+    clock: Clock,
+) -> None:
     order: list[int] = []
     told: list[tuple[int, int]] = []
 
@@ -90,7 +98,9 @@ def test_runs_take_turns_forwards_and_backwards_and_the_first_turns_do_not_count
 
         return call
 
-    times = interleaved([run(place) for place in range(3)], 4, lambda done, total: told.append((done, total)))
+    times = interleaved(
+        [run(place) for place in range(3)], 4, lambda done, total: told.append((done, total))
+    )
     assert times == pytest.approx(np.outer([2, 3, 4, 5], [1, 2, 3]))
     assert order[:6] == [2, 1, 0, 0, 1, 2]
     assert order == order[:6] * 3
@@ -110,7 +120,9 @@ def test_what_was_cut_is_counted(by_heads: list[tuple[int, set[tuple[int, ...]]]
     assert (after.ratio, after.low, after.high) == pytest.approx((1.75 / 3.0,) * 3)
 
 
-def test_a_busy_moment_hits_all_alike_and_moves_no_ratio(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_moment_hits_all_alike_and_moves_no_ratio(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Turns of the machine's own slowness, and three in which one model alone was held up."""
     model, cut = shared("bert"), prune(shared("bert"), "0.1")
     count = {id(model): 0, id(cut): 0}
@@ -127,13 +139,20 @@ def test_a_busy_moment_hits_all_alike_and_moves_no_ratio(clock: Clock, monkeypat
     monkeypatch.setattr(speed, "working_bytes", lambda run, device: 0)
     before, after = measure([model, cut], batch_size=1, length=5, repeats=12)
     assert (after.ratio, after.low) == pytest.approx((0.75, 0.75))
-    assert after.high == pytest.approx(0.75 * 9), "three of twelve are the 95 % interval's last rank but two"
-    fastest = 2.0 * (1 + 1 + 2) / 3, 1.5 * (1 + 2 + 3) / 3  # a quarter of the turns; the cut one lost two good ones
+    assert after.high == pytest.approx(0.75 * 9), (
+        "three of twelve are the 95 % interval's last rank but two"
+    )
+    fastest = (
+        2.0 * (1 + 1 + 2) / 3,
+        1.5 * (1 + 2 + 3) / 3,
+    )  # a quarter of the turns; the cut one lost two good ones
     assert (before.seconds, after.seconds) == pytest.approx(fastest)
 
 
 @pytest.mark.parametrize("count", [2, 5, 6, 9, 12, 20, 31])
-def test_the_interval_of_a_median_holds_it_95_times_of_100_and_is_the_narrowest_that_does(count: int) -> None:
+def test_the_interval_of_a_median_holds_it_95_times_of_100_and_is_the_narrowest_that_does(
+    count: int,
+) -> None:
     """The true median is below the k-th of n values as often as fewer than k of n coins show heads."""
     value, low, high = median(np.random.default_rng(count).permutation(count).astype(float))
     assert value == (count - 1) / 2
@@ -183,7 +202,9 @@ def test_the_batch_is_as_large_as_asked_for() -> None:
         inputs_of(shared("bert"), 1, 221)
 
 
-@pytest.mark.parametrize(("share", "left"), [(1.0, [4, 4]), (0.75, [3, 3]), (0.5, [2, 2]), (0.25, [1, 1]), (0, [0, 1])])
+@pytest.mark.parametrize(
+    ("share", "left"), [(1.0, [4, 4]), (0.75, [3, 3]), (0.5, [2, 2]), (0.25, [1, 1]), (0, [0, 1])]
+)
 def test_thinning_leaves_the_share_in_every_layer(share: float, left: list[int]) -> None:
     model = thinned(shared("bert"), share)
     assert [sum(head.layer == layer for head in model.heads) for layer in range(2)] == left
@@ -192,5 +213,7 @@ def test_thinning_leaves_the_share_in_every_layer(share: float, left: list[int])
 
 def test_between_two_measurements_the_time_is_between_them() -> None:
     found = Layers((1.0, 0.5, 0.0), (1.0, 0.8, 0.5))
-    assert [found.at(share) for share in (1.0, 0.75, 0.5, 0.1, 0.0)] == pytest.approx([1.0, 0.9, 0.8, 0.56, 0.5])
+    assert [found.at(share) for share in (1.0, 0.75, 0.5, 0.1, 0.0)] == pytest.approx(
+        [1.0, 0.9, 0.8, 0.56, 0.5]
+    )
     assert found.bound == pytest.approx(2.0)

@@ -53,7 +53,23 @@ WORDS = [
     "when",
     "there",
 ]
-GREEK = ["και", "του", "της", "των", "που", "από", "για", "είναι", "στην", "τον", "ένα", "αυτό", "μια", "θα", "ήταν"]
+GREEK = [
+    "και",
+    "του",
+    "της",
+    "των",
+    "που",
+    "από",
+    "για",
+    "είναι",
+    "στην",
+    "τον",
+    "ένα",
+    "αυτό",
+    "μια",
+    "θα",
+    "ήταν",
+]
 CHINESE = list(
     "的一是在不了有和人这中大为上个国我以要他时来用们生到作地于出就分对成会可主发年动同工也能下过子说产种面而方后多定行学法所民得经"
 )
@@ -104,7 +120,9 @@ HINDI = [
 def gpt2_bytes(text: str) -> str:
     """A text as byte-level vocabularies write it, from GPT-2's table."""
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = {byte: 256 + i for i, byte in enumerate(byte for byte in range(256) if byte not in kept)}
+    others = {
+        byte: 256 + i for i, byte in enumerate(byte for byte in range(256) if byte not in kept)
+    }
     return "".join(chr(others.get(byte, byte)) for byte in text.encode("utf-8"))
 
 
@@ -124,7 +142,17 @@ def gpt2_bytes(text: str) -> str:
         KOREAN,
         HINDI,
     ],
-    ids=["wordpiece", "sentencepiece", "byte-level", "bpe", "greek", "chinese", "chinese bytes", "korean", "hindi"],
+    ids=[
+        "wordpiece",
+        "sentencepiece",
+        "byte-level",
+        "bpe",
+        "greek",
+        "chinese",
+        "chinese bytes",
+        "korean",
+        "hindi",
+    ],
 )
 def test_words_are_natural_language(tokens: list[str]) -> None:
     assert is_natural_language(tokens)
@@ -142,7 +170,16 @@ def test_words_are_natural_language(tokens: list[str]) -> None:
         [f"<0x{byte:02X}>" for byte in range(256)],
         [],
     ],
-    ids=["smiles", "amino acids", "codons", "k-mers", "residue triples", "genera", "bytes", "nothing"],
+    ids=[
+        "smiles",
+        "amino acids",
+        "codons",
+        "k-mers",
+        "residue triples",
+        "genera",
+        "bytes",
+        "nothing",
+    ],
 )
 def test_symbols_are_not(tokens: list[str]) -> None:
     assert not is_natural_language(tokens)

@@ -45,17 +45,29 @@ NAMES = ("sentence1", "sentence2", "score")
         ("weightedmean", "weightedmean"),
     ],
 )
-def test_pooling_is_read_in_both_formats(stated: str, pooling: str, new: bool, tmp_path: Path) -> None:
+def test_pooling_is_read_in_both_formats(
+    stated: str, pooling: str, new: bool, tmp_path: Path
+) -> None:
     found = read_reading(embedding(tmp_path, stated, new=new))
-    assert (found.pooling, found.stated_by, found.problem) == (pooling, "1_Pooling/config.json", None)
+    assert (found.pooling, found.stated_by, found.problem) == (
+        pooling,
+        "1_Pooling/config.json",
+        None,
+    )
     assert [type(module) for module in found.modules] == [Normalize]
 
 
 def test_everything_else_is_read(tmp_path: Path) -> None:
-    prompts = {"prompts": {"query": "who is "}, "default_prompt_name": "query", "similarity_fn_name": "dot"}
+    prompts = {
+        "prompts": {"query": "who is "},
+        "default_prompt_name": "query",
+        "similarity_fn_name": "dot",
+    }
     dense = "torch.nn.modules.activation.Tanh"
     found = read_reading(
-        embedding(tmp_path, normalize=False, dense=dense, length=12, prompts=prompts, include_prompt=False)
+        embedding(
+            tmp_path, normalize=False, dense=dense, length=12, prompts=prompts, include_prompt=False
+        )
     )
     assert (found.max_length, found.include_prompt, found.similarity) == (12, False, "dot")
     assert found.prompt_for() == found.prompt_for("query") == "who is "
@@ -93,28 +105,62 @@ def drop_weights(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
-        (lambda folder: set_type(folder, 2, "sentence_transformers.models.CNN"), r"sentence_transformers\.models\.CNN"),
-        (lambda folder: set_type(folder, 2, "my_code.Normalize"), r"my_code\.Normalize is not supported"),
-        (lambda folder: set_type(folder, 0, "sentence_transformers.models.BoW"), "first module is .*BoW"),
-        (lambda folder: set_type(folder, 1, "sentence_transformers.models.Normalize"), "no Pooling follows"),
-        (lambda folder: change(folder, "1_Pooling/config.json", pooling_mode="median"), '"median" is not supported'),
-        (lambda folder: change(folder, "1_Pooling/config.json", pooling_mode=["cls", "mean"]), "cls and mean at once"),
-        (lambda folder: change(folder, "2_Dense/config.json", activation_function="os.system"), "os.system"),
+        (
+            lambda folder: set_type(folder, 2, "sentence_transformers.models.CNN"),
+            r"sentence_transformers\.models\.CNN",
+        ),
+        (
+            lambda folder: set_type(folder, 2, "my_code.Normalize"),
+            r"my_code\.Normalize is not supported",
+        ),
+        (
+            lambda folder: set_type(folder, 0, "sentence_transformers.models.BoW"),
+            "first module is .*BoW",
+        ),
+        (
+            lambda folder: set_type(folder, 1, "sentence_transformers.models.Normalize"),
+            "no Pooling follows",
+        ),
+        (
+            lambda folder: change(folder, "1_Pooling/config.json", pooling_mode="median"),
+            '"median" is not supported',
+        ),
+        (
+            lambda folder: change(folder, "1_Pooling/config.json", pooling_mode=["cls", "mean"]),
+            "cls and mean at once",
+        ),
+        (
+            lambda folder: change(folder, "2_Dense/config.json", activation_function="os.system"),
+            "os.system",
+        ),
         (lambda folder: change(folder, "2_Dense/config.json", use_residual=True), "use_residual"),
         (
-            lambda folder: change(folder, "2_Dense/config.json", module_input_name="token_embeddings"),
+            lambda folder: change(
+                folder, "2_Dense/config.json", module_input_name="token_embeddings"
+            ),
             "token_embeddings",
         ),
         (drop_weights, r"2_Dense has no model\.safetensors"),
-        (lambda folder: (folder / "1_Pooling" / "config.json").write_text("{"), r"1_Pooling/config\.json is not JSON"),
+        (
+            lambda folder: (folder / "1_Pooling" / "config.json").write_text("{"),
+            r"1_Pooling/config\.json is not JSON",
+        ),
         (lambda folder: write(folder / "modules.json", {}), "not a list of modules"),
-        (lambda folder: write(folder / "modules.json", [{"path": "../x", "type": "a"}]), "leads out of the directory"),
+        (
+            lambda folder: write(folder / "modules.json", [{"path": "../x", "type": "a"}]),
+            "leads out of the directory",
+        ),
         (lambda folder: set_path(folder, 1, "."), "Pooling has no directory of its own"),
         (lambda folder: set_path(folder, 1, ""), "Pooling has no directory of its own"),
-        (lambda folder: write(folder / "sentence_bert_config.json", {"max_seq_length": -1}), "positive number, got -1"),
+        (
+            lambda folder: write(folder / "sentence_bert_config.json", {"max_seq_length": -1}),
+            "positive number, got -1",
+        ),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name_when_it_is_needed(spoil: Any, match: str, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_refused_by_name_when_it_is_needed(
+    spoil: Any, match: str, tmp_path: Path
+) -> None:
     folder = embedding(tmp_path / "model", dense="torch.nn.modules.linear.Identity")
     spoil(folder)
     model = load(folder)  # attention can be looked at all the same
@@ -150,7 +196,10 @@ def by_hand(pooling: str, states: list[list[float]]) -> list[float]:
         return [max(column) for column in columns]
     if pooling == "weightedmean":
         weights = range(1, count + 1)
-        return [sum(w * x for w, x in zip(weights, column, strict=True)) / sum(weights) for column in columns]
+        return [
+            sum(w * x for w, x in zip(weights, column, strict=True)) / sum(weights)
+            for column in columns
+        ]
     return [sum(column) / (count if pooling == "mean" else math.sqrt(count)) for column in columns]
 
 
@@ -163,7 +212,9 @@ def test_pooling_is_that_written_out(pooling: str, side: str) -> None:
         real[row, slice(length) if side == "right" else slice(7 - length, 7)] = 1
     found = Reading(pooling=pooling).pool(states, real)
     for row in range(3):
-        assert found[row].tolist() == pytest.approx(by_hand(pooling, states[row][real[row].bool()].tolist()))
+        assert found[row].tolist() == pytest.approx(
+            by_hand(pooling, states[row][real[row].bool()].tolist())
+        )
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -188,7 +239,9 @@ def test_derivatives_are_finite_differences(pooling: str) -> None:
         assert float(slope[cell]) == pytest.approx(difference, abs=1e-6)
     if pooling in ("first", "last", "max"):
         assert float(slope[1, 2:].abs().max()) == 0  # padding
-        assert int((slope[0].abs() > 0).sum(dim=0).max()) == 1  # each number of the vector is one token's
+        assert (
+            int((slope[0].abs() > 0).sum(dim=0).max()) == 1
+        )  # each number of the vector is one token's
 
 
 # Tasks
@@ -197,22 +250,34 @@ def test_derivatives_are_finite_differences(pooling: str) -> None:
 def test_a_task_uses_the_stated_pooling(tmp_path: Path) -> None:
     data = table(tmp_path / "stsb_dev.tsv", NAMES, ROWS)
     first, mean = (load(embedding(tmp_path / mode, mode)) for mode in ("cls", "mean"))
-    found = {name: evaluate(model, task="stsb", data=data) for name, model in (("first", first), ("mean", mean))}
+    found = {
+        name: evaluate(model, task="stsb", data=data)
+        for name, model in (("first", first), ("mean", mean))
+    }
     vectors = {i: vectors_of(first, list(row[:2])) for i, row in enumerate(ROWS)}
     losses = [(float(vectors[i][0] @ vectors[i][1]) - ROWS[i][2] / 5) ** 2 for i in vectors]
-    assert found["first"]["metrics"]["loss"]["value"] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
-    assert abs(found["first"]["metrics"]["loss"]["value"] - found["mean"]["metrics"]["loss"]["value"]) > 1e-3
+    assert found["first"]["metrics"]["loss"]["value"] == pytest.approx(
+        sum(losses) / len(losses), abs=1e-5
+    )
+    assert (
+        abs(found["first"]["metrics"]["loss"]["value"] - found["mean"]["metrics"]["loss"]["value"])
+        > 1e-3
+    )
 
 
 def test_the_default_is_named_once_where_nothing_is_stated(tmp_path: Path) -> None:
     data = table(tmp_path / "stsb_dev.tsv", NAMES, ROWS)
-    with pytest.warns(HeadscopeWarning, match="no file states the pooling.*the mean of the token states is used"):
+    with pytest.warns(
+        HeadscopeWarning, match="no file states the pooling.*the mean of the token states is used"
+    ):
         evaluate(worded(BertModel), task="stsb", data=data)
 
 
 def test_a_decoder_without_a_statement_is_refused(tmp_path: Path) -> None:
     model = AttentionModel(random_decoder(), tokenizer(ends=True), name="decoder")
-    with pytest.raises(HeadscopeError, match=r"for a decoder there is no default\. Pass --pooling last"):
+    with pytest.raises(
+        HeadscopeError, match=r"for a decoder there is no default\. Pass --pooling last"
+    ):
         task_named("stsb").check(model)
     random_decoder().save_pretrained(tmp_path)
     tokenizer(ends=True).save_pretrained(tmp_path)
@@ -221,7 +286,9 @@ def test_a_decoder_without_a_statement_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_pooling_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HeadscopeError, match=r'--pooling: must be one of mean, first, last, .* got "median"'):
+    with pytest.raises(
+        HeadscopeError, match=r'--pooling: must be one of mean, first, last, .* got "median"'
+    ):
         load(saved(tmp_path, BertModel), pooling="median")
 
 
@@ -230,7 +297,12 @@ def test_questions_and_paragraphs_have_prompts_of_their_own(tmp_path: Path) -> N
     model = load(embedding(tmp_path / "model", prompts=prompts, include_prompt=False))
     texts = ["a cat", "a dog sat", "the red house", "a warm mat"]
     paragraphs = [
-        {"context": context, "qas": [{"id": name, "question": question, "answers": [{"text": "", "answer_start": 0}]}]}
+        {
+            "context": context,
+            "qas": [
+                {"id": name, "question": question, "answers": [{"text": "", "answer_start": 0}]}
+            ],
+        }
         for name, context, question in (("a", *texts[:2]), ("b", *texts[2:]))
     ]
     write(tmp_path / "dev.json", {"data": [{"title": "t", "paragraphs": paragraphs}]})

@@ -45,12 +45,18 @@ def test_a_map_has_a_row_a_target_and_is_the_same_one_target_at_a_time(
     model = tiny(family, head=CASES[family])
     batch = batch_for(model, one(family))
     whole = relevance_map(model, batch)
-    count = 1 if family == "roberta" else batch.inputs.get("decoder_input_ids", batch.inputs["input_ids"]).shape[1]
+    count = (
+        1
+        if family == "roberta"
+        else batch.inputs.get("decoder_input_ids", batch.inputs["input_ids"]).shape[1]
+    )
     assert whole.targets == tuple(range(count))
     keys = {"cross", "decoder"} if model.is_encoder_decoder else {model.sites[0].stack}
     assert set(whole.maps) == keys
     for stack, found in whole.maps.items():
-        side = "decoder_input_ids" if stack == "decoder" and model.is_encoder_decoder else "input_ids"
+        side = (
+            "decoder_input_ids" if stack == "decoder" and model.is_encoder_decoder else "input_ids"
+        )
         assert found.shape == (2, count, batch.inputs[side].shape[1])
     last = relevance_map(model, batch, targets=[count - 1])
     monkeypatch.setattr(maps, "TOGETHER", 1)
@@ -101,7 +107,9 @@ def test_what_no_head_moves_stays_where_it_is() -> None:
 # Bad input
 
 
-@pytest.mark.parametrize(("targets", "what"), [([9], "position 9"), ([-1], "position -1"), ([], "no position")])
+@pytest.mark.parametrize(
+    ("targets", "what"), [([9], "position 9"), ([-1], "position -1"), ([], "no position")]
+)
 def test_a_target_that_is_not_there_is_refused(targets: list[int], what: str) -> None:
     model = tiny("bert")
     with pytest.raises(HeadscopeError, match=what):

@@ -50,7 +50,9 @@ def test_inputs_and_biases_make_up_what_the_model_says(family: str, double: bool
     model = in_double(tiny(family)) if double else tiny(family)
     batch = batch_for(model, examples(family))
     accounts, whole = kept(model, batch)
-    found = sum(part.sum(dim=1) for part in accounts.inputs.values()) + sum(accounts.biases.values())
+    found = sum(part.sum(dim=1) for part in accounts.inputs.values()) + sum(
+        accounts.biases.values()
+    )
     tolerance = 1e-10 if double and family not in COARSE else 1e-5
     assert float((found - whole).abs().max() / whole.abs().mean()) < tolerance
     check_adds_up(model, accounts, whole)
@@ -62,7 +64,9 @@ def test_nothing_is_lost_in_any_layer(family: str) -> None:
     accounts, whole = kept(model, batch_for(model, examples(family)))
     found = balance(accounts, whole)
     stacks = {stack for stack, _, _ in found}
-    assert stacks == ({"encoder", "decoder"} if model.is_encoder_decoder else {model.sites[0].stack})
+    assert stacks == (
+        {"encoder", "decoder"} if model.is_encoder_decoder else {model.sites[0].stack}
+    )
     assert {layer for _, layer, _ in found} == {-1, 0, 1, 2}
     size = float(whole.abs().mean())
     tolerance = 1e-5 if family in COARSE else 1e-10
@@ -84,7 +88,9 @@ def test_relevance_is_what_is_missing_without_the_head(family: str) -> None:
     for place, head in enumerate(heads):
         mine = accounts.heads[head.site][:, :, model.place(head)].sum(dim=1).numpy()
         tolerance = 1e-5 if family in COARSE else 1e-10
-        assert np.abs(mine - wanted[:, place]).max() < tolerance * float(whole.abs().mean()), str(head)
+        assert np.abs(mine - wanted[:, place]).max() < tolerance * float(whole.abs().mean()), str(
+            head
+        )
         assert np.abs(mine).max() > 1e-3, str(head)
 
 
@@ -95,15 +101,25 @@ def test_relevance_by_attnlrp_is_how_fast_what_is_said_grows_with_the_head(famil
     accounts, whole = kept(model, batch, "attnlrp")
     called = [head for head in model.heads if head.site in accounts.heads]
     heads = [called[0], called[len(called) // 2], called[-1]]
-    coarse = family in (*COARSE, "esm", "modernbert")  # the last two turn queries and keys in float32
+    coarse = family in (
+        *COARSE,
+        "esm",
+        "modernbert",
+    )  # the last two turn queries and keys in float32
     step, tolerance = (1e-2, 1e-3) if coarse else (1e-4, 1e-6)
-    wanted = by_growth(model, lambda: said(model, batch), heads, 64 if family in GATED else None, step)
+    wanted = by_growth(
+        model, lambda: said(model, batch), heads, 64 if family in GATED else None, step
+    )
     voita, _ = kept(model, batch, "voita")
     for place, head in enumerate(heads):
         mine = accounts.heads[head.site][:, :, model.place(head)].sum(dim=1).numpy()
-        assert np.abs(mine - wanted[:, place]).max() < tolerance * float(whole.abs().mean()), str(head)
+        assert np.abs(mine - wanted[:, place]).max() < tolerance * float(whole.abs().mean()), str(
+            head
+        )
     first = accounts.heads[heads[0].site].sum(dim=1) - voita.heads[heads[0].site].sum(dim=1)
-    assert float(first.abs().max()) > 1e-3 * float(whole.abs().mean()), "in the first layer the rules differ"
+    assert float(first.abs().max()) > 1e-3 * float(whole.abs().mean()), (
+        "in the first layer the rules differ"
+    )
 
 
 @pytest.mark.parametrize("rules", ["voita", "attnlrp"])
@@ -116,16 +132,24 @@ def test_batches_and_padding_change_no_relevance(family: str, rules: Rules) -> N
         alone, _ = kept(model, batch_for(model, [example]), rules)
         for site, of_heads in alone.heads.items():
             both = of_heads[0].sum(dim=0), many.heads[site][number].sum(dim=0)
-            assert torch.allclose(*both, atol=2e-3 if rules == "attnlrp" else 1e-3, rtol=1e-3), (number, site)
+            assert torch.allclose(*both, atol=2e-3 if rules == "attnlrp" else 1e-3, rtol=1e-3), (
+                number,
+                site,
+            )
         for stack, tokens in alone.inputs.items():
             length = tokens.shape[1]
-            assert torch.allclose(tokens[0], many.inputs[stack][number, :length], atol=2e-3, rtol=1e-3)
+            assert torch.allclose(
+                tokens[0], many.inputs[stack][number, :length], atol=2e-3, rtol=1e-3
+            )
             assert not many.inputs[stack][number, length:].any()
 
 
 def test_attention_by_attnlrp_is_what_its_rules_say() -> None:
     chance = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, 1, 4, 3, generator=chance, dtype=torch.float64).requires_grad_() for _ in range(3))
+    q, k, v = (
+        torch.randn(1, 1, 4, 3, generator=chance, dtype=torch.float64).requires_grad_()
+        for _ in range(3)
+    )
     relevance = torch.randn(1, 1, 4, 3, generator=chance, dtype=torch.float64)
     model = shared("bert")
     with linearised(model, "attnlrp", Accounts(model, 1)):
@@ -147,7 +171,9 @@ class _Opened(Edit):
 
 @pytest.mark.parametrize("rules", ["voita", "attnlrp"])
 @pytest.mark.parametrize("family", ["bert", "llama", "marian"])
-def test_attention_that_is_written_out_has_the_relevance_of_the_kernel(family: str, rules: Rules) -> None:
+def test_attention_that_is_written_out_has_the_relevance_of_the_kernel(
+    family: str, rules: Rules
+) -> None:
     model = in_double(shared(family))
     batch = batch_for(model, examples(family))
     plain, whole = kept(model, batch, rules)
@@ -155,7 +181,9 @@ def test_attention_that_is_written_out_has_the_relevance_of_the_kernel(family: s
         opened, _ = kept(model, batch, rules)
     coarse = 1e-5 if family in COARSE else 1e-9
     for site, found in plain.heads.items():
-        assert torch.allclose(found, opened.heads[site], atol=coarse * float(whole.abs().mean())), str(site)
+        assert torch.allclose(found, opened.heads[site], atol=coarse * float(whole.abs().mean())), (
+            str(site)
+        )
 
 
 def test_the_last_layer_is_the_same_by_both_rules_and_the_others_are_not() -> None:
@@ -177,7 +205,9 @@ def test_without_rules_the_embeddings_behind_a_norm_have_no_relevance_at_all() -
         tables.append(output.detach().requires_grad_())
         return tables[-1]
 
-    embeddings = [module for module in model.model.modules() if isinstance(module, torch.nn.Embedding)]
+    embeddings = [
+        module for module in model.model.modules() if isinstance(module, torch.nn.Embedding)
+    ]
     handles = [module.register_forward_hook(catch) for module in embeddings]
     try:
         whole = said(model, batch)
@@ -207,7 +237,9 @@ def test_everything_is_as_before_afterwards(family: str) -> None:
     assert not frozen.requires_grad
     assert [parameter.requires_grad for parameter in model.model.parameters()] == trained
     assert all(parameter.grad is None for parameter in model.model.parameters())
-    assert not any("forward" in vars(module) or module._forward_hooks for module in model.model.modules())
+    assert not any(
+        "forward" in vars(module) or module._forward_hooks for module in model.model.modules()
+    )
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "marian"])

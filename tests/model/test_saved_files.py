@@ -59,9 +59,15 @@ def test_a_pruned_model_gets_the_files_that_are_listed_and_no_others(
     if form == "onnx":
         pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
         # An export takes half a minute and is tested in test_forms.py: here any graph will do.
-        monkeypatch.setattr(saving, "_write_onnx", lambda model, folder: (folder / "model.onnx").write_bytes(b"graph"))
+        monkeypatch.setattr(
+            saving,
+            "_write_onnx",
+            lambda model, folder: (folder / "model.onnx").write_bytes(b"graph"),
+        )
     model = load(source)
-    with pytest.warns(HeadscopeWarning, match=r"not copied from the source directory: .*onnx/.*pytorch_model\.bin"):
+    with pytest.warns(
+        HeadscopeWarning, match=r"not copied from the source directory: .*onnx/.*pytorch_model\.bin"
+    ):
         out = headscope.prune(model, "0.1").save(tmp_path / "out", form=form)
     weights = {"model.onnx"} if form == "onnx" else {"model.safetensors"}
     assert names_in(out) == weights | {
@@ -78,7 +84,12 @@ def test_a_pruned_model_gets_the_files_that_are_listed_and_no_others(
         "config_sentence_transformers.json",
         *TAKEN,
     }
-    for name in ("1_Pooling/config.json", "2_Dense/model.safetensors", "config_sentence_transformers.json", *TAKEN):
+    for name in (
+        "1_Pooling/config.json",
+        "2_Dense/model.safetensors",
+        "config_sentence_transformers.json",
+        *TAKEN,
+    ):
         assert (out / name).read_bytes() == (source / name).read_bytes()
     assert json.loads((out / "cut.json").read_text("utf-8"))["left_out"] == sorted(LEFT_OUT)
     card = (out / "README.md").read_text("utf-8")
@@ -93,7 +104,14 @@ def test_a_trained_model_keeps_them(source: Path, tmp_path: Path) -> None:
         table(tmp_path / "data" / f"{split}.tsv", ("sentence1", "sentence2", "score"), rows)
     cut = headscope.prune(load(source), "0.1").save(tmp_path / "cut")
     out = tmp_path / "trained"
-    finetune(cut, task="stsb", data=tmp_path / "data", out=out, settings=Settings(epochs=1, batch_size=4), device="cpu")
+    finetune(
+        cut,
+        task="stsb",
+        data=tmp_path / "data",
+        out=out,
+        settings=Settings(epochs=1, batch_size=4),
+        device="cpu",
+    )
     model = load(out)
     assert (model.reading.pooling, model.reading.max_length) == ("first", 20)
     assert vectors_of(model, TEXTS).shape == (len(TEXTS), 6)

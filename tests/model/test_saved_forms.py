@@ -44,14 +44,21 @@ def some_of(model: AttentionModel) -> AttentionModel:
 
 
 def reread(
-    folder: Path, model: AttentionModel, model_class: str | None = None, dtype: torch.dtype = torch.float32
+    folder: Path,
+    model: AttentionModel,
+    model_class: str | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> AttentionModel:
     """As `headscope.load` does, but with the made-up tokenizer."""
     manifest = read_manifest(folder)
     assert manifest is not None
-    found, untrained, _ = read_cut_weights(folder, read_config(folder), manifest, model_class, dtype)
+    found, untrained, _ = read_cut_weights(
+        folder, read_config(folder), manifest, model_class, dtype
+    )
     cut = Cut(manifest.origin, manifest.kept, manifest.silent)
-    return AttentionModel(found, model.tokenizer, name="read again", path=folder, untrained=untrained, cut=cut)
+    return AttentionModel(
+        found, model.tokenizer, name="read again", path=folder, untrained=untrained, cut=cut
+    )
 
 
 @pytest.fixture
@@ -73,7 +80,9 @@ def test_half_precision_is_that_of_transformers_before_and_after_a_cut(
     """Llama's frequencies and T5's last projections stay in single precision, and the original is as it was."""
     made = tiny(family)
     made.model.save_pretrained(tmp_path / "whole")
-    model = AttentionModel(type(made.model).from_pretrained(tmp_path / "whole", dtype=dtype), made.tokenizer)
+    model = AttentionModel(
+        type(made.model).from_pretrained(tmp_path / "whole", dtype=dtype), made.tokenizer
+    )
 
     def tensors(one: PreTrainedModel) -> dict[str, Tensor]:
         return dict([*one.named_parameters(), *one.named_buffers()])
@@ -93,7 +102,9 @@ def test_half_precision_is_that_of_transformers_before_and_after_a_cut(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_small_form_comes_back_to_the_last_bit(family: str, tmp_path: Path, without_tokenizer: None) -> None:
+def test_the_small_form_comes_back_to_the_last_bit(
+    family: str, tmp_path: Path, without_tokenizer: None
+) -> None:
     cut = some_of(tiny(family))
     write_model(cut, tmp_path)
     back = reread(tmp_path, cut)
@@ -103,12 +114,16 @@ def test_the_small_form_comes_back_to_the_last_bit(family: str, tmp_path: Path, 
     again = tmp_path / "again"
     again.mkdir()
     write_model(back, again)
-    assert (again / "model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+    assert (again / "model.safetensors").read_bytes() == (
+        tmp_path / "model.safetensors"
+    ).read_bytes()
     assert (again / "cut.json").read_bytes() == (tmp_path / "cut.json").read_bytes()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_plain_form_is_read_by_transformers_itself(family: str, tmp_path: Path, without_tokenizer: None) -> None:
+def test_the_plain_form_is_read_by_transformers_itself(
+    family: str, tmp_path: Path, without_tokenizer: None
+) -> None:
     model = tiny(family)
     cut = some_of(model)
     write_model(cut, tmp_path, form="plain")
@@ -124,20 +139,27 @@ def test_a_small_model_is_smaller(tmp_path: Path, without_tokenizer: None) -> No
     model = tiny("bert")
     cut = prune(model, "0.1,1.*")
     write_model(cut, tmp_path)
-    shapes = {name: tuple(tensor.shape) for name, tensor in load_file(tmp_path / "model.safetensors").items()}
+    shapes = {
+        name: tuple(tensor.shape)
+        for name, tensor in load_file(tmp_path / "model.safetensors").items()
+    }
     assert shapes["encoder.layer.0.attention.self.query.weight"] == (24, 32)
     assert shapes["encoder.layer.0.attention.output.dense.weight"] == (32, 24)
     assert shapes["encoder.layer.1.attention.self.value.bias"] == (0,)
     assert shapes["encoder.layer.1.attention.output.dense.bias"] == (32,)
 
 
-def test_transformers_does_not_take_a_small_model_for_a_whole_one(tmp_path: Path, without_tokenizer: None) -> None:
+def test_transformers_does_not_take_a_small_model_for_a_whole_one(
+    tmp_path: Path, without_tokenizer: None
+) -> None:
     write_model(prune(tiny("bert"), "0.1"), tmp_path)
     with pytest.raises(RuntimeError, match="mismatch"):
         BertModel.from_pretrained(tmp_path)
 
 
-def test_a_cut_model_can_be_cut_again_after_loading(tmp_path: Path, without_tokenizer: None) -> None:
+def test_a_cut_model_can_be_cut_again_after_loading(
+    tmp_path: Path, without_tokenizer: None
+) -> None:
     model = tiny("t5")
     write_model(prune(model, "encoder.0.1,decoder.0.*"), tmp_path)
     twice = prune(reread(tmp_path, model), "encoder.0.2,cross.1.0")
@@ -149,14 +171,20 @@ def test_a_cut_model_can_be_cut_again_after_loading(tmp_path: Path, without_toke
     assert torch.equal(states(twice, "t5"), states(once, "t5"))
 
 
-def test_a_head_can_be_put_on_a_cut_encoder_and_taken_off(tmp_path: Path, without_tokenizer: None) -> None:
+def test_a_head_can_be_put_on_a_cut_encoder_and_taken_off(
+    tmp_path: Path, without_tokenizer: None
+) -> None:
     cut = prune(tiny("bert"), "0.1,1.*")
     write_model(cut, tmp_path)
     topped = reread(tmp_path, cut, "AutoModelForSequenceClassification")
-    assert [name for name in topped.untrained if "pooler" not in name] == ["classifier.bias", "classifier.weight"]
+    assert [name for name in topped.untrained if "pooler" not in name] == [
+        "classifier.bias",
+        "classifier.weight",
+    ]
     assert all(bool(p.isfinite().all()) for p in topped.model.parameters())
     assert torch.equal(
-        topped.model.base_model.embeddings.word_embeddings.weight, cut.model.embeddings.word_embeddings.weight
+        topped.model.base_model.embeddings.word_embeddings.weight,
+        cut.model.embeddings.word_embeddings.weight,
     )
     folder = tmp_path / "topped"
     folder.mkdir()
@@ -165,20 +193,28 @@ def test_a_head_can_be_put_on_a_cut_encoder_and_taken_off(tmp_path: Path, withou
     assert torch.equal(states(bare, "bert"), states(cut, "bert"))
 
 
-def test_tied_weights_are_stored_once_and_tied_again(tmp_path: Path, without_tokenizer: None) -> None:
+def test_tied_weights_are_stored_once_and_tied_again(
+    tmp_path: Path, without_tokenizer: None
+) -> None:
     from transformers import AutoModelForMaskedLM
 
     cut = prune(tiny("bert", head=AutoModelForMaskedLM), "0.1")
     write_model(cut, tmp_path)
     back = reread(tmp_path, cut)
     assert back.untrained == ()
-    assert back.model.cls.predictions.decoder.weight is back.model.bert.embeddings.word_embeddings.weight
+    assert (
+        back.model.cls.predictions.decoder.weight
+        is back.model.bert.embeddings.word_embeddings.weight
+    )
 
 
 @pytest.mark.parametrize(
-    "family", ["bert", "albert", "distilbert", "electra", "modernbert", "roberta", "mpnet", "xlm-roberta"]
+    "family",
+    ["bert", "albert", "distilbert", "electra", "modernbert", "roberta", "mpnet", "xlm-roberta"],
 )
-def test_a_language_model_keeps_its_head(family: str, tmp_path: Path, without_tokenizer: None) -> None:
+def test_a_language_model_keeps_its_head(
+    family: str, tmp_path: Path, without_tokenizer: None
+) -> None:
     """Its weights are the embeddings', its bias is not: nothing of it is made anew."""
     from transformers import AutoModelForMaskedLM
 
@@ -189,14 +225,20 @@ def test_a_language_model_keeps_its_head(family: str, tmp_path: Path, without_to
         assert torch.equal(back.model.state_dict()[name], tensor), name
 
 
-def test_a_model_that_was_not_cut_is_written_as_transformers_does(tmp_path: Path, without_tokenizer: None) -> None:
+def test_a_model_that_was_not_cut_is_written_as_transformers_does(
+    tmp_path: Path, without_tokenizer: None
+) -> None:
     write_model(tiny("bert"), tmp_path)
     assert not (tmp_path / "cut.json").exists()
     assert BertModel.from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("family", ["bert", *map(slow, ["gpt2", "albert", "distilbert", "roberta", "mpnet", "bart"])])
-def test_the_onnx_form_gives_what_torch_gives(family: str, tmp_path: Path, without_tokenizer: None) -> None:
+@pytest.mark.parametrize(
+    "family", ["bert", *map(slow, ["gpt2", "albert", "distilbert", "roberta", "mpnet", "bart"])]
+)
+def test_the_onnx_form_gives_what_torch_gives(
+    family: str, tmp_path: Path, without_tokenizer: None
+) -> None:
     pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
     import onnxruntime
 
@@ -205,7 +247,9 @@ def test_the_onnx_form_gives_what_torch_gives(family: str, tmp_path: Path, witho
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     batch = dict(batch_for(cut, examples(family)).inputs)
     if "token_type_ids" in {one.name for one in session.get_inputs()}:  # segments are told apart
-        batch["token_type_ids"] = (torch.arange(batch["input_ids"].shape[1]) > 4).long().expand_as(batch["input_ids"])
+        batch["token_type_ids"] = (
+            (torch.arange(batch["input_ids"].shape[1]) > 4).long().expand_as(batch["input_ids"])
+        )
     assert ("token_type_ids" in batch) == (family in ("bert", "albert"))
     wanted = cut(batch)[0].detach().numpy()
     given = {one.name: batch[one.name].numpy() for one in session.get_inputs()}
@@ -252,7 +296,9 @@ def test_other_weights_are_refused(tmp_path: Path, without_tokenizer: None) -> N
     assert "cut.json: model.safetensors is not the file this was written for" in said(folder)
 
 
-def test_a_directory_that_is_there_is_not_written_over(tmp_path: Path, without_tokenizer: None) -> None:
+def test_a_directory_that_is_there_is_not_written_over(
+    tmp_path: Path, without_tokenizer: None
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine")
     cut = prune(tiny("bert"), "0.1")
@@ -297,7 +343,10 @@ def test_what_a_model_says_when_it_generates_comes_back_too(form: str, tmp_path:
 
     model = translator()
     fresh = type(model.model)(model.model.config).model
-    for side in ("encoder", "decoder"):  # sines, which transformers does not save: those of the tests are chance
+    for side in (
+        "encoder",
+        "decoder",
+    ):  # sines, which transformers does not save: those of the tests are chance
         positions = getattr(model.model.model, side).embed_positions
         positions.load_state_dict(getattr(fresh, side).embed_positions.state_dict())
     model.model.generation_config.update(min_new_tokens=5, max_new_tokens=7, num_beams=2)

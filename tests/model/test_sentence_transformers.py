@@ -17,14 +17,18 @@ from headscope.model.edits import Ablate
 from headscope.model.load import load
 from worded import LONGEST
 
-sentence_transformers = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+sentence_transformers = pytest.importorskip(
+    "sentence_transformers", reason="sentence-transformers is not installed"
+)
 MODES = ("mean", "cls", "lasttoken", "max", "mean_sqrt_len_tokens", "weightedmean")
 CLOSE = 1e-5
 
 
 def theirs(folder: Path, texts: list[str], **options: Any) -> torch.Tensor:
     with warnings.catch_warnings(action="ignore"):
-        model = sentence_transformers.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+        model = sentence_transformers.SentenceTransformer(
+            str(folder), device="cpu", local_files_only=True
+        )
         return torch.as_tensor(model.encode(texts, show_progress_bar=False, **options))
 
 
@@ -36,7 +40,9 @@ def assert_same(model: Any, folder: Path, **options: Any) -> None:
 
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("mode", MODES)
-def test_vectors_are_theirs_before_and_after_pruning(mode: str, normalize: bool, tmp_path: Path) -> None:
+def test_vectors_are_theirs_before_and_after_pruning(
+    mode: str, normalize: bool, tmp_path: Path
+) -> None:
     folder = embedding(tmp_path / "whole", mode, normalize=normalize, new=normalize)
     model = load(folder)
     assert_same(model, folder)
@@ -44,7 +50,9 @@ def test_vectors_are_theirs_before_and_after_pruning(mode: str, normalize: bool,
     whole = vectors_of(model, TEXTS)
     with model.edited(Ablate("0.1,1.0")):
         assert_same(model, plain)
-        assert float((vectors_of(model, TEXTS) - whole).abs().max()) > 100 * CLOSE  # or nothing was compared
+        assert (
+            float((vectors_of(model, TEXTS) - whole).abs().max()) > 100 * CLOSE
+        )  # or nothing was compared
 
 
 @pytest.mark.parametrize("activation", ["activation.Tanh", "linear.Identity", "activation.GELU"])
@@ -67,7 +75,9 @@ def test_a_decoder_is_read_as_it_states(mode: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("include", [True, False])
 @pytest.mark.parametrize("mode", ["mean", "cls", "max", "weightedmean"])
-def test_prompts_stand_before_the_text_and_may_be_left_out_of_pooling(mode: str, include: bool, tmp_path: Path) -> None:
+def test_prompts_stand_before_the_text_and_may_be_left_out_of_pooling(
+    mode: str, include: bool, tmp_path: Path
+) -> None:
     prompts = {"prompts": {"query": "who is ", "sts": "the dog saw "}, "default_prompt_name": "sts"}
     folder = embedding(tmp_path / "whole", mode, include_prompt=include, prompts=prompts)
     assert_same(load(folder), folder)
@@ -76,7 +86,10 @@ def test_prompts_stand_before_the_text_and_may_be_left_out_of_pooling(mode: str,
     assert_same(load(folder, prompt=""), folder, prompt="")
     saved = load(folder, prompt="a cat , ").save(tmp_path / "prompted")
     assert_same(load(saved), saved)
-    assert float((vectors_of(load(saved), TEXTS) - vectors_of(load(folder), TEXTS)).abs().max()) > 100 * CLOSE
+    assert (
+        float((vectors_of(load(saved), TEXTS) - vectors_of(load(folder), TEXTS)).abs().max())
+        > 100 * CLOSE
+    )
     ours = vectors_of(load(folder), TEXTS, role="query")
     assert float((ours - theirs(folder, TEXTS, prompt_name="query")).abs().max()) < CLOSE
 

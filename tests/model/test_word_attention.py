@@ -22,7 +22,10 @@ from headscope.statistics import Statistic, stream
 from headscope.statistics.rare_words import RareWords
 from headscope.statistics.relations import Relations
 
-SENTENCES = [Sentence(("ab", "c", "abc"), {"near": [(0, 1)]}), Sentence(("d", "bc"), {"near": [(1, 0)]})]
+SENTENCES = [
+    Sentence(("ab", "c", "abc"), {"near": [(0, 1)]}),
+    Sentence(("d", "bc"), {"near": [(1, 0)]}),
+]
 FREQUENCIES = Frequencies({"c": 3.0, "d": 2.0, "ab": 1.0})
 
 
@@ -48,12 +51,18 @@ def asked(pool: Pool) -> list[Statistic]:
 
 def run(statistics: list[Statistic]) -> list[Any]:
     model = reader()
-    for _ in stream(model, batches(Encoder(model), [one.example() for one in SENTENCES], batch_size=2), statistics):
+    for _ in stream(
+        model,
+        batches(Encoder(model), [one.example() for one in SENTENCES], batch_size=2),
+        statistics,
+    ):
         pass
     return [(one.table(), one.tables()) for one in statistics]
 
 
-def test_relations_and_rare_words_of_one_pass_share_the_maps_between_words(computed: Counter[str]) -> None:
+def test_relations_and_rare_words_of_one_pass_share_the_maps_between_words(
+    computed: Counter[str],
+) -> None:
     run(asked("mean")[:1])
     alone = computed.pop("mean")
     run(asked("mean"))

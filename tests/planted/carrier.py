@@ -22,7 +22,12 @@ def classifier(*, noise: float = 0.02, twin: str | None = None) -> AttentionMode
 
     A token's state is its word, one-hot. twin: this head does the same as the carrier, each by half.
     """
-    sizes = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": HEADS, "intermediate_size": 8}
+    sizes = {
+        "hidden_size": WIDTH,
+        "num_hidden_layers": 2,
+        "num_attention_heads": HEADS,
+        "intermediate_size": 8,
+    }
     model = random_bert(BertForSequenceClassification, **sizes, num_labels=2)
     chance = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -42,7 +47,11 @@ def classifier(*, noise: float = 0.02, twin: str | None = None) -> AttentionMode
 
 
 def write(
-    model: BertForSequenceClassification, address: str, words: tuple[str, ...], weights: torch.Tensor, size: float
+    model: BertForSequenceClassification,
+    address: str,
+    words: tuple[str, ...],
+    weights: torch.Tensor,
+    size: float,
 ) -> None:
     """Let a head add up these words' weights, and write `size` times their mean into the free place."""
     layer, head = map(int, address.split("."))

@@ -14,18 +14,29 @@ from headscope.model.attention_model import AttentionModel
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", ",", "the", "cat", "sat", "on", "mat", "dog"]
 POSITIONS = 24
 SEGMENTS = POSITIONS + len(WORDS)  # where a token's state says of which segment it is
-ROLES = {"0.0": "uniform", "0.1": "previous", "1.0": "next", "1.1": "self", "2.0": "sep", "2.1": "cls"}
+ROLES = {
+    "0.0": "uniform",
+    "0.1": "previous",
+    "1.0": "next",
+    "1.1": "self",
+    "2.0": "sep",
+    "2.1": "cls",
+}
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
     core = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     core.pre_tokenizer = Whitespace()
     core.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     names = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    return PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=POSITIONS, model_input_names=inputs, **names)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, model_max_length=POSITIONS, model_input_names=inputs, **names
+    )
 
 
 def planted(sharpness: float = 60.0, roles: dict[str, str] = ROLES) -> AttentionModel:
@@ -63,7 +74,9 @@ def planted(sharpness: float = 60.0, roles: dict[str, str] = ROLES) -> Attention
 def _plant(attention: torch.nn.Module, rows: slice, role: str, sharpness: float) -> None:
     query, key = attention.query, attention.key
     offsets = {"previous": 1, "self": 0, "next": -1}
-    if role in offsets:  # the key at position p carries the code that the query at p + offset looks for
+    if (
+        role in offsets
+    ):  # the key at position p carries the code that the query at p + offset looks for
         query.weight[rows, :POSITIONS] = sharpness * torch.eye(POSITIONS)
         key.weight[rows, :POSITIONS] = torch.eye(POSITIONS).roll(offsets[role], dims=0)
         if role == "previous":

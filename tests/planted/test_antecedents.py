@@ -31,7 +31,9 @@ COLUMNS = (
 )
 
 
-def asked(model: AttentionModel, cut: dict[int, Window], batch_size: int = 4, only: Iterable[int] = ()) -> Coreference:
+def asked(
+    model: AttentionModel, cut: dict[int, Window], batch_size: int = 4, only: Iterable[int] = ()
+) -> Coreference:
     """The statistic after one pass over these windows, or over some of them."""
     numbers = list(only) or list(cut)
     statistic = Coreference({i: cut[number] for i, number in enumerate(numbers)})
@@ -47,7 +49,9 @@ def table_of(statistic: Coreference) -> dict[tuple[str, str], dict]:
     return {(row["kind"], row["candidates"]): row for row in statistic.tables()["coreference"]}
 
 
-def cut_of(folder: Path, model: AttentionModel, texts: list[str], max_length: int = 64) -> dict[int, Window]:
+def cut_of(
+    folder: Path, model: AttentionModel, texts: list[str], max_length: int = 64
+) -> dict[int, Window]:
     return dict(enumerate(windows(documents(folder, *texts), model, max_length=max_length)))
 
 
@@ -75,13 +79,20 @@ def by_hand(model: AttentionModel, cut: dict[int, Window]) -> dict[tuple[str, st
             for kind in ("all", question.kind):
                 for among in ("mentions", "words"):
                     one = found.setdefault((kind, among), {"plain": {}, "heads": {}})
-                    plain = [1.0, question.chance(among), float(question.nearest), float(question.head_match)]
+                    plain = [
+                        1.0,
+                        question.chance(among),
+                        float(question.nearest),
+                        float(question.head_match),
+                    ]
                     one["plain"].setdefault(document, []).append(plain)
                     for layer, weights in enumerate(attentions):
                         for head in range(weights.shape[1]):
                             rows = weights[0, head].tolist()
                             credit = twin.credit(question, among, rows, encoding.word_ids())
-                            one["heads"].setdefault((layer, head), {}).setdefault(document, []).append(credit)
+                            one["heads"].setdefault((layer, head), {}).setdefault(
+                                document, []
+                            ).append(credit)
     return found
 
 
@@ -98,7 +109,9 @@ def expected_row(one: dict) -> dict:
     best = max(one["heads"], key=lambda head: accuracy(head, halves[False]))
     same = max(one["heads"], key=lambda head: accuracy(head, everything))
     plain = [row for document in halves[True] for row in one["plain"][document]]
-    low, high = bootstrap([(sum(one["heads"][best][d]), len(one["plain"][d]), d) for d in halves[True]])
+    low, high = bootstrap(
+        [(sum(one["heads"][best][d]), len(one["plain"][d]), d) for d in halves[True]]
+    )
     return {
         "layer": best[0],
         "head": best[1],
@@ -122,15 +135,23 @@ def bootstrap(parts: list[tuple[float, int, str]]) -> tuple[float, float]:
     for row in weights.tolist():
         count = sum(weight * n for weight, (_, n, _) in zip(row, parts, strict=True))
         if count:
-            drawn.append(sum(weight * credit for weight, (credit, _, _) in zip(row, parts, strict=True)) / count)
+            drawn.append(
+                sum(weight * credit for weight, (credit, _, _) in zip(row, parts, strict=True))
+                / count
+            )
     low, high = np.quantile(drawn, [0.025, 0.975])
     right, total = sum(credit for credit, _, _ in parts), sum(n for _, n, _ in parts)
     if min(right, total - right) >= 10:
         return float(low), float(high)
     share, variance = right / total, float(np.var(drawn))
-    drawn_counts = [sum(weight * n for weight, (_, n, _) in zip(row, parts, strict=True)) for row in weights.tolist()]
+    drawn_counts = [
+        sum(weight * n for weight, (_, n, _) in zip(row, parts, strict=True))
+        for row in weights.tolist()
+    ]
     documents = min(max(total**2 / float(np.var(drawn_counts)), 1), total)
-    return intervals.wilson(share, min(share * (1 - share) / variance, total) if variance else documents)
+    return intervals.wilson(
+        share, min(share * (1 - share) / variance, total) if variance else documents
+    )
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
@@ -143,7 +164,11 @@ def test_every_number_is_that_of_the_loops(family: str, tmp_path: Path) -> None:
     assert len(cut) > 14
     table, by_loops = table_of(asked(model, cut)), by_hand(reader(family), cut)
     kinds = ("all", "pronoun", "proper", "nominal")
-    assert table.keys() == by_loops.keys() == {(kind, among) for kind in kinds for among in ("mentions", "words")}
+    assert (
+        table.keys()
+        == by_loops.keys()
+        == {(kind, among) for kind in kinds for among in ("mentions", "words")}
+    )
     for key, one in by_loops.items():
         row = table[key]
         assert list(row) == COLUMNS.split()
@@ -176,7 +201,9 @@ def assert_same(left: Coreference, right: Coreference) -> None:
         assert row == pytest.approx(other[key], abs=1e-9), key
     assert len(left.table()) == len(right.table())
     for mine, its in zip(left.table(), right.table(), strict=True):
-        assert (mine.value, mine.low, mine.high, mine.count) == pytest.approx((its.value, its.low, its.high, its.count))
+        assert (mine.value, mine.low, mine.high, mine.count) == pytest.approx(
+            (its.value, its.low, its.high, its.count)
+        )
 
 
 def test_order_batch_size_merging_and_pickling_change_nothing(some: dict[int, Window]) -> None:
@@ -219,9 +246,16 @@ def test_a_window_cut_for_another_length_is_refused(some: dict[int, Window]) -> 
 def test_without_the_numbers_of_the_windows_it_is_refused(some: dict[int, Window]) -> None:
     model = reader()
     (batch,) = batches(Encoder(model), [some[0].example])
-    with pytest.raises(HeadscopeError) as said, model.watched(Coreference(some).update), torch.inference_mode():
+    with (
+        pytest.raises(HeadscopeError) as said,
+        model.watched(Coreference(some).update),
+        torch.inference_mode(),
+    ):
         model(batch)
-    assert str(said.value) == "it is not known which windows these are. Expected batches run by `stream`."
+    assert (
+        str(said.value)
+        == "it is not known which windows these are. Expected batches run by `stream`."
+    )
 
 
 def test_it_is_not_asked_of_plain_texts() -> None:
@@ -283,7 +317,9 @@ def test_a_head_that_attends_to_the_antecedent_is_always_right(tmp_path: Path) -
     for among in ("mentions", "words"):
         row = table["all", among]
         assert (row["layer"], row["head"], row["accuracy"], row["high"]) == (0, 0, 1.0, 1.0)
-        assert 0.7 < row["low"] < 0.9, "half of thirty documents, each with one mention, are not everything"
+        assert 0.7 < row["low"] < 0.9, (
+            "half of thirty documents, each with one mention, are not everything"
+        )
         assert (row["same_data_best_head"], row["same_data_best_accuracy"]) == (0, 1.0)
         assert (row["chance"], row["head_match"], row["count"]) == (pytest.approx(0.25), 0.0, 30)
 
@@ -297,7 +333,9 @@ def test_a_head_that_looks_at_the_same_word_is_the_head_match_baseline(tmp_path:
         last = chance.choice(words)
         same = max(i for i, word in enumerate(words) if word == last)
         right = same if chance.random() < 0.7 else chance.randrange(6)
-        texts.append(conll(" ".join(f"{word}/({i})" for i, word in enumerate(words)) + f" {last}/({right})"))
+        texts.append(
+            conll(" ".join(f"{word}/({i})" for i, word in enumerate(words)) + f" {last}/({right})")
+        )
     model = planted()
     row = table_of(asked(model, cut_of(tmp_path, model, texts, max_length=16)))["all", "mentions"]
     assert (row["layer"], row["head"], row["count"]) == (0, 1, 60)
@@ -321,7 +359,9 @@ def test_a_uniform_head_gets_chance(tmp_path: Path) -> None:
     assert table["all", "mentions"]["chance"] == pytest.approx((1 / 2 + 2 / 4 + 1 / 5) / 3)
 
 
-def test_in_random_models_no_head_is_above_chance_more_often_than_its_interval_says(tmp_path: Path) -> None:
+def test_in_random_models_no_head_is_above_chance_more_often_than_its_interval_says(
+    tmp_path: Path,
+) -> None:
     """Words and antecedents are drawn blindly: there is nothing to find. 95 % intervals miss above in 2.5 %."""
     found, tried = 0, 0
     for seed in range(20):
@@ -332,8 +372,12 @@ def test_in_random_models_no_head_is_above_chance_more_often_than_its_interval_s
             words = chance.sample(WORDS, 9)
             right = chance.randrange(8)
             marks = [*range(8), right]
-            texts.append(conll(" ".join(f"{word}/({mark})" for word, mark in zip(words, marks, strict=True))))
-        for row in asked(model, cut_of(tmp_path, model, texts), batch_size=60).tables()["coreference"]:
+            texts.append(
+                conll(" ".join(f"{word}/({mark})" for word, mark in zip(words, marks, strict=True)))
+            )
+        for row in asked(model, cut_of(tmp_path, model, texts), batch_size=60).tables()[
+            "coreference"
+        ]:
             if row["kind"] == "all":
                 tried += 1
                 found += row["low"] > row["chance"]
@@ -392,7 +436,12 @@ def window_of(folder: Path, *sentences: str, tags: dict[str, str] | None = None)
         ("her/(0|(1) father/0) met a/(2 lady/2) and he/(0)", "lady", None, "father"),
         ("these/(0 dogs/0) saw a/(1 cat/1) and they/(0)", "cat", None, "dogs"),
         ("I/(0) saw a/(1 cat/1) with my/(0)", "cat", None, "I"),
-        ("the/(0 old/0) house/(1) and the/(2 new/(3) house/2) a/(4 big/(5) house/4)", "house", "house", "house"),
+        (
+            "the/(0 old/0) house/(1) and the/(2 new/(3) house/2) a/(4 big/(5) house/4)",
+            "house",
+            "house",
+            "house",
+        ),
         ("The/(0 cat/0) saw a/(1 fat/(2) cat/1) the/(0 cat/0)", "cat", "cat", "cat"),
         ("he/(0) and she/(1) and it/(2)", "she", None, "she"),  # none agrees: any
     ],

@@ -37,7 +37,10 @@ def test_an_untrained_classifier_is_named_before_its_heads_are_ranked(tmp_path: 
     said: list[str] = []
     study = importance(untrained(), task="sst2", data=examples(tmp_path, 60), say=said.append)
     told = study.record["importance"]["knows_nothing"]
-    assert said.index(f"note: {told}") == said.index("unpruned model: accuracy 0.533 on 60 examples") + 1
+    assert (
+        said.index(f"note: {told}")
+        == said.index("unpruned model: accuracy 0.533 on 60 examples") + 1
+    )
     assert told.startswith("this model knows nothing of sst2 (accuracy 0.")
     first, _ = five_of([findings_of(study)])
     assert first[0].sentence == f"T{told[1:]}"
@@ -65,7 +68,9 @@ def test_a_classifier_that_knows_its_task_is_not_named(tmp_path: Path) -> None:
     said: list[str] = []
     data = examples(tmp_path, 80)
     study = importance(classifier(), task="sst2", data=data, by="confidence", say=said.append)
-    found = search(classifier(), task="sst2", data=data, target=Target(heads=2), options=RANK, say=said.append)
+    found = search(
+        classifier(), task="sst2", data=data, target=Target(heads=2), options=RANK, say=said.append
+    )
     assert "knows_nothing" not in study.record["importance"]
     assert "knows_nothing" not in found.study.record["pruning"]
     assert not [line for line in said if "knows nothing" in line]
@@ -79,7 +84,10 @@ def test_a_classifier_that_only_knows_how_frequent_the_labels_are_is_named(tmp_p
         model.model.classifier.weight.zero_()
         model.model.classifier.bias.copy_(torch.tensor([0.25, 0.75]).log())
     study = importance(
-        model, task="sst2", data=table(tmp_path / "dev.tsv", ("sentence", "label"), rows), by="confidence"
+        model,
+        task="sst2",
+        data=table(tmp_path / "dev.tsv", ("sentence", "label"), rows),
+        by="confidence",
     )
     assert "accuracy 0.750" in study.record["importance"]["knows_nothing"]
 
@@ -109,13 +117,17 @@ def test_an_untrained_language_model_guesses_uniformly(tmp_path: Path) -> None:
 
 def test_an_untrained_translator_is_named(tmp_path: Path) -> None:
     rows = [("the cat sat", "the dog ran")] * 20
-    note, chance = note_of(translator(), "translation", table(tmp_path / "dev.tsv", ("source", "target"), rows))
+    note, chance = note_of(
+        translator(), "translation", table(tmp_path / "dev.tsv", ("source", "target"), rows)
+    )
     assert chance.metric is not None
     assert note is not None
 
 
 def test_a_similarity_that_does_not_order_pairs_is_named(tmp_path: Path) -> None:
-    rows = [("a cat sat", "the dog ran", number % 6) for number in range(30)]  # the same pair: no order is known
+    rows = [
+        ("a cat sat", "the dog ran", number % 6) for number in range(30)
+    ]  # the same pair: no order is known
     model = worded(BertModel)
     rows[0] = ("the dog", "a cat", 3)
     data = table(tmp_path / "dev.tsv", ("sentence1", "sentence2", "score"), rows)
@@ -128,8 +140,14 @@ def test_a_similarity_that_does_not_order_pairs_is_named(tmp_path: Path) -> None
     ("metrics", "is_named"),
     [
         ({"accuracy": (0.52, 0.45, 0.59), "loss": (0.70, 0.68, 0.72)}, True),
-        ({"accuracy": (0.52, 0.45, 0.59), "loss": (0.60, 0.55, 0.65)}, False),  # few examples, but it is not guessing
-        ({"accuracy": (0.80, 0.75, 0.85), "loss": (1.20, 0.90, 1.50)}, False),  # overconfident, but right
+        (
+            {"accuracy": (0.52, 0.45, 0.59), "loss": (0.60, 0.55, 0.65)},
+            False,
+        ),  # few examples, but it is not guessing
+        (
+            {"accuracy": (0.80, 0.75, 0.85), "loss": (1.20, 0.90, 1.50)},
+            False,
+        ),  # overconfident, but right
         ({"accuracy": (0.10, 0.05, 0.15), "loss": (3.0, 2.5, 3.5)}, True),  # worse than chance
     ],
 )
@@ -139,7 +157,10 @@ def test_both_metric_and_loss_have_to_be_those_of_a_guess(
     model, task = untrained(), task_named("sst2")
     rows = [("a cat sat", str(number % 2)) for number in range(20)]
     items = task.items(table(tmp_path / "dev.tsv", ("sentence", "label"), rows), "dev")
-    given: Any = {name: dict(zip(("value", "low", "high"), ends, strict=True)) for name, ends in metrics.items()}
+    given: Any = {
+        name: dict(zip(("value", "low", "high"), ends, strict=True))
+        for name, ends in metrics.items()
+    }
     assert (chance_note(model, task, task.prepare(model, items), given) is not None) == is_named
 
 
@@ -162,16 +183,24 @@ def test_minilm_knows_similarity(zoo_model: Any, tmp_path: Path) -> None:
 
 
 def judged(value: float, low: float, high: float, loss: tuple[float, float, float]) -> Any:
-    task, prepared = task_named("sst2"), Prepared([Item(("a",), 0, "")] * 10, [], [], None, Counts())
+    task, prepared = (
+        task_named("sst2"),
+        Prepared([Item(("a",), 0, "")] * 10, [], [], None, Counts()),
+    )
     task.chance = lambda model, prepared: Chance(metric=0.6, loss=0.693)  # type: ignore[method-assign]
     metrics = {"accuracy": dict(zip(("value", "low", "high"), (value, low, high), strict=True))}
     return chance_note(
-        untrained(), task, prepared, metrics | {"loss": dict(zip(("value", "low", "high"), loss, strict=True))}
+        untrained(),
+        task,
+        prepared,
+        metrics | {"loss": dict(zip(("value", "low", "high"), loss, strict=True))},
     )
 
 
 def test_a_good_model_on_few_examples_is_not_called_ignorant() -> None:
     told = judged(0.8, 0.49, 0.943, (0.43, 0.1, 0.76))
-    assert told.startswith("10 examples are too few to show that this model knows anything of sst2 (accuracy 0.800")
+    assert told.startswith(
+        "10 examples are too few to show that this model knows anything of sst2 (accuracy 0.800"
+    )
     assert judged(0.61, 0.35, 0.85, (0.70, 0.6, 0.8)).startswith("this model knows nothing of sst2")
     assert judged(0.9, 0.7, 0.97, (0.43, 0.1, 0.76)) is None

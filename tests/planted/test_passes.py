@@ -14,14 +14,18 @@ def test_sentences_alone_are_the_corpus_too_and_a_limit_concerns_the_corpus_only
     alone = headscope.analyze(planted(roles=PLANTED), sentences=sentences(30))
     assert alone.record["data"]["used"] == 30
     assert {"entropy", "previous", "twin-distance"} <= set(alone.heads["statistic"])
-    both = headscope.analyze(planted(roles=PLANTED), sentences=sentences(30), texts=["the cat", "the dog"], limit=1)
+    both = headscope.analyze(
+        planted(roles=PLANTED), sentences=sentences(30), texts=["the cat", "the dog"], limit=1
+    )
     assert (both.record["data"]["used"], both.record["treebank"]["used"]) == (1, 30)
     assert set(both.heads.query("statistic == 'entropy'")["count"]) == {1}
 
 
 def test_the_control_is_the_best_head_of_a_twin_with_random_weights() -> None:
     given = sentences(60)
-    study = headscope.analyze(planted(roles=PLANTED), sentences=given, control=True, statistics=["entropy"])
+    study = headscope.analyze(
+        planted(roles=PLANTED), sentences=given, control=True, statistics=["entropy"]
+    )
     rows = study.tables["relations"].set_index("direction")
     assert rows.loc["dependent", "accuracy"] == 1.0
     assert 0.0 <= rows.loc["dependent", "control"] < 1.0
@@ -32,6 +36,8 @@ def test_the_control_is_the_best_head_of_a_twin_with_random_weights() -> None:
 def test_frequencies_may_be_counted_from_the_texts_themselves() -> None:
     draw = random.Random(3)
     texts = [" ".join(shuffled(draw, "sat")) for _ in range(20)]
-    study = headscope.analyze(planted(roles=PLANTED), texts=texts, frequency="corpus", statistics=["entropy"])
+    study = headscope.analyze(
+        planted(roles=PLANTED), texts=texts, frequency="corpus", statistics=["entropy"]
+    )
     assert "frequency" in study.record["durations"]  # a pass of its own, over the texts as words
     assert "rare_words" not in study.tables  # none of seven words is outside the 500 most frequent

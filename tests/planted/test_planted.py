@@ -11,7 +11,12 @@ from transformers import BertConfig, BertModel
 import headscope
 from planted import ROLES, planted
 
-TEXTS = ["the cat sat on the mat .", "the dog , the cat", "on the mat the dog sat , the cat sat .", "cat"]
+TEXTS = [
+    "the cat sat on the mat .",
+    "the dog , the cat",
+    "on the mat the dog sat , the cat sat .",
+    "cat",
+]
 
 
 @pytest.fixture(scope="module")
@@ -27,18 +32,24 @@ def test_a_planted_head_is_found_where_it_was_planted_and_nowhere_else(heads, ro
 
 
 def test_a_perfect_previous_token_head_scores_n_minus_1_over_n() -> None:
-    one = headscope.analyze(planted(), texts=["the cat sat"]).heads  # five tokens with [CLS] and [SEP]
+    one = headscope.analyze(
+        planted(), texts=["the cat sat"]
+    ).heads  # five tokens with [CLS] and [SEP]
     value = one.query("statistic == 'previous' and layer == 0 and head == 1").value.item()
     assert value == pytest.approx(4 / 5, abs=1e-3)
 
 
 def test_the_uniform_head_has_the_entropy_of_the_uniform_distribution() -> None:
-    one = headscope.analyze(planted(), texts=["the cat sat"]).heads.query("layer == 0 and head == 0")
+    one = headscope.analyze(planted(), texts=["the cat sat"]).heads.query(
+        "layer == 0 and head == 0"
+    )
     values = dict(zip(one["statistic"], one["value"], strict=True))
     assert values["entropy"] == pytest.approx(math.log(5), abs=1e-6)
     assert values["confidence"] == pytest.approx(1 / 5, abs=1e-6)
     assert values["special"] == pytest.approx(2 / 5, abs=1e-6)
-    assert values["distance"] == pytest.approx(sum(abs(i - j) for i in range(5) for j in range(5)) / 25, abs=1e-5)
+    assert values["distance"] == pytest.approx(
+        sum(abs(i - j) for i in range(5) for j in range(5)) / 25, abs=1e-5
+    )
 
 
 def test_positional_heads_have_their_offset_and_a_share_of_nearly_one(heads) -> None:

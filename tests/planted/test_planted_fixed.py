@@ -32,7 +32,9 @@ def nearest(model: AttentionModel) -> dict[str, str]:
         states(model, "right")
     found: dict[Head, list[tuple[float, str]]] = {}
     for row in patterns.table():
-        found.setdefault(Head(row.stack, row.layer, row.head), []).append((row.value, row.statistic[3:]))
+        found.setdefault(Head(row.stack, row.layer, row.head), []).append(
+            (row.value, row.statistic[3:])
+        )
     return {f"{head.layer}.{head.head}": min(rows)[1] for head, rows in found.items()}
 
 
@@ -41,7 +43,10 @@ def test_a_head_that_follows_a_pattern_loses_nothing_when_fixed(side: str) -> No
     model = planted(roles={"0.0": "next", "0.1": "previous", "2.0": "previous", "2.1": "next"})
     model.model.double()
     found = nearest(model)
-    assert found.items() >= {"0.0": "next", "0.1": "previous", "2.0": "previous", "2.1": "next"}.items()
+    assert (
+        found.items()
+        >= {"0.0": "next", "0.1": "previous", "2.0": "previous", "2.1": "next"}.items()
+    )
     fixed = fix(model, {name: found[name] for name in ("0.0", "0.1", "2.0")})
     assert (states(fixed, side) - states(model, side)).abs().max() < 1e-9
 

@@ -14,14 +14,22 @@ from headscope.training.settings import Settings
 from sampling import slow
 
 
-@pytest.mark.parametrize("options", [{"penalty": 0.03}, {"keep": 1}, slow({"penalty": 0.01}), slow({"penalty": 0.1})])
+@pytest.mark.parametrize(
+    "options", [{"penalty": 0.03}, {"keep": 1}, slow({"penalty": 0.01}), slow({"penalty": 0.1})]
+)
 def test_only_the_head_that_is_needed_stays(options: dict[str, float], tmp_path: Path) -> None:
     model = classifier()
     task = task_named("sst2")
     train = task.prepare(model, task.items(examples(tmp_path, 160), "dev"))
     gates = Gates(model, **options)  # type: ignore[arg-type]
-    run = Training(model, task, train, Settings(epochs=30, batch_size=16), learned=gates, frozen=True)
+    run = Training(
+        model, task, train, Settings(epochs=30, batch_size=16), learned=gates, frozen=True
+    )
     with model.edited(gates.edit()):
         list(run)
-    kept = [f"{head.layer}.{head.head}" for head, value in gates.heads(gates.fixed.tolist()).items() if value]
+    kept = [
+        f"{head.layer}.{head.head}"
+        for head, value in gates.heads(gates.fixed.tolist()).items()
+        if value
+    ]
     assert kept == [CARRIER]

@@ -104,7 +104,12 @@ def test_of_twins_each_alone_costs_less_than_both(tmp_path: Path) -> None:
     """Exact removal sees what a first look cannot: one of them does for both."""
     model = classifier(noise=0.0, twin="1.0")
     found = importance(
-        model, task="sst2", data=examples(tmp_path, 80), by="ablation", kinds="head,pair", heads="1.0,1.2"
+        model,
+        task="sst2",
+        data=examples(tmp_path, 80),
+        by="ablation",
+        kinds="head,pair",
+        heads="1.0,1.2",
     )
     single = values(found.heads, "ablation-loss")
     pair = found.tables["ablations"].iloc[0]
@@ -120,4 +125,6 @@ def test_heads_select_single_heads_and_pairs_and_leave_whole_layers_alone(tmp_pa
     layers = importance(model, kinds="layer", **options).tables["ablations"]
     assert list(found[found["kind"] == "pair"]["named"]) == ["encoder.1.0+encoder.1.2"]
     ours = found[found["kind"] == "layer"].set_index("named")["loss_value"]
-    assert ours.to_dict() == pytest.approx(layers.set_index("named")["loss_value"].to_dict(), abs=1e-9)
+    assert ours.to_dict() == pytest.approx(
+        layers.set_index("named")["loss_value"].to_dict(), abs=1e-9
+    )

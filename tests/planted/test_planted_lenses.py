@@ -93,7 +93,11 @@ def test_effective_attention_leaves_outputs_unchanged(
 ) -> None:
     noise = torch.Generator().manual_seed(seed)
     rank = max(width - lost, 1)
-    values = torch.randn(keys, rank, generator=noise) @ torch.randn(rank, width, generator=noise) * 10.0**scale
+    values = (
+        torch.randn(keys, rank, generator=noise)
+        @ torch.randn(rank, width, generator=noise)
+        * 10.0**scale
+    )
     weights = torch.softmax(torch.randn(5, keys, generator=noise) * 3, dim=-1)
     basis, found = column_basis(values)
     assert int(found) == rank

@@ -55,11 +55,15 @@ def learned_for(mask: str, **options: Any) -> Tensor:
 @pytest.mark.parametrize("structured", [False, True])
 def test_neighbours_are_kept_where_only_neighbours_matter(structured: bool) -> None:
     hidden = "window:width=1+first-and-last"
-    assert torch.equal(learned_for(hidden, penalty=0.01, structured=structured), read_mask(hidden).at(LENGTH)[0])
+    assert torch.equal(
+        learned_for(hidden, penalty=0.01, structured=structured), read_mask(hidden).at(LENGTH)[0]
+    )
 
 
 def test_where_a_token_must_not_see_itself_the_diagonal_goes_and_nothing_else() -> None:
-    assert torch.equal(learned_for("no-diagonal", penalty=0.001), read_mask("no-diagonal").at(LENGTH)[0])
+    assert torch.equal(
+        learned_for("no-diagonal", penalty=0.001), read_mask("no-diagonal").at(LENGTH)[0]
+    )
 
 
 def test_where_all_matters_nothing_goes() -> None:

@@ -25,7 +25,9 @@ from headscope.tasks import task_named
 from worded import DISLIKED, LIKED, worded
 
 
-def selection_of(model: AttentionModel, folder: Path, count: int = 80, **options: object) -> Selection:
+def selection_of(
+    model: AttentionModel, folder: Path, count: int = 80, **options: object
+) -> Selection:
     task = task_named("sst2")
     prepared = task.prepare(model, task.items(examples(folder, count), "dev"))
     return Selection(model, task, prepared, **options)  # type: ignore[arg-type]
@@ -53,7 +55,9 @@ def kept_of(selection: Selection, removed: frozenset[int]) -> list[str]:
 PATHS = {
     "beam": lambda selection: searches.beam(selection),
     "greedy": lambda selection: searches.greedy(selection),
-    "iterative": lambda selection: searches.iterative(selection, scores_by(selection, "gradient"), 0.01),
+    "iterative": lambda selection: searches.iterative(
+        selection, scores_by(selection, "gradient"), 0.01
+    ),
     "rank": lambda selection: searches.rank(selection, scores_by(selection, "ablation")),
 }
 
@@ -63,7 +67,12 @@ def test_the_head_that_carries_the_label_is_the_last_to_go(how: str, tmp_path: P
     selection = selection_of(classifier(), tmp_path)
     final = last(PATHS[how](selection), 7)
     assert (
-        str(HeadSet(set(selection.model.heads) - set(selection.heads(final.removed)), among=selection.model.heads))
+        str(
+            HeadSet(
+                set(selection.model.heads) - set(selection.heads(final.removed)),
+                among=selection.model.heads,
+            )
+        )
         == CARRIER
     )
     assert final.outcome.metric == selection.intact.metric
@@ -71,10 +80,14 @@ def test_the_head_that_carries_the_label_is_the_last_to_go(how: str, tmp_path: P
 
 def test_heads_that_write_nothing_cost_nothing(tmp_path: Path) -> None:
     selection = selection_of(quiet(classifier(noise=0.3), "0.1,0.3,1.0"), tmp_path)
-    by_unit = {next(iter(state.removed)): state for state in selection.children(frozenset(), range(8))}
+    by_unit = {
+        next(iter(state.removed)): state for state in selection.children(frozenset(), range(8))
+    }
     for unit, state in by_unit.items():
         changes = state.outcome.loss != selection.intact.loss
-        assert changes == (str(selection.units[unit][0]) not in ("encoder.0.1", "encoder.0.3", "encoder.1.0"))
+        assert changes == (
+            str(selection.units[unit][0]) not in ("encoder.0.1", "encoder.0.3", "encoder.1.0")
+        )
 
 
 @pytest.mark.parametrize("how", ["beam", "greedy"])
@@ -103,7 +116,10 @@ def test_of_all_pairs_the_best_is_found(tmp_path: Path) -> None:
 
 
 def test_beam_with_all_candidates_and_one_set_is_greedy(tmp_path: Path) -> None:
-    one, other = selection_of(classifier(noise=0.5), tmp_path), selection_of(classifier(noise=0.5), tmp_path)
+    one, other = (
+        selection_of(classifier(noise=0.5), tmp_path),
+        selection_of(classifier(noise=0.5), tmp_path),
+    )
     beam, greedy = searches.beam(one, width=1, expansion=8, swaps=0), searches.greedy(other)
     for _ in range(5):
         mine, theirs = next(beam), next(greedy)
@@ -118,9 +134,14 @@ def test_beam_is_near_the_best_on_small_models_that_can_be_solved(tmp_path: Path
         with torch.no_grad():
             for layer in range(2):
                 dense = model.model.bert.encoder.layer[layer].attention.output.dense
-                dense.weight += torch.randn(dense.weight.shape, generator=torch.Generator().manual_seed(seed)) * 0.2
+                dense.weight += (
+                    torch.randn(dense.weight.shape, generator=torch.Generator().manual_seed(seed))
+                    * 0.2
+                )
         selection = selection_of(model, tmp_path, 60)
-        exhaustive = min(selection.evaluated(frozenset(three)).loss for three in combinations(range(8), 3))
+        exhaustive = min(
+            selection.evaluated(frozenset(three)).loss for three in combinations(range(8), 3)
+        )
         found = last(searches.beam(selection_of(model, tmp_path, 60)), 3).outcome.loss
         assert found <= exhaustive * 1.05 + 1e-9
 
@@ -143,7 +164,9 @@ def along(path: Iterator[State], selection: Selection, sizes: int) -> list[float
 
 @pytest.mark.parametrize("objective", ["loss", "metric"])
 @pytest.mark.parametrize("seed", [0, 2, 3])
-def test_beam_is_never_worse_than_the_greedy_path_inside_it(seed: int, objective: str, tmp_path: Path) -> None:
+def test_beam_is_never_worse_than_the_greedy_path_inside_it(
+    seed: int, objective: str, tmp_path: Path
+) -> None:
     """Whatever its width, swaps and number of candidates, at every size; with all candidates that is greedy search."""
     model = disturbed(seed)
 
@@ -153,14 +176,18 @@ def test_beam_is_never_worse_than_the_greedy_path_inside_it(seed: int, objective
 
     greedy = found(searches.greedy)
     for expansion in (2, 8):
-        alone = found(lambda one, few=expansion: searches.beam(one, width=1, expansion=few, swaps=0))
+        alone = found(
+            lambda one, few=expansion: searches.beam(one, width=1, expansion=few, swaps=0)
+        )
         assert alone[0] == greedy[0], "the first step tries every head"
         wide = found(lambda one, few=expansion: searches.beam(one, width=3, expansion=few, swaps=2))
         assert (wide <= alone).all()
     assert (alone == greedy).all()
 
 
-def test_a_beam_that_goes_on_finds_the_same_for_the_same_number_of_evaluations(tmp_path: Path) -> None:
+def test_a_beam_that_goes_on_finds_the_same_for_the_same_number_of_evaluations(
+    tmp_path: Path,
+) -> None:
     """Whatever it had finished when it was stopped, what was measured guides it as if it had never been."""
 
     class Kept(Memory):
@@ -182,18 +209,25 @@ def test_a_beam_that_goes_on_finds_the_same_for_the_same_number_of_evaluations(t
 
 @pytest.mark.parametrize("objective", ["loss", "metric"])
 @pytest.mark.parametrize("seed", range(3))
-def test_beam_is_not_worse_than_greedy_for_no_more_evaluations(seed: int, objective: str, tmp_path: Path) -> None:
+def test_beam_is_not_worse_than_greedy_for_no_more_evaluations(
+    seed: int, objective: str, tmp_path: Path
+) -> None:
     """Thirty-two heads by chance; at every size beam has spent no more than greedy, and lost no more."""
     sizes = {"hidden_size": 64, "num_attention_heads": 16, "num_labels": 2}
     model = worded(BertForSequenceClassification, seed=seed, **sizes)
     one, other = (selection_of(model, tmp_path, 48, objective=objective) for _ in range(2))
     for size, mine, theirs in zip(
-        range(1, 4), searches.beam(one, width=2, expansion=8, swaps=2), searches.greedy(other), strict=False
+        range(1, 4),
+        searches.beam(one, width=2, expansion=8, swaps=2),
+        searches.greedy(other),
+        strict=False,
     ):
         assert len(mine.removed) == len(theirs.removed) == size
         assert one.goodness(mine.outcome) <= other.goodness(theirs.outcome) + 1e-6
         assert one.spent <= other.spent
-    assert other.spent == 1 + 32 + 31 + 30, "greedy tries every head that is left, after the whole model"
+    assert other.spent == 1 + 32 + 31 + 30, (
+        "greedy tries every head that is left, after the whole model"
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,7 +235,9 @@ def test_beam_is_not_worse_than_greedy_for_no_more_evaluations(seed: int, object
     [({0, 5}, [1, 6, 7]), ({4, 5, 6, 7}, [0, 3]), ({0, 1, 2, 3}, [4, 6])],
     ids=["some", "no head in the last layer", "no head in the first"],
 )
-def test_children_are_what_cut_models_do(parent: set[int], candidates: list[int], tmp_path: Path) -> None:
+def test_children_are_what_cut_models_do(
+    parent: set[int], candidates: list[int], tmp_path: Path
+) -> None:
     selection = selection_of(classifier(noise=0.5), tmp_path)
     states = selection.children(frozenset(parent), candidates)
     assert len(states) == len(candidates)
@@ -221,7 +257,9 @@ def test_slopes_of_removed_heads_say_what_bringing_them_back_does(tmp_path: Path
 
 
 @pytest.mark.parametrize("by", SCORES)
-def test_every_importance_gives_a_number_for_every_unit_that_is_left(by: str, tmp_path: Path) -> None:
+def test_every_importance_gives_a_number_for_every_unit_that_is_left(
+    by: str, tmp_path: Path
+) -> None:
     selection = selection_of(classifier(noise=0.3), tmp_path, 40)
     found = scores_by(selection, by)(frozenset({1}))
     left = [number for number in range(8) if number != 1]
@@ -233,7 +271,10 @@ def test_a_search_goes_by_its_objective(tmp_path: Path) -> None:
     by_loss = selection_of(classifier(noise=0.8), tmp_path, objective="loss")
     by_metric = selection_of(classifier(noise=0.8), tmp_path, objective="metric")
     everyone = range(8)
-    losses, metrics = by_loss.children(frozenset(), everyone), by_metric.children(frozenset(), everyone)
+    losses, metrics = (
+        by_loss.children(frozenset(), everyone),
+        by_metric.children(frozenset(), everyone),
+    )
     assert losses[0].outcome.loss == min(state.outcome.loss for state in losses)
     assert metrics[0].outcome.metric == max(state.outcome.metric for state in metrics)
     assert task_named("similarity").objective == "metric"
@@ -257,10 +298,20 @@ def test_only_the_heads_that_may_go_go(tmp_path: Path) -> None:
 
 def test_a_choice_that_fits_its_own_examples_is_told() -> None:
     def row(removed: int, metric: float, repair: str = "") -> dict[str, Any]:
-        return {"removed": removed, "metric": metric, "repair": repair, "draw": 0, "is_chosen": removed == 30}
+        return {
+            "removed": removed,
+            "metric": metric,
+            "repair": repair,
+            "draw": 0,
+            "is_chosen": removed == 30,
+        }
 
     target = Target(keep_metric=0.99)
-    said = warning_of(target, [row(0, 0.8), row(10, 0.81), row(20, 0.793), row(25, 0.9, "fold"), row(30, 0.72)], "odd")
+    said = warning_of(
+        target,
+        [row(0, 0.8), row(10, 0.81), row(20, 0.793), row(25, 0.9, "fold"), row(30, 0.72)],
+        "odd",
+    )
     assert said is not None
     assert "0.9000 of the metric is left on odd, not 0.99" in said
     assert warning_of(target, [row(0, 0.8), row(30, 0.795)], "odd") is None
@@ -270,12 +321,19 @@ def test_a_choice_that_fits_its_own_examples_is_told() -> None:
 def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
     data = examples(tmp_path, 200)
     found = search(
-        classifier(), task="sst2", data=data, target=Target(keep_metric=0.99), options=SearchOptions(how="greedy")
+        classifier(),
+        task="sst2",
+        data=data,
+        target=Target(keep_metric=0.99),
+        options=SearchOptions(how="greedy"),
     )
     assert str(found.plan.heads).count(".") >= 1
     assert len(found.plan.heads) == 7
     told = found.plan.chosen
-    assert [told[side]["split"] for side in ("selected_on", "reported_on")] == ["dev:even", "dev:odd"]
+    assert [told[side]["split"] for side in ("selected_on", "reported_on")] == [
+        "dev:even",
+        "dev:odd",
+    ]
     assert sum(told[side]["examples"] for side in ("selected_on", "reported_on")) == 200
     assert list(found.front["removed"]) == list(range(8))
     assert found.front.loc[found.front["removed"] == 0, "metric_change"].item() == 0
@@ -289,28 +347,49 @@ REFUSED = [
         {"target": {"heads": 5}, "at_least": 2},
         "--heads: 5 of 8 heads cannot go. Expected at most 4, as 2",
     ),
-    ({"target": {"keep_metric": 3.0}}, "--keep-metric: no set keeps 3 of the metric. Expected at most 1.0"),
+    (
+        {"target": {"keep_metric": 3.0}},
+        "--keep-metric: no set keeps 3 of the metric. Expected at most 1.0",
+    ),
     (
         {"target": {"heads": 1}, "how": "magic"},
         '--search: "magic" is no search. Expected beam',
     ),
     ({"target": {"heads": 1}, "how": "rank", "by": "luck"}, '--by: "luck" is no importance.'),
     ({"target": {"heads": 1}, "report_on": "dev:even"}, "--report-on: "),
-    ({"target": {"heads": 5}, "among": "0.*"}, "--heads: 5 of 4 heads cannot go. Expected at most 4."),
+    (
+        {"target": {"heads": 5}, "among": "0.*"},
+        "--heads: 5 of 4 heads cannot go. Expected at most 4.",
+    ),
     ({"target": {"heads": 1}, "among": "7.*"}, 'heads "7.*": "7.*" is not in this model.'),
-    ({"target": {}}, "prune: no target. Expected heads by name (--heads 3.2,4.*), or with --task NAME"),
-    ({"target": {"sparsity": 1.5}}, "--sparsity: 1.5 is no share. Expected a number between 0 and 1."),
+    (
+        {"target": {}},
+        "prune: no target. Expected heads by name (--heads 3.2,4.*), or with --task NAME",
+    ),
+    (
+        {"target": {"sparsity": 1.5}},
+        "--sparsity: 1.5 is no share. Expected a number between 0 and 1.",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED)
-def test_what_cannot_be_searched_for_is_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_searched_for_is_refused(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     options = dict(options)
     data = examples(tmp_path, 60)
     target, where = options.pop("target"), {"report_on": options.pop("report_on", "dev:odd")}
 
     def asked() -> None:
-        search(classifier(), task="sst2", data=data, target=Target(**target), options=SearchOptions(**options), **where)
+        search(
+            classifier(),
+            task="sst2",
+            data=data,
+            target=Target(**target),
+            options=SearchOptions(**options),
+            **where,
+        )
 
     with pytest.raises(HeadscopeError) as raised:
         asked()

@@ -28,13 +28,31 @@ from planted import planted
 from reference import rare_words as slow
 from tiny import library_attentions
 
-FREQUENCY = {"the": 100.0, "a": 90.0, "on": 80.0, "cat": 9.0, "dog": 9.0, "sat": 8.0, "mat": 5.0, "lynx": 1.0}
+FREQUENCY = {
+    "the": 100.0,
+    "a": 90.0,
+    "on": 80.0,
+    "cat": 9.0,
+    "dog": 9.0,
+    "sat": 8.0,
+    "mat": 5.0,
+    "lynx": 1.0,
+}
 COMMON = 3
 NOT_COUNTED = {".", ",", "'s", "n't"}
 SENTENCES = [
     ("The", "lynx", "sat", "on", "a", "mat", "."),
     ("the", "cat", "'s", "dog", "sat", "."),  # cat and dog are equally rare
-    ("a", "zebra", "on", "the", "okapi", ",", "the", "zebra"),  # two words that are in no list, one of them twice
+    (
+        "a",
+        "zebra",
+        "on",
+        "the",
+        "okapi",
+        ",",
+        "the",
+        "zebra",
+    ),  # two words that are in no list, one of them twice
     ("the", "cat", "on", "the", "dog"),  # equally rare
     ("on", "the", "a"),  # nothing rare
     ("lynx", "."),  # no other word
@@ -58,7 +76,9 @@ def pieces(words: tuple[str, ...], chance: random.Random, most: int = 3) -> list
     return [None, *(i for i in range(len(words)) for _ in range(chance.randint(1, most))), None]
 
 
-def seen(weights: Tensor, word_of: list[list[int | None]], examples: list[int], stack: str = "encoder") -> Attention:
+def seen(
+    weights: Tensor, word_of: list[list[int | None]], examples: list[int], stack: str = "encoder"
+) -> Attention:
     """What a site did to sequences of equal length: weights [sequence, head, token, token]."""
     words = torch.tensor([[-1 if word is None else word for word in one] for one in word_of])
     tokens = Tokens(real=torch.ones_like(words, dtype=torch.bool), words=words, marks=Marks())
@@ -77,7 +97,10 @@ def heads_of(words: tuple[str, ...]) -> Tensor:
     size = len(words) + 1
     # The full stop draws more than any word, and must not count.
     rarity = [0.0, *(-3 * math.log(FREQUENCY.get(word.lower(), 0.01)) for word in words)]
-    rarity = [20.0 if word in NOT_COUNTED else score for word, score in zip(("", *words), rarity, strict=True)]
+    rarity = [
+        20.0 if word in NOT_COUNTED else score
+        for word, score in zip(("", *words), rarity, strict=True)
+    ]
     rules = [
         lambda i, j: rarity[j],
         lambda i, j: 20.0 * (j == i - 1),
@@ -85,7 +108,10 @@ def heads_of(words: tuple[str, ...]) -> Tensor:
         lambda i, j: 0.0,
         lambda i, j: 20.0 * (j == 0) + 0.1 * (j == 1),
     ]
-    return torch.cat([softened([[rule(i, j) for j in range(size)] for i in range(size)]) for rule in rules], dim=1)
+    return torch.cat(
+        [softened([[rule(i, j) for j in range(size)] for i in range(size)]) for rule in rules],
+        dim=1,
+    )
 
 
 def pointing(sentences: list[tuple[str, ...]], dtype: torch.dtype = torch.float64) -> Answers:
@@ -100,7 +126,9 @@ def value(answers: Answers, head: int, name: str) -> float:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_head_that_points_at_the_rarest_word_is_found_and_no_other_head_is(dtype: torch.dtype) -> None:
+def test_a_head_that_points_at_the_rarest_word_is_found_and_no_other_head_is(
+    dtype: torch.dtype,
+) -> None:
     chance = random.Random(0)
     common, rare = ["the", "a", "on"], ["cat", "dog", "sat", "mat", "lynx", "zebra"]
     sentences = []
@@ -134,7 +162,9 @@ def test_ties_share_their_credit() -> None:
 
 def aimed(words: tuple[str, ...], at: list[int]) -> Answers:
     """One head, of which the row of each word has its largest weight at the word of this number."""
-    rows = [[0.0] * (len(words) + 1)] + [[9.0 * (j == target + 1) for j in range(len(words) + 1)] for target in at]
+    rows = [[0.0] * (len(words) + 1)] + [
+        [9.0 * (j == target + 1) for j in range(len(words) + 1)] for target in at
+    ]
     found = statistic([words])
     found.update(seen(softened(rows), [[None, *range(len(words))]], [0]))
     return table(found)
@@ -165,7 +195,11 @@ def test_a_word_does_not_vote_for_itself_elsewhere_in_the_sentence() -> None:
 def test_chance_counts_a_word_that_is_repeated_once() -> None:
     found = statistic([("the", "lynx", "the", "the", "mat")])
     found.update(seen(heads_of(("the", "lynx", "the", "the", "mat")), [[None, *range(5)]], [0]))
-    chance = {row["kind"]: row["value"] for row in found.tables()["rare_words"] if row["baseline"] == "chance"}
+    chance = {
+        row["kind"]: row["value"]
+        for row in found.tables()["rare_words"]
+        if row["baseline"] == "chance"
+    }
     assert chance == {"rarest": pytest.approx(1 / 3), "two-rarest": pytest.approx(2 / 3)}
 
 
@@ -228,7 +262,10 @@ def test_words_that_are_not_those_given_are_refused() -> None:
     attention.examples = ()
     with pytest.raises(HeadscopeError) as unknown:
         statistic().update(attention)
-    assert str(unknown.value) == "which examples these sequences are is not known. Expected a pass by stream."
+    assert (
+        str(unknown.value)
+        == "which examples these sequences are is not known. Expected a pass by stream."
+    )
 
 
 # Against the slow twin
@@ -247,7 +284,9 @@ def assert_agrees(found: Answers, expected: dict[tuple[Head, str], list[float | 
     means = {key: mean(values) for key, values in expected.items()}
     assert found.keys() == {key for key, answer in means.items() if answer is not None}
     for key, row in found.items():
-        assert (row.value, row.count) == (pytest.approx(means[key][0], abs=1e-6), means[key][1]), key
+        assert (row.value, row.count) == (pytest.approx(means[key][0], abs=1e-6), means[key][1]), (
+            key
+        )
 
 
 @pytest.mark.parametrize("coarse", [0, 2, 5], ids=["no ties", "some ties", "many ties"])
@@ -258,7 +297,9 @@ def test_any_weights_give_what_the_slow_twin_gives(coarse: int) -> None:
     for _ in range(30):
         example = chance.randrange(len(SENTENCES))
         word_of = pieces(SENTENCES[example], chance)
-        weights = torch.rand(1, 3, len(word_of), len(word_of), generator=generator, dtype=torch.float64)
+        weights = torch.rand(
+            1, 3, len(word_of), len(word_of), generator=generator, dtype=torch.float64
+        )
         if coarse:
             weights = (weights * 8 / coarse).floor() + 0.01 * (coarse == 5)
         weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(1e-9)
@@ -309,7 +350,9 @@ def test_a_model_streamed_gives_what_its_eager_attentions_give(batch_size: int) 
     model = random_bert(0)
     found = statistic(TEXTS)
     expected: dict[tuple[Head, str], list[float | None]] = {}
-    for batch in stream(model, batches(Encoder(model), map(Example, TEXTS), batch_size=batch_size), [found]):
+    for batch in stream(
+        model, batches(Encoder(model), map(Example, TEXTS), batch_size=batch_size), [found]
+    ):
         for site, weights in library_attentions(model, dict(batch.inputs)).items():
             for row, example in enumerate(batch.indices):
                 words = TEXTS[example]
@@ -318,7 +361,9 @@ def test_a_model_streamed_gives_what_its_eager_attentions_give(batch_size: int) 
                     rows = weights[row, head, :size, :size].tolist()
                     answers = slow.answers(rows, of_twin(words, [None, *range(len(words)), None]))
                     for name, answer in answers.items():
-                        expected.setdefault((Head(site.stack, site.layer, head), name), []).append(answer)
+                        expected.setdefault((Head(site.stack, site.layer, head), name), []).append(
+                            answer
+                        )
     assert_agrees(table(found), expected)
 
 
@@ -329,7 +374,9 @@ def test_in_random_models_no_head_is_called_a_rare_word_head() -> None:
     heads = above = 0
     for seed in range(5):
         # Chance decides which words are rare: a head fond of one word is not by that a rare-word head.
-        frequencies = Frequencies({word: float(i) for i, word in enumerate(chance.sample(words, 6))})
+        frequencies = Frequencies(
+            {word: float(i) for i, word in enumerate(chance.sample(words, 6))}
+        )
         found = RareWords(sentences, frequencies, common=0)
         model = random_bert(seed)
         for _ in stream(model, batches(Encoder(model), map(Example, sentences)), [found]):
@@ -350,13 +397,20 @@ def test_baselines_are_what_a_guess_without_attention_gets() -> None:
             found.update(attention)
     rows = {(row["kind"], row["baseline"]): row for row in found.tables()["rare_words"]}
     for different, kind in [(1, "rarest"), (2, "two-rarest")]:
-        guesses = [slow.baselines(of_twin(words, [*range(len(words))]), different) for words in SENTENCES]
+        guesses = [
+            slow.baselines(of_twin(words, [*range(len(words))]), different) for words in SENTENCES
+        ]
         there = [guess for guess in guesses if guess is not None]
         for baseline in there[0]:
             expected = sum(guess[baseline] for guess in there) / len(there)
             row = rows[kind, baseline]
-            assert (row["value"], row["count"]) == (pytest.approx(expected), len(there)), (kind, baseline)
+            assert (row["value"], row["count"]) == (pytest.approx(expected), len(there)), (
+                kind,
+                baseline,
+            )
             assert row["low"] <= row["value"] <= row["high"]
-        even = rows[kind, "uniform attention"]["value"]  # every word is one piece here: all are as likely
+        even = rows[kind, "uniform attention"][
+            "value"
+        ]  # every word is one piece here: all are as likely
         assert even == pytest.approx(rows[kind, "chance"]["value"], abs=1e-6)
     assert len(rows) == 8

@@ -12,7 +12,14 @@ from headscope.model.attention_model import AttentionModel
 from headscope.study.study import Study
 from planted import planted
 
-PLANTED = {"0.0": "uniform", "0.1": "previous", "1.0": "sat", "1.1": "dog", "2.0": "cat", "2.1": "block"}
+PLANTED = {
+    "0.0": "uniform",
+    "0.1": "previous",
+    "1.0": "sat",
+    "1.1": "dog",
+    "2.0": "cat",
+    "2.1": "block",
+}
 FILLERS = ["the", "on", "mat", ","]
 
 
@@ -29,7 +36,11 @@ def sentences(count: int) -> list[headscope.Sentence]:
     for _ in range(count):
         words = tuple(shuffled(draw, "sat", "dog", "cat"))
         verb = words.index("sat")
-        found.append(headscope.Sentence(words, {"depends": [(i, verb) for i in range(len(words)) if i != verb]}))
+        found.append(
+            headscope.Sentence(
+                words, {"depends": [(i, verb) for i in range(len(words)) if i != verb]}
+            )
+        )
     return found
 
 
@@ -49,7 +60,9 @@ def documents(count: int) -> str:
 def study_of(model: AttentionModel, folder: Path) -> Study:
     draw = random.Random(2)
     frequencies = ["the", "on", "sat", *(f"filler{i}" for i in range(600)), "mat", "cat"]
-    (folder / "words.txt").write_text("".join(f"{word} {9999 - i}\n" for i, word in enumerate(frequencies)))
+    (folder / "words.txt").write_text(
+        "".join(f"{word} {9999 - i}\n" for i, word in enumerate(frequencies))
+    )
     (folder / "documents.conll").write_text(documents(40))
     return headscope.analyze(
         model,

@@ -23,10 +23,14 @@ def values(study: Study, statistic: str) -> dict[str, float]:
     return {f"{row.layer}.{row.head}": row.value for row in rows.itertuples()}
 
 
-def test_attention_to_the_first_token_is_found_where_it_was_planted_and_nowhere_else(study: Study) -> None:
+def test_attention_to_the_first_token_is_found_where_it_was_planted_and_nowhere_else(
+    study: Study,
+) -> None:
     found = values(study, "first")
     assert {head for head, value in found.items() if value > 0.5} == {"0.0", "2.1"}
-    assert found["1.1"] < 0.01  # attends to itself: the first row, which sees nothing else, is not counted
+    assert (
+        found["1.1"] < 0.01
+    )  # attends to itself: the first row, which sees nothing else, is not counted
     assert found["0.1"] == pytest.approx(values_of_uniform_first(), abs=1e-6)
 
 
@@ -39,14 +43,26 @@ def values_of_uniform_first() -> float:
 def test_sinks_at_any_token_are_found_and_other_patterns_are_none(study: Study) -> None:
     found = values(study, "sink")
     assert {head for head, value in found.items() if value > 0.5} == SINKS
-    assert all(found[head] < 0.25 for head in ("0.1", "1.0", "1.1")), found  # uniform, previous token, itself
+    assert all(found[head] < 0.25 for head in ("0.1", "1.0", "1.1")), (
+        found
+    )  # uniform, previous token, itself
 
 
 def test_the_sink_s_token_and_position_are_named(study: Study) -> None:
     table = {f"{row.layer}.{row.head}": row for row in study.tables["sinks"].itertuples()}
     first, middle = table["0.0"], table["2.0"]
-    assert (first.token, first.token_share, first.position, first.first_share) == (START, 1.0, 0, 1.0)
-    assert (middle.token, middle.token_share, middle.position, middle.first_share) == (MIDDLE, 1.0, 4, 0.0)
+    assert (first.token, first.token_share, first.position, first.first_share) == (
+        START,
+        1.0,
+        0,
+        1.0,
+    )
+    assert (middle.token, middle.token_share, middle.position, middle.first_share) == (
+        MIDDLE,
+        1.0,
+        4,
+        0.0,
+    )
     assert middle.position_share == 1.0
     assert middle.count == 40
 
@@ -64,14 +80,19 @@ def test_heads_with_a_sink_have_the_role_and_no_others(study: Study) -> None:
 
 
 def test_an_encoder_s_sink_is_its_classification_token() -> None:
-    fillers = ["the cat sat on the mat the dog sat on the cat", "on the mat the dog sat , the cat sat ."] * 4
+    fillers = [
+        "the cat sat on the mat the dog sat on the cat",
+        "on the mat the dog sat , the cat sat .",
+    ] * 4
     study = headscope.analyze(planted(), texts=fillers)
     assert {head for head, value in values(study, "sink").items() if value > 0.5} == {"2.0", "2.1"}
     table = {f"{row.layer}.{row.head}": row for row in study.tables["sinks"].itertuples()}
     assert (table["2.1"].token, table["2.1"].first_share) == ("[CLS]", 1.0)
     assert (table["2.0"].token, table["2.0"].first_share) == ("[SEP]", 0.0)
     assert (table["2.0"].token_class, table["2.1"].token_class) == ("separator", "classification")
-    assert "sink" not in set(study.tables["roles"]["role"])  # attention to these tokens has roles of its own
+    assert "sink" not in set(
+        study.tables["roles"]["role"]
+    )  # attention to these tokens has roles of its own
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
@@ -94,7 +115,9 @@ def verdict_of(start_value: float) -> list:
 def test_a_decoder_s_sink_without_information_is_a_no_op() -> None:
     (verdict,) = verdict_of(0.0)
     assert (verdict.kind, verdict.holds, verdict.layers) == ("first", True, (1,))
-    assert verdict.sentence.startswith("The first token draws much attention, and attention to it is a no-op (")
+    assert verdict.sentence.startswith(
+        "The first token draws much attention, and attention to it is a no-op ("
+    )
 
 
 def test_a_decoder_s_sink_that_carries_information_is_no_no_op() -> None:

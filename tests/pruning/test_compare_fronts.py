@@ -24,7 +24,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("fronts")
     saved(here / "bert", BertForSequenceClassification, num_labels=2)
     glue(here / "glue")
-    words = ["prune", str(here / "bert"), "--task", "sst2", "--data", str(here / "glue"), "--heads", "2"]
+    words = [
+        "prune",
+        str(here / "bert"),
+        "--task",
+        "sst2",
+        "--data",
+        str(here / "glue"),
+        "--heads",
+        "2",
+    ]
     for search in ("greedy", "rank"):
         done = CliRunner().invoke(app, [*words, "--search", search, "--out", str(here / search)])
         assert done.exit_code == 0, done.output
@@ -48,7 +57,9 @@ def command(*words: object):  # type: ignore[no-untyped-def]
 
 def test_every_search_keeps_its_rows(made: Path, tmp_path: Path) -> None:
     out = tmp_path / "fronts"
-    done = command(made / "greedy", made / "rank", made / "gated", "--roles", made / "study", "--out", out)
+    done = command(
+        made / "greedy", made / "rank", made / "gated", "--roles", made / "study", "--out", out
+    )
     assert done.exit_code == 0, done.output
     table = Study(out).tables["fronts"]
     for name, place in (("greedy", "greedy/study"), ("gates", "gated")):
@@ -77,7 +88,9 @@ def test_survivors_are_counted_and_tested_against_chance() -> None:
     table = survivors(fronts, roles).set_index("role")
     assert table.loc["positional", ["with_role", "kept", "left"]].tolist() == [2, 1, 1]
     assert table.loc["positional", "expected"] == pytest.approx(0.5)
-    assert table.loc["positional", "p"] == pytest.approx(fisher_exact([[1, 0], [1, 2]], alternative="greater").pvalue)
+    assert table.loc["positional", "p"] == pytest.approx(
+        fisher_exact([[1, 0], [1, 2]], alternative="greater").pvalue
+    )
     assert table.loc["syntactic", "kept"] == 0
     assert table.loc["syntactic", "p"] == 1.0
 
@@ -91,7 +104,10 @@ def test_what_cannot_be_compared_is_refused(made: Path, tmp_path: Path) -> None:
         ((made / "greedy",), "fronts: one front is no comparison."),
         ((made / "greedy", made / "study"), f"{made / 'study'}: a study without a front."),
         ((made / "greedy", other), f"{other}: another task than {made / 'greedy'} has."),
-        ((made / "greedy", made / "gated", "--roles", made / "gated"), f"{made / 'gated'}: a study without roles."),
+        (
+            (made / "greedy", made / "gated", "--roles", made / "gated"),
+            f"{made / 'gated'}: a study without roles.",
+        ),
         ((made / "greedy", made / "nothing"), f"{made / 'nothing'}"),
     ]
     for words, message in cases:

@@ -58,7 +58,9 @@ def fixed(out: str, **options: Any) -> dict[str, Any]:
     """The same from Python, without a page."""
     limit, again = options.pop("report_limit", None), options.pop("resume", False)
     judgement = Judgement(task_named("sst2"), "dev.tsv", batch_size=8, report_limit=limit)
-    return fixing.fix_into(out, "bert", judgement, fixing.FixOptions(**{"sizes": (1, 2), **options}), resume=again)
+    return fixing.fix_into(
+        out, "bert", judgement, fixing.FixOptions(**{"sizes": (1, 2), **options}), resume=again
+    )
 
 
 def command(*words: str) -> Result:
@@ -76,7 +78,9 @@ def metrics_by_hand(patterns: dict[Any, str]) -> dict[str, Any]:
     model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
     if patterns:
         model.wear(headscope.Fixed(patterns))
-    found: dict[str, Any] = headscope.evaluate(model, task="sst2", data="dev.tsv", split="dev:odd")["metrics"]
+    found: dict[str, Any] = headscope.evaluate(model, task="sst2", data="dev.tsv", split="dev:odd")[
+        "metrics"
+    ]
     return found
 
 
@@ -86,30 +90,47 @@ def test_what_is_reported_is_the_edited_model_on_the_other_half(there: Path) -> 
     assert model.fixed == dict(sorted(patterns.items()))
     assert len(patterns) == len(model.heads) == 4
     rows = study.tables["fixing"]
-    assert rows["named"].tolist() == ["0 heads", "1 heads", "2 heads", "4 heads", "encoder.0", "encoder.1"]
+    assert rows["named"].tolist() == [
+        "0 heads",
+        "1 heads",
+        "2 heads",
+        "4 heads",
+        "encoder.0",
+        "encoder.1",
+    ]
     assert rows.loc[rows["is_chosen"], "named"].tolist() == ["4 heads"]
     intact = metrics_by_hand({})
     for row in rows.to_dict("records"):
         named = read_patterns("fixed/patterns.txt", model.heads)
-        heads = headscope.HeadSet(row["heads"], among=model.heads) if isinstance(row["heads"], str) else ()
+        heads = (
+            headscope.HeadSet(row["heads"], among=model.heads)
+            if isinstance(row["heads"], str)
+            else ()
+        )
         found = metrics_by_hand({head: named[head] for head in heads})
         assert row["loss"] == pytest.approx(found["loss"]["value"], abs=1e-6), row["named"]
         assert row["metric"] == pytest.approx(found["accuracy"]["value"])
-        assert row["loss_change"] == pytest.approx(found["loss"]["value"] - intact["loss"]["value"], abs=1e-6)
+        assert row["loss_change"] == pytest.approx(
+            found["loss"]["value"] - intact["loss"]["value"], abs=1e-6
+        )
     alone = study.heads.query("statistic == 'ablation-loss'").set_index(["layer", "head"])["value"]
     for head, name in patterns.items():
         found = metrics_by_hand({head: name})["loss"]["value"] - intact["loss"]["value"]
         assert alone[head.layer, head.head] == pytest.approx(found, abs=1e-6), head
 
 
-def test_its_number_is_found_again_and_the_page_tells_of_it(there: Path, ran: tuple[Path, Result]) -> None:
+def test_its_number_is_found_again_and_the_page_tells_of_it(
+    there: Path, ran: tuple[Path, Result]
+) -> None:
     here, said = ran
     told = json.loads((here / "fixed" / "cut.json").read_text("utf-8"))["chosen"]
     check = "--split", "dev:odd", "--batch-size", "8", "--json"
     again = json.loads(done("evaluate", "fixed", *TASK, *check).stdout)
     assert again["metrics"] == {name: after for name, (_, after) in told["metrics"].items()}
     before, after = told["speed"]
-    assert before["parameters"] - after["parameters"] == 2 * 2 * (16 * 16 + 16)  # queries and keys of two layers
+    assert before["parameters"] - after["parameters"] == 2 * 2 * (
+        16 * 16 + 16
+    )  # queries and keys of two layers
     rows = headscope.Study(here / "fixed" / "study").tables["fixing"].query("kind == 'least'")
     good = rows[rows["selection_metric"] >= 0.99 * rows["selection_metric"].iloc[0]]
     row = good.sort_values("fixed").iloc[-1]
@@ -138,12 +159,16 @@ def test_named_patterns_and_a_share_of_the_metric(here: Path) -> None:
     fixed("named", patterns="0.0=previous,1.*=end", keep_metric=0.01)
     found = {str(head): name for head, name in headscope.load("named").fixed.items()}
     assert found == {"encoder.0.0": "previous", "encoder.1.0": "end", "encoder.1.1": "end"}
-    with pytest.raises(HeadscopeError, match=r"--keep-metric: no number of fixed heads keeps 1\.9 of the metric"):
+    with pytest.raises(
+        HeadscopeError, match=r"--keep-metric: no number of fixed heads keeps 1\.9 of the metric"
+    ):
         fixed("none", heads="0.*", keep_metric=1.9)
     assert not (here / "none").exists()
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(
+    there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     evaluate, calls = fixing.evaluate, []
 
     def dies(*args: Any, **options: Any) -> Any:
@@ -160,7 +185,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(there: Path, monkeyp
     fixed("stopped", resume=True)
     assert len(calls) == 6 + 8  # six sets on two splits, less the two sets that were done
     one, other = (
-        pd.read_csv(there / name / "study" / "fixing.csv").drop(columns=["time", "time_low", "time_high", "is_front"])
+        pd.read_csv(there / name / "study" / "fixing.csv").drop(
+            columns=["time", "time_low", "time_high", "is_front"]
+        )
         for name in ("fixed", "stopped")
     )
     pd.testing.assert_frame_equal(one, other)
@@ -183,12 +210,18 @@ def test_a_model_is_trained_with_fixed_heads_and_cut_further(here: Path) -> None
     assert state[name].shape == (8, 16)
     assert not torch.allclose(state[name], before[name][8:])  # the head that is left has learned
     done("evaluate", "tuned", "--task", "sst2", "--data", "glue")
-    done("prune", "tuned", "--heads", "0.0,1.1", "--task", "sst2", "--data", "glue", "--out", "less")
-    assert {str(head): name for head, name in headscope.load("less").fixed.items()} == {"encoder.1.0": "current"}
+    done(
+        "prune", "tuned", "--heads", "0.0,1.1", "--task", "sst2", "--data", "glue", "--out", "less"
+    )
+    assert {str(head): name for head, name in headscope.load("less").fixed.items()} == {
+        "encoder.1.0": "current"
+    }
     done("finetune", "less", *options, "--out", "again")
     assert headscope.load("again").fixed == headscope.load("less").fixed
     done("importance", "again", "--task", "sst2", "--data", "glue", "--out", "study")
-    assert json.loads((here / "study" / "run.json").read_text("utf-8"))["model"]["fixed"] == {"encoder.1.0": "current"}
+    assert json.loads((here / "study" / "run.json").read_text("utf-8"))["model"]["fixed"] == {
+        "encoder.1.0": "current"
+    }
 
 
 WRONG = {
@@ -196,7 +229,10 @@ WRONG = {
     ("--patterns", "0.7=left"): '"0.7" is not in this model',
     ("--patterns", "0.0=left", "--heads", "0.0"): "--heads requires that --patterns is left out",
     ("--heads", "5.0"): '"5.0" is not in this model',
-    ("--keep-metric", "0"): "--keep-metric: must be the share of the unpruned metric to keep, got 0",
+    (
+        "--keep-metric",
+        "0",
+    ): "--keep-metric: must be the share of the unpruned metric to keep, got 0",
     ("--report-on", "dev"): "--report-on",
     ("--sizes", "1,500"): "--sizes: 500 heads cannot be fixed. Expected at most 4.",
     ("--sizes", "many"): '--sizes: "many" is no list of numbers',
@@ -204,7 +240,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_what_cannot_be_is_refused_before_anything_is_written(here: Path, words: tuple[str, ...]) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    here: Path, words: tuple[str, ...]
+) -> None:
     said = command("fix", "bert", *TASK, *words, "--out", "fixed")
     assert isinstance(said.exception, HeadscopeError), said.output
     assert WRONG[words] in str(said.exception)
@@ -224,5 +262,8 @@ def test_a_fixed_model_is_not_written_in_another_form(here: Path) -> None:
 def test_what_is_within_reach_is_chosen_where_heads_were_chosen() -> None:
     """Three heads look well on the split that is reported on, but only one where it was chosen."""
     made = [(0, 0.8, 0.8), (1, 0.8, 0.6), (2, 0.7, 0.8), (3, 0.6, 0.9)]
-    rows = [{"kind": "least", "fixed": n, "selection_metric": chosen, "metric": said} for n, chosen, said in made]
+    rows = [
+        {"kind": "least", "fixed": n, "selection_metric": chosen, "metric": said}
+        for n, chosen, said in made
+    ]
     assert fixing._within(rows)["fixed"] == 1

@@ -9,7 +9,13 @@ from headscope.pruning.pareto_front import on_front
 
 
 def row(left: int, metric: float, low: float = 1.0, high: float = 1.0) -> dict[str, float]:
-    return {"left": left, "parameters": 100 * left, "metric": metric, "time_low": low, "time_high": high}
+    return {
+        "left": left,
+        "parameters": 100 * left,
+        "metric": metric,
+        "time_low": low,
+        "time_high": high,
+    }
 
 
 def test_what_another_row_beats_in_everything_is_not_on_the_front() -> None:
@@ -36,7 +42,9 @@ def test_of_two_that_are_the_same_both_are_on_it() -> None:
 
 @settings(deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 5)), min_size=1, max_size=12))
-def test_where_nothing_is_timed_the_front_is_what_a_walk_from_the_smallest_finds(points: list[tuple[int, int]]) -> None:
+def test_where_nothing_is_timed_the_front_is_what_a_walk_from_the_smallest_finds(
+    points: list[tuple[int, int]],
+) -> None:
     """From the fewest heads up, a point is on the front if its metric is above all that came before, or tied with one
     of the same size that is."""
     best_before, wanted = -1, set()

@@ -36,7 +36,18 @@ from worded import glue, saved, sentiments, table
 
 STEPWISE = ("--search", "iterative", "--recover", "1", "--recover-steps")
 TASK = ("--task", "sst2", "--data", "dev.tsv")
-SEARCH = ("prune", "bert", "--task", "sst2", "--data", "dev.tsv", "--heads", "3", "--batch-size", "8")
+SEARCH = (
+    "prune",
+    "bert",
+    "--task",
+    "sst2",
+    "--data",
+    "dev.tsv",
+    "--heads",
+    "3",
+    "--batch-size",
+    "8",
+)
 
 
 @pytest.fixture
@@ -60,7 +71,9 @@ def done(*words: str) -> Result:
 
 
 def evaluated(model: str, data: str, *words: str) -> dict[str, Any]:
-    said = done("evaluate", model, "--task", "sst2", "--data", data, "--split", "dev:odd", "--json", *words)
+    said = done(
+        "evaluate", model, "--task", "sst2", "--data", data, "--split", "dev:odd", "--json", *words
+    )
     found: dict[str, Any] = json.loads(said.stdout)
     return found
 
@@ -90,14 +103,21 @@ def test_a_search_ends_in_a_model_whose_number_can_be_found_again(here: Path, ho
             "--json",
         ).stdout
     )
-    assert said["metrics"] == {name: after for name, (_, after) in told["chosen"]["metrics"].items()}
+    assert said["metrics"] == {
+        name: after for name, (_, after) in told["chosen"]["metrics"].items()
+    }
     study = Study(here / "small" / "study")
     assert study.heads.query("statistic == 'cut'")["value"].sum() == 3
     assert {0, 3} <= set(study.tables["front"]["removed"])
-    assert (here / "small" / "study" / "index.html").read_text("utf-8").count("What can be cut") >= 1
+    assert (here / "small" / "study" / "index.html").read_text("utf-8").count(
+        "What can be cut"
+    ) >= 1
     card, gain = (here / "small" / "README.md").read_text("utf-8"), told["chosen"]["speed"][1]
     assert "# bert without 3 of" in card
-    assert f"{1 / gain['ratio']:.2f} times as fast [{1 / gain['high']:.2f}, {1 / gain['low']:.2f}]" in card
+    assert (
+        f"{1 / gain['ratio']:.2f} times as fast [{1 / gain['high']:.2f}, {1 / gain['low']:.2f}]"
+        in card
+    )
 
 
 SPED = ("--heads", "2", "--search", "rank")
@@ -115,9 +135,17 @@ def test_one_run_shows_one_speed_in_one_form_everywhere(here: Path, more: tuple[
     form = f"{1 / row['time']:.2f} times as fast [{1 / row['time_high']:.2f}, {1 / row['time_low']:.2f}]"
     assert form in said
     assert form in (here / "small" / "README.md").read_text("utf-8")
-    assert [form in str(finding) for finding in findings_of(study) if "heads are cut" in finding.sentence] == [True]
+    assert [
+        form in str(finding)
+        for finding in findings_of(study)
+        if "heads are cut" in finding.sentence
+    ] == [True]
     (part,) = (part for part in parts_of(study) if part.name == "front")
-    cells = [cells[part.columns.index("times as fast")].text for cells in part.rows if "(cut)" in cells[0].text]
+    cells = [
+        cells[part.columns.index("times as fast")].text
+        for cells in part.rows
+        if "(cut)" in cells[0].text
+    ]
     assert cells == [form.replace(" times as fast", "")]
     bars = next(one for one in figures_of(study) if one.name == "front").draw(study).axes[1].lines
     assert any(1 / row["time"] == pytest.approx(y) for line in bars for y in line.get_ydata())
@@ -180,14 +208,26 @@ def test_repairs_and_recovery_are_reported_stage_by_stage(here: Path) -> None:
     told = manifest(here / "small")["chosen"]
     assert list(told["stages"]) == ["cut", "fold", "refit", "recovered"]
     said = json.loads(
-        done("evaluate", "small", "--task", "sst2", "--data", "glue", "--split", "dev:odd", "--json").stdout
+        done(
+            "evaluate", "small", "--task", "sst2", "--data", "glue", "--split", "dev:odd", "--json"
+        ).stdout
     )
     assert said["metrics"] == told["stages"]["recovered"]["metrics"]
     assert sorted(path.name for path in (here / "small").iterdir() if path.is_dir()) == []
 
 
 def test_repairs_are_tried_at_every_reported_size(here: Path) -> None:
-    done(*SEARCH, "--search", "rank", "--sizes", "1,2", "--try-repairs", "fold,fold+refit", "--out", "small")
+    done(
+        *SEARCH,
+        "--search",
+        "rank",
+        "--sizes",
+        "1,2",
+        "--try-repairs",
+        "fold,fold+refit",
+        "--out",
+        "small",
+    )
     front = Study(here / "small" / "study").tables["front"].fillna({"repair": ""})
     assert list(zip(front["removed"], front["repair"], strict=True)) == [
         (0, ""),
@@ -195,27 +235,63 @@ def test_repairs_are_tried_at_every_reported_size(here: Path) -> None:
     ]
     folded = front.query("removed == 3 and repair == 'fold'")["metric"].item()
     done(
-        "prune", "bert", "--plan", "small/plan.json", *TASK, "--repair", "fold", "--batch-size", "8", "--out", "folded"
+        "prune",
+        "bert",
+        "--plan",
+        "small/plan.json",
+        *TASK,
+        "--repair",
+        "fold",
+        "--batch-size",
+        "8",
+        "--out",
+        "folded",
     )
-    assert evaluated("folded", "dev.tsv", "--batch-size", "8")["metrics"]["accuracy"]["value"] == pytest.approx(folded)
+    assert evaluated("folded", "dev.tsv", "--batch-size", "8")["metrics"]["accuracy"][
+        "value"
+    ] == pytest.approx(folded)
 
 
 def test_training_between_the_steps_of_iterative(here: Path) -> None:
     glue(here / "glue")
-    words = ("--task", "sst2", "--data", "glue", "--heads", "2", "--search", "iterative", "--step", "0.25")
+    words = (
+        "--task",
+        "sst2",
+        "--data",
+        "glue",
+        "--heads",
+        "2",
+        "--search",
+        "iterative",
+        "--step",
+        "0.25",
+    )
     done("prune", "bert", *words, "--recover", "1", "--recover-steps", "--out", "small")
     assert len(headscope.load("small").heads) == 2
     told = manifest(here / "small")["chosen"]
     assert evaluated("small", "glue")["metrics"] == told["stages"]["in steps"]["metrics"]
     assert [path.name for path in (here / "small").iterdir() if path.is_dir()] == ["study"]
-    assert "After every step trained for 1 epoch." in (here / "small" / "README.md").read_text("utf-8")
+    assert "After every step trained for 1 epoch." in (here / "small" / "README.md").read_text(
+        "utf-8"
+    )
 
 
 @pytest.mark.slow
 def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
     """The row of the first step is what a run that ends there saves; the last row is what this one saves."""
     glue(here / "glue")
-    words = ("--task", "sst2", "--data", "glue", "--search", "iterative", "--step", "0.25", "--recover", "1")
+    words = (
+        "--task",
+        "sst2",
+        "--data",
+        "glue",
+        "--search",
+        "iterative",
+        "--step",
+        "0.25",
+        "--recover",
+        "1",
+    )
     for heads, out in (("1", "one"), ("2", "two")):
         done("prune", "bert", *words, "--heads", heads, "--recover-steps", "--out", out)
     done("prune", "bert", *words, "--heads", "2", "--out", "after")
@@ -231,18 +307,39 @@ def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
         assert front.loc[row, "loss"] == pytest.approx(saved_as["loss"][1]["value"], rel=1e-9)
         heads = str(HeadSet(front.loc[row, "heads"], among=headscope.load("bert").heads))
         assert heads == manifest(here / out)["removed"]
-    chosen, others = (json.loads((here / out / "plan.json").read_text("utf-8"))["chosen"] for out in ("two", "after"))
+    chosen, others = (
+        json.loads((here / out / "plan.json").read_text("utf-8"))["chosen"]
+        for out in ("two", "after")
+    )
     assert set(chosen) == set(others) | {"in_steps"}
     assert chosen["in_steps"] == {"recover": 1, "teacher": False, "learning_rate": 5e-5}
-    assert [chosen[side]["split"] for side in ("selected_on", "reported_on")] == ["dev:even", "dev:odd"]
-    assert chosen["evaluations"] == 3 + 2 * 3, "three models, and two backward passes that count as three each"
+    assert [chosen[side]["split"] for side in ("selected_on", "reported_on")] == [
+        "dev:even",
+        "dev:odd",
+    ]
+    assert chosen["evaluations"] == 3 + 2 * 3, (
+        "three models, and two backward passes that count as three each"
+    )
     assert steps.heads.query("value == 1")["head"].count() == 2
-    assert "each was trained after it was cut" in (here / "two" / "study" / "index.html").read_text("utf-8")
+    assert "each was trained after it was cut" in (here / "two" / "study" / "index.html").read_text(
+        "utf-8"
+    )
 
 
 def test_a_plan_made_in_steps_says_what_a_model_that_was_only_cut_has_not_had(here: Path) -> None:
     glue(here / "glue")
-    words = ("--task", "sst2", "--data", "glue", "--search", "iterative", "--step", "0.25", "--recover", "1")
+    words = (
+        "--task",
+        "sst2",
+        "--data",
+        "glue",
+        "--search",
+        "iterative",
+        "--step",
+        "0.25",
+        "--recover",
+        "1",
+    )
     done("prune", "bert", *words, "--heads", "1", "--recover-steps", "--out", "one")
     done("prune", "bert", "--plan", "one/plan.json", "--out", "again")
     assert "which this model has not had." in manifest(here / "again")["chosen"]["how"]
@@ -256,11 +353,15 @@ def test_a_plan_made_in_steps_says_what_a_model_that_was_only_cut_has_not_had(he
 def test_a_cut_model_can_be_trained_scored_and_cut_again(here: Path) -> None:
     glue(here / "glue")
     done("prune", "bert", "--heads", "0.1", "--out", "small")
-    done("finetune", "small", "--task", "sst2", "--data", "glue", "--epochs", "1", "--out", "trained")
+    done(
+        "finetune", "small", "--task", "sst2", "--data", "glue", "--epochs", "1", "--out", "trained"
+    )
     trained = headscope.load("trained")
     assert trained.cut is not None
     assert "encoder.0.1" not in {str(head) for head in trained.heads}
-    study = headscope.importance(trained, task="sst2", data="dev.tsv", by="ablation,gradient,confidence,norm")
+    study = headscope.importance(
+        trained, task="sst2", data="dev.tsv", by="ablation,gradient,confidence,norm"
+    )
     loss = study.heads.query("statistic == 'ablation-loss'")
     assert [(layer, head) for layer, head in loss[["layer", "head"]].to_numpy()] == [
         (head.layer, head.head) for head in trained.heads
@@ -273,7 +374,9 @@ def test_a_cut_model_can_be_trained_scored_and_cut_again(here: Path) -> None:
 def test_a_pipeline_takes_a_cut_model(here: Path) -> None:
     done("prune", "bert", "--heads", "0.1", "--out", "small")
     small = headscope.load("small")
-    found = pipeline("text-classification", model=small.model, tokenizer=small.tokenizer)(sentiments(1)[0][0])
+    found = pipeline("text-classification", model=small.model, tokenizer=small.tokenizer)(
+        sentiments(1)[0][0]
+    )
     assert found[0]["label"] in small.model.config.id2label.values()
 
 
@@ -282,7 +385,9 @@ def test_a_share_of_all_heads(here: Path) -> None:
     assert len(headscope.load("half").heads) == 2
 
 
-def test_a_search_for_speed_ends_where_the_layers_promise_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_for_speed_ends_where_the_layers_promise_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With layers that were measured to take 1, 0.75 and 0.5 of the time at all, half and none of their heads."""
     asked: list[int] = []
 
@@ -296,7 +401,9 @@ def test_a_search_for_speed_ends_where_the_layers_promise_it(here: Path, monkeyp
     assert len(headscope.load("fast").heads) == 2
     told = manifest(here / "fast")["chosen"]
     assert told["target"]["speedup"] == 1.3
-    refused = command("prune", "bert", *TASK, "--speedup", "2.1", "--search", "rank", "--out", "faster")
+    refused = command(
+        "prune", "bert", *TASK, "--speedup", "2.1", "--search", "rank", "--out", "faster"
+    )
     said = "--speedup: 2.1 times is more than head pruning can give here. Expected at most 2.00"
     assert str(refused.exception).startswith(said)
 
@@ -343,10 +450,18 @@ def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
     said = done(*words, "--dry-run").stdout.splitlines()
     told = json.loads(done(*words, "--dry-run", "--json").stdout)
     done(*words, "--out", "small")
-    chosen, (before, after) = manifest(here / "small")["chosen"], manifest(here / "small")["chosen"]["speed"]
+    chosen, (before, after) = (
+        manifest(here / "small")["chosen"],
+        manifest(here / "small")["chosen"]["speed"],
+    )
     assert said[0] == told["heads"] == manifest(here / "small")["removed"]
-    sizes = f"{before['parameters'] / 1e6:.2f} to {after['parameters'] / 1e6:.2f} million parameters"
-    assert said[1] == f"size: 3 of 4 heads would go, {sizes}, {before['megabytes']:.1f} to {after['megabytes']:.1f} MB"
+    sizes = (
+        f"{before['parameters'] / 1e6:.2f} to {after['parameters'] / 1e6:.2f} million parameters"
+    )
+    assert (
+        said[1]
+        == f"size: 3 of 4 heads would go, {sizes}, {before['megabytes']:.1f} to {after['megabytes']:.1f} MB"
+    )
     assert said[2] == "target: heads 3, by the search rank for sst2"
     accuracy = chosen["metrics"]["accuracy"][1]["value"]
     assert said[3:5] == [
@@ -357,7 +472,10 @@ def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
     ]
     assert said[5] == chosen["advice"]
     assert said[6] == "would be measured: --task sst2 --data dev.tsv --split dev:odd --batch-size 8"
-    assert [size["parameters"] for size in told["sizes"]] == [before["parameters"], after["parameters"]]
+    assert [size["parameters"] for size in told["sizes"]] == [
+        before["parameters"],
+        after["parameters"],
+    ]
     names = {path.name + ("/" if path.is_dir() else "") for path in (here / "small").iterdir()}
     assert set(told["files"]) == names - {"config.json", "tokenizer.json", "tokenizer_config.json"}
 
@@ -388,7 +506,9 @@ def test_kills_change_no_plan(here: Path, kills: int) -> None:
     assert journal.exists()
     finished(places[1], *words, "--resume")
     for name in ("model.safetensors", "study/search.csv", "study/heads.csv"):
-        assert (places[0] / "small" / name).read_bytes() == (places[1] / "small" / name).read_bytes(), name
+        assert (places[0] / "small" / name).read_bytes() == (
+            places[1] / "small" / name
+        ).read_bytes(), name
 
 
 REFUSED = [
@@ -398,10 +518,16 @@ REFUSED = [
     (("--heads", "0.1", "--plan", "plan.json"), "prune: the heads are given already."),
     (("--heads", "3"), "--task: a search needs a task."),
     ((), "prune: no target."),
-    (("--heads", "3", "--sparsity", "0.5", "--task", "sst2", "--data", "dev.tsv"), "prune: 2 targets."),
+    (
+        ("--heads", "3", "--sparsity", "0.5", "--task", "sst2", "--data", "dev.tsv"),
+        "prune: 2 targets.",
+    ),
     (("--heads", "0.1", "--repair", "fold"), "--repair: there is no task to learn from."),
     (("--heads", "0.1", "--repair", "glue"), '--repair: "glue" is no repair.'),
-    (("--heads", "0.1", "--form", "huge"), '--form: "huge" is no form. Expected onnx, plain or small.'),
+    (
+        ("--heads", "0.1", "--form", "huge"),
+        '--form: "huge" is no form. Expected onnx, plain or small.',
+    ),
     (("--plan", "none.json"), "none.json: cannot be read:"),
     (("--plan", "dev.tsv"), "dev.tsv: not a plan ("),
     (("--heads", "99", "--task", "sst2", "--data", "dev.tsv"), "--heads: 99 of "),
@@ -413,7 +539,10 @@ REFUSED = [
         ("--heads", "3", "--task", "sst2", "--data", "dev.tsv", "--select-on", "dev:third"),
         '--split: "third" is no half of dev.',
     ),
-    (("--heads", "3", *TASK, "--select-on", "dev"), "--report-on: 36 examples are chosen on and reported on, dev.tsv:"),
+    (
+        ("--heads", "3", *TASK, "--select-on", "dev"),
+        "--report-on: 36 examples are chosen on and reported on, dev.tsv:",
+    ),
     (("--heads", "0.1", *TASK, "--recover", "1"), "dev.tsv: there is no train file."),
     (
         ("--heads", "3", *TASK, "--by", "entropy"),
@@ -426,7 +555,10 @@ REFUSED = [
     (("--heads", "3", *TASK, "--by", "nonsense"), '--by: "nonsense" is no importance.'),
     (("--heads", "3", *TASK, "--at-least", "-2"), "--at-least: -2 is too few. Expected 0 or more."),
     (("--heads", "3", *TASK, "--report-limit", "-1"), "--report-limit: -1 is too few."),
-    (("--heads", "3", *TASK, "--recover-steps"), "--recover-steps: there are no steps to train between."),
+    (
+        ("--heads", "3", *TASK, "--recover-steps"),
+        "--recover-steps: there are no steps to train between.",
+    ),
     (
         ("--keep-metric", "0.9", "--task", "sst2", "--data", "glue", *STEPWISE),
         "--recover-steps: steps with training go to a number of heads. Expected --heads N or --sparsity P.",
@@ -473,18 +605,27 @@ def test_an_output_that_cannot_be_is_refused_before_the_model_is_loaded(here: Pa
     ):
         refused = command("prune", "no-such-model", "--heads", "0.1", "--out", out)
         assert str(refused.exception).startswith(message)
-    assert sorted(path.name for path in here.iterdir()) == ["bert", "dev.tsv", "mine", "stopped.partial"]
+    assert sorted(path.name for path in here.iterdir()) == [
+        "bert",
+        "dev.tsv",
+        "mine",
+        "stopped.partial",
+    ]
 
 
 @pytest.mark.parametrize("form", ["small", "plain"])
-def test_a_tokenizer_is_saved_as_it_was_loaded_whatever_it_was_used_for(here: Path, form: str) -> None:
+def test_a_tokenizer_is_saved_as_it_was_loaded_whatever_it_was_used_for(
+    here: Path, form: str
+) -> None:
     fast = headscope.load("bert").tokenizer
     fast.backend_tokenizer.enable_padding(length=16, pad_token="[PAD]")
     fast.backend_tokenizer.enable_truncation(16)
     fast.save_pretrained("bert")
     headscope.prune(headscope.load("bert"), "0.1").save("fresh", form=form)
     used = headscope.load("bert")
-    used.tokenizer(["the cat sat", "a dog"], padding=True, truncation=True, max_length=4, return_tensors="pt")
+    used.tokenizer(
+        ["the cat sat", "a dog"], padding=True, truncation=True, max_length=4, return_tensors="pt"
+    )
     headscope.prune(used, "0.1").save("used", form=form)
     assert used.tokenizer.backend_tokenizer.truncation["max_length"] == 4, "what the user set stays"
     done("prune", "bert", "--heads", "0.1", *TASK, "--form", form, "--out", "judged")
@@ -506,19 +647,40 @@ def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -
     assert (here / "small" / "study" / "figures" / "heat-cut.svg").exists()
 
 
-def test_what_was_trained_is_not_lost_when_writing_fails(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_trained_is_not_lost_when_writing_fails(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     glue(here / "glue")
-    words = ("--task", "sst2", "--data", "glue", "--heads", "2", "--search", "iterative", "--step", "0.25")
-    for more, kept in ((("--recover", "1"), "recovered"), (("--recover", "1", "--recover-steps"), "step-1")):
+    words = (
+        "--task",
+        "sst2",
+        "--data",
+        "glue",
+        "--heads",
+        "2",
+        "--search",
+        "iterative",
+        "--step",
+        "0.25",
+    )
+    for more, kept in (
+        (("--recover", "1"), "recovered"),
+        (("--recover", "1", "--recover-steps"), "step-1"),
+    ):
         with monkeypatch.context() as broken:
             broken.setattr("headscope.pruning.prune.write_model", lambda *_, **__: 1 / 0)
-            assert isinstance(command("prune", "bert", *words, *more, "--out", "small").exception, ZeroDivisionError)
+            assert isinstance(
+                command("prune", "bert", *words, *more, "--out", "small").exception,
+                ZeroDivisionError,
+            )
         assert list((here / "small.partial").glob(f"{kept}*"))
         with monkeypatch.context() as untaught:
             untaught.setattr("headscope.pruning.recovery.finetune", lambda *_, **__: 1 / 0)
             done("prune", "bert", *words, *more, "--out", "small", "--resume")
         assert len(headscope.load("small").heads) == 2
-        assert not [path for path in (here / "small").iterdir() if path.is_dir() and path.name != "study"]
+        assert not [
+            path for path in (here / "small").iterdir() if path.is_dir() and path.name != "study"
+        ]
         shutil.rmtree(here / "small")
 
 
@@ -529,16 +691,46 @@ NOT_TOGETHER = [
     (("--heads", "0.1", "--teacher"), "--teacher requires --recover N, as in --recover 1."),
     (("--heads", "0.1", "--recover", "-1", *TASK), "--recover: -1 epochs are too few."),
     (
-        ("--heads", "0.1", "--dtype", "float64", "--recover", "1", "--task", "sst2", "--data", "glue"),
+        (
+            "--heads",
+            "0.1",
+            "--dtype",
+            "float64",
+            "--recover",
+            "1",
+            "--task",
+            "sst2",
+            "--data",
+            "glue",
+        ),
         "--dtype: training is",
     ),
-    (("--heads", "1", "--try-repairs", "refit+fold", *TASK), '--try-repairs: "refit+fold" is no way to mend.'),
-    (("--heads", "0.1", "--recover", "1", "--report-on", "train", "--task", "sst2", "--data", "glue"), "--report-on: "),
+    (
+        ("--heads", "1", "--try-repairs", "refit+fold", *TASK),
+        '--try-repairs: "refit+fold" is no way to mend.',
+    ),
+    (
+        (
+            "--heads",
+            "0.1",
+            "--recover",
+            "1",
+            "--report-on",
+            "train",
+            "--task",
+            "sst2",
+            "--data",
+            "glue",
+        ),
+        "--report-on: ",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("words", "message"), NOT_TOGETHER)
-def test_what_does_not_go_together_is_refused(words: tuple[str, ...], message: str, here: Path) -> None:
+def test_what_does_not_go_together_is_refused(
+    words: tuple[str, ...], message: str, here: Path
+) -> None:
     glue(here / "glue")
     refused = command("prune", "bert", *words, "--out", "small")
     assert isinstance(refused.exception, HeadscopeError), refused.output
@@ -654,5 +846,7 @@ def test_a_search_that_is_stopped_says_what_is_kept(
         (12.0, 20, 10_000, "about 4 min at most for 20 steps; --limit 256 makes it 1"),
     ],
 )
-def test_a_long_search_is_estimated_from_its_first_step(seconds: float, steps: int, examples: int, line: str) -> None:
+def test_a_long_search_is_estimated_from_its_first_step(
+    seconds: float, steps: int, examples: int, line: str
+) -> None:
     assert estimate(seconds, steps, examples) == line

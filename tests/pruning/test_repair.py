@@ -134,7 +134,10 @@ def test_of_a_layer_without_heads_the_bias_is_fitted(family: str) -> None:
     name = anatomy(model)[model.sites[0]].projection
     assert name is not None
     assert torch.allclose(
-        cut.model.get_submodule(name).bias, folded.model.get_submodule(name).bias, rtol=0.02, atol=1e-4
+        cut.model.get_submodule(name).bias,
+        folded.model.get_submodule(name).bias,
+        rtol=0.02,
+        atol=1e-4,
     )
 
 

@@ -18,11 +18,15 @@ DOCUMENTS = DATA / "coref" / "litbank_75docs.conll.gz"
 
 
 @pytest.mark.slow
-def test_no_head_of_a_random_twin_is_called_syntactic_or_a_rare_word_head(zoo_model: Callable[..., Path]) -> None:
+def test_no_head_of_a_random_twin_is_called_syntactic_or_a_rare_word_head(
+    zoo_model: Callable[..., Path],
+) -> None:
     if not TREEBANK.is_file():
         pytest.skip(f"{TREEBANK} is not there")
     model = random_twin(headscope.load(zoo_model("minilm")), seed=1)
-    study = headscope.analyze(model, treebank=TREEBANK, frequency="english", limit=400, statistics=["entropy"])
+    study = headscope.analyze(
+        model, treebank=TREEBANK, frequency="english", limit=400, statistics=["entropy"]
+    )
     asked = study.tables["relation_heads"]
     assert len(asked) > 2_000
     assert asked["is_above"].mean() < 0.001
@@ -31,7 +35,9 @@ def test_no_head_of_a_random_twin_is_called_syntactic_or_a_rare_word_head(zoo_mo
 
 
 @pytest.mark.slow
-def test_no_head_of_a_random_twin_is_called_coreferential(zoo_model: Callable[..., Path], tmp_path: Path) -> None:
+def test_no_head_of_a_random_twin_is_called_coreferential(
+    zoo_model: Callable[..., Path], tmp_path: Path
+) -> None:
     if not DOCUMENTS.is_file():
         pytest.skip(f"{DOCUMENTS} is not there")
     some = tmp_path / "some.conll"

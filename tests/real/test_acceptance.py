@@ -26,7 +26,10 @@ REACTIONS = [
     "C=CC=C.C=C>>C1CCC=CC1",
 ]
 TRANSLATIONS = [
-    ("The cat sat on the mat, and looked at the dog.", "Le chat s'assit sur le tapis et regarda le chien."),
+    (
+        "The cat sat on the mat, and looked at the dog.",
+        "Le chat s'assit sur le tapis et regarda le chien.",
+    ),
     ("It rains.", "Il pleut."),
     ("The committee will answer the engineers soon.", "Le comité répondra bientôt aux ingénieurs."),
 ]
@@ -38,7 +41,18 @@ def pairs(count: int) -> list[tuple[str, str]]:
 
 
 SURFACE = [
-    *("self", "previous", "next", "distance", "cls", "sep", "punctuation", "special", "entropy", "cls-entropy"),
+    *(
+        "self",
+        "previous",
+        "next",
+        "distance",
+        "cls",
+        "sep",
+        "punctuation",
+        "special",
+        "entropy",
+        "cls-entropy",
+    ),
     *("confidence", "confidence-content", "argmax-share", "argmax-offset"),
 ]
 
@@ -48,7 +62,11 @@ def table_by_hand(folder: Path, texts: list, model_class: str) -> pd.DataFrame:
     import transformers
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = getattr(transformers, model_class).from_pretrained(folder, attn_implementation="eager").eval()
+    model = (
+        getattr(transformers, model_class)
+        .from_pretrained(folder, attn_implementation="eager")
+        .eval()
+    )
     values: dict[tuple, list[float]] = defaultdict(list)
     offsets: dict[tuple, list[dict[int, float]]] = defaultdict(list)
     for text in texts:
@@ -86,32 +104,49 @@ def table_by_hand(folder: Path, texts: list, model_class: str) -> pd.DataFrame:
         # Documented: of equally frequent offsets the nearest, of two as near the one before.
         mode = max(total, key=lambda offset: (round(total[offset], 6), -abs(offset), -offset))
         shares = [histogram.get(mode, 0.0) / sum(histogram.values()) for histogram in histograms]
-        rows += [(*address, "argmax-offset", float(mode)), (*address, "argmax-share", float(np.mean(shares)))]
+        rows += [
+            (*address, "argmax-offset", float(mode)),
+            (*address, "argmax-share", float(np.mean(shares))),
+        ]
     return pd.DataFrame(rows, columns=["stack", "layer", "head", "statistic", "value"])
 
 
-def one_map(a: np.ndarray, query: list[int], key: list[int], tokenizer, stack: str) -> dict[str, float]:
+def one_map(
+    a: np.ndarray, query: list[int], key: list[int], tokenizer, stack: str
+) -> dict[str, float]:
     rows, columns = a.shape
     special = set(tokenizer.all_special_ids)
-    separator = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    separator = (
+        tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    )
     dots = {i for token, i in tokenizer.get_vocab().items() if token.lstrip("▁Ġ") in (".", ",")}
     entropies = [-sum(w * np.log(w) for w in row if w > 0) for row in a]
     content = [j for j in range(columns) if key[j] not in special]
     result = {
         "entropy": np.mean(entropies),
         "confidence": a.max(axis=1).mean(),
-        "confidence-content": np.mean([a[i, content].max() for i in range(rows) if query[i] not in special]),
+        "confidence-content": np.mean(
+            [a[i, content].max() for i in range(rows) if query[i] not in special]
+        ),
         "punctuation": sum(a[:, j].sum() for j in range(columns) if key[j] in dots) / rows,
     }
-    for name, wanted in (("cls", {tokenizer.cls_token_id}), ("sep", {separator}), ("special", special)):
+    for name, wanted in (
+        ("cls", {tokenizer.cls_token_id}),
+        ("sep", {separator}),
+        ("special", special),
+    ):
         if any(token in wanted for token in key):
             result[name] = sum(a[:, j].sum() for j in range(columns) if key[j] in wanted) / rows
     if tokenizer.cls_token_id in query:
         result["cls-entropy"] = entropies[query.index(tokenizer.cls_token_id)]
     if stack != "cross":
         for name, offset in (("self", 0), ("previous", -1), ("next", 1)):
-            result[name] = sum(a[i, i + offset] for i in range(rows) if 0 <= i + offset < rows) / rows
-        result["distance"] = sum(a[i, j] * abs(i - j) for i in range(rows) for j in range(rows)) / rows
+            result[name] = (
+                sum(a[i, i + offset] for i in range(rows) if 0 <= i + offset < rows) / rows
+            )
+        result["distance"] = (
+            sum(a[i, j] * abs(i - j) for i in range(rows) for j in range(rows)) / rows
+        )
     return result
 
 
@@ -136,7 +171,9 @@ def pointed(a: np.ndarray, ids: list[int], tokenizer) -> dict[int, float]:
         slow("mpnet", "MPNetModel", pairs(2), ["encoder"]),
     ],
 )
-def test_the_table_agrees_with_a_recomputation_by_hand(name, model_class, texts, stacks, zoo_model) -> None:
+def test_the_table_agrees_with_a_recomputation_by_hand(
+    name, model_class, texts, stacks, zoo_model
+) -> None:
     folder = zoo_model(name, large=name in ("opus-mt-en-fr", "mpnet"))
     ours = headscope.analyze(name, texts=texts).heads
     by_hand = table_by_hand(folder, texts, model_class)
@@ -153,8 +190,12 @@ def test_the_table_agrees_with_a_recomputation_by_hand(name, model_class, texts,
 def test_the_batch_size_changes_nothing(zoo_model) -> None:
     zoo_model("minilm")
     model = headscope.load("minilm")
-    one, many = (headscope.analyze(model, texts=pairs(48), batch_size=size).heads for size in (1, 32))
-    assert one.drop(columns=["value", "low", "high"]).equals(many.drop(columns=["value", "low", "high"]))
+    one, many = (
+        headscope.analyze(model, texts=pairs(48), batch_size=size).heads for size in (1, 32)
+    )
+    assert one.drop(columns=["value", "low", "high"]).equals(
+        many.drop(columns=["value", "low", "high"])
+    )
     for column in ("value", "low", "high"):
         assert (one[column] - many[column]).abs().max() < 1e-6
 
@@ -178,7 +219,11 @@ def test_ablating_one_call_of_albert_changes_only_what_comes_after_it(zoo_model)
             model.watched(lambda a, how=how: seen[how].setdefault(a.site, a.weights.clone())),
         ):
             model(batch)
-    changed = [site.layer for site in model.sites if not torch.equal(seen["intact"][site], seen["ablated"][site])]
+    changed = [
+        site.layer
+        for site in model.sites
+        if not torch.equal(seen["intact"][site], seen["ablated"][site])
+    ]
     assert changed == list(range(4, 12))
 
 

@@ -37,14 +37,19 @@ def states(model: headscope.AttentionModel, texts: list[str]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("name", "heads", "texts"), [("minilm", "3.2,4.*,0.5-9", TEXTS), ("rxnmapper", "*.0,*.6", REACTIONS)]
+    ("name", "heads", "texts"),
+    [("minilm", "3.2,4.*,0.5-9", TEXTS), ("rxnmapper", "*.0,*.6", REACTIONS)],
 )
-def test_a_real_model_without_heads_is_the_ablated_one(name: str, heads: str, texts: list[str], zoo_model) -> None:  # type: ignore[no-untyped-def]
+def test_a_real_model_without_heads_is_the_ablated_one(
+    name: str, heads: str, texts: list[str], zoo_model
+) -> None:  # type: ignore[no-untyped-def]
     zoo_model(name)
     model = headscope.load(name)
     with model.edited(Ablate(heads)):
         wanted = states(model, texts)
-    assert float((states(headscope.prune(model, heads), texts) - wanted).abs().max()) < 1e-5 * float(wanted.abs().max())
+    assert float(
+        (states(headscope.prune(model, heads), texts) - wanted).abs().max()
+    ) < 1e-5 * float(wanted.abs().max())
 
 
 @pytest.mark.slow
@@ -54,7 +59,9 @@ def test_a_translator_translates_without_half_of_its_heads(zoo_model) -> None:  
     cut = headscope.prune(model, "encoder.*.0-3,decoder.*.4-7,cross.0.*")
     asked = cut.tokenizer(["The cat sat on the mat."], return_tensors="pt")
     with torch.inference_mode():
-        cached, plain = (cut.model.generate(**asked, max_new_tokens=12, use_cache=way) for way in (True, False))
+        cached, plain = (
+            cut.model.generate(**asked, max_new_tokens=12, use_cache=way) for way in (True, False)
+        )
         with model.edited(Ablate("encoder.*.0-3,decoder.*.4-7,cross.0.*")):
             ablated = model.model.generate(**asked, max_new_tokens=12, use_cache=False)
     assert torch.equal(cached, plain)
@@ -62,7 +69,9 @@ def test_a_translator_translates_without_half_of_its_heads(zoo_model) -> None:  
 
 
 @pytest.mark.slow
-def test_five_lines_bring_it_back_and_the_plain_form_needs_no_headscope(tmp_path: Path, zoo_model) -> None:  # type: ignore[no-untyped-def]
+def test_five_lines_bring_it_back_and_the_plain_form_needs_no_headscope(
+    tmp_path: Path, zoo_model
+) -> None:  # type: ignore[no-untyped-def]
     model = headscope.load(zoo_model("minilm"))
     cut = headscope.prune(model, "3.2,4.*")
     cut.save(tmp_path / "small")

@@ -23,9 +23,15 @@ def test_minilm_is_shared_out_whole_and_attnlrp_loses_a_third(zoo_model) -> None
         accounts = Accounts(model, 1)
         kind: Rules = rules  # type: ignore[assignment]
         with linearised(model, kind, accounts), accounts.kept():
-            said = towards(model.reading.vectors(model(batch)[0], batch.inputs["attention_mask"], hold_lengths=True))
+            said = towards(
+                model.reading.vectors(
+                    model(batch)[0], batch.inputs["attention_mask"], hold_lengths=True
+                )
+            )
             accounts.settle(said)
-        found[rules] = {key: float(values) for key, values in balance(accounts, said.detach()).items()}
+        found[rules] = {
+            key: float(values) for key, values in balance(accounts, said.detach()).items()
+        }
     voita, attnlrp = found["voita"], found["attnlrp"]
     biases = sum(value for (_, _, part), value in voita.items() if part == "biases")
     embeddings = voita["encoder", -1, "enters"]

@@ -26,9 +26,7 @@ GUITAR = "A man is playing a guitar."
 SAME = "Someone is performing music on a guitar."
 OTHER = "The stock market fell sharply today."
 REACTION = "CC(C)S.CN(C)C=O.Fc1cccnc1F.O=C([O-])[O-].[K+].[K+]>>CC(C)Sc1ncccc1F"
-PUBLISHED_RULE = (
-    r"(\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>>?|\*|\$|\%[0-9]{2}|[0-9])"
-)
+PUBLISHED_RULE = r"(\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>>?|\*|\$|\%[0-9]{2}|[0-9])"
 
 
 def load(auto_class, path):
@@ -126,7 +124,10 @@ def test_head_10_5_of_rxnmapper_sends_product_atoms_to_their_reactant_atoms(zoo_
     batch = tokenizer(REACTION, return_tensors="pt")
     tokens = tokenizer.convert_ids_to_tokens(batch.input_ids[0])
     arrow = tokens.index(">>")
-    is_atom = [bool(re.match(r"\[.*[A-Za-z].*]|[A-Za-z]", t)) and t not in ("[CLS]", "[SEP]") for t in tokens]
+    is_atom = [
+        bool(re.match(r"\[.*[A-Za-z].*]|[A-Za-z]", t)) and t not in ("[CLS]", "[SEP]")
+        for t in tokens
+    ]
     reactant = [i for i in range(arrow) if is_atom[i]]
     product = [i for i in range(arrow, len(tokens)) if is_atom[i]]
     with torch.no_grad():
@@ -144,7 +145,9 @@ def test_the_classifier_is_sure_of_the_reactions_class(zoo_model):
     path = zoo_model("rxnfp-classes")
     model = load(AutoModelForSequenceClassification, path)
     with torch.no_grad():
-        logits = model(**AutoTokenizer.from_pretrained(path)(REACTION, return_tensors="pt")).logits[0]
+        logits = model(**AutoTokenizer.from_pretrained(path)(REACTION, return_tensors="pt")).logits[
+            0
+        ]
     assert logits.shape == (50,)
     assert int(logits.argmax()) == 13
     assert float(logits.softmax(0)[13]) == pytest.approx(0.99997, abs=1e-5)

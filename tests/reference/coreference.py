@@ -72,9 +72,13 @@ def between_words(rows: list[list[float]], words: list[int | None], query: int, 
     return total / count
 
 
-def credit(question: Question, among: str, rows: list[list[float]], words: list[int | None]) -> float:
+def credit(
+    question: Question, among: str, rows: list[list[float]], words: list[int | None]
+) -> float:
     """1 if the largest weight is on an antecedent's head word; shared among equals (to 1e-12: sums differ by order)."""
-    weights = {key: between_words(rows, words, question.head, key) for key in question.candidates[among]}
+    weights = {
+        key: between_words(rows, words, question.head, key) for key in question.candidates[among]
+    }
     largest = max(weights.values())
     winners = [key for key, weight in weights.items() if largest - weight <= 1e-12 * largest]
     return sum(key in question.antecedents for key in winners) / len(winners)

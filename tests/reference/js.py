@@ -21,7 +21,9 @@ def _kullback_leibler(p: Row, m: Row) -> float:
     return sum(a * math.log(a / b) for a, b in zip(p, m, strict=True) if a > 0)
 
 
-def mean_divergence(one: list[list[Row]], other: list[list[Row]], chosen: list[list[int]]) -> float | None:
+def mean_divergence(
+    one: list[list[Row]], other: list[list[Row]], chosen: list[list[int]]
+) -> float | None:
     """Of two heads, given as rows of sequences: over the chosen rows of a sequence first, over sequences second."""
     means = []
     for mine, theirs, rows in zip(one, other, chosen, strict=True):
@@ -39,7 +41,9 @@ def mean_content_divergence(
 ) -> float | None:
     """The same over content keys, in rows of content tokens in which both heads have 1 % or more left."""
     means = []
-    for mine, theirs, rows, looking, keys in zip(one, other, chosen, special_queries, special_keys, strict=True):
+    for mine, theirs, rows, looking, keys in zip(
+        one, other, chosen, special_queries, special_keys, strict=True
+    ):
         values = []
         for i in rows:
             p, q = (_content(head[i], keys) for head in (mine, theirs))

@@ -38,7 +38,9 @@ ALIKE = {
 LIKE_BERT = ("self.value", "attention.output.dense")
 
 
-def values_and_projections(model: AttentionModel, inputs: dict[str, Tensor]) -> dict[Site, tuple[Tensor, Tensor]]:
+def values_and_projections(
+    model: AttentionModel, inputs: dict[str, Tensor]
+) -> dict[Site, tuple[Tensor, Tensor]]:
     """Of each site: values [batch, head, key, width] and the blocks [head, out, width] of the output projection."""
     twin, family = eager_twin(model), model.model.config.model_type
     if family == "xlnet":
@@ -64,7 +66,9 @@ def values_and_projections(model: AttentionModel, inputs: dict[str, Tensor]) -> 
                 given = given.unflatten(-1, (3, -1))[..., 2, :]
             blocks = torch.stack(list(weight.chunk(heads, dim=1)))
             by_head = torch.stack(list(given.split(blocks.shape[2], dim=-1)), dim=1)
-            by_head = torch.stack([by_head[:, h * by_head.shape[1] // heads] for h in range(heads)], dim=1)
+            by_head = torch.stack(
+                [by_head[:, h * by_head.shape[1] // heads] for h in range(heads)], dim=1
+            )
             found[Site(stack, layer)] = by_head.detach().double(), blocks.double()
 
         return hook
@@ -85,7 +89,10 @@ def _of_xlnet(twin: Any, inputs: dict[str, Tensor]) -> dict[Site, tuple[Tensor, 
         def hook(module: Any, args: Any, n: int = n) -> None:
             values = torch.einsum("jbd,dhw->bhjw", args[0], module.v)
             for stack in ("encoder", "query"):
-                found[Site(stack, n)] = values.detach().double(), module.o.permute(1, 0, 2).detach().double()
+                found[Site(stack, n)] = (
+                    values.detach().double(),
+                    module.o.permute(1, 0, 2).detach().double(),
+                )
 
         layer.rel_attn.register_forward_pre_hook(hook)
     with torch.no_grad():

@@ -27,7 +27,9 @@ class Maps:
         at += 4 * count
         largest = np.frombuffer(body, "<f4", count * rows, at).reshape(count, rows).astype(float)
         at += 4 * count * rows
-        codes = np.frombuffer(body, "i1" if kind else "u1", count * rows * columns, at).astype(float)
+        codes = np.frombuffer(body, "i1" if kind else "u1", count * rows * columns, at).astype(
+            float
+        )
         assert len(body) == at + len(codes), "nothing is left over"
         codes = codes.reshape(count, rows, columns)
         share = np.sign(codes) * (codes / 127) ** 2 if kind else (codes / 255) ** 2

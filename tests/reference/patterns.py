@@ -11,15 +11,28 @@ import math
 from reference.surface import WITHIN_ONE_TEXT, Answer, Seen, summary
 
 PATTERNS = ("vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous")
-SCORES = ("column-score", "band-score", "block-score", "block-beyond-offset", "vertical-score", "diagonal-score")
+SCORES = (
+    "column-score",
+    "band-score",
+    "block-score",
+    "block-beyond-offset",
+    "vertical-score",
+    "diagonal-score",
+)
 FIXED = ("current", "previous", "next", "left", "right", "end", "start", "uniform", "first")
-NUMBERS = ("block-score", "block-beyond-offset", *(f"js-{name}" for name in FIXED))  # all others are shares
+NUMBERS = (
+    "block-score",
+    "block-beyond-offset",
+    *(f"js-{name}" for name in FIXED),
+)  # all others are shares
 CAUSAL_STACK = "decoder"
 SLACK = 1e-6
 Scores = tuple[float, float, float | None, float | None, float | None, float]
 
 
-def answers(stack: str, sequences: list[Seen], segments: list[list[int]] | None = None) -> dict[str, Answer]:
+def answers(
+    stack: str, sequences: list[Seen], segments: list[list[int]] | None = None
+) -> dict[str, Answer]:
     """Every row of one head, by name; `segments` of each sequence's tokens where they are known."""
     if stack not in WITHIN_ONE_TEXT:
         return {}
@@ -29,12 +42,16 @@ def answers(stack: str, sequences: list[Seen], segments: list[list[int]] | None 
     for seen, parts in zip(sequences, known, strict=True):
         six = scores(seen, parts, is_causal)
         said = pattern(six)
-        numbers: dict[str, float | None] = {f"pattern-{name}": float(name == said) for name in PATTERNS}
+        numbers: dict[str, float | None] = {
+            f"pattern-{name}": float(name == said) for name in PATTERNS
+        }
         numbers |= dict(zip(SCORES, six, strict=True))
         numbers |= {f"js-{name}": fixed(seen, name, is_causal) for name in FIXED}
         for name, number in numbers.items():
             found.setdefault(name, []).append(number)
-    means = {name: summary(numbers, is_share=name not in NUMBERS) for name, numbers in found.items()}
+    means = {
+        name: summary(numbers, is_share=name not in NUMBERS) for name, numbers in found.items()
+    }
     return {name: answer for name, answer in means.items() if answer is not None}
 
 
@@ -50,7 +67,10 @@ def scores(seen: Seen, segments: list[int] | None, is_causal: bool) -> Scores:
         for j in (i - 1, i, i + 1):
             if 0 <= j < len(row) and not special[j]:
                 along += row[j]
-    block, beyond = _block(seen, special, segments, is_causal), _beyond_offset(seen, special, segments)
+    block, beyond = (
+        _block(seen, special, segments, is_causal),
+        _beyond_offset(seen, special, segments),
+    )
     vertical = up if any(special) else None
     return _column(seen.rows), _band(seen.rows), block, beyond, vertical, along / len(seen.rows)
 
@@ -78,7 +98,9 @@ def _band(rows: list[list[float]]) -> float:
     return score
 
 
-def _block(seen: Seen, special: list[bool], segments: list[int] | None, is_causal: bool) -> float | None:
+def _block(
+    seen: Seen, special: list[bool], segments: list[int] | None, is_causal: bool
+) -> float | None:
     content = [j for j in range(len(seen.key)) if not special[j]]
     if segments is None or len({segments[j] for j in content}) < 2:
         return None
@@ -153,6 +175,8 @@ def fixed_row(name: str, i: int, n: int, is_causal: bool) -> list[float]:
 
 def divergence(p: list[float], q: list[float]) -> float:
     def from_middle(one: list[float]) -> float:
-        return sum(a * math.log(a / ((b + c) / 2)) for a, b, c in zip(one, p, q, strict=True) if a > 0)
+        return sum(
+            a * math.log(a / ((b + c) / 2)) for a, b, c in zip(one, p, q, strict=True) if a > 0
+        )
 
     return (from_middle(p) + from_middle(q)) / 2

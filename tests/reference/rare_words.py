@@ -115,7 +115,8 @@ def baselines(sentence: Sentence, different: int) -> dict[str, float] | None:
     content = [
         i
         for i in counted
-        if sum(1 for other in sentence.frequency.values() if other > sentence.frequency_of(i)) >= sentence.common
+        if sum(1 for other in sentence.frequency.values() if other > sentence.frequency_of(i))
+        >= sentence.common
     ]
     return {
         "chance": len(rare) / len(different),

@@ -58,7 +58,9 @@ class Gates(TorchFunctionMode):
             return y if bias is None else y + bias
         if name in ("rsqrt", "erf", "sigmoid") or (name == "softmax" and not self.attnlrp):
             return self.gate(func(*args, **kwargs))
-        if name == "matmul" and self.attnlrp and all(x.dim() == 4 for x in args):  # of heads: MPNet's attention
+        if (
+            name == "matmul" and self.attnlrp and all(x.dim() == 4 for x in args)
+        ):  # of heads: MPNet's attention
             one, other = args
             first, second = self.gate((one, other))
             return (one @ second + first @ other) / 2
@@ -66,7 +68,9 @@ class Gates(TorchFunctionMode):
             return self.attention(*args, **kwargs)
         if name in ("gelu", "tanh", "silu", "relu"):
             return self.activation(lambda x: func(x, *args[1:], **kwargs), args[0])
-        if name in ("mul", "__mul__") and all(isinstance(x, Tensor) and x.shape == args[0].shape for x in args):
+        if name in ("mul", "__mul__") and all(
+            isinstance(x, Tensor) and x.shape == args[0].shape for x in args
+        ):
             one, other = args
             if one.dim() == 3 and one.shape[-1] == self.width:
                 first, second = self.gate((one, other))
@@ -76,7 +80,9 @@ class Gates(TorchFunctionMode):
     def activation(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         return x * self.gate(function(x) / x)
 
-    def attention(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Any = None, **kwargs: Any) -> Tensor:
+    def attention(
+        self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Any = None, **kwargs: Any
+    ) -> Tensor:
         shared = q.shape[1] // k.shape[1]
         k, v = (x.repeat_interleave(shared, dim=1) for x in (k, v))
         scale = kwargs.get("scale") or q.shape[-1] ** -0.5
@@ -90,7 +96,9 @@ class Gates(TorchFunctionMode):
         elif attn_mask is not None:
             scores = scores + attn_mask
         if kwargs.get("is_causal"):
-            scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -1e30)
+            scores = scores.masked_fill(
+                ~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -1e30
+            )
         moved = torch.softmax(scores, dim=-1)
         first = self.gate(moved)
         mixed: Tensor = (moved @ first_v + first @ v) / 2 if self.attnlrp else first @ v
@@ -135,7 +143,11 @@ def by_removal(
 
 
 def by_growth(
-    model: AttentionModel, say: Callable[[], Tensor], heads: list[Head], width: int | None, step: float
+    model: AttentionModel,
+    say: Callable[[], Tensor],
+    heads: list[Head],
+    width: int | None,
+    step: float,
 ) -> NDArray[np.float64]:
     """[sequence, head]: by AttnLRP's rules, how fast what is said grows with the head's output: finite differences."""
     gates = Gates(width, attnlrp=True)
@@ -154,11 +166,19 @@ def by_growth(
 
 
 def attnlrp_attention(
-    q: NDArray[np.float64], k: NDArray[np.float64], v: NDArray[np.float64], relevance: NDArray[np.float64]
+    q: NDArray[np.float64],
+    k: NDArray[np.float64],
+    v: NDArray[np.float64],
+    relevance: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """One head [token, width] by AttnLRP's rules, in loops: what of its output's relevance q, k and v get."""
     n, width = q.shape
-    scores = np.array([[sum(q[i, c] * k[j, c] for c in range(width)) / width**0.5 for j in range(n)] for i in range(n)])
+    scores = np.array(
+        [
+            [sum(q[i, c] * k[j, c] for c in range(width)) / width**0.5 for j in range(n)]
+            for i in range(n)
+        ]
+    )
     weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     of_q, of_k, of_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
     of_weights = np.zeros((n, n))

@@ -103,7 +103,9 @@ def entropy(seen: Seen) -> float | None:
 def entropy_share(seen: Seen) -> float | None:
     shares = []
     for row in seen.rows:
-        keys = sum(weight > 0 for weight in row)  # others are masked: no weight of these models underflows
+        keys = sum(
+            weight > 0 for weight in row
+        )  # others are masked: no weight of these models underflows
         if keys > 1:
             shares.append(_entropy_of(row) / math.log(keys))
     return sum(shares) / len(shares) if shares else None
@@ -165,11 +167,15 @@ def sink_columns(seen: Seen) -> dict[int, float]:
     """Mean weight of each key over the other rows that see it (a weight of exactly 0 is forbidden), if enough do."""
     seen_by = {}
     for j in range(len(seen.key)):
-        others = [row[j] for i, row in enumerate(seen.rows) if not (seen.within_one_text and i == j)]
+        others = [
+            row[j] for i, row in enumerate(seen.rows) if not (seen.within_one_text and i == j)
+        ]
         seen_by[j] = [weight for weight in others if weight > 0]
     most = max(len(weights) for weights in seen_by.values())
     enough = max(8, most / 4)
-    return {j: sum(weights) / len(weights) for j, weights in seen_by.items() if len(weights) >= enough}
+    return {
+        j: sum(weights) / len(weights) for j, weights in seen_by.items() if len(weights) >= enough
+    }
 
 
 def sink(seen: Seen) -> float | None:
@@ -194,7 +200,15 @@ PER_SEQUENCE: dict[str, Callable[[Seen], float | None]] = {
     "first": first,
     "sink": sink,
 }
-COMPARE_POSITIONS = ("self", "previous", "next", "distance", "argmax-share", "argmax-offset", "positional-share")
+COMPARE_POSITIONS = (
+    "self",
+    "previous",
+    "next",
+    "distance",
+    "argmax-share",
+    "argmax-offset",
+    "positional-share",
+)
 CLASSES = ("cls", "sep", "punctuation", "special")
 NUMBERS = ("entropy", "cls-entropy", "distance")  # all others are shares
 
@@ -271,7 +285,9 @@ def position_map(sequences: list[Seen]) -> Map:
     result = np.full((queries, keys), np.nan)
     for i in range(queries):
         for j in range(keys):
-            there = [seen.rows[i][j] for seen in sequences if i < len(seen.rows) and j < len(seen.key)]
+            there = [
+                seen.rows[i][j] for seen in sequences if i < len(seen.rows) and j < len(seen.key)
+            ]
             if there:
                 result[i, j] = sum(there) / len(there)
     return result

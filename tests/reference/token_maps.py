@@ -23,7 +23,10 @@ def edges_down(weights: Weights, node: Node, layers: dict[str, int]) -> dict[Nod
     else:
         stack, below = (side, passed - 1), (side, passed - 1)
     found: dict[Node, float] = {(side, passed - 1, token): 0.5}
-    row = [float(np.mean([head[token][key] for head in weights[stack]])) for key in range(weights[stack].shape[2])]
+    row = [
+        float(np.mean([head[token][key] for head in weights[stack]]))
+        for key in range(weights[stack].shape[2])
+    ]
     for key, weight in enumerate(row):
         found[*below, key] = found.get((*below, key), 0.0) + 0.5 * weight / sum(row)
     return found
@@ -53,7 +56,13 @@ def rollout(
 
 
 def flow(
-    weights: Weights, layers: dict[str, int], side: str, layer: int, query: int, goal_side: str, goal: int
+    weights: Weights,
+    layers: dict[str, int],
+    side: str,
+    layer: int,
+    query: int,
+    goal_side: str,
+    goal: int,
 ) -> float:
     """The largest flow from a token's state down to an input token: shortest augmenting paths (Edmonds and Karp)."""
     source, sink = (side, top_of(weights, side, layer), query), (goal_side, 0, goal)
@@ -123,7 +132,11 @@ def gradient_rollout(
         return result
 
     found = {}
-    own = {stack: np.eye(weights[stack, 0].shape[1]) for stack in ("encoder", "decoder") if (stack, 0) in weights}
+    own = {
+        stack: np.eye(weights[stack, 0].shape[1])
+        for stack in ("encoder", "decoder")
+        if (stack, 0) in weights
+    }
     for layer in range(layers.get("encoder", 0)):
         own["encoder"] = gather(mean(("encoder", layer)), own["encoder"])
         found["encoder", layer] = own["encoder"] - np.eye(len(own["encoder"]))

@@ -29,7 +29,9 @@ def with_clusters(stacks: dict[str, tuple[int, int]], *, recorded: bool = True) 
     for stack, (layers, heads) in stacks.items():
         points = np.random.default_rng(0).normal(size=(layers * heads, 3))
         js = np.square(points[:, None] - points).sum(axis=-1) / 40
-        found = clusters_of(js, [Head(stack, layer, head) for layer in range(layers) for head in range(heads)])
+        found = clusters_of(
+            js, [Head(stack, layer, head) for layer in range(layers) for head in range(heads)]
+        )
         rows += found.rows()
         summaries[stack] = found.summary()
     study.tables["clusters"] = pd.DataFrame(rows)
@@ -39,11 +41,15 @@ def with_clusters(stacks: dict[str, tuple[int, int]], *, recorded: bool = True) 
 
 def texts(svg: str) -> list[str]:
     root = ElementTree.fromstring(svg)
-    return ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    return [
+        "".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")
+    ]
 
 
 def pictures(study: Study) -> dict[str, str]:
-    return {d.name: svg_of(d.draw(study)) for d in figures_of(study) if d.name.startswith("clusters-")}
+    return {
+        d.name: svg_of(d.draw(study)) for d in figures_of(study) if d.name.startswith("clusters-")
+    }
 
 
 def test_every_head_is_named_on_both_planes() -> None:
@@ -56,7 +62,15 @@ def test_every_head_is_named_on_both_planes() -> None:
     assert any(re.fullmatch(r"cluster 0 \(\d\)", text) for text in said)
 
 
-ROLE = {"stack": "encoder", "low": 0.7, "high": 0.9, "baseline": np.nan, "threshold": 0.5, "is_sure": True, "count": 9}
+ROLE = {
+    "stack": "encoder",
+    "low": 0.7,
+    "high": 0.9,
+    "baseline": np.nan,
+    "threshold": 0.5,
+    "is_sure": True,
+    "count": 9,
+}
 
 
 def with_roles() -> Study:
@@ -69,7 +83,10 @@ def with_roles() -> Study:
         (1, 0, "separators", 0.9),
         (1, 1, "undetermined", np.nan),
     ]
-    rows = [ROLE | {"layer": i, "head": h, "role": role, "value": value, "rule": ""} for i, h, role, value in named]
+    rows = [
+        ROLE | {"layer": i, "head": h, "role": role, "value": value, "rule": ""}
+        for i, h, role, value in named
+    ]
     study.tables["roles"] = pd.DataFrame(rows)
     return study
 
@@ -79,7 +96,13 @@ def test_heads_are_coloured_by_layer_and_by_their_strongest_role() -> None:
     found = pictures(study)
     assert list(found) == ["clusters-encoder", "clusters-encoder-found"]
     said = texts(found["clusters-encoder"])
-    assert {"by layer", "by role", "position (2)", "special tokens (1)", "no rule holds (5)"} <= set(said)
+    assert {
+        "by layer",
+        "by role",
+        "position (2)",
+        "special tokens (1)",
+        "no rule holds (5)",
+    } <= set(said)
     assert not any(text.startswith("broad") for text in said)
     for layer in range(2):
         for head in range(4):
@@ -93,7 +116,10 @@ def test_a_role_has_the_colour_it_has_in_the_map_of_roles() -> None:
     drawing = next(d for d in figures_of(study) if d.name == "clusters-encoder")
     figure = drawing.draw(study)
     marks = {one.get_label(): to_hex(one.get_facecolor()[0]) for one in figure.axes[1].collections}
-    expected = {"position (2)": FAMILIES["position"], "special tokens (1)": FAMILIES["special tokens"]}
+    expected = {
+        "position (2)": FAMILIES["position"],
+        "special tokens (1)": FAMILIES["special tokens"],
+    }
     assert marks == expected | {"no rule holds (5)": MISSING}
 
 
@@ -124,7 +150,9 @@ def test_no_legend_reaches_beyond_its_panel(kind: str) -> None:
         ]
         places = [(layer, head) for layer in range(2) for head in range(4)]
         rows = [ROLE | {"layer": i, "head": h, "value": 0.8, "rule": ""} for i, h in places]
-        study.tables["roles"] = pd.DataFrame([row | {"role": role} for row, role in zip(rows, roles, strict=True)])
+        study.tables["roles"] = pd.DataFrame(
+            [row | {"role": role} for row, role in zip(rows, roles, strict=True)]
+        )
     else:
         study.tables["clusters"]["cluster"] = range(8)
     for drawing in [d for d in figures_of(study) if d.name.startswith("clusters-")]:
@@ -132,7 +160,10 @@ def test_no_legend_reaches_beyond_its_panel(kind: str) -> None:
         FigureCanvasAgg(figure)
         renderer = figure.canvas.get_renderer()
         for ax in figure.axes:
-            legend, panel = ax.get_legend().get_window_extent(renderer), ax.get_window_extent(renderer)
+            legend, panel = (
+                ax.get_legend().get_window_extent(renderer),
+                ax.get_window_extent(renderer),
+            )
             assert legend.x1 <= panel.x1 + 1, f"{drawing.name}: {legend.x1} > {panel.x1}"
             assert legend.y0 >= -1, drawing.name
 

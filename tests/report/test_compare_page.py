@@ -50,7 +50,9 @@ def changed(comparison: Comparison) -> Comparison:
     layers = pd.DataFrame({"stack": "encoder", "layer": range(4), "count": 9, "floor_count": 4})
     numbers = {"js": [0.1, 0.2, 0.4, 0.3], "cosine": [0.9, 0.8, 0.5, 0.7]}
     for name, values in numbers.items():
-        layers = layers.assign(**{name: values, f"{name}_low": values, f"{name}_high": values, f"floor_{name}": 0.45})
+        layers = layers.assign(
+            **{name: values, f"{name}_low": values, f"{name}_high": values, f"floor_{name}": 0.45}
+        )
     layers["change"] = layers["js"] / 0.45
     heads = pd.concat([layers.assign(head=head) for head in range(4)])
     made = Comparison(**vars(comparison))
@@ -109,17 +111,26 @@ def test_same_comparison_same_bytes(comparison: Comparison, folder: Path) -> Non
 
 def test_findings_are_read_off_the_tables(comparison: Comparison) -> None:
     matched, smooth = (str(one) for one in findings_of(comparison)[:2])
-    row = comparison.smoothness.query("study == 'one' and statistic == 'confidence' and form == 'heads'").iloc[0]
-    assert smooth.startswith("one, confidence: heads of one number in neighbouring layers correlate by ")
+    row = comparison.smoothness.query(
+        "study == 'one' and statistic == 'confidence' and form == 'heads'"
+    ).iloc[0]
+    assert smooth.startswith(
+        "one, confidence: heads of one number in neighbouring layers correlate by "
+    )
     assert f"{row['value']:.3f}".replace("-", "−") in smooth
-    assert matched.startswith("16 heads of one are matched to heads of <b>&two at a mean distance of ")
+    assert matched.startswith(
+        "16 heads of one are matched to heads of <b>&two at a mean distance of "
+    )
     assert matched.endswith("; 14 heads of the larger model are left over.")
 
 
 def test_changes_have_figures_a_table_and_a_finding(comparison: Comparison) -> None:
     with_changes = changed(comparison)
     plates = plates_of(with_changes)
-    assert [plate.name for plate in plates][-2:] == ["compare-layer-changes-encoder", "compare-changes-encoder"]
+    assert [plate.name for plate in plates][-2:] == [
+        "compare-layer-changes-encoder",
+        "compare-changes-encoder",
+    ]
     assert str(findings_of(with_changes)[0]) == (
         "On the same 9 texts these layers changed most: layer 2 (divergence 0.400 nats, cosine 0.500); layer 3 "
         "(divergence 0.300 nats, cosine 0.700); layer 0 changed least (0.100 nats, cosine 0.900)."

@@ -28,7 +28,9 @@ ROW: dict[str, Any] = {
     "chance": 0.3,
     "count": 1771,
 }
-NOT_CHOSEN = dict.fromkeys(("stack", "layer", "head", "accuracy", "low", "high", "nearest", "rules", "chance"))
+NOT_CHOSEN = dict.fromkeys(
+    ("stack", "layer", "head", "accuracy", "low", "high", "nearest", "rules", "chance")
+)
 
 
 def study_of(*rows: dict[str, Any]) -> Study:
@@ -46,7 +48,13 @@ def study_of(*rows: dict[str, Any]) -> Study:
         [ROW, ROW | {"candidates": "words"} | NOT_CHOSEN],
         [ROW | {"low": None, "high": None}],
     ],
-    ids=["one panel", "two panels", "no pronoun to choose on", "nothing among words", "no interval"],
+    ids=[
+        "one panel",
+        "two panels",
+        "no pronoun to choose on",
+        "nothing among words",
+        "no interval",
+    ],
 )
 def test_it_draws_what_there_is(rows: list[dict[str, Any]]) -> None:
     study = study_of(*rows)
@@ -56,7 +64,9 @@ def test_it_draws_what_there_is(rows: list[dict[str, Any]]) -> None:
     words = re.findall(r">([^<>]+)</text>", svg)
     assert "1.3" in words
     assert "all mentions (1,771)" in words
-    assert {"best head", "nearest mention", "same head word", "four sieves", "blind guess"} <= set(words)
+    assert {"best head", "nearest mention", "same head word", "four sieves", "blind guess"} <= set(
+        words
+    )
 
 
 def test_without_its_table_it_does_not_apply() -> None:

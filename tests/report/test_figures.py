@@ -78,16 +78,23 @@ def test_who_draws_may_be_told_how_far_it_is() -> None:
 
 def test_every_figure_file_is_found_by_being_there() -> None:
     folder = Path(sys.modules["headscope.report.figures"].__file__ or "").parent
-    assert set(makers()) == {file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")}
+    assert set(makers()) == {
+        file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")
+    }
 
 
 def test_there_is_a_heat_map_for_every_statistic_known_or_not() -> None:
     names = [drawing.name for drawing in figures_of(made_up(SMALL, [*STATISTICS, "novelty"]))]
-    assert [name for name in names if name.startswith("heat-")] == [f"heat-{s}" for s in [*STATISTICS, "novelty"]]
+    assert [name for name in names if name.startswith("heat-")] == [
+        f"heat-{s}" for s in [*STATISTICS, "novelty"]
+    ]
 
 
 def test_statistics_that_share_a_file_name_get_two_files() -> None:
-    names = [drawing.name for drawing in figures_of(made_up(SMALL, ["a b", "a/b", "../a b"], has_maps=False))]
+    names = [
+        drawing.name
+        for drawing in figures_of(made_up(SMALL, ["a b", "a/b", "../a b"], has_maps=False))
+    ]
     assert len(set(names)) == 3
     assert all("/" not in name and "." not in name for name in names)
 
@@ -100,7 +107,9 @@ def test_figures_without_their_statistics_or_maps_are_left_out() -> None:
 
 def test_a_statistic_missing_from_a_stack_leaves_the_others_drawn() -> None:
     study = made_up(THREE, ["cls", "sep"], has_maps=False)
-    study.heads = study.heads[~((study.heads["stack"] == "cross") & (study.heads["statistic"] == "sep"))]
+    study.heads = study.heads[
+        ~((study.heads["stack"] == "cross") & (study.heads["statistic"] == "sep"))
+    ]
     pictures = {drawing.name: svg_of(drawing.draw(study)) for drawing in figures_of(study)}
     assert ">cross</text>" in pictures["heat-cls"]
     assert ">encoder</text>" in pictures["heat-sep"]
@@ -127,7 +136,9 @@ def test_values_are_printed_in_the_cells_of_up_to_sixteen_heads() -> None:
 def test_the_glossary_is_printed_with_the_heat_map() -> None:
     study = made_up(SMALL, ["self"], has_maps=False)
     (drawing,) = figures_of(study)
-    assert drawing.caption.startswith("Mass on the query token itself, averaged over the query rows. ")
+    assert drawing.caption.startswith(
+        "Mass on the query token itself, averaged over the query rows. "
+    )
     assert "Mass on the query token itself" in svg_of(drawing.draw(study))
 
 
@@ -147,15 +158,24 @@ def test_drawing_leaves_the_callers_matplotlib_alone() -> None:
 @pytest.mark.slow
 def test_the_figures_do_not_load_pyplot() -> None:
     code = "import headscope.report.plates, headscope.report.figures as f, sys; f.makers(); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert "matplotlib.pyplot" not in loaded.split()
 
 
 def test_dollars_and_control_signs_in_names_are_drawn_as_they_are() -> None:
-    study = made_up(SMALL, [r"$\frac{$"], record={"model": {"name": "a$b$c\x00\x08\u202e\ud800 漢字"}}, has_maps=False)
+    study = made_up(
+        SMALL,
+        [r"$\frac{$"],
+        record={"model": {"name": "a$b$c\x00\x08\u202e\ud800 漢字"}},
+        has_maps=False,
+    )
     (plate,) = plates_of(study)
     root = ElementTree.fromstring(plate.svg)
-    text = " ".join("".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text"))
+    text = " ".join(
+        "".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")
+    )
     assert "a$b$c" in text
     assert r"$\frac{$" in text
     assert "\u202e" not in text
@@ -163,7 +183,9 @@ def test_dollars_and_control_signs_in_names_are_drawn_as_they_are() -> None:
 
 def test_inlined_figures_share_no_id_and_carry_no_style_sheet() -> None:
     study = made_up(THREE, ["previous", "cls", "entropy", "confidence", "confidence-content"])
-    inlined = [inline_svg(svg_of(drawing.draw(study)), drawing.name) for drawing in figures_of(study)]
+    inlined = [
+        inline_svg(svg_of(drawing.draw(study)), drawing.name) for drawing in figures_of(study)
+    ]
     identities = [identity for svg in inlined for identity in re.findall(r'\bid="([^"]+)"', svg)]
     assert len(set(identities)) == len(identities)
     for svg in inlined:
@@ -186,7 +208,9 @@ def test_inlining_keeps_shapes_and_text_only() -> None:
 CHANGES = np.array([-0.3, -0.1, 0.0, 0.2])
 
 
-@pytest.mark.parametrize("statistic", ["ablation-loss", "gradient", "gradient-second", "ablation-loss (small)"])
+@pytest.mark.parametrize(
+    "statistic", ["ablation-loss", "gradient", "gradient-second", "ablation-loss (small)"]
+)
 def test_worse_has_one_colour_whether_a_loss_rises_or_a_metric_falls(statistic: str) -> None:
     """A rise of the loss is coloured as the same fall of the metric, on every map: figures, page and explorer."""
     of_loss, of_metric = scale_of(statistic, CHANGES), scale_of("ablation-metric", CHANGES)

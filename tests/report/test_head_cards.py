@@ -40,7 +40,17 @@ RELATION: dict[str, Any] = {
     "count": 1234,
 }
 NOT_RANKED = dict.fromkeys(
-    ("layer", "head", "accuracy", "low", "high", "same_data_best_layer", "same_data_best_accuracy", "control"), NAN
+    (
+        "layer",
+        "head",
+        "accuracy",
+        "low",
+        "high",
+        "same_data_best_layer",
+        "same_data_best_accuracy",
+        "control",
+    ),
+    NAN,
 ) | {"relation": "vocative", "count": 12}
 
 
@@ -58,9 +68,28 @@ def full(stacks: dict[str, tuple[int, int]] = SMALL, word: str = "nsubj") -> Stu
         "rule": f"dependent: {word}",
         "count": 600,
     }
-    broad = role | {"role": "broad", "value": 0.8, "low": 0.79, "high": 0.81, "baseline": NAN, "threshold": 0.78}
-    none = role | {"head": 0, "role": "undetermined", "value": NAN, "rule": "no rule applies", "is_sure": False}
-    related = place | {"relation": word, "direction": "dependent", "accuracy": 0.7, "low": 0.6, "high": 0.8}
+    broad = role | {
+        "role": "broad",
+        "value": 0.8,
+        "low": 0.79,
+        "high": 0.81,
+        "baseline": NAN,
+        "threshold": 0.78,
+    }
+    none = role | {
+        "head": 0,
+        "role": "undetermined",
+        "value": NAN,
+        "rule": "no rule applies",
+        "is_sure": False,
+    }
+    related = place | {
+        "relation": word,
+        "direction": "dependent",
+        "accuracy": 0.7,
+        "low": 0.6,
+        "high": 0.8,
+    }
     example = place | {
         "role": f"syntactic: {word}",
         "direction": "dependent",
@@ -73,8 +102,22 @@ def full(stacks: dict[str, tuple[int, int]] = SMALL, word: str = "nsubj") -> Stu
         "arcs": json.dumps([[0, 1, 0.5], [1, 2, 0.9]]),
     }
     counter = example | {"kind": "counter", "key": 0, "expected": 2.0}
-    guess = {"kind": "two-rarest", "baseline": word, "value": 0.3, "low": 0.2, "high": 0.4, "count": 9}
-    twin = place | {"x": 0.0, "y": 0.0, "cluster": 0, "twin_layer": 0.0, "twin_head": 1.0, "twin_distance": 0.01}
+    guess = {
+        "kind": "two-rarest",
+        "baseline": word,
+        "value": 0.3,
+        "low": 0.2,
+        "high": 0.4,
+        "count": 9,
+    }
+    twin = place | {
+        "x": 0.0,
+        "y": 0.0,
+        "cluster": 0,
+        "twin_layer": 0.0,
+        "twin_head": 1.0,
+        "twin_distance": 0.01,
+    }
     antecedent = place | {
         "kind": "all",
         "candidates": "mentions",
@@ -91,10 +134,14 @@ def full(stacks: dict[str, tuple[int, int]] = SMALL, word: str = "nsubj") -> Stu
     study.tables |= {
         "roles": pd.DataFrame([none, broad, role]),
         "relations": pd.DataFrame([RELATION | {"relation": word}, RELATION | NOT_RANKED]),
-        "relation_heads": pd.DataFrame([related | {"baseline": 0.4, "is_above": True, "count": 600}]),
+        "relation_heads": pd.DataFrame(
+            [related | {"baseline": 0.4, "is_above": True, "count": 600}]
+        ),
         "examples": pd.DataFrame([example, counter]),
         "rare_words": pd.DataFrame([guess]),
-        "clusters": pd.DataFrame([twin, twin | {"layer": 0, "head": 1, "x": 1.0, "twin_layer": 1.0, "twin_head": 3.0}]),
+        "clusters": pd.DataFrame(
+            [twin, twin | {"layer": 0, "head": 1, "x": 1.0, "twin_layer": 1.0, "twin_head": 3.0}]
+        ),
         "coreference": pd.DataFrame([antecedent]),
     }
     return study
@@ -137,17 +184,27 @@ def test_the_substitute_is_the_nearest_fixed_pattern() -> None:
     rows = study.heads[study.heads["statistic"].str.startswith("js-")]
     for row in rows.loc[rows.groupby(["layer", "head"])["value"].idxmin()].to_dict("records"):
         name, value = cards_of(study)["heads"][0][row["layer"] * 4 + row["head"]]["substitute"]
-        assert name == {"js-previous": "the previous token", "js-uniform": "uniform attention"}[row["statistic"]]
+        assert (
+            name
+            == {"js-previous": "the previous token", "js-uniform": "uniform attention"}[
+                row["statistic"]
+            ]
+        )
         assert value == pytest.approx(row["value"], rel=1e-3)
 
 
 def test_sure_roles_come_before_stronger_ones_that_are_not_sure() -> None:
     study = full()
     study.tables["roles"].loc[2, "is_sure"] = False
-    assert [role.name for role in roles_by_head(study)["encoder", 1, 3]] == ["broad", "syntactic: nsubj"]
+    assert [role.name for role in roles_by_head(study)["encoder", 1, 3]] == [
+        "broad",
+        "syntactic: nsubj",
+    ]
 
 
-def test_examples_are_left_out_where_the_page_would_grow_too_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_are_left_out_where_the_page_would_grow_too_heavy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cards, "MOST_EXAMPLE_BYTES", 10)
     found = cards_of(full())
     assert found["sentences"] == []
@@ -175,7 +232,10 @@ def test_relations_are_listed_with_everything_beside_them() -> None:
 def test_the_gain_is_over_the_control_where_that_is_larger() -> None:
     lucky = RELATION | {"relation": "list", "accuracy": 0.9, "baseline": 0.1, "control": 0.85}
     unasked = RELATION | {"relation": "obj", "control": NAN}
-    order = [row["relation"] for row in by_gain(pd.DataFrame([lucky, unasked | {"accuracy": 0.75}, RELATION]))]
+    order = [
+        row["relation"]
+        for row in by_gain(pd.DataFrame([lucky, unasked | {"accuracy": 0.75}, RELATION]))
+    ]
     assert order == ["obj", "nsubj", "list"]
 
 
@@ -190,7 +250,8 @@ def test_findings_tell_relations_antecedents_rare_words_and_twins() -> None:
         "on other documents is 1.3: 0.600." in found
     )
     assert any(
-        text.startswith("One of the two rarest words: the best simple guess (nsubj) is right in") for text in found
+        text.startswith("One of the two rarest words: the best simple guess (nsubj) is right in")
+        for text in found
     )
     assert "The two heads that attend most alike, 0.01 nats apart, are 1.3; 0.1." in found
 
@@ -215,6 +276,11 @@ def test_the_figures_draw_and_name_the_head(name: str) -> None:
     study = full()
     (drawing,) = [one for one in makers()[name](study) if one.applies(study)]
     svg = svg_of(drawing.draw(study))
-    told = {"relations": ">1.3<", "roles": ">nsubj<", "rare_words": ">nsubj 0.30<", "arcs": "head 1.3"}
+    told = {
+        "relations": ">1.3<",
+        "roles": ">nsubj<",
+        "rare_words": ">nsubj 0.30<",
+        "arcs": "head 1.3",
+    }
     assert told[name] in svg
     assert not [one for one in makers()[name](made_up()) if one.applies(made_up())]

@@ -24,7 +24,10 @@ def test_a_role_opens_the_head_with_its_evidence(watched: Watched, report: Path)
     assert page.text_content("#card h3") == "Head 1.3"
     assert page.text_content("#does h3") == "What head 1.3 does"
     first = page.locator("#does details.role").first
-    assert first.locator("summary").text_content() == "syntactic: nsubj 0.700 [0.600, 0.800], baseline 0.400"
+    assert (
+        first.locator("summary").text_content()
+        == "syntactic: nsubj 0.700 [0.600, 0.800], baseline 0.400"
+    )
     example = first.locator(".example").first
     assert example.text_content() == "The nsubj sleeps here . 0.90"
     assert example.locator(".query").text_content() == "nsubj"
@@ -48,7 +51,9 @@ def test_tables_sort_both_ways_and_leave_gaps_last(watched: Watched, report: Pat
     assert page.get_attribute("#part-relations th:nth-child(4)", "aria-sort") == "ascending"
 
 
-def test_words_of_the_data_are_text_and_nothing_is_wider_than_a_telephone(watched: Watched, tmp_path: Path) -> None:
+def test_words_of_the_data_are_text_and_nothing_is_wider_than_a_telephone(
+    watched: Watched, tmp_path: Path
+) -> None:
     write_report(full(word=EVIL), tmp_path)
     watched.page.set_viewport_size({"width": 390, "height": 800})
     page = watched.open(tmp_path / "index.html")

@@ -37,7 +37,9 @@ CHEAP = ("gradient", "gradient-absolute", "entropy", "output-norm", "random")
 INTACT = 0.8
 
 
-def study_of(stacks: tuple[str, ...] = ("encoder",), *, shrink: float = 1.0, has_agreement: bool = True) -> Study:
+def study_of(
+    stacks: tuple[str, ...] = ("encoder",), *, shrink: float = 1.0, has_agreement: bool = True
+) -> Study:
     """Two layers of three heads a stack, exact changes from -2 to 3 tenths, one metric unchanged."""
     random = np.random.default_rng(3)
     places = [(stack, layer, head) for stack in stacks for layer in range(2) for head in range(3)]
@@ -51,26 +53,51 @@ def study_of(stacks: tuple[str, ...] = ("encoder",), *, shrink: float = 1.0, has
             rows.append(Row(*place, name, value, value - half, value + half, count))
             tests.append(
                 dict(zip(("stack", "layer", "head"), place, strict=True))
-                | {"statistic": name, "value": value, "low": value - half, "high": value + half, "test": "paired t"}
-                | {"p": p, "p_adjusted": p, "is_significant": is_sure, "count": count, "settled_at": 32}
+                | {
+                    "statistic": name,
+                    "value": value,
+                    "low": value - half,
+                    "high": value + half,
+                    "test": "paired t",
+                }
+                | {
+                    "p": p,
+                    "p_adjusted": p,
+                    "is_significant": is_sure,
+                    "count": count,
+                    "settled_at": 32,
+                }
             )
         rows += [Row(*place, name, float(random.random()), math.nan, math.nan, 1) for name in CHEAP]
     tables = {"significance": pd.DataFrame(tests)}
     if has_agreement:
-        tables["agreement"] = pd.DataFrame([agreed(name, 0.9 - 0.3 * i) for i, name in enumerate(CHEAP)])
+        tables["agreement"] = pd.DataFrame(
+            [agreed(name, 0.9 - 0.3 * i) for i, name in enumerate(CHEAP)]
+        )
     intact = {"accuracy": {"value": INTACT, "low": 0.7, "high": 0.9}}
     record = RECORD | {"importance": {"task": "mnli", "metric": "accuracy", "intact": intact}}
     return Study(to_frame(rows), {}, record, tables)
 
 
 def agreed(name: str, correlation: float) -> dict[str, Any]:
-    interval = {"correlation": correlation, "low": correlation - 0.1, "high": correlation + 0.05, "ceiling": 0.85}
+    interval = {
+        "correlation": correlation,
+        "low": correlation - 0.1,
+        "high": correlation + 0.05,
+        "ceiling": 0.85,
+    }
     counted = {"overlap": 4, "bottom": 10, "by_chance": 1.4, "rank_spread": 3.25, "count": 50}
     return {"importance": name} | interval | counted
 
 
 def left_alone(site: str, head: int, p: float, *, metric: float = -0.05) -> dict[str, Any]:
-    chosen = {"site": site, "left": f"{site}.{head}", "loss": 0.2, "loss_low": 0.1, "loss_high": 0.3}
+    chosen = {
+        "site": site,
+        "left": f"{site}.{head}",
+        "loss": 0.2,
+        "loss_low": 0.1,
+        "loss_high": 0.3,
+    }
     reported = {"metric": metric, "metric_low": metric - 0.02, "metric_high": metric + 0.02, "p": p}
     same = {"same_data_left": f"{site}.0", "same_data_metric": 0.01, "count": 25}
     return chosen | reported | same | {"p_adjusted": p}
@@ -83,7 +110,9 @@ def said(figure: Figure) -> str:
 
 def starred(figure: Figure) -> list[list[tuple[int, int]]]:
     """The (layer, head) cells of the stars of each panel."""
-    marks = [one for ax in figure.axes for one in ax.collections if one.get_label() == "significant"]
+    marks = [
+        one for ax in figure.axes for one in ax.collections if one.get_label() == "significant"
+    ]
     return [[(int(y), int(x)) for x, y in mark.get_offsets()] for mark in marks]
 
 
@@ -99,7 +128,9 @@ def test_stars_stand_on_the_significant_heads_and_nowhere_else() -> None:
     assert starred(Ablation("ablation-metric", "ablation-metric").draw(study)) == [[], [], []]
 
 
-@pytest.mark.parametrize("untested", [None, "unknown"])  # the second makes pandas read the whole column as text
+@pytest.mark.parametrize(
+    "untested", [None, "unknown"]
+)  # the second makes pandas read the whole column as text
 def test_significance_is_drawn_alike_before_and_after_a_study_is_written_and_read(
     tmp_path: Path, untested: str | None
 ) -> None:
@@ -113,27 +144,39 @@ def test_significance_is_drawn_alike_before_and_after_a_study_is_written_and_rea
         assert starred(Ablation("ablation-metric", "ablation-metric").draw(one)) == [[]]
         (part,) = [part for part in parts_of(one) if part.name == "significance"]
         assert [row[0].text for row in part.rows if "★" in [cell.text for cell in row]] == ["0.1"]
-        (finding,) = [finding for finding in findings_of(one) if finding.statistic == "ablation-loss"]
+        (finding,) = [
+            finding for finding in findings_of(one) if finding.statistic == "ablation-loss"
+        ]
         assert [head.head for head in finding.heads] == ["0.1"]
-        matters = next(colouring for colouring in colourings_of(one) if colouring["title"] == "what matters")
+        matters = next(
+            colouring for colouring in colourings_of(one) if colouring["title"] == "what matters"
+        )
         assert [cell[1] for cell in matters["stacks"][0]] == ["", "☆", "", "", "", ""]
         assert " ★ significant" in importance_lines(one)["encoder", 0, 1][0]["after"]
     again = Study(tmp_path).tables["significance"]["is_significant"]
-    assert again.tolist() == [True if one is True else None if one == untested else False for one in flags]
+    assert again.tolist() == [
+        True if one is True else None if one == untested else False for one in flags
+    ]
 
 
 def test_no_change_is_in_the_middle_of_the_colours() -> None:
     mesh = Ablation("ablation-loss", "ablation-loss").draw(study_of()).axes[0].collections[0]
     assert (mesh.norm.vmin, mesh.norm.vmax) == pytest.approx((-0.3, 0.3))
-    np.testing.assert_allclose(np.asarray(mesh.get_array()).ravel(), [-0.2, -0.1, 0, 0.1, 0.2, 0.3], atol=1e-12)
+    np.testing.assert_allclose(
+        np.asarray(mesh.get_array()).ravel(), [-0.2, -0.1, 0, 0.1, 0.2, 0.3], atol=1e-12
+    )
 
 
-@pytest.mark.parametrize(("shrink", "unit"), [(1.0, "change of loss"), (0.01, "change of loss, in thousandths")])
+@pytest.mark.parametrize(
+    ("shrink", "unit"), [(1.0, "change of loss"), (0.01, "change of loss, in thousandths")]
+)
 def test_small_changes_are_printed_in_thousandths_and_say_so(shrink: float, unit: str) -> None:
     figure = Ablation("ablation-loss", "ablation-loss").draw(study_of(shrink=shrink))
     assert figure.axes[-1].get_ylabel() == unit
     printed = [float(text.get_text().replace("−", "-")) for text in figure.axes[0].texts]
-    np.testing.assert_allclose(printed, np.array([-0.2, -0.1, 0, 0.1, 0.2, 0.3]) * (1 if shrink == 1 else 10))
+    np.testing.assert_allclose(
+        printed, np.array([-0.2, -0.1, 0, 0.1, 0.2, 0.3]) * (1 if shrink == 1 else 10)
+    )
 
 
 def test_a_study_without_tests_speaks_of_no_stars() -> None:
@@ -146,14 +189,21 @@ def test_what_has_a_figure_of_its_own_has_no_heat_map() -> None:
     names = [drawing.name for drawing in figures_of(study_of())]
     expected = ["ablation-loss", "ablation-metric", "masking", "agreement", "agreement-heads"]
     assert [name for name in names if not name.startswith(("heat-", "layer-"))] == expected
-    assert [name for name in names if name.startswith("heat-")] == ["heat-entropy", "heat-output-norm", "heat-random"]
+    assert [name for name in names if name.startswith("heat-")] == [
+        "heat-entropy",
+        "heat-output-norm",
+        "heat-random",
+    ]
 
 
 def test_gradients_without_exact_removal_keep_their_heat_maps() -> None:
     study = study_of()
     study.heads = study.heads[study.heads["statistic"].str.startswith("gradient")]
     study.tables = {}
-    assert [drawing.name for drawing in figures_of(study)] == ["heat-gradient", "heat-gradient-absolute"]
+    assert [drawing.name for drawing in figures_of(study)] == [
+        "heat-gradient",
+        "heat-gradient-absolute",
+    ]
 
 
 # The model without one head
@@ -162,12 +212,18 @@ def test_gradients_without_exact_removal_keep_their_heat_maps() -> None:
 def test_the_histogram_counts_every_head_once_beside_the_intact_model() -> None:
     study = study_of(("encoder", "cross"))
     figure = masking.Masking().draw(study)
-    assert "with each of 12 heads removed alone: worse for 6, the same for 2, better for 4" in said(figure)
+    assert "with each of 12 heads removed alone: worse for 6, the same for 2, better for 4" in said(
+        figure
+    )
     assert f"intact {INTACT}" in said(figure)
     for ax in figure.axes:
         bars = [bar for container in ax.containers for bar in container if bar.get_height() > 0]
         inside = [
-            sum(bar.get_height() for bar in bars if bar.get_x() <= INTACT + change < bar.get_x() + bar.get_width())
+            sum(
+                bar.get_height()
+                for bar in bars
+                if bar.get_x() <= INTACT + change < bar.get_x() + bar.get_width()
+            )
             for change in (0.04, 0.02, 0.0, -0.02, -0.04, -0.06)
         ]
         assert inside == [1] * 6
@@ -179,9 +235,14 @@ def test_the_histogram_counts_every_head_once_beside_the_intact_model() -> None:
 def test_full_colour_means_a_significant_change_of_the_metric() -> None:
     study = study_of()
     table = study.tables["significance"]
-    table.loc[(table["statistic"] == "ablation-metric") & (table["head"] == 2), "is_significant"] = True
+    table.loc[
+        (table["statistic"] == "ablation-metric") & (table["head"] == 2), "is_significant"
+    ] = True
     sure, unsure = masking.Masking().draw(study).axes[0].containers
-    assert (sum(bar.get_height() for bar in sure), sum(bar.get_height() for bar in unsure)) == (2, 4)
+    assert (sum(bar.get_height() for bar in sure), sum(bar.get_height() for bar in unsure)) == (
+        2,
+        4,
+    )
 
 
 @pytest.mark.parametrize("changes", [[0.0, 0.0], [-0.5, 0.1], [0.25, 0.75], [-0.0226, 0.0075]])
@@ -193,7 +254,9 @@ def test_no_change_is_in_the_middle_of_a_bin_and_all_are_inside(changes: list[fl
     assert max(changes) < edges[-2]
 
 
-@pytest.mark.parametrize("told", [{}, {"metric": "accuracy"}, {"metric": "accuracy", "intact": {"accuracy": None}}])
+@pytest.mark.parametrize(
+    "told", [{}, {"metric": "accuracy"}, {"metric": "accuracy", "intact": {"accuracy": None}}]
+)
 def test_without_the_intact_models_metric_there_is_no_histogram(told: dict[str, Any]) -> None:
     study = study_of()
     study.record = RECORD | {"importance": told}
@@ -205,7 +268,11 @@ def test_without_the_intact_models_metric_there_is_no_histogram(told: dict[str, 
 
 def with_one_left() -> Study:
     study = study_of(STACKS)
-    sites = [left_alone("cross.1", 2, 0.01), left_alone("encoder.10", 1, 0.5), left_alone("encoder.2", 0, 0.04)]
+    sites = [
+        left_alone("cross.1", 2, 0.01),
+        left_alone("encoder.10", 1, 0.5),
+        left_alone("encoder.2", 0, 0.04),
+    ]
     study.tables["all_but_one"] = pd.DataFrame(sites)
     return study
 
@@ -226,7 +293,9 @@ def test_each_layer_has_the_head_that_is_left_as_it_does_on_the_other_half() -> 
     ]
     filled = [dot.get_markerfacecolor() != "none" for dot in dots]
     assert filled == [True, False, True]
-    assert [float(line.get_xdata()[0]) for line in ax.lines if line.get_marker() == "x"] == [0.01] * 3
+    assert [float(line.get_xdata()[0]) for line in ax.lines if line.get_marker() == "x"] == [
+        0.01
+    ] * 3
     assert [text.get_text() for text in ax.texts] == ["2.0", "10.1", "1.2", "all heads"]
 
 
@@ -252,7 +321,13 @@ def test_every_dot_is_a_head_exact_across_and_cheap_up() -> None:
             here = study.heads[study.heads["stack"] == stack].set_index("statistic")["value"]
             np.testing.assert_allclose(mark.get_offsets()[:, 0], here["ablation-loss"], atol=1e-12)
             np.testing.assert_allclose(mark.get_offsets()[:, 1], here[name])
-    assert [ax.texts[0].get_text() for ax in figure.axes[:5]] == ["ρ 0.90", "ρ 0.60", "ρ 0.30", "ρ 0.00", "ρ −0.30"]
+    assert [ax.texts[0].get_text() for ax in figure.axes[:5]] == [
+        "ρ 0.90",
+        "ρ 0.60",
+        "ρ 0.30",
+        "ρ 0.00",
+        "ρ −0.30",
+    ]
 
 
 def test_without_agreement_only_what_importance_made_is_compared() -> None:
@@ -262,7 +337,9 @@ def test_without_agreement_only_what_importance_made_is_compared() -> None:
     expected = spearmanr(values["gradient"], values["ablation-loss"]).statistic
     assert agreement.correlation_of(study, "gradient") == pytest.approx(expected)
     assert not agreement.Correlations().applies(study)
-    assert "agreement" in next(part for part in parts_of(study) if part.name == "significance").figures
+    assert (
+        "agreement" in next(part for part in parts_of(study) if part.name == "significance").figures
+    )
 
 
 def test_correlations_stand_in_order_with_ceiling_and_overlap() -> None:
@@ -278,7 +355,9 @@ def test_correlations_stand_in_order_with_ceiling_and_overlap() -> None:
     assert [line.get_xdata()[0] for line in dashed] == [0.85]
     assert "ceiling 0.85" in said(figure)
     assert "of the 10 least (chance 1.4)" in said(figure)
-    assert [to_rgba(dot.get_color()) == to_rgba(SERIES[0]) for dot in dots] == [True] * 4 + [False]  # random is grey
+    assert [to_rgba(dot.get_color()) == to_rgba(SERIES[0]) for dot in dots] == [True] * 4 + [
+        False
+    ]  # random is grey
 
 
 # The page
@@ -293,7 +372,14 @@ def test_the_page_shows_all_of_it_under_which_heads_matter() -> None:
         "Which heads matter: cheap importances",
     ]
     begin, end = page.index('id="part-significance"'), page.index('id="table"')
-    for name in ("ablation-loss", "ablation-metric", "masking", "all-but-one", "agreement", "agreement-heads"):
+    for name in (
+        "ablation-loss",
+        "ablation-metric",
+        "masking",
+        "all-but-one",
+        "agreement",
+        "agreement-heads",
+    ):
         assert page.count(f'id="figure-{name}"') == 1
         assert begin < page.index(f'id="figure-{name}"') < end, name
 
@@ -340,7 +426,10 @@ def test_a_study_without_uncorrected_p_values_is_still_shown() -> None:
     (part,) = (part for part in parts_of(study) if part.name == "significance")
     assert {row[part.columns.index("p")].text for row in part.rows} == {"–"}
     assert {row[part.columns.index("p (Holm)")].text for row in part.rows} == {"0.600", "1e−05"}
-    assert importance_lines(study)["encoder", 0, 1][0]["after"] == " (95 %, uncorrected); p (Holm) 1e−05: ★ significant"
+    assert (
+        importance_lines(study)["encoder", 0, 1][0]["after"]
+        == " (95 %, uncorrected); p (Holm) 1e−05: ★ significant"
+    )
 
 
 @pytest.mark.parametrize(
@@ -365,7 +454,9 @@ def test_findings_name_the_heads_that_matter_and_the_best_cheap_importance() -> 
 
 
 @pytest.mark.parametrize(("ceiling", "is_clear"), [(0.95, True), (0.85, False)])
-def test_a_correlation_above_the_ceiling_is_not_among_the_five(ceiling: float, is_clear: bool) -> None:
+def test_a_correlation_above_the_ceiling_is_not_among_the_five(
+    ceiling: float, is_clear: bool
+) -> None:
     study = study_of()
     study.tables["agreement"]["ceiling"] = ceiling
     (cheap,) = (one for one in findings_of(study) if one.topic == "cheap")
@@ -374,31 +465,48 @@ def test_a_correlation_above_the_ceiling_is_not_among_the_five(ceiling: float, i
 
 
 @pytest.mark.parametrize("ceiling", [math.nan, 0.0])
-def test_where_removal_is_noise_no_ceiling_is_told_and_no_importance_is_among_the_five(ceiling: float) -> None:
+def test_where_removal_is_noise_no_ceiling_is_told_and_no_importance_is_among_the_five(
+    ceiling: float,
+) -> None:
     study = study_of()
     study.tables["agreement"]["ceiling"] = ceiling
-    row = {"stack": "encoder", "statistic": "entropy", "lens": "norm", "heads": 6} | dict(agreed("", 0.9))
+    row = {"stack": "encoder", "statistic": "entropy", "lens": "norm", "heads": 6} | dict(
+        agreed("", 0.9)
+    )
     study.tables["lenses"] = pd.DataFrame([row | {"ceiling": ceiling}])
     (cheap,) = (one for one in findings_of(study) if one.topic == "cheap")
     (lens,) = (one for one in findings_of(study) if one.kind == "lenses")
-    assert "the changes by removal are nothing but noise: they say nothing of which heads matter" in cheap.sentence
-    assert lens.sentence.endswith("and the changes by removal are nothing but noise here; take more examples")
+    assert (
+        "the changes by removal are nothing but noise: they say nothing of which heads matter"
+        in cheap.sentence
+    )
+    assert lens.sentence.endswith(
+        "and the changes by removal are nothing but noise here; take more examples"
+    )
     assert not cheap.is_clear
     assert not lens.is_clear
     (part,) = (one for one in parts_of(study) if one.name == "agreement")
     assert {row[part.columns.index("ceiling")].text for row in part.rows} == {"–"}
-    assert part.lead.startswith("No ranking is drawn: with 50 examples the changes by removal are nothing but noise")
+    assert part.lead.startswith(
+        "No ranking is drawn: with 50 examples the changes by removal are nothing but noise"
+    )
 
 
-@pytest.mark.parametrize(("ceiling", "is_drawn"), [(0.79, False), (0.8, True), (0.95, True), (math.nan, False)])
+@pytest.mark.parametrize(
+    ("ceiling", "is_drawn"), [(0.79, False), (0.8, True), (0.95, True), (math.nan, False)]
+)
 def test_no_ranking_is_drawn_below_a_ceiling_of_08_but_a_sentence_with_how_many_examples_would_do(
     ceiling: float, is_drawn: bool
 ) -> None:
     study = study_of()
     study.tables["agreement"]["ceiling"] = ceiling
-    row = {"stack": "encoder", "statistic": "entropy", "lens": "norm", "heads": 6} | dict(agreed("", 0.9))
+    row = {"stack": "encoder", "statistic": "entropy", "lens": "norm", "heads": 6} | dict(
+        agreed("", 0.9)
+    )
     study.tables["lenses"] = pd.DataFrame([row | {"ceiling": ceiling}])
-    study.tables["ceilings"] = pd.DataFrame([{"stack": "encoder", "ceiling": ceiling, "heads": 6, "count": 50}])
+    study.tables["ceilings"] = pd.DataFrame(
+        [{"stack": "encoder", "ceiling": ceiling, "heads": 6, "count": 50}]
+    )
     ranked = {"agreement", "agreement-heads", "agree-lenses"}
     assert {one.name for one in figures_of(study)} & ranked == (ranked if is_drawn else set())
     (part,) = (one for one in parts_of(study) if one.name == "agreement")
@@ -414,14 +522,18 @@ def test_no_ranking_is_drawn_below_a_ceiling_of_08_but_a_sentence_with_how_many_
 def test_where_nothing_is_significant_that_is_the_finding() -> None:
     study = study_of()
     study.tables["significance"]["is_significant"] = False
-    expected = (
-        "No head's removal alone changes the loss of mnli significantly; the largest change is that of 1.2: 0.300"
+    expected = "No head's removal alone changes the loss of mnli significantly; the largest change is that of 1.2: 0.300"
+    (found,) = (
+        str(finding) for finding in findings_of(study) if finding.statistic == "ablation-loss"
     )
-    (found,) = (str(finding) for finding in findings_of(study) if finding.statistic == "ablation-loss")
     by = "the interval is uncorrected, significance is by p (Holm) over 6 heads"
-    assert found.startswith(f"{expected} [0.290, 0.310]; {by}; on 50 examples: to be significant, a change had ")
+    assert found.startswith(
+        f"{expected} [0.290, 0.310]; {by}; on 50 examples: to be significant, a change had "
+    )
     least = least_significant([-0.01] * 6, [0.01] * 6, 50)
-    assert found.endswith(f"had to be beyond {least:.4f} at the median head, beyond {least:.4f} at this one.")
+    assert found.endswith(
+        f"had to be beyond {least:.4f} at the median head, beyond {least:.4f} at this one."
+    )
 
 
 def test_what_could_have_been_significant_is_told_and_would_have_been() -> None:
@@ -437,21 +549,30 @@ def test_what_could_have_been_significant_is_told_and_would_have_been() -> None:
     assert math.isnan(least_significant([math.nan], [math.nan], 16))
 
 
-@pytest.mark.parametrize(("count", "loss", "told"), [(16, 10.0, True), (50, 0.1, True), (50, 10.0, False)])
+@pytest.mark.parametrize(
+    ("count", "loss", "told"), [(16, 10.0, True), (50, 0.1, True), (50, 10.0, False)]
+)
 def test_too_few_examples_are_called_so(count: int, loss: float, told: bool) -> None:
     study = study_of()
     study.tables["significance"] = study.tables["significance"].assign(count=count)
     study.record["importance"] |= {"intact": {"loss": {"value": loss}}}
     (found,) = (finding for finding in findings_of(study) if finding.statistic == "ablation-loss")
-    assert (f"; so few examples ({count}) could hardly show any: to be significant" in found.after) == told
-    assert told or "to be significant" not in found.after  # some head is significant, and there were enough
+    assert (
+        f"; so few examples ({count}) could hardly show any: to be significant" in found.after
+    ) == told
+    assert (
+        told or "to be significant" not in found.after
+    )  # some head is significant, and there were enough
     assert (
         not told
-        or f"({least_significant([-0.01] * 6, [0.01] * 6, count) / loss * 100:.0f} % of the loss)" in found.after
+        or f"({least_significant([-0.01] * 6, [0.01] * 6, count) / loss * 100:.0f} % of the loss)"
+        in found.after
     )
 
 
-@pytest.mark.parametrize("gone", ["significance", "agreement", "record", "empty tables", "missing values"])
+@pytest.mark.parametrize(
+    "gone", ["significance", "agreement", "record", "empty tables", "missing values"]
+)
 def test_half_a_study_still_draws(gone: str) -> None:
     study = with_one_left()
     if gone == "record":
@@ -460,13 +581,24 @@ def test_half_a_study_still_draws(gone: str) -> None:
         study.tables = {name: table[:0] for name, table in study.tables.items()}
     elif gone == "missing values":
         study.heads.loc[::7, ["value", "low", "high"]] = math.nan
-        for name, column in (("significance", "value"), ("all_but_one", "metric"), ("agreement", "correlation")):
-            study.tables[name].loc[0, [column, "low", "high"] if name != "all_but_one" else [column]] = math.nan
+        for name, column in (
+            ("significance", "value"),
+            ("all_but_one", "metric"),
+            ("agreement", "correlation"),
+        ):
+            study.tables[name].loc[
+                0, [column, "low", "high"] if name != "all_but_one" else [column]
+            ] = math.nan
     else:
         del study.tables[gone]
-    drawings = [drawing for drawing in figures_of(study) if not drawing.name.startswith(("heat-", "layer-"))]
+    drawings = [
+        drawing for drawing in figures_of(study) if not drawing.name.startswith(("heat-", "layer-"))
+    ]
     assert "ablation-loss" in [drawing.name for drawing in drawings]
-    written = {drawing.name: re.findall(r">([^<>]+)</text>", svg_of(drawing.draw(study))) for drawing in drawings}
+    written = {
+        drawing.name: re.findall(r">([^<>]+)</text>", svg_of(drawing.draw(study)))
+        for drawing in drawings
+    }
     written["page"] = [cell.text for part in parts_of(study) for row in part.rows for cell in row]
     written["findings"] = [str(finding) for finding in findings_of(study)]
     assert not [name for name, texts in written.items() if re.search(r"\bnan\b", " ".join(texts))]

@@ -79,7 +79,10 @@ def test_gates_over_time_are_one_picture_true_to_the_steps() -> None:
 
 
 def ringed(is_chosen: bool) -> Study:
-    sizes = [CUT | {"removed": size, "left": 8 - size, "is_chosen": is_chosen and size == 3} for size in (0, 5, 3)]
+    sizes = [
+        CUT | {"removed": size, "left": 8 - size, "is_chosen": is_chosen and size == 3}
+        for size in (0, 5, 3)
+    ]
     return Study(every_table().heads, {}, {}, {"front": pd.DataFrame(sizes)})
 
 
@@ -98,7 +101,9 @@ def test_the_front_is_ordered_by_what_is_removed() -> None:
 def soft(**record: Any) -> Study:
     grid = np.full((10, 10), 0.6)
     grid[0, 1], grid[9, 9] = 0.2, 0.999
-    table = pd.DataFrame([{"aim": "soft", "positions": "other", "value": 0.6, "low": 0.5, "high": 0.7, "seeds": 2}])
+    table = pd.DataFrame(
+        [{"aim": "soft", "positions": "other", "value": 0.6, "low": 0.5, "high": 0.7, "seeds": 2}]
+    )
     told = {"learned_masks": {"options": {"is_soft": True}, "reached": 8, **record}}
     return Study(every_table().heads, {"mask/soft": grid}, told, {"positions": table})
 
@@ -151,7 +156,12 @@ def without_heads() -> Study:
 
 def test_a_page_without_heads_speaks_of_none() -> None:
     page = render(without_heads())
-    body = re.sub(r"<script.*?</script>|<style>.*?</style>|<section[^>]* hidden>.*?</section>", "", page, flags=re.S)
+    body = re.sub(
+        r"<script.*?</script>|<style>.*?</style>|<section[^>]* hidden>.*?</section>",
+        "",
+        page,
+        flags=re.S,
+    )
     for words in ("picked out of", "Heads are written", "attention heads", "single heads"):
         assert words not in body
     assert "<h1><bdi>minilm</bdi>: what sparse masks cost for sst2</h1>" in body
@@ -160,4 +170,7 @@ def test_a_page_without_heads_speaks_of_none() -> None:
 
 def test_the_cheapest_mask_is_told_with_its_metric_and_signs() -> None:
     [told] = [one.sentence for one in findings_of(without_heads())]
-    assert "accuracy is 0.8000, a change of +0.0220 [−0.0100, +0.0500]: too few examples to tell whether" in told
+    assert (
+        "accuracy is 0.8000, a change of +0.0220 [−0.0100, +0.0500]: too few examples to tell whether"
+        in told
+    )

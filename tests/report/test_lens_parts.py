@@ -24,7 +24,9 @@ PLACE = {"stack": "encoder", "layer": 0}
 MEASURED = {"value": 0.4, "low": 0.3, "high": 0.5, "count": 40}
 
 
-def study_of(tables: dict[str, list[dict[str, Any]]], values: dict[str, list[float]] | None = None) -> Study:
+def study_of(
+    tables: dict[str, list[dict[str, Any]]], values: dict[str, list[float]] | None = None
+) -> Study:
     """values: of each statistic, by layer, the same for two heads."""
     rows = [
         Row("encoder", layer, head, name, value, value, value, 9)
@@ -33,7 +35,9 @@ def study_of(tables: dict[str, list[dict[str, Any]]], values: dict[str, list[flo
         for head in range(2)
     ]
     record = RECORD | {"importance": {"task": "stsb", "examples": 32}}
-    return Study(to_frame(rows), {}, record, {name: pd.DataFrame(some) for name, some in tables.items()})
+    return Study(
+        to_frame(rows), {}, record, {name: pd.DataFrame(some) for name, some in tables.items()}
+    )
 
 
 def part_of(study: Study, name: str) -> Part:
@@ -90,7 +94,14 @@ def lenses(*found: tuple[float, float, float], ceilings: tuple[float, ...] = (0.
     """Rows of lenses.csv, one statistic, in turn from the stacks that have these ceilings."""
     stacks = [("encoder", "decoder")[i % len(ceilings)] for i in range(len(found))]
     rows = [
-        {"stack": stack, "statistic": f"s{i}", "lens": "norm", "correlation": value, "low": low, "high": high}
+        {
+            "stack": stack,
+            "statistic": f"s{i}",
+            "lens": "norm",
+            "correlation": value,
+            "low": low,
+            "high": high,
+        }
         | {"ceiling": ceilings[i % len(ceilings)], "heads": 72}
         for i, (stack, (value, low, high)) in enumerate(zip(stacks, found, strict=True))
     ]
@@ -99,9 +110,7 @@ def lenses(*found: tuple[float, float, float], ceilings: tuple[float, ...] = (0.
 
 def test_where_no_interval_leaves_0_that_is_said_first_with_the_ceiling() -> None:
     study = lenses((0.1, -0.1, 0.3), (-0.2, -0.4, 0.1))
-    told = (
-        "No statistic through any lens can be told from 0 (2 rows); with 32 examples even the true importances would "
-    )
+    told = "No statistic through any lens can be told from 0 (2 rows); with 32 examples even the true importances would "
     told += "reach only 0.29; about 620 examples would do"
     assert part_of(study, "lens-agreement").lead == f"{told}."
     (finding,) = (one for one in findings_of(study) if one.kind == "lenses")
@@ -122,15 +131,27 @@ def test_what_can_be_told_from_0_is_counted_and_the_strongest_named() -> None:
     assert "s1 through norm: Spearman's correlation −0.500 [−0.700, −0.200]" in finding.sentence
     assert "0.29" in finding.sentence
     assert finding.sentence.endswith("; about 620 examples would do")
-    assert (finding.is_clear, finding.strength) == (False, pytest.approx(2.0)), "the ceiling is below 0.8"
+    assert (finding.is_clear, finding.strength) == (False, pytest.approx(2.0)), (
+        "the ceiling is below 0.8"
+    )
 
 
 def test_the_strongest_row_comes_first_and_what_is_constant_has_no_column() -> None:
-    part = part_of(lenses((0.1, -0.1, 0.3), (-0.5, -0.7, -0.2), (np.nan, np.nan, np.nan)), "lens-agreement")
+    part = part_of(
+        lenses((0.1, -0.1, 0.3), (-0.5, -0.7, -0.2), (np.nan, np.nan, np.nan)), "lens-agreement"
+    )
     assert part.columns == ("statistic", "lens", "correlation [interval over heads]")
     assert [row[0].text for row in part.rows] == ["s1", "s0", "s2"]
-    several = part_of(lenses((0.1, -0.1, 0.3), (-0.5, -0.7, -0.2), ceilings=(0.3, 0.6)), "lens-agreement")
-    assert several.columns == ("stack", "statistic", "lens", "correlation [interval over heads]", "ceiling")
+    several = part_of(
+        lenses((0.1, -0.1, 0.3), (-0.5, -0.7, -0.2), ceilings=(0.3, 0.6)), "lens-agreement"
+    )
+    assert several.columns == (
+        "stack",
+        "statistic",
+        "lens",
+        "correlation [interval over heads]",
+        "ceiling",
+    )
     assert [row[-1].text for row in several.rows] == ["0.600", "0.300"]
 
 
@@ -191,7 +212,12 @@ def test_the_section_asks_of_any_sink_and_keeps_its_anchor() -> None:
 def test_mixing_has_kobayashi_s_order_and_words() -> None:
     forms = ("norm", "norm-layernorm", "norm-residual", "weight", "weight-residual")
     study = study_of(
-        {"mixing": [PLACE | {"form": form} | MEASURED | {"value": i / 10} for i, form in enumerate(forms)]}
+        {
+            "mixing": [
+                PLACE | {"form": form} | MEASURED | {"value": i / 10}
+                for i, form in enumerate(forms)
+            ]
+        }
     )
     words = ["weights", "norm", "weights + residual", "norm + residual", "and LayerNorm"]
     part = part_of(study, "mixing")
@@ -204,7 +230,12 @@ def test_mixing_has_kobayashi_s_order_and_words() -> None:
 
 
 def test_a_statistic_is_a_block_with_its_lenses_side_by_side() -> None:
-    values = {"cls": [0.1, 0.2], "sep": [0.3, 0.4], "cls@norm": [0.5, 0.6], "cls@effective": [0.7, -0.8]}
+    values = {
+        "cls": [0.1, 0.2],
+        "sep": [0.3, 0.4],
+        "cls@norm": [0.5, 0.6],
+        "cls@effective": [0.7, -0.8],
+    }
     part = part_of(study_of({}, values), "lenses")
     assert part.columns == ("statistic", "layer", "raw", "norm", "effective")
     assert [[cell.text for cell in row] for row in part.rows] == [
@@ -232,8 +263,21 @@ def test_rank_and_row_totals_are_shown_where_they_vary_whole_numbers_as_such() -
 
 
 def example(**changes: Any) -> Study:
-    row = {"stack": "encoder", "layer": 0, "head": 1, "lens": "norm", "words": '["[CLS]", "a<b", "cat", "sat"]'}
-    row |= {"query": 2, "raw_key": 0, "raw_weight": 0.9, "raw_key_through": 0.02, "lens_key": 1, "lens_weight": 0.4}
+    row = {
+        "stack": "encoder",
+        "layer": 0,
+        "head": 1,
+        "lens": "norm",
+        "words": '["[CLS]", "a<b", "cat", "sat"]',
+    }
+    row |= {
+        "query": 2,
+        "raw_key": 0,
+        "raw_weight": 0.9,
+        "raw_key_through": 0.02,
+        "lens_key": 1,
+        "lens_weight": 0.4,
+    }
     row |= {"lens_key_raw": 0.01, "keys": 100, "apart": 0.8}
     return study_of({"lens_examples": [row | changes]})
 
@@ -245,7 +289,8 @@ def test_the_token_that_looks_and_both_keys_are_marked() -> None:
     assert (row[3].text, row[4].text) == ("[CLS] 0.90, through it 0.02", "a<b 0.40, raw 0.01")
     page = render(study)
     assert (
-        '<span class="key">[CLS]</span> <span class="through">a&lt;b</span> <span class="query">cat</span> sat' in page
+        '<span class="key">[CLS]</span> <span class="through">a&lt;b</span> <span class="query">cat</span> sat'
+        in page
     )
     assert '<span class="through">largest through the lens</span>' in page
 
@@ -260,6 +305,8 @@ def test_a_row_without_a_peak_is_spread_evenly() -> None:
     assert row[4].text == "spread evenly (at most 0.03)"
     assert row[2].marked[1] == ("a<b", "")
     study = example(lens_weight=0.001)
-    study.tables["lens_examples"] = study.tables["lens_examples"].drop(columns="keys")  # an older study
+    study.tables["lens_examples"] = study.tables["lens_examples"].drop(
+        columns="keys"
+    )  # an older study
     (row,) = part_of(study, "lens-examples").rows
     assert row[4].text == "a<b 0.00, raw 0.01"

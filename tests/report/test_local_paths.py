@@ -44,25 +44,42 @@ def assert_clean(page: str, *names: str) -> None:
 
 def test_no_page_holds_a_local_path(secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, corpus, dev = secret / "tiny-bert", secret / "corpus.txt", secret / "dev.tsv"
-    run(monkeypatch, "analyze", model, "--corpus", corpus, "--out", secret / "s", "--statistics", "entropy,previous")
+    run(
+        monkeypatch,
+        "analyze",
+        model,
+        "--corpus",
+        corpus,
+        "--out",
+        secret / "s",
+        "--statistics",
+        "entropy,previous",
+    )
     record = json.loads((secret / "s" / "run.json").read_text())
     assert record["data"]["files"][0]["path"] == str(corpus), "the record keeps the path"
     assert record["model"]["name"] == str(model)
     assert str(corpus) in record["command"]
     page = (secret / "s" / "index.html").read_text("utf-8")
     assert_clean(page, "corpus.txt", record["data"]["files"][0]["sha256"], "tiny-bert")
-    assert "headscope analyze tiny-bert --corpus corpus.txt --out s --statistics entropy,previous" in page
+    assert (
+        "headscope analyze tiny-bert --corpus corpus.txt --out s --statistics entropy,previous"
+        in page
+    )
     classifier = secret / "tiny-classifier"
     task = ("--task", "sst2", "--data", dev, "--by", "gradient")
     run(monkeypatch, "importance", classifier, *task, "--out", secret / "i")
     assert_clean((secret / "i" / "index.html").read_text("utf-8"), "dev.tsv", "tiny-classifier")
     run(monkeypatch, "report", secret / "s", secret / "i", "--out", secret / "report.html")
-    assert_clean((secret / "report.html").read_text("utf-8"), "tiny-bert", "tiny-classifier", "corpus.txt")
+    assert_clean(
+        (secret / "report.html").read_text("utf-8"), "tiny-bert", "tiny-classifier", "corpus.txt"
+    )
     run(monkeypatch, "compare", secret / "s", secret / "s", "--out", secret / "c")
     assert_clean((secret / "c" / "index.html").read_text("utf-8"), "tiny-bert")
 
 
-def test_a_look_names_a_model_by_its_directory(secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_names_a_model_by_its_directory(
+    secret: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = headscope.look(secret / "tiny-bert", "the cat sat").page()
     assert_clean(page, "<title>tiny-bert: attention heads</title>", "<h1>tiny-bert</h1>")
     monkeypatch.chdir(secret)
@@ -80,7 +97,11 @@ def test_a_look_names_a_model_by_its_directory(secret: Path, monkeypatch: pytest
         ("datasets:nyu-mll/glue:sst2", "data", "datasets:nyu-mll/glue:sst2"),
         ("Masked(/home/me/mask.npz)", "edits", "Masked(mask.npz)"),
         ("wrong: /home/me/x.txt:3 has a line", "note", "wrong: x.txt:3 has a line"),
-        ("a share of 1/2, and/or https://example.org/a/b", "note", "a share of 1/2, and/or https://example.org/a/b"),
+        (
+            "a share of 1/2, and/or https://example.org/a/b",
+            "note",
+            "a share of 1/2, and/or https://example.org/a/b",
+        ),
         (
             "headscope prune '/home/my me/m' --data=/a/b.tsv,../c/d.tsv --out /a/out --train datasets:/a/folder",
             "command",
@@ -88,6 +109,8 @@ def test_a_look_names_a_model_by_its_directory(secret: Path, monkeypatch: pytest
         ),
     ],
 )
-def test_local_paths_become_names_and_nothing_else_changes(value: str, key: str, expected: str) -> None:
+def test_local_paths_become_names_and_nothing_else_changes(
+    value: str, key: str, expected: str
+) -> None:
     assert without_paths({"kind": [{key: value}]}) == {"kind": [{key: expected}]}
     assert local_name("org/name") == "org/name"

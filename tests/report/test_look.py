@@ -47,7 +47,10 @@ def plain_side(count: int) -> Side:
     """[CLS], words of two pieces, [SEP]."""
     ends = (0, count - 1)
     return Side(
-        tokens=tuple("[CLS]" if at == 0 else "[SEP]" if at == count - 1 else f"word{at}" for at in range(count)),
+        tokens=tuple(
+            "[CLS]" if at == 0 else "[SEP]" if at == count - 1 else f"word{at}"
+            for at in range(count)
+        ),
         special=tuple(at in ends for at in range(count)),
         words=tuple(None if at in ends else at // 2 for at in range(count)),
     )
@@ -60,7 +63,12 @@ def raw(*stacks: StackMaps) -> Lens:
 def look_at(weights: NDArray[np.float32], side: Side | None = None, **others: Any) -> Look:
     side = side or plain_side(weights.shape[-1])
     return Look(
-        **{"model": "toy", "text": ("a text",), "lenses": (raw(StackMaps("encoder", side, side, weights)),)} | others
+        **{
+            "model": "toy",
+            "text": ("a text",),
+            "lenses": (raw(StackMaps("encoder", side, side, weights)),),
+        }
+        | others
     )
 
 
@@ -73,7 +81,9 @@ def data_in(page: str) -> dict[str, Any]:
 
 def maps_in(page: str, layer: int, stack: str = "encoder", lens: int = 0) -> Maps:
     """The maps of one layer, read as the format is described."""
-    return Maps.of(zlib.decompress(base64.b64decode(data_in(page)["answers"][lens]["maps"][stack][layer])))
+    return Maps.of(
+        zlib.decompress(base64.b64decode(data_in(page)["answers"][lens]["maps"][stack][layer]))
+    )
 
 
 class Outline(HTMLParser):
@@ -140,14 +150,20 @@ def test_heads_that_were_cut_are_left_out() -> None:
     data = data_in(page)
     assert data["answers"][0]["maps"]["encoder"][2] is None
     assert [one["heads"] for one in data["model"]["stacks"][0]["layers"]] == [[0, 1], [1], []]
-    assert {(one["layer"], one["head"]) for one in data["answers"][0]["summary"]} == {(0, 0), (0, 1), (1, 1)}
+    assert {(one["layer"], one["head"]) for one in data["answers"][0]["summary"]} == {
+        (0, 0),
+        (0, 1),
+        (1, 1),
+    }
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -0.1, 1.5])
 def test_weights_that_are_no_attention_are_refused_by_the_head_s_name(wrong: float) -> None:
     weights = softmax_maps(2, 2, 5, 5)
     weights[1, 0, 2, 3] = wrong
-    with pytest.raises(HeadscopeError, match=r"^encoder\.1\.0 has weights that are not numbers from 0 to 1\."):
+    with pytest.raises(
+        HeadscopeError, match=r"^encoder\.1\.0 has weights that are not numbers from 0 to 1\."
+    ):
         look_at(weights).page()
 
 
@@ -177,7 +193,9 @@ def test_pieces_join_to_readable_words_in_each_tokenizer_s_writing() -> None:
     assert wordpiece.word_labels() == ("[CLS]", "unforgiving", ".", "[SEP]")
     assert wordpiece.units() == (0, 1, 1, 1, 2, 3)
     assert wordpiece.unit_special() == (True, False, False, True)
-    sentencepiece = Side(("▁magni", "fique", "▁et", "</s>"), (False, False, False, True), (0, 0, 1, None))
+    sentencepiece = Side(
+        ("▁magni", "fique", "▁et", "</s>"), (False, False, False, True), (0, 0, 1, None)
+    )
     assert sentencepiece.word_labels() == ("magnifique", "et", "</s>")
     assert sentencepiece.token_labels() == ("magni", "·fique", "et", "</s>")
     bytelevel = Side(("The", "Ġcaf", "Ã©", "Ċ", "Ġä½", "ł"), (False,) * 6, (0, 1, 1, 2, 3, 3))
@@ -188,14 +206,20 @@ def test_pieces_join_to_readable_words_in_each_tokenizer_s_writing() -> None:
 
 
 def test_two_sentences_keep_their_words_apart() -> None:
-    side = Side(("[CLS]", "a", "[SEP]", "a", "[SEP]"), (True, False, True, False, True), (None, 0, None, 1, None))
+    side = Side(
+        ("[CLS]", "a", "[SEP]", "a", "[SEP]"),
+        (True, False, True, False, True),
+        (None, 0, None, 1, None),
+    )
     assert side.units() == (0, 1, 2, 3, 4)
 
 
 def test_right_to_left_is_known_from_the_first_letter_of_the_text() -> None:
     def direction(*tokens: str) -> object:
         count = len(tokens)
-        return Side(tokens, (True, *[False] * (count - 1)), (None, *range(count - 1))).payload()["rtl"]
+        return Side(tokens, (True, *[False] * (count - 1)), (None, *range(count - 1))).payload()[
+            "rtl"
+        ]
 
     assert direction("[CLS]", "…", "שלום", "world") is True
     assert direction("[CLS]", "hello", "مرحبا") is False
@@ -204,7 +228,11 @@ def test_right_to_left_is_known_from_the_first_letter_of_the_text() -> None:
 
 
 def test_punctuation_is_what_has_no_other_sign() -> None:
-    told = Side(("[CLS]", "a", "##.", "!?", "—", "$", "."), (True, *[False] * 6), (None, 0, 0, 1, 2, 3, None)).payload()
+    told = Side(
+        ("[CLS]", "a", "##.", "!?", "—", "$", "."),
+        (True, *[False] * 6),
+        (None, 0, 0, 1, 2, 3, None),
+    ).payload()
     assert told["word_punctuation"] == [0, 0, 1, 1, 0, 1]
     assert told["punctuation"] == [0, 0, 0, 1, 1, 0, 1]
 
@@ -268,7 +296,9 @@ def test_the_policy_allows_this_script_and_this_style_and_nothing_from_outside()
     page = look_at(softmax_maps(1, 1, 5, 5)).page()
     elements = Outline(page).elements
     policy = next(
-        dict(attrs)["content"] for tag, attrs in elements if ("http-equiv", "Content-Security-Policy") in attrs
+        dict(attrs)["content"]
+        for tag, attrs in elements
+        if ("http-equiv", "Content-Security-Policy") in attrs
     )
     assert policy is not None
     assert "default-src 'none'" in policy
@@ -278,7 +308,10 @@ def test_the_policy_allows_this_script_and_this_style_and_nothing_from_outside()
     for text in (script, style):
         assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
     assert not [
-        value for _, attrs in elements for name, value in attrs if name in ("src", "href", "style") or name[:2] == "on"
+        value
+        for _, attrs in elements
+        for name, value in attrs
+        if name in ("src", "href", "style") or name[:2] == "on"
     ]
     assert "innerHTML" not in script
     assert "http://" not in script.replace("http://www.w3.org/2000/svg", "")
@@ -312,12 +345,20 @@ def test_a_page_has_an_ending_that_a_browser_opens(tmp_path: Path) -> None:
     assert look.save(tmp_path / "look") == tmp_path / "look.html"
     assert look.save(tmp_path / "look.v2") == tmp_path / "look.v2.html"
     assert look.save(tmp_path / "old.HTM") == tmp_path / "old.HTM"
-    with pytest.raises(HeadscopeError, match=r'"look.png" is no page. Expected a name that ends in .html.'):
+    with pytest.raises(
+        HeadscopeError, match=r'"look.png" is no page. Expected a name that ends in .html.'
+    ):
         look.save(tmp_path / "look.png")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["look.html", "look.v2.html", "old.HTM"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "look.html",
+        "look.v2.html",
+        "old.HTM",
+    ]
 
 
-def test_a_full_disk_leaves_the_old_page_and_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_page_and_no_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     goal = tmp_path / "look.html"
     goal.write_text("old")
 
@@ -326,7 +367,8 @@ def test_a_full_disk_leaves_the_old_page_and_no_rest(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(
-        HeadscopeError, match=r"look\.html: the page cannot be written: No space left on device\. Expected"
+        HeadscopeError,
+        match=r"look\.html: the page cannot be written: No space left on device\. Expected",
     ):
         look_at(softmax_maps(1, 1, 5, 5)).save(goal)
     assert goal.read_text() == "old"
@@ -335,7 +377,10 @@ def test_a_full_disk_leaves_the_old_page_and_no_rest(tmp_path: Path, monkeypatch
 
 def test_a_missing_directory_is_said_and_none_is_made(tmp_path: Path) -> None:
     look = look_at(softmax_maps(1, 1, 5, 5))
-    with pytest.raises(HeadscopeError, match=r"there is no directory .*deep\. Check the path, or make the directory"):
+    with pytest.raises(
+        HeadscopeError,
+        match=r"there is no directory .*deep\. Check the path, or make the directory",
+    ):
         look.save(tmp_path / "new" / "deep" / "look.html")
     assert not list(tmp_path.iterdir())
 
@@ -343,8 +388,13 @@ def test_a_missing_directory_is_said_and_none_is_made(tmp_path: Path) -> None:
 def test_a_look_is_one_line_in_python() -> None:
     look = look_at(softmax_maps(2, 3, 6, 6))
     assert repr(look) == "Look('toy', 'a text', 6 tokens, lens raw)"
-    changed = look_at(softmax_maps(2, 3, 6, 6), text=("a" * 99, "b"), off="0.2,1.*", edits=("Masked('star')",))
-    assert repr(changed) == f"Look('toy', '{'a' * 39}…', 'b', 6 tokens, lens raw, off 0.2,1.*, Masked('star'))"
+    changed = look_at(
+        softmax_maps(2, 3, 6, 6), text=("a" * 99, "b"), off="0.2,1.*", edits=("Masked('star')",)
+    )
+    assert (
+        repr(changed)
+        == f"Look('toy', '{'a' * 39}…', 'b', 6 tokens, lens raw, off 0.2,1.*, Masked('star'))"
+    )
     assert len(repr(look.stacks[0])) < 500
 
 
@@ -353,7 +403,9 @@ def test_a_folder_as_goal_and_a_file_as_folder_are_said(tmp_path: Path) -> None:
     with pytest.raises(HeadscopeError, match=r"this is a folder\. Expected the name of a file"):
         look.save(tmp_path)
     (tmp_path / "file").write_text("", "utf-8")
-    with pytest.raises(HeadscopeError, match=r'file" is a file, not a folder\. Choose another path'):
+    with pytest.raises(
+        HeadscopeError, match=r'file" is a file, not a folder\. Choose another path'
+    ):
         look.save(tmp_path / "file" / "look.html")
 
 
@@ -364,20 +416,27 @@ def test_a_folder_one_may_not_write_to_is_said(tmp_path: Path) -> None:
         look_at(softmax_maps(1, 1, 5, 5)).save(tmp_path / "look.html")
 
 
-def test_a_refused_folder_is_said_for_root_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_folder_is_said_for_root_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(self: Path, mode: str) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refused)
     look = look_at(softmax_maps(1, 1, 5, 5))
     monkeypatch.setattr(Look, "page", lambda self: "page")
-    with pytest.raises(HeadscopeError, match=r"cannot be written: Permission denied\. Expected a folder one may write"):
+    with pytest.raises(
+        HeadscopeError,
+        match=r"cannot be written: Permission denied\. Expected a folder one may write",
+    ):
         look.save(tmp_path / "look.html")
 
 
 def test_a_page_beyond_what_a_browser_bears_is_refused_unless_wanted(tmp_path: Path) -> None:
     look = look_at(softmax_maps(1, 1, 30, 30))
-    with pytest.raises(HeadscopeError, match=r"for 30 tokens\. Expected at most 0 MB.*\. Look at a shorter text"):
+    with pytest.raises(
+        HeadscopeError, match=r"for 30 tokens\. Expected at most 0 MB.*\. Look at a shorter text"
+    ):
         look.save(tmp_path / "look.html", limit_bytes=1000)
     assert not list(tmp_path.iterdir())
     assert look.save(tmp_path / "look.html", limit_bytes=None).exists()

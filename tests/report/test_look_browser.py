@@ -33,7 +33,9 @@ SOURCE = Side(
     special=(True, *[False] * 8, True),
     words=(None, 0, 0, 1, 2, 3, 3, 3, 4, None),
 )
-TARGET = Side(("<pad>", "▁Le", "▁magni", "fique", "▁עולם"), (True, *[False] * 4), (None, 0, 1, 1, 2))
+TARGET = Side(
+    ("<pad>", "▁Le", "▁magni", "fique", "▁עולם"), (True, *[False] * 4), (None, 0, 1, 1, 2)
+)
 LAYERS, HEADS = 3, 4
 
 
@@ -48,7 +50,10 @@ def strongly_special(weights: NDArray[np.float32]) -> NDArray[np.float32]:
 def look() -> Look:
     encoder = strongly_special(softmax_maps(LAYERS, HEADS, 10, 10, seed=1, spread=2))
     cross = softmax_maps(2, 3, 5, 10, seed=2, spread=2)
-    stacks = (StackMaps("encoder", SOURCE, SOURCE, encoder), StackMaps("cross", TARGET, SOURCE, cross))
+    stacks = (
+        StackMaps("encoder", SOURCE, SOURCE, encoder),
+        StackMaps("cross", TARGET, SOURCE, cross),
+    )
     return Look(f"toy {PLANTED}", (f"lighthouse {PLANTED}", "Le magnifique"), (raw(*stacks),))
 
 
@@ -64,7 +69,9 @@ def drawn(page: Page) -> Page:
 
 def opened(page: Page, *words: str) -> Page:
     """Wait until the enlarged head's caption holds these words."""
-    expect(page.locator("html")).to_have_attribute("data-head", re.compile(".*".join(map(re.escape, words))))
+    expect(page.locator("html")).to_have_attribute(
+        "data-head", re.compile(".*".join(map(re.escape, words)))
+    )
     return page
 
 
@@ -94,12 +101,16 @@ def numbers_in(table: Path) -> NDArray[np.float64]:
     return np.array([float(row["weight"]) for row in rows]).reshape(queries, -1)
 
 
-def expected(weights: NDArray[np.float64], query: Side, key: Side, level: str, special: str) -> NDArray[np.float64]:
+def expected(
+    weights: NDArray[np.float64], query: Side, key: Side, level: str, special: str
+) -> NDArray[np.float64]:
     """Words, then hiding, then renormalising, in loops: sums over a key's pieces, means over a query's."""
 
     def groups(side: Side) -> list[list[int]]:
         units = side.units() if level == "words" else tuple(range(len(side.tokens)))
-        every = [[at for at, unit in enumerate(units) if unit == wanted] for wanted in sorted(set(units))]
+        every = [
+            [at for at, unit in enumerate(units) if unit == wanted] for wanted in sorted(set(units))
+        ]
         return [group for group in every if special == "show" or not side.special[group[0]]]
 
     found = np.array(
@@ -111,26 +122,43 @@ def expected(weights: NDArray[np.float64], query: Side, key: Side, level: str, s
     return found / found.sum(axis=1, keepdims=True) if special == "renormalise" else found
 
 
-def test_the_overview_of_144_heads_and_128_tokens_is_light_and_soon_there(watched: Watched, tmp_path: Path) -> None:
+def test_the_overview_of_144_heads_and_128_tokens_is_light_and_soon_there(
+    watched: Watched, tmp_path: Path
+) -> None:
     weights = softmax_maps(12, 12, 128, 128)
     weights[3, 2] = np.roll(np.eye(128, dtype=np.float32), 1, axis=1)  # attends to the next token
     side = plain_side(128)
-    file = Look("random", ("text",), (raw(StackMaps("encoder", side, side, weights)),)).save(tmp_path / "look.html")
+    file = Look("random", ("text",), (raw(StackMaps("encoder", side, side, weights)),)).save(
+        tmp_path / "look.html"
+    )
     page = drawn(watched.open(file))
-    first_paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    assert first_paint < 2000  # wanted: 1000 ms on a laptop; twice that, since test machines are shared
+    first_paint = page.evaluate(
+        "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    )
+    assert (
+        first_paint < 2000
+    )  # wanted: 1000 ms on a laptop; twice that, since test machines are shared
     assert page.evaluate("document.querySelectorAll('*').length") <= 1000
-    names = page.locator(".thumb").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
-    every = [[*(f"{layer}.{head}" for head in range(12)), f"mean of layer {layer}"] for layer in range(12)]
+    names = page.locator(".thumb").evaluate_all(
+        "all => all.map(one => one.getAttribute('aria-label'))"
+    )
+    every = [
+        [*(f"{layer}.{head}" for head in range(12)), f"mean of layer {layer}"]
+        for layer in range(12)
+    ]
     assert names == [name for row in every for name in row]
     pixels = (
         page.get_by_label("3.2", exact=True)
         .locator("canvas")
-        .evaluate("one => [one.width, ...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]")
+        .evaluate(
+            "one => [one.width, ...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
+        )
     )
     width, red = pixels[0], np.array(pixels[1:]).reshape(pixels[0], -1, 4)[..., 0]
     darkest = red == red.min()
-    assert width == 64  # two tokens a pixel, the larger one shown: the diagonal and the cell right of it
+    assert (
+        width == 64
+    )  # two tokens a pixel, the larger one shown: the diagonal and the cell right of it
     assert darkest[np.arange(64), np.arange(64)].all()
     assert darkest[np.arange(63), np.arange(1, 64)].all()
     assert darkest.sum() == 64 + 63 + 1  # and, after the last token, the first
@@ -145,7 +173,9 @@ def test_the_numbers_are_numpy_s(
     page = opened(watched.open(file, f"#heads={head}"), head)
     choose(page, "level", level)
     hide(page, special)
-    state = {"show": "all tokens shown", "hide": "hidden", "renormalise": "hidden, renormalised"}[special]
+    state = {"show": "all tokens shown", "hide": "hidden", "renormalise": "hidden, renormalised"}[
+        special
+    ]
     opened(page, head, level, state)
     assert state in page.inner_text("#caption")
     shown = numbers_in(saved(page, "#csv", tmp_path))
@@ -155,9 +185,17 @@ def test_the_numbers_are_numpy_s(
     stack = look.stacks[place]
     stored = maps_in(look.page(), int(layer), name).values[int(number)]
     true = stack.weights[int(layer), int(number)].astype(np.float64)
-    np.testing.assert_allclose(shown, expected(stored, stack.query, stack.key, level, special), rtol=0.005, atol=1e-7)
-    left = expected(true, stack.query, stack.key, level, "hide").sum(axis=1).min() if special == "renormalise" else 1
-    np.testing.assert_allclose(shown, expected(true, stack.query, stack.key, level, special), atol=0.006 / left)
+    np.testing.assert_allclose(
+        shown, expected(stored, stack.query, stack.key, level, special), rtol=0.005, atol=1e-7
+    )
+    left = (
+        expected(true, stack.query, stack.key, level, "hide").sum(axis=1).min()
+        if special == "renormalise"
+        else 1
+    )
+    np.testing.assert_allclose(
+        shown, expected(true, stack.query, stack.key, level, special), atol=0.006 / left
+    )
     if special != "hide":
         np.testing.assert_allclose(shown.sum(axis=1), 1, atol=0.02)
 
@@ -175,7 +213,9 @@ def test_a_click_opens_a_head_and_hovering_tells_the_pair_and_its_weight(
     for share in (0.35, 0.5, 0.65):
         page.mouse.move(box["x"] + box["width"] * share, box["y"] + box["height"] * (share + 0.2))
         pair, weight = page.inner_text("#tip .pair"), page.inner_text("#tip b")
-        query, key = (SOURCE.token_labels().index(text.strip("\u2068\u2069")) for text in pair.split(" → "))
+        query, key = (
+            SOURCE.token_labels().index(text.strip("\u2068\u2069")) for text in pair.split(" → ")
+        )
         assert float(weight) == pytest.approx(look.stacks[0].weights[2, 3, query, key], abs=0.006)
     page.mouse.move(1, 1)
     expect(page.locator("#tip")).to_be_hidden()
@@ -187,25 +227,35 @@ def test_rows_are_queries_and_columns_are_keys(watched: Watched, file: Path, loo
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
     assert page.inner_text("#tip .pair") == "\u2068magni\u2069 → \u2068light\u2069"
-    assert float(page.inner_text("#tip b")) == pytest.approx(look.stacks[1].weights[1, 2, 2, 1], abs=0.006)
+    assert float(page.inner_text("#tip b")) == pytest.approx(
+        look.stacks[1].weights[1, 2, 2, 1], abs=0.006
+    )
 
 
-def test_heads_that_are_off_are_hatched_and_named(watched: Watched, tmp_path: Path, look: Look) -> None:
-    page = drawn(watched.open(replace(look, off="encoder.0.1,encoder.2.*").save(tmp_path / "look.html")))
+def test_heads_that_are_off_are_hatched_and_named(
+    watched: Watched, tmp_path: Path, look: Look
+) -> None:
+    page = drawn(
+        watched.open(replace(look, off="encoder.0.1,encoder.2.*").save(tmp_path / "look.html"))
+    )
     expect(page.locator(".edits")).to_have_text(
         "Heads that are off (ablated): encoder.0.1, encoder.2.*. Their pictures are hatched."
     )
     off = page.locator(".cell.off .thumb")
     expect(off).to_have_count(1 + HEADS)
     assert "switched off" in (off.first.get_attribute("title") or "")
-    assert "repeating-linear-gradient" in off.first.evaluate("(one) => getComputedStyle(one).backgroundImage")
+    assert "repeating-linear-gradient" in off.first.evaluate(
+        "(one) => getComputedStyle(one).backgroundImage"
+    )
     page = drawn(watched.open(look.save(tmp_path / "on.html")))
     expect(page.locator(".cell.off")).to_have_count(0)
     expect(page.locator(".edits")).to_have_count(0)
 
 
 @pytest.mark.parametrize("direction", ["to", "by"])
-def test_the_text_is_read_in_both_directions(watched: Watched, file: Path, look: Look, direction: str) -> None:
+def test_the_text_is_read_in_both_directions(
+    watched: Watched, file: Path, look: Look, direction: str
+) -> None:
     page = opened(watched.open(file, f"#heads=encoder.0.1&direction={direction}"), "encoder.0.1")
     page.locator("#texts .unit", has_text="keeper").click()
     assert "token=3" in page.url
@@ -215,12 +265,18 @@ def test_the_text_is_read_in_both_directions(watched: Watched, file: Path, look:
         "all => all.map(one => [...one.cells].map(cell => cell.textContent))"
     )
     best = [int(place) for _, place, _, _ in table]
-    assert [float(number) for *_, number in table] == pytest.approx(sorted(row, reverse=True)[:8], abs=0.006)
+    assert [float(number) for *_, number in table] == pytest.approx(
+        sorted(row, reverse=True)[:8], abs=0.006
+    )
     assert row[best[0]] == pytest.approx(row.max(), abs=0.004)
-    expect(page.locator("#asked")).to_have_text(re.compile("keeper.* attends to|Who attends to .*keeper"))
+    expect(page.locator("#asked")).to_have_text(
+        re.compile("keeper.* attends to|Who attends to .*keeper")
+    )
 
 
-def test_the_planted_token_is_text_and_nothing_else(watched: Watched, file: Path, tmp_path: Path) -> None:
+def test_the_planted_token_is_text_and_nothing_else(
+    watched: Watched, file: Path, tmp_path: Path
+) -> None:
     for fragment in ("", "#heads=encoder.1.1", "#heads=cross.1.1&level=words&direction=by"):
         page = watched.open(file, fragment)
         drawn(page)
@@ -237,7 +293,9 @@ def test_the_planted_token_is_text_and_nothing_else(watched: Watched, file: Path
     assert page.evaluate("window.__pwned") is None
 
 
-def test_a_formula_in_the_table_is_marked_as_text(watched: Watched, file: Path, tmp_path: Path) -> None:
+def test_a_formula_in_the_table_is_marked_as_text(
+    watched: Watched, file: Path, tmp_path: Path
+) -> None:
     page = opened(watched.open(file, "#heads=encoder.0.0"), "encoder.0.0")
     table = saved(page, "#csv", tmp_path)
     assert table.name == "encoder.0.0-map-tokens.csv"
@@ -248,12 +306,19 @@ def test_a_formula_in_the_table_is_marked_as_text(watched: Watched, file: Path, 
     assert {row["key_text"] for row in rows if row["key"] == "4"} == {PLANTED}
 
 
-def test_pictures_are_saved_with_their_state_written_in_them(watched: Watched, file: Path, tmp_path: Path) -> None:
-    page = opened(watched.open(file, "#heads=encoder.1.0&level=words&hide=special,renormalise"), "renormalised")
+def test_pictures_are_saved_with_their_state_written_in_them(
+    watched: Watched, file: Path, tmp_path: Path
+) -> None:
+    page = opened(
+        watched.open(file, "#heads=encoder.1.0&level=words&hide=special,renormalise"),
+        "renormalised",
+    )
     assert saved(page, "#png", tmp_path).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     drawing = ElementTree.parse(saved(page, "#svg", tmp_path))
     texts = [element.text or "" for element in drawing.iter() if element.tag.endswith("}text")]
-    assert any("encoder.1.0 · words · special tokens hidden, renormalised" in text for text in texts)
+    assert any(
+        "encoder.1.0 · words · special tokens hidden, renormalised" in text for text in texts
+    )
     assert "lighthouse" in texts
     assert "[CLS]" not in texts
 
@@ -308,7 +373,15 @@ def test_a_head_of_the_only_stack_is_written_without_it_and_found_either_way(
 def test_everything_can_be_reached_by_keyboard(watched: Watched, file: Path) -> None:
     page = drawn(watched.open(file))
     page.get_by_label("encoder.0.0", exact=True).focus()
-    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowLeft", "ArrowRight", "Enter"):
+    for key in (
+        "ArrowRight",
+        "ArrowDown",
+        "ArrowDown",
+        "ArrowLeft",
+        "ArrowLeft",
+        "ArrowRight",
+        "Enter",
+    ):
         page.keyboard.press(key)
     opened(page, "encoder.2.1")
     page.keyboard.press("Escape")
@@ -342,13 +415,21 @@ def test_a_layer_s_mean_and_the_sums_under_the_pointer(
     assert float(column) == pytest.approx(mean[:, 1].sum(), abs=0.02)
 
 
-def test_a_row_that_is_stretched_to_1_says_what_from(watched: Watched, file: Path, look: Look, tmp_path: Path) -> None:
-    page = opened(watched.open(file, "#heads=encoder.1.2&hide=special,renormalise"), "encoder.1.2", "renormalised")
+def test_a_row_that_is_stretched_to_1_says_what_from(
+    watched: Watched, file: Path, look: Look, tmp_path: Path
+) -> None:
+    page = opened(
+        watched.open(file, "#heads=encoder.1.2&hide=special,renormalise"),
+        "encoder.1.2",
+        "renormalised",
+    )
     shown = numbers_in(saved(page, "#csv", tmp_path))
     np.testing.assert_allclose(shown.sum(axis=1), 1, atol=0.02)
     page.locator("#maps canvas").first.focus()
     page.keyboard.press("ArrowDown")
-    sums = re.fullmatch(r"row 1, stretched from (\d\.\d+) · column (\d\.\d+)", page.inner_text("#tip small"))
+    sums = re.fullmatch(
+        r"row 1, stretched from (\d\.\d+) · column (\d\.\d+)", page.inner_text("#tip small")
+    )
     assert sums is not None
     stack = look.stacks[0]
     kept = [at for at, is_special in enumerate(stack.key.special) if not is_special]
@@ -372,8 +453,13 @@ def test_arcs_of_several_heads(watched: Watched, file: Path, look: Look, tmp_pat
     np.testing.assert_allclose(found, look.stacks[0].weights[0, 3], atol=0.005)
 
 
-def test_punctuation_and_itself_are_hidden_too(watched: Watched, file: Path, look: Look, tmp_path: Path) -> None:
-    page = opened(watched.open(file, "#heads=encoder.1.2&hide=special,itself,renormalise"), "itself hidden, renorm")
+def test_punctuation_and_itself_are_hidden_too(
+    watched: Watched, file: Path, look: Look, tmp_path: Path
+) -> None:
+    page = opened(
+        watched.open(file, "#heads=encoder.1.2&hide=special,itself,renormalise"),
+        "itself hidden, renorm",
+    )
     assert page.locator('input[name="punctuation"]').is_disabled()  # this text has none
     shown = numbers_in(saved(page, "#csv", tmp_path))
     weights = look.stacks[0].weights[1, 2][1:9, 1:9].astype(np.float64)
@@ -383,8 +469,15 @@ def test_punctuation_and_itself_are_hidden_too(watched: Watched, file: Path, loo
 
 
 def test_what_needs_a_model_is_not_there(watched: Watched, file: Path) -> None:
-    page = opened(watched.open(file, "#heads=encoder.1.2&off=encoder.0.0&show=change"), "encoder.1.2")
-    assert page.locator("textarea, .switch, #power, #shows, #order, #card, #answers, .off, .moved").count() == 0
+    page = opened(
+        watched.open(file, "#heads=encoder.1.2&off=encoder.0.0&show=change"), "encoder.1.2"
+    )
+    assert (
+        page.locator(
+            "textarea, .switch, #power, #shows, #order, #card, #answers, .off, .moved"
+        ).count()
+        == 0
+    )
     for key in ("o", "u", "/"):
         page.keyboard.press(key)
     page.keyboard.press("?")
@@ -394,15 +487,28 @@ def test_what_needs_a_model_is_not_there(watched: Watched, file: Path) -> None:
     assert "off" not in page.inner_text("#keys")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark"), slow(1400, "dark"), slow(390, "light")])
-def test_axe_finds_nothing_serious_and_nothing_spills(browser: Browser, file: Path, scheme: str, width: int) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1400, "light"), (390, "dark"), slow(1400, "dark"), slow(390, "light")]
+)
+def test_axe_finds_nothing_serious_and_nothing_spills(
+    browser: Browser, file: Path, scheme: str, width: int
+) -> None:
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+    )
     page = context.new_page()
-    for fragment in ("", "#heads=encoder.1.2", "#heads=cross.1.0&view=arcs", "#stack=cross&level=words"):
+    for fragment in (
+        "",
+        "#heads=encoder.1.2",
+        "#heads=cross.1.0&view=arcs",
+        "#stack=cross&level=words",
+    ):
         page.goto("about:blank")
         page.goto(file.as_uri() + fragment)
         opened(page, "1.") if "heads" in fragment else drawn(page)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{fragment} spills at {width}"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+            f"{fragment} spills at {width}"
+        )
         assert not serious(page), fragment
     context.close()
 
@@ -448,12 +554,21 @@ def test_dark_is_chosen_by_key(watched: Watched, file: Path) -> None:
     light = page.evaluate(paper)
     page.keyboard.press("t")
     dark = page.evaluate(paper)
-    assert sum(map(int, re.findall(r"\d+", dark))) < 150 < 600 < sum(map(int, re.findall(r"\d+", light)))
+    assert (
+        sum(map(int, re.findall(r"\d+", dark)))
+        < 150
+        < 600
+        < sum(map(int, re.findall(r"\d+", light)))
+    )
 
 
-def test_in_a_notebook_the_page_works_inside_its_sandbox(watched: Watched, look: Look, tmp_path: Path) -> None:
+def test_in_a_notebook_the_page_works_inside_its_sandbox(
+    watched: Watched, look: Look, tmp_path: Path
+) -> None:
     notebook = tmp_path / "notebook.html"
-    notebook.write_text(f"<!doctype html><meta charset=utf-8><body>{look._repr_html_()}</body>", "utf-8")
+    notebook.write_text(
+        f"<!doctype html><meta charset=utf-8><body>{look._repr_html_()}</body>", "utf-8"
+    )
     page = watched.open(notebook)
     frame = page.frame_locator("iframe")
     frame.get_by_label("encoder.1.3", exact=True).click()

@@ -33,7 +33,9 @@ def signed_maps(*shape: int) -> NDArray[np.float32]:
 def look() -> Look:
     encoder = StackMaps("encoder", SIDE, SIDE, softmax_maps(3, 4, TOKENS, TOKENS, seed=1))
     other = StackMaps("decoder", SIDE, SIDE, softmax_maps(2, 2, TOKENS, TOKENS, seed=2))
-    rolled = StackMaps("encoder", SIDE, SIDE, softmax_maps(3, 1, TOKENS, TOKENS, seed=4) * np.float32(0.5))
+    rolled = StackMaps(
+        "encoder", SIDE, SIDE, softmax_maps(3, 1, TOKENS, TOKENS, seed=4) * np.float32(0.5)
+    )
     signed = StackMaps("encoder", SIDE, SIDE, signed_maps(3, 4, TOKENS, TOKENS))
     lenses = (
         Lens("raw", (encoder, other)),
@@ -49,7 +51,9 @@ def file(look: Look, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(page: Page, *words: str) -> Page:
-    expect(page.locator("html")).to_have_attribute("data-head", re.compile(".*".join(map(re.escape, words))))
+    expect(page.locator("html")).to_have_attribute(
+        "data-head", re.compile(".*".join(map(re.escape, words)))
+    )
     return page
 
 
@@ -72,8 +76,12 @@ def test_the_page_is_told_its_lenses_by_kind_and_begins_with_the_first(look: Loo
 
 
 def test_numbers_that_are_no_shares_are_refused_where_shares_are_said() -> None:
-    with pytest.raises(Exception, match=r"encoder\.0\.0 has weights that are not numbers from 0 to 1"):
-        Lens("raw", (StackMaps("encoder", SIDE, SIDE, signed_maps(3, 4, TOKENS, TOKENS)),)).payload()
+    with pytest.raises(
+        Exception, match=r"encoder\.0\.0 has weights that are not numbers from 0 to 1"
+    ):
+        Lens(
+            "raw", (StackMaps("encoder", SIDE, SIDE, signed_maps(3, 4, TOKENS, TOKENS)),)
+        ).payload()
     broken = signed_maps(3, 4, TOKENS, TOKENS)
     broken[2, 1, 0, 0] = np.inf
     with pytest.raises(Exception, match=r"encoder\.2\.1 is not finite through the lens gradient"):
@@ -130,7 +138,9 @@ def test_a_page_of_token_maps_alone(watched: Watched, look: Look, tmp_path: Path
 
 
 @pytest.mark.browser
-def test_the_lens_is_chosen_by_keyboard_and_the_overview_follows(watched: Watched, file: Path) -> None:
+def test_the_lens_is_chosen_by_keyboard_and_the_overview_follows(
+    watched: Watched, file: Path
+) -> None:
     page = watched.open(file)
     page.wait_for_selector("html[data-drawn]", state="attached")
     assert page.locator(".thumb").count() == 3 * (4 + 1)
@@ -172,7 +182,9 @@ def test_signed_numbers_are_numpy_s_and_both_signs_have_their_colour(
 
 
 @pytest.mark.browser
-def test_a_row_of_a_signed_map_says_what_it_sums_to(watched: Watched, file: Path, look: Look) -> None:
+def test_a_row_of_a_signed_map_says_what_it_sums_to(
+    watched: Watched, file: Path, look: Look
+) -> None:
     page = opened(watched.open(file, "#lens=gradient&heads=encoder.1.2&token=4"), "encoder.1.2")
     row = look.lenses[2].stacks[0].weights[1, 2, 4]
     said = page.inner_text("#remark")

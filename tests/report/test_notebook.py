@@ -25,7 +25,9 @@ print(Study(to_frame(rows), {{}}, {{"model": {{"name": "tiny"}}}})._repr_html_()
 
 @pytest.mark.slow
 def test_a_study_draws_itself_in_a_fresh_process_that_only_made_one() -> None:
-    done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("<div>")
     assert "<strong>tiny</strong>" in done.stdout

@@ -108,25 +108,37 @@ def test_the_data_of_the_page_is_the_table(data: dict[str, Any]) -> None:
 def test_maps_survive_one_byte_a_weight(data: dict[str, Any]) -> None:
     weights = made_up().maps["map/encoder"]
     for index, text in enumerate(data["maps"]["data"][0]):
-        codes = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(data["maps"]["shapes"][0])
+        codes = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(
+            data["maps"]["shapes"][0]
+        )
         expected = weights[divmod(index, 4)]
         assert np.array_equal(codes == 255, np.isnan(expected))
         known = codes != 255
         assert np.abs((codes[known] / 254) ** 2 - expected[known]).max() < 0.005
 
 
-@pytest.mark.parametrize("where", ["model", "file", "statistic", "command", "version", "reason", "stack"])
+@pytest.mark.parametrize(
+    "where", ["model", "file", "statistic", "command", "version", "reason", "stack"]
+)
 def test_markup_in_names_stays_text(where: str) -> None:
     record = json.loads(json.dumps(RECORD))
     statistics, stacks = ["previous", "entropy"], SMALL
     if where == "model":
-        record["model"] = dict.fromkeys(("name", "class", "family", "revision", "note", "sha256", "path"), EVIL)
+        record["model"] = dict.fromkeys(
+            ("name", "class", "family", "revision", "note", "sha256", "path"), EVIL
+        )
     elif where == "file":
         record["data"]["files"] = [{"path": EVIL, "sha256": EVIL, "format": EVIL}]
     elif where == "statistic":
         statistics = [EVIL, "previous", "__proto__", "constructor"]
     elif where == "command":
-        record |= {"command": EVIL, "options": {EVIL: EVIL}, "seed": EVIL, "lens": EVIL, "schema": EVIL}
+        record |= {
+            "command": EVIL,
+            "options": {EVIL: EVIL},
+            "seed": EVIL,
+            "lens": EVIL,
+            "schema": EVIL,
+        }
     elif where == "version":
         record |= {"versions": {EVIL: EVIL}, "durations": {EVIL: 1.0}}
     elif where == "reason":
@@ -146,7 +158,9 @@ def test_markup_in_names_stays_text(where: str) -> None:
         assert tags.count("script") == (2 if text.startswith("<!doctype") else 0)
         assert not [attrs for _, attrs in reader.tags if any(key.startswith("on") for key in attrs)]
         assert not [
-            attrs for tag, attrs in reader.tags if tag == "img" and not attrs["src"].startswith("data:image/png")
+            attrs
+            for tag, attrs in reader.tags
+            if tag == "img" and not attrs["src"].startswith("data:image/png")
         ]
         assert "<img src=x" not in text
         if reader.scripts:
@@ -191,8 +205,12 @@ def test_no_id_is_used_twice() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("stacks", "positions"), [({"encoder": (12, 12)}, 128), ({"decoder": (30, 9)}, 64)])
-def test_a_page_of_a_whole_model_stays_mailable(stacks: dict[str, tuple[int, int]], positions: int) -> None:
+@pytest.mark.parametrize(
+    ("stacks", "positions"), [({"encoder": (12, 12)}, 128), ({"decoder": (30, 9)}, 64)]
+)
+def test_a_page_of_a_whole_model_stays_mailable(
+    stacks: dict[str, tuple[int, int]], positions: int
+) -> None:
     study = made_up(stacks, STATISTICS, positions=positions)
     assert len(render(study).encode("utf-8")) <= 3_000_000
     assert len(study_html(study).encode("utf-8")) <= 200_000
@@ -221,7 +239,14 @@ def test_write_report_writes_every_figure_and_the_page(tmp_path: Path) -> None:
 
 def test_findings_name_heads_above_a_half_with_their_intervals() -> None:
     values = [0.2, 0.9, 0.6, 0.5]
-    study = Study(to_frame([Row("encoder", 0, h, "previous", v, v - 0.01, v + 0.01, 9) for h, v in enumerate(values)]))
+    study = Study(
+        to_frame(
+            [
+                Row("encoder", 0, h, "previous", v, v - 0.01, v + 0.01, 9)
+                for h, v in enumerate(values)
+            ]
+        )
+    )
     (finding,) = findings_of(study)
     assert str(finding) == (
         "2 of 4 heads give more than half of their attention to the previous token: "
@@ -242,7 +267,9 @@ def test_findings_say_so_when_no_head_does() -> None:
 
 
 def test_findings_count_what_they_do_not_name_and_say_which_stack() -> None:
-    rows = [Row(s, 0, h, "previous", 0.8, 0.7, 0.9, 9) for s in ("encoder", "decoder") for h in range(8)]
+    rows = [
+        Row(s, 0, h, "previous", 0.8, 0.7, 0.9, 9) for s in ("encoder", "decoder") for h in range(8)
+    ]
     first, second = findings_of(Study(to_frame(rows)))
     assert (
         first.sentence
@@ -258,9 +285,16 @@ def test_every_finding_is_a_row_of_the_table() -> None:
             stack, layer, head = measured.head.split(".")
             row = study.heads.query(
                 "stack == @stack and layer == @layer and head == @head and statistic == @finding.statistic",
-                local_dict={"stack": stack, "layer": int(layer), "head": int(head), "finding": finding},
+                local_dict={
+                    "stack": stack,
+                    "layer": int(layer),
+                    "head": int(head),
+                    "finding": finding,
+                },
             )
-            assert (measured.value, measured.low, measured.high) == tuple(row[["value", "low", "high"]].iloc[0])
+            assert (measured.value, measured.low, measured.high) == tuple(
+                row[["value", "low", "high"]].iloc[0]
+            )
 
 
 def test_facts_leave_out_what_was_not_recorded() -> None:
@@ -273,6 +307,11 @@ def test_facts_leave_out_what_was_not_recorded() -> None:
 @pytest.mark.slow
 def test_importing_the_page_does_not_load_matplotlib() -> None:
     names = ("page", "write", "notebook", "pack", "findings")
-    code = "".join(f"import headscope.report.{name};" for name in names) + "import sys; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    code = (
+        "".join(f"import headscope.report.{name};" for name in names)
+        + "import sys; print(*sys.modules)"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert "matplotlib" not in loaded

@@ -94,7 +94,9 @@ def visit(browser: sync_api.Browser, folders: dict[str, tuple[Study, Path]]) -> 
 
 
 @pytest.fixture
-def wide_visit(browser: sync_api.Browser, folders: dict[str, tuple[Study, Path]]) -> Iterator[Visit]:
+def wide_visit(
+    browser: sync_api.Browser, folders: dict[str, tuple[Study, Path]]
+) -> Iterator[Visit]:
     yield from _visit(browser, *folders["three stacks"])
 
 
@@ -106,9 +108,14 @@ def test_the_page_opens_from_disk_with_one_request(visit: Visit) -> None:
 
 def test_another_statistic_changes_grid_definition_and_table(visit: Visit) -> None:
     visit.choose("entropy")
-    assert visit.page.locator("td[data-head='1.2']").text_content() == f"{visit.value('1.2', 'entropy'):.1f}"
+    assert (
+        visit.page.locator("td[data-head='1.2']").text_content()
+        == f"{visit.value('1.2', 'entropy'):.1f}"
+    )
     assert visit.page.text_content("#table-name") == "Entropy of attention entropy"
-    assert visit.column(2) == [f"{v:.3f}" for v in sorted((visit.value(h, "entropy") for h in _all()), reverse=True)]
+    assert visit.column(2) == [
+        f"{v:.3f}" for v in sorted((visit.value(h, "entropy") for h in _all()), reverse=True)
+    ]
     visit.choose("previous")
     assert (
         visit.page.text_content("#definition")
@@ -116,8 +123,13 @@ def test_another_statistic_changes_grid_definition_and_table(visit: Visit) -> No
     )
 
 
-def test_worse_has_one_colour_whether_a_loss_rises_or_a_metric_falls(browser: sync_api.Browser, tmp_path: Path) -> None:
-    changes = {"ablation-loss": 1.0, "ablation-metric": -1.0}  # worse, and as far as the scale reaches
+def test_worse_has_one_colour_whether_a_loss_rises_or_a_metric_falls(
+    browser: sync_api.Browser, tmp_path: Path
+) -> None:
+    changes = {
+        "ablation-loss": 1.0,
+        "ablation-metric": -1.0,
+    }  # worse, and as far as the scale reaches
     rows = [
         Row("encoder", 0, head, name, sign * change, math.nan, math.nan, 9)
         for name, sign in changes.items()
@@ -232,7 +244,10 @@ def test_three_stacks_have_three_grids_and_full_addresses(wide_visit: Visit) -> 
     assert shown == f"{wide_visit.value('2.1', 'cls', 'cross'):.3f}"
     wide_visit.choose("previous")
     assert wide_visit.page.locator("#grids table:visible").count() == 2
-    assert wide_visit.page.text_content("#readout") == "cross.2.1 has no value of: Attention to the previous token"
+    assert (
+        wide_visit.page.text_content("#readout")
+        == "cross.2.1 has no value of: Attention to the previous token"
+    )
 
 
 def test_what_colours_is_chosen_by_its_plain_name_in_groups(visit: Visit) -> None:
@@ -252,7 +267,8 @@ def test_figures_stay_large_enough_to_read_on_a_telephone(visit: Visit) -> None:
     """As large as drawn, or 640 pixels wide, where words of 7 points are 10 pixels high; they are moved sideways."""
     visit.page.set_viewport_size({"width": 390, "height": 800})
     found = visit.page.eval_on_selector_all(
-        ".plate svg", "all => all.map(svg => [parseFloat(svg.style.width), svg.getBoundingClientRect().width])"
+        ".plate svg",
+        "all => all.map(svg => [parseFloat(svg.style.width), svg.getBoundingClientRect().width])",
     )
     assert found
     for drawn, seen in found:
@@ -261,13 +277,19 @@ def test_figures_stay_large_enough_to_read_on_a_telephone(visit: Visit) -> None:
 
 def _small(browser: sync_api.Browser, folder: Path, width: int) -> Iterator[Visit]:
     """A study of small numbers and long words, in a window of this width."""
-    study = made_up({"encoder": (2, 12)}, ["gradient-fisher", "ablation-loss", "confidence-content"])
-    values = study.heads["statistic"].map({"gradient-fisher": 1e-5, "ablation-loss": 2e-3, "confidence-content": 1.0})
+    study = made_up(
+        {"encoder": (2, 12)}, ["gradient-fisher", "ablation-loss", "confidence-content"]
+    )
+    values = study.heads["statistic"].map(
+        {"gradient-fisher": 1e-5, "ablation-loss": 2e-3, "confidence-content": 1.0}
+    )
     for column in ("value", "low", "high"):
         study.heads[column] *= values
     study.heads.loc[study.heads["statistic"] == "gradient-fisher", "low"] *= -1
     study.tables["roles"] = pd.DataFrame([roled(head, "broad", 0.9) for head in range(12)])
-    study.tables["ranks"] = pd.DataFrame([{"importance": "gradient", "rank": float(rank)} for rank in range(20)])
+    study.tables["ranks"] = pd.DataFrame(
+        [{"importance": "gradient", "rank": float(rank)} for rank in range(20)]
+    )
     write_report(study, folder)
     for visit in _visit(browser, study, folder):
         visit.page.set_viewport_size({"width": width, "height": 800})
@@ -275,22 +297,31 @@ def _small(browser: sync_api.Browser, folder: Path, width: int) -> Iterator[Visi
 
 
 @pytest.mark.parametrize("width", [1200, 390])
-def test_strips_have_room_beside_small_numbers(browser: sync_api.Browser, tmp_path: Path, width: int) -> None:
+def test_strips_have_room_beside_small_numbers(
+    browser: sync_api.Browser, tmp_path: Path, width: int
+) -> None:
     for visit in _small(browser, tmp_path, width):
         strips = visit.page.eval_on_selector_all(
             ".ranges svg", "all => all.map(one => one.getBoundingClientRect().width)"
         )
         assert min(strips) >= 60
         assert visit.page.eval_on_selector("#card", "card => card.scrollWidth <= card.clientWidth")
-        shown = visit.page.text_content("#card tr[data-statistic='gradient-fisher'] td:last-child") or ""
+        shown = (
+            visit.page.text_content("#card tr[data-statistic='gradient-fisher'] td:last-child")
+            or ""
+        )
         assert re.fullmatch(r"\d\.\d\d \[−?\d\.\d\d, \d+\.\d\d\] ×10⁻[⁵⁶⁷⁸]", shown)
         value = visit.value("0.0", "gradient-fisher")
         visit.page.click("td[data-head='0.0']")
         shown = visit.page.text_content("#card tr[data-statistic='gradient-fisher'] b") or ""
-        assert float(shown) == pytest.approx(value / 10.0 ** math.floor(math.log10(1.02 * value)), abs=0.011)
+        assert float(shown) == pytest.approx(
+            value / 10.0 ** math.floor(math.log10(1.02 * value)), abs=0.011
+        )
 
 
-def test_changes_of_the_loss_can_be_read_in_their_cells(browser: sync_api.Browser, tmp_path: Path) -> None:
+def test_changes_of_the_loss_can_be_read_in_their_cells(
+    browser: sync_api.Browser, tmp_path: Path
+) -> None:
     study = made_up({"encoder": (1, 4)}, ["ablation-loss"])
     study.heads["value"] = [0.068, -0.012, -0.001, 0.2]
     write_report(study, tmp_path)
@@ -300,20 +331,28 @@ def test_changes_of_the_loss_can_be_read_in_their_cells(browser: sync_api.Browse
 
 
 @pytest.mark.parametrize(("width", "shown"), [(1200, "broad"), (390, "brd")])
-def test_a_word_is_on_one_line_of_its_cell(browser: sync_api.Browser, tmp_path: Path, width: int, shown: str) -> None:
+def test_a_word_is_on_one_line_of_its_cell(
+    browser: sync_api.Browser, tmp_path: Path, width: int, shown: str
+) -> None:
     for visit in _small(browser, tmp_path, width):
         cell = visit.page.locator("td[data-head='0.3']")
         brief = "cell => getComputedStyle(cell.querySelector('.brief'), '::before').content.slice(1, -1)"
-        is_brief = cell.locator(".brief").evaluate("span => getComputedStyle(span).display !== 'none'")
+        is_brief = cell.locator(".brief").evaluate(
+            "span => getComputedStyle(span).display !== 'none'"
+        )
         assert (cell.evaluate(brief) if is_brief else cell.inner_text()) == shown
         assert cell.evaluate("cell => cell.getClientRects()[0].height") <= 32
         assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth + 1")
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
-        right = visit.page.eval_on_selector("#statistic", "select => select.getBoundingClientRect().right")
+        right = visit.page.eval_on_selector(
+            "#statistic", "select => select.getBoundingClientRect().right"
+        )
         assert right <= width - 12
 
 
-def test_on_paper_a_folded_table_is_short_and_says_so(browser: sync_api.Browser, tmp_path: Path) -> None:
+def test_on_paper_a_folded_table_is_short_and_says_so(
+    browser: sync_api.Browser, tmp_path: Path
+) -> None:
     for visit in _small(browser, tmp_path, 718):
         visit.page.emulate_media(media="print")
         visit.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")

@@ -15,7 +15,13 @@ from headscope.report.figures._palette import MISSING
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
-SHARES = {"vertical": 0.5, "diagonal": 0.2, "vertical-diagonal": 0.0, "block": 0.04, "heterogeneous": 0.26}
+SHARES = {
+    "vertical": 0.5,
+    "diagonal": 0.2,
+    "vertical-diagonal": 0.0,
+    "block": 0.04,
+    "heterogeneous": 0.26,
+}
 
 
 def study_of(rows: list[tuple[str, int, int, str, float]]) -> Study:
@@ -53,18 +59,27 @@ def test_every_bar_is_the_mean_share_of_its_heads() -> None:
     (ax,) = drawing.draw(study).axes
     found = widths(ax)
     assert list(found) == ["vertical", "diagonal", "vertical + diagonal", "block", "heterogeneous"]
-    expected = [[(share + (name == "diagonal")) / 2, share, name == "diagonal"] for name, share in SHARES.items()]
+    expected = [
+        [(share + (name == "diagonal")) / 2, share, name == "diagonal"]
+        for name, share in SHARES.items()
+    ]
     np.testing.assert_allclose(list(found.values()), expected)
     ends = [bar.get_x() + bar.get_width() for bar in list(ax.containers)[-1]]
     np.testing.assert_allclose(ends, 1.0)
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["all layers", "layer 0", "layer 1"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "all layers",
+        "layer 0",
+        "layer 1",
+    ]
 
 
 def test_a_share_is_written_where_there_is_room_for_it() -> None:
     study = with_patterns()
     (drawing,) = patterns.drawings(study)
     said = texts_of(drawing.draw(study))
-    assert sorted(said) == sorted([".25", ".60", ".13", ".50", ".20", ".26", "1.00"])  # not the .04 of blocks
+    assert sorted(said) == sorted(
+        [".25", ".60", ".13", ".50", ".20", ".26", "1.00"]
+    )  # not the .04 of blocks
 
 
 def test_every_stack_has_a_panel_of_patterns() -> None:
@@ -116,7 +131,14 @@ def test_every_head_is_named_by_its_nearest_pattern_and_how_far_it_is() -> None:
     (drawing,) = fixed.drawings(study)
     assert drawing.applies(study)
     figure = drawing.draw(study)
-    assert texts_of(figure) == ["self\n.00", "prev\n.01", "next\n.02", "prev\n.03", "next\n.04", "left\n.05"]
+    assert texts_of(figure) == [
+        "self\n.00",
+        "prev\n.01",
+        "next\n.02",
+        "prev\n.03",
+        "next\n.04",
+        "left\n.05",
+    ]
     places = [text.get_position() for text in figure.axes[0].texts]
     np.testing.assert_allclose([x for x, _ in places], [0.5, 1.5, 2.5] * 2)
     assert [int(y) for _, y in places] == [0, 0, 0, 1, 1, 1]
@@ -128,7 +150,9 @@ def test_a_cell_has_the_colour_of_its_pattern_paler_where_it_is_far() -> None:
     names = ["current", "previous", "next", "previous", "next", "left"]
     for number, (colour, name) in enumerate(zip(painted, names, strict=True)):
         depth = 1 - 0.01 * number / math.log(2)
-        np.testing.assert_allclose(colour, 1 - (1 - np.array(to_rgb(fixed.COLOURS[name]))) * depth, atol=1e-6)
+        np.testing.assert_allclose(
+            colour, 1 - (1 - np.array(to_rgb(fixed.COLOURS[name]))) * depth, atol=1e-6
+        )
 
 
 def test_a_head_without_a_distance_is_grey_and_has_no_name() -> None:

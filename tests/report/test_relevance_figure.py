@@ -12,7 +12,15 @@ from headscope.report.lens_parts import lens_parts
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
-PARTS = {"leaves": 1.0, "enters": 0.8, "biases": -0.3, "source": 0.4, "lost": 0.1, "heads": 0.25, "cross-heads": 0.35}
+PARTS = {
+    "leaves": 1.0,
+    "enters": 0.8,
+    "biases": -0.3,
+    "source": 0.4,
+    "lost": 0.1,
+    "heads": 0.25,
+    "cross-heads": 0.35,
+}
 
 
 def study(stacks: tuple[str, ...]) -> Study:
@@ -20,13 +28,28 @@ def study(stacks: tuple[str, ...]) -> Study:
     for stack in stacks:
         for layer in range(-1, 3):
             for part, value in PARTS.items():
-                if (part in ("source", "cross-heads") and stack == "encoder") or (part == "heads" and layer < 0):
+                if (part in ("source", "cross-heads") and stack == "encoder") or (
+                    part == "heads" and layer < 0
+                ):
                     continue
                 value = value + layer / 10
                 place = {"stack": stack, "layer": layer, "part": part}
-                rows.append(place | {"value": value, "low": value - 0.01, "high": value + 0.02, "count": 9})
-    heads = to_frame([Row(stack, layer, 0, "relevance", 1.0, 1.0, 1.0, 9) for stack in stacks for layer in range(2)])
-    return Study(heads, {}, RECORD | {"importance": {"rules": "attnlrp"}}, {"relevance_layers": pd.DataFrame(rows)})
+                rows.append(
+                    place | {"value": value, "low": value - 0.01, "high": value + 0.02, "count": 9}
+                )
+    heads = to_frame(
+        [
+            Row(stack, layer, 0, "relevance", 1.0, 1.0, 1.0, 9)
+            for stack in stacks
+            for layer in range(2)
+        ]
+    )
+    return Study(
+        heads,
+        {},
+        RECORD | {"importance": {"rules": "attnlrp"}},
+        {"relevance_layers": pd.DataFrame(rows)},
+    )
 
 
 @pytest.mark.parametrize("stacks", [("encoder",), ("encoder", "decoder")])
@@ -41,14 +64,20 @@ def test_lines_are_the_table_s(stacks: tuple[str, ...]) -> None:
     assert shown[2] == pytest.approx([-0.4, 0.0])  # biases, lost
     assert list(drawn.axes[0].lines[0].get_xdata()) == [-1, 0, 1, 2]
     if len(stacks) == 2:
-        assert sorted(shown[4]) == pytest.approx([0.25, 0.25, 0.3])  # heads of layer 0; cross-heads and source of -1
+        assert sorted(shown[4]) == pytest.approx(
+            [0.25, 0.25, 0.3]
+        )  # heads of layer 0; cross-heads and source of -1
     labels = [text.get_text() for text in drawn.legends[0].get_texts()]
     colours = [handle.get_color() for handle in drawn.legends[0].legend_handles]
     assert len(set(colours)) == len(labels), "every line has a colour of its own"
 
 
 def test_the_table_begins_before_the_first_layer() -> None:
-    (part,) = (one for one in lens_parts(study(("encoder", "decoder"))) if one is not None and one.name == "relevance")
+    (part,) = (
+        one
+        for one in lens_parts(study(("encoder", "decoder")))
+        if one is not None and one.name == "relevance"
+    )
     assert [row[0].text for row in part.rows[:2]] == ["encoder −1", "encoder 0"]
     biases = part.columns.index("biases")
     assert part.rows[1][biases].text == "−0.300 [−0.310, −0.280]"

@@ -43,7 +43,10 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def test_every_table_of_the_docs_is_in_the_study_that_is_tested() -> None:
-    text = "".join((DOCS / f"{name}.md").read_text("utf-8") for name in ("study", "importance", "relevance", "lenses"))
+    text = "".join(
+        (DOCS / f"{name}.md").read_text("utf-8")
+        for name in ("study", "importance", "relevance", "lenses")
+    )
     named = set(re.findall(r"[`*]+(\w+)\.csv[`*]+", text)) - {"heads"}
     assert named - OF_COMPARISONS == set(every_table().tables)
 
@@ -59,19 +62,26 @@ def test_every_table_has_its_place_and_its_file_on_the_page(page: str, name: str
 
 def test_every_figure_has_its_numbers_on_the_page(page: str) -> None:
     study, data = every_table(), data_of(page)
-    tables, statistics = {one["name"] for one in data["tables"]}, {one["name"] for one in data["statistics"]}
+    tables, statistics = (
+        {one["name"] for one in data["tables"]},
+        {one["name"] for one in data["statistics"]},
+    )
     drawings = figures_of(study)
     assert len(drawings) > 25
     for drawing in drawings:
         source = drawing.source(study)
         assert source is not None
         kind, names = source
-        there = {"table": tables, "heads": statistics, "map": {"encoder"}, "offset": {"encoder"}}[kind]
+        there = {"table": tables, "heads": statistics, "map": {"encoder"}, "offset": {"encoder"}}[
+            kind
+        ]
         assert set(names) & there, drawing.name
         assert f'download="{drawing.name}.csv"' in page
 
 
-def test_a_table_too_large_for_the_page_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_too_large_for_the_page_is_named_and_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("headscope.report.pack.MOST_TABLE_BYTES", 2000)
     page = render(every_table())
     assert "too large for this page; in the study" in page
@@ -83,7 +93,12 @@ def finding(kind: str, strength: float = 0.0, is_clear: bool = True) -> Finding:
 
 
 def test_one_finding_a_kind_comes_first_then_the_strongest() -> None:
-    one = [finding("attention", 9), finding("attention", 1), finding("attention", 5), finding("cut", 0)]
+    one = [
+        finding("attention", 9),
+        finding("attention", 1),
+        finding("attention", 5),
+        finding("cut", 0),
+    ]
     other = [finding("cut", 7), finding("importance", 2)]
     first, rest = five_of([one, other])
     assert [(found.sentence, found.chapter) for found in first] == [
@@ -109,7 +124,9 @@ def test_there_are_five_at_most_and_they_go_by_kinds() -> None:
 
 
 def led(head: str, topic: str, strength: float, kind: str = "attention") -> Finding:
-    return Finding("", head, (Measured(head, 0.9, 0.8, 1.0),), kind=kind, strength=strength, topic=topic)
+    return Finding(
+        "", head, (Measured(head, 0.9, 0.8, 1.0),), kind=kind, strength=strength, topic=topic
+    )
 
 
 def test_the_five_are_about_different_heads_and_different_things() -> None:
@@ -134,15 +151,27 @@ def test_the_five_are_about_different_heads_and_different_things() -> None:
 
 
 def test_the_same_head_of_two_models_is_not_the_same_head() -> None:
-    first, _ = five_of([[led("0.2", "", 0, kind="roles")], [led("0.2", "positions", 1), led("1.8", "positions", 2)]])
+    first, _ = five_of(
+        [
+            [led("0.2", "", 0, kind="roles")],
+            [led("0.2", "positions", 1), led("1.8", "positions", 2)],
+        ]
+    )
     assert [(one.chapter, one.sentence) for one in first] == [(0, "0.2"), (1, "0.2"), (1, "1.8")]
 
 
 def test_a_sink_is_among_the_five_though_a_head_of_positions_is_the_clearest() -> None:
-    rows = [Row("encoder", 0, h, name, v, v - 0.01, v + 0.01, 99) for name, of in SINKS.items() for h, v in of.items()]
+    rows = [
+        Row("encoder", 0, h, name, v, v - 0.01, v + 0.01, 99)
+        for name, of in SINKS.items()
+        for h, v in of.items()
+    ]
     study = Study(to_frame(rows), tables={"roles": pd.DataFrame([roled(2, "positional -1", 0.99)])})
     first, _ = five_of([findings_of(study)])
-    assert [one.heads[0].head for one in first if one.statistic in ("cls", "next")] == ["0.1", "0.3"]
+    assert [one.heads[0].head for one in first if one.statistic in ("cls", "next")] == [
+        "0.1",
+        "0.3",
+    ]
     assert (
         "1 of 4 heads gives more than half of its attention to the classification token: 0.3: 0.709 [0.699, 0.719]."
         in [str(one) for one in first]
@@ -160,9 +189,18 @@ SINKS = {
 
 def test_roles_are_counted_in_heads_that_add_up_with_a_minus_sign() -> None:
     study = made_up({"encoder": (1, 12)}, ["previous"])
-    names = ["broad"] * 4 + ["positional -1", "positional +1", "block", "separators", "punctuation", "itself"]
+    names = ["broad"] * 4 + [
+        "positional -1",
+        "positional +1",
+        "block",
+        "separators",
+        "punctuation",
+        "itself",
+    ]
     of_heads = [roled(head, name, 0.6 + head / 100) for head, name in enumerate(names)]
-    study.tables["roles"] = pd.DataFrame([*of_heads, roled(4, "previous token", 0.7), roled(4, "confident", 0.9)])
+    study.tables["roles"] = pd.DataFrame(
+        [*of_heads, roled(4, "previous token", 0.7), roled(4, "confident", 0.9)]
+    )
     (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
     assert found == (
         "10 of 12 heads have a role for sure (the whole interval is beyond the rule's threshold), by their main role: "
@@ -208,7 +246,9 @@ def test_an_unreliable_order_of_heads_is_told_without_cheap_importances() -> Non
     )
     study.tables["ceilings"] = pd.DataFrame([row | {"stack": "decoder"}, row | {"ceiling": 0.9}])
     (found,) = (str(one) for one in findings_of(study) if one.topic == "cheap")
-    assert found.startswith("The order of the heads of the decoder stack by exact removal is unreliable")
+    assert found.startswith(
+        "The order of the heads of the decoder stack by exact removal is unreliable"
+    )
     study.tables["ceilings"] = pd.DataFrame([row | {"ceiling": 0.9}])
     assert not [one for one in findings_of(study) if one.topic == "cheap"]
 
@@ -220,7 +260,9 @@ def test_every_kind_of_a_full_study_is_found() -> None:
 
 def _relation(low: float) -> list[Finding]:
     study = every_table()
-    study.tables["relations"] = study.tables["relations"][:1].assign(accuracy=0.7, low=low, baseline=0.4, control=0.3)
+    study.tables["relations"] = study.tables["relations"][:1].assign(
+        accuracy=0.7, low=low, baseline=0.4, control=0.3
+    )
     return [one for one in findings_of(study) if one.sentence.startswith("Relation")]
 
 
@@ -232,10 +274,18 @@ def test_a_relation_is_clear_only_where_its_interval_is_above_the_baseline() -> 
 def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing() -> None:
     study = every_table()
     row = study.tables["front"].iloc[1].to_dict()
-    free = row | {"removed": 3, "left": 5, "is_chosen": False, "metric_change": 0.0, "change_low": -0.005}
+    free = row | {
+        "removed": 3,
+        "left": 5,
+        "is_chosen": False,
+        "metric_change": 0.0,
+        "change_low": -0.005,
+    }
     study.tables["front"] = pd.DataFrame([row, free | {"change_high": 0.005}])
     study.record["pruning"] |= {"intact": {"report": {"accuracy": {"value": 0.9}}}}
-    (told,) = (str(one) for one in findings_of(study) if one.sentence.startswith("1 of 8 heads are cut"))
+    (told,) = (
+        str(one) for one in findings_of(study) if one.sentence.startswith("1 of 8 heads are cut")
+    )
     assert told == (
         "1 of 8 heads are cut and the model is 1.11 times as fast [1.00, 1.25]: accuracy on dev:odd is 0.8000 (0.9000 "
         "with all heads), a change of −0.1000 [−0.2000, −0.0500]: more than the allowed loss of 0.0090 (1 % of "
@@ -259,41 +309,62 @@ def test_the_map_is_coloured_by_role_importance_cut_and_cluster() -> None:
     assert [cell for cell in found["cluster"]["stacks"][0] if cell] == [[0, "0"], [0, "0"]]
 
 
-def reported(low: float, high: float, *, keep_metric: float | None = None, others: Sequence[Any] = ()) -> str:
+def reported(
+    low: float, high: float, *, keep_metric: float | None = None, others: Sequence[Any] = ()
+) -> str:
     """The finding about four of eight heads cut, by the interval of their change, on 150 examples."""
     study = every_table()
     middle = (low + high) / 2
-    row = study.tables["front"].iloc[1].to_dict() | {"removed": 4, "left": 4, "metric": 0.85 + middle}
+    row = study.tables["front"].iloc[1].to_dict() | {
+        "removed": 4,
+        "left": 4,
+        "metric": 0.85 + middle,
+    }
     row |= {"metric_change": middle, "change_low": low, "change_high": high}
-    study.tables["front"] = pd.DataFrame([row, *(row | {"is_chosen": False} | other for other in others)])
+    study.tables["front"] = pd.DataFrame(
+        [row, *(row | {"is_chosen": False} | other for other in others)]
+    )
     study.record["pruning"] |= {
         "target": {"keep_metric": keep_metric},
         "reported_on": {"split": "dev:odd", "examples": 150},
         "intact": {"report": {"accuracy": {"value": 0.85}}},
     }
-    (told,) = (str(one) for one in findings_of(study) if one.sentence.startswith("4 of 8 heads are cut"))
+    (told,) = (
+        str(one) for one in findings_of(study) if one.sentence.startswith("4 of 8 heads are cut")
+    )
     return told
 
 
 def test_a_drop_that_few_examples_cannot_rule_out_is_no_recommendation() -> None:
     told = reported(-0.0386, 0.0002)
     assert "a change of −0.0192 [−0.0386, +0.0002]" in told
-    assert "150 examples are too few to tell whether that is within the allowed loss of 0.0085 (1 % of 0.8500)" in told
+    assert (
+        "150 examples are too few to tell whether that is within the allowed loss of 0.0085 (1 % of 0.8500)"
+        in told
+    )
     assert "about 1,600 would do; no reported set is shown to stay within it." in told
     assert "no evidence" not in told
 
 
 def test_a_set_that_is_shown_to_lose_nothing_beyond_the_margin_is_said_to() -> None:
-    assert "[−0.0080, +0.0040]: within the allowed loss of 0.0085 (1 % of 0.8500)." in reported(-0.008, 0.004)
+    assert "[−0.0080, +0.0040]: within the allowed loss of 0.0085 (1 % of 0.8500)." in reported(
+        -0.008, 0.004
+    )
     assert "more than the allowed loss of 0.0085" in reported(-0.0386, -0.01)
-    assert "within the allowed loss of 0.0425 (5 % of 0.8500)" in reported(-0.0386, 0.0002, keep_metric=0.95)
+    assert "within the allowed loss of 0.0425 (5 % of 0.8500)" in reported(
+        -0.0386, 0.0002, keep_metric=0.95
+    )
 
 
 def test_of_other_sets_the_largest_that_stays_within_the_allowed_loss_is_told_of() -> None:
     kept = {"metric_change": -0.001, "change_low": -0.004, "change_high": 0.002}
     smaller, larger = {"removed": 3, "left": 5} | kept, {"removed": 5, "left": 3} | kept
-    assert "; removing 3 stays within it: −0.0010 [−0.0040, +0.0020]" in reported(-0.0386, 0.0002, others=[smaller])
-    assert "removing" not in reported(-0.008, 0.004, others=[smaller]), "the set cut is larger, and within it too"
+    assert "; removing 3 stays within it: −0.0010 [−0.0040, +0.0020]" in reported(
+        -0.0386, 0.0002, others=[smaller]
+    )
+    assert "removing" not in reported(-0.008, 0.004, others=[smaller]), (
+        "the set cut is larger, and within it too"
+    )
     assert "; removing 5 stays within it" in reported(-0.008, 0.004, others=[smaller, larger])
 
 
@@ -302,7 +373,10 @@ def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> N
     where = {"stack": "encoder", "layer": 0, "head": 1, "task": "mnli"}
     row = where | {"pattern": "previous", "loss_change": 0.03, "low": 0.01, "high": 0.05}
     study.tables["substitutes"] = pd.DataFrame([row])
-    lines = [one["what"] + ": " + one["text"] + one["after"] for one in cards_of(study)["heads"][0][1]["importance"]]
+    lines = [
+        one["what"] + ": " + one["text"] + one["after"]
+        for one in cards_of(study)["heads"][0][1]["importance"]
+    ]
     assert lines == [
         "change of loss of nsubj without it: 0.200 [0.100, 0.300] (95 %, uncorrected); p 0.010, p (Holm) 0.020: "
         "★ significant",
@@ -314,7 +388,10 @@ def two_models(word: str = "nsubj") -> list[Study]:
     other = every_table(word)
     other.record = other.record | {"command": "headscope again"}
     other.tables["mixing"] = other.tables["mixing"].assign(value=0.9)
-    third = made_up(statistics=["previous", "entropy", "cls"], record=RECORD | {"model": {"name": word, "sha256": "0"}})
+    third = made_up(
+        statistics=["previous", "entropy", "cls"],
+        record=RECORD | {"model": {"name": word, "sha256": "0"}},
+    )
     return [every_table(word), other, third]
 
 
@@ -322,7 +399,10 @@ def test_what_another_study_of_the_model_says_of_its_own_task_is_found_too() -> 
     one, other = every_table(), every_table()
     other.record = other.record | {"importance": other.record["importance"] | {"task": "stsb"}}
     other.tables["significance"] = other.tables["significance"].assign(value=0.7)
-    told = [" ".join(re.findall(r"loss of (\w+) significantly", str(finding))) for finding in findings_of(other)]
+    told = [
+        " ".join(re.findall(r"loss of (\w+) significantly", str(finding)))
+        for finding in findings_of(other)
+    ]
     assert "stsb" in told
     page = render_joined(join([one, other]))
     assert "loss of stsb significantly" in page

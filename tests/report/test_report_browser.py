@@ -48,7 +48,9 @@ def test_files_hold_what_the_study_does(watched: Watched, report: Path, tmp_path
     assert list(heads["value"]) == pytest.approx(list(known["value"]), rel=1e-5)
     front = saved(page, "#part-front p a.csv", tmp_path / "front.csv")
     assert list(front["metric"]) == [0.8, 0.8]
-    other = saved(page, "section:has-text('mixes tokens · study 2') p a.csv", tmp_path / "mixing.csv")
+    other = saved(
+        page, "section:has-text('mixes tokens · study 2') p a.csv", tmp_path / "mixing.csv"
+    )
     assert list(other["value"]) == [0.9]
     offsets = saved(page, "#figure-offsets-encoder a.csv", tmp_path / "offsets.csv")
     assert offsets.query("layer == 1 and head == 2")["mass"].sum() == pytest.approx(1, abs=1e-3)
@@ -76,15 +78,26 @@ def test_lenses_are_folded_on_a_card(watched: Watched, report: Path) -> None:
     groups = page.locator("#card details")
     named = ["importance (1)", "attention (4)", "patterns (2)", "lens norm (1)"]
     assert groups.locator("summary").all_text_contents() == named
-    assert [groups.nth(i).get_attribute("open") is not None for i in range(4)] == [True, True, False, False]
+    assert [groups.nth(i).get_attribute("open") is not None for i in range(4)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark"), slow(1400, "dark"), slow(390, "light")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1400, "light"), (390, "dark"), slow(1400, "dark"), slow(390, "light")]
+)
 def test_axe_finds_nothing_serious(browser: Browser, report: Path, scheme: str, width: int) -> None:
     viewport = {"width": width, "height": 900}
-    context = browser.new_context(viewport=viewport, color_scheme=scheme, bypass_csp=True, offline=True)  # type: ignore[arg-type]
+    context = browser.new_context(
+        viewport=viewport, color_scheme=scheme, bypass_csp=True, offline=True
+    )  # type: ignore[arg-type]
     page = Watched(context.new_page()).open(report)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"it spills at {width}"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+        f"it spills at {width}"
+    )
     assert not serious(page)
     context.close()
 

@@ -27,7 +27,10 @@ from tiny import shared, tiny
 
 
 def attending(statistic: str, values: dict[tuple[int, int], float], **record: object) -> Study:
-    rows = [Row("encoder", layer, head, statistic, v, v - 0.01, v + 0.01, 99) for (layer, head), v in values.items()]
+    rows = [
+        Row("encoder", layer, head, statistic, v, v - 0.01, v + 0.01, 99)
+        for (layer, head), v in values.items()
+    ]
     return Study(to_frame(rows), record=dict(record))
 
 
@@ -56,7 +59,12 @@ def test_a_finding_says_how_many_times_uniform_a_share_is() -> None:
 
 @pytest.mark.parametrize(
     ("value", "uniform", "told"),
-    [(0.5, 0.4, "1.2 times uniform"), (0.5, 0.05, "10 times uniform"), (0.5, 0.0, ""), (0.5, float("nan"), "")],
+    [
+        (0.5, 0.4, "1.2 times uniform"),
+        (0.5, 0.05, "10 times uniform"),
+        (0.5, 0.0, ""),
+        (0.5, float("nan"), ""),
+    ],
 )
 def test_multiples_of_uniform(value: float, uniform: float, told: str) -> None:
     shown = Measured("0.0", value, float("nan"), float("nan"), uniform=uniform).text()
@@ -65,9 +73,14 @@ def test_multiples_of_uniform(value: float, uniform: float, told: str) -> None:
 
 def test_the_page_s_cards_carry_what_uniform_attention_gives() -> None:
     study = made_up(statistics=["cls", "entropy"])
-    rows = [{"stack": "encoder", "layer": layer, "statistic": "cls", "value": 0.02, "count": 9} for layer in (0, 1)]
+    rows = [
+        {"stack": "encoder", "layer": layer, "statistic": "cls", "value": 0.02, "count": 9}
+        for layer in (0, 1)
+    ]
     study.tables["uniform"] = pd.DataFrame(rows)
-    data = json.loads(re.search(r'class="study-data"[^>]*>(.*?)</script>', render(study), re.DOTALL)[1])
+    data = json.loads(
+        re.search(r'class="study-data"[^>]*>(.*?)</script>', render(study), re.DOTALL)[1]
+    )
     by_name = {one["name"]: one["uniform"] for one in data["statistics"]}
     assert by_name == {"cls": [[0.02, 0.02]], "entropy": [[]]}
 
@@ -75,9 +88,14 @@ def test_the_page_s_cards_carry_what_uniform_attention_gives() -> None:
 def test_the_finding_about_the_first_token_counts_heads_of_a_decoder() -> None:
     study = headscope.analyze(planted_decoder(), texts=texts(40))
     (finding,) = about(study, "first")
-    assert finding.sentence == "2 of 6 heads give more than half of their attention to the first token:"
+    assert (
+        finding.sentence
+        == "2 of 6 heads give more than half of their attention to the first token:"
+    )
     assert {measured.head for measured in finding.heads} == {"0.0", "2.1"}
-    assert all(re.search(r"\], \d\.\d times uniform$", measured.text()) for measured in finding.heads)
+    assert all(
+        re.search(r"\], \d\.\d times uniform$", measured.text()) for measured in finding.heads
+    )
 
 
 def test_the_first_token_is_not_told_twice_where_it_is_the_classification_token() -> None:
@@ -96,7 +114,9 @@ def test_the_record_and_the_header_have_the_length_of_texts() -> None:
     assert (data["shortest"], data["longest"]) == (min(lengths), max(lengths))
     assert data["mean_length"] == pytest.approx(sum(lengths) / 40, abs=0.01)
     mean = f"{sum(lengths) / 40:.0f}"
-    assert ("mean length", f"{mean} tokens ({min(lengths)} to {max(lengths)})") in corpus_facts(study)
+    assert ("mean length", f"{mean} tokens ({min(lengths)} to {max(lengths)})") in corpus_facts(
+        study
+    )
     assert f"tokens, {mean} in each on average)" in studied(study)
     assert f"{mean} tokens ({min(lengths)} to {max(lengths)})" in render(study)
 
@@ -110,7 +130,9 @@ def test_studies_of_different_lengths_are_noted() -> None:
         "The texts differ in length (tokens on average: pairs 104, sentences 17)."
     )
     assert length_note(lengths_of(a=104, b=90)) == ""
-    assert length_note([("a", {"data": {"tokens": 900, "sequences": 9}}), ("b", {"data": {"mean_length": 10}})])
+    assert length_note(
+        [("a", {"data": {"tokens": 900, "sequences": 9}}), ("b", {"data": {"mean_length": 10}})]
+    )
     assert length_note([("a", {}), ("b", {"data": {"mean_length": 10}})]) == ""
 
 
@@ -129,7 +151,9 @@ def test_a_report_of_different_lengths_says_so_beside_its_findings() -> None:
 
 
 @pytest.mark.parametrize(("is_natural", "expected"), [(True, 1), (False, 0), (None, 1)])
-def test_punctuation_is_told_of_natural_language_only(is_natural: bool | None, expected: int) -> None:
+def test_punctuation_is_told_of_natural_language_only(
+    is_natural: bool | None, expected: int
+) -> None:
     told = {} if is_natural is None else {"natural_language": is_natural}
     study = attending("punctuation", {(0, 0): 0.7, (0, 1): 0.1}, model=told)
     assert len(about(study, "punctuation")) == expected
@@ -167,7 +191,9 @@ def test_shared_layers_are_found_by_their_module() -> None:
     groups = tiny("albert", num_hidden_layers=4, num_hidden_groups=2)
     assert describe_model(groups)["shared_layers"] == {"encoder": [[0, 1], [2, 3]]}
     assert "shared_layers" not in describe_model(shared("bert"))
-    assert "shared_layers" not in describe_model(shared("xlnet"))  # two streams of one layer are no two layers
+    assert "shared_layers" not in describe_model(
+        shared("xlnet")
+    )  # two streams of one layer are no two layers
 
 
 def test_a_shared_head_is_counted_once_with_its_sites() -> None:
@@ -181,21 +207,37 @@ def test_a_shared_head_is_counted_once_with_its_sites() -> None:
     assert [measured.head for measured in finding.heads] == ["1.3", "2.1"]
     assert finding.more == 0
     alone = attending("previous", values | {(2, 1): 0.1}, model=SHARED)
-    assert about(alone, "previous")[0].sentence.startswith("1 of 4 shared heads (3 of 12 sites) gives more than half")
+    assert about(alone, "previous")[0].sentence.startswith(
+        "1 of 4 shared heads (3 of 12 sites) gives more than half"
+    )
 
 
 def test_roles_of_shared_heads_are_counted_once() -> None:
-    study = attending("previous", {(layer, head): 0.1 for layer in range(3) for head in range(4)}, model=SHARED)
+    study = attending(
+        "previous", {(layer, head): 0.1 for layer in range(3) for head in range(4)}, model=SHARED
+    )
     roles = [roled(3, "previous token", 0.8) | {"layer": layer} for layer in range(3)]
     study.tables["roles"] = pd.DataFrame([*roles, roled(0, "broad", 0.9)])
     (finding,) = (one for one in findings_of(study) if one.kind == "roles")
     assert finding.sentence.startswith("2 of 4 shared heads (4 of 12 sites) have a role for sure")
-    assert "1 (3 sites) previous token (above 0.5) and 1 (1 site) broad (above 0.5)" in finding.sentence
+    assert (
+        "1 (3 sites) previous token (above 0.5) and 1 (1 site) broad (above 0.5)"
+        in finding.sentence
+    )
 
 
 def test_two_sites_of_one_head_are_not_two_heads_that_attend_alike() -> None:
-    study = attending("previous", {(layer, head): 0.1 for layer in range(3) for head in range(4)}, model=SHARED)
-    near = {"stack": "encoder", "layer": 1, "head": 2, "twin_layer": 2, "twin_head": 2, "twin_distance": 0.01}
+    study = attending(
+        "previous", {(layer, head): 0.1 for layer in range(3) for head in range(4)}, model=SHARED
+    )
+    near = {
+        "stack": "encoder",
+        "layer": 1,
+        "head": 2,
+        "twin_layer": 2,
+        "twin_head": 2,
+        "twin_distance": 0.01,
+    }
     further = near | {"layer": 0, "head": 1, "twin_layer": 2, "twin_head": 3, "twin_distance": 0.2}
     study.tables["clusters"] = pd.DataFrame([near, further])
     (finding,) = (one for one in findings_of(study) if one.topic == "twins")
@@ -205,7 +247,11 @@ def test_two_sites_of_one_head_are_not_two_heads_that_attend_alike() -> None:
 
 
 def test_removals_of_shared_heads_are_counted_once() -> None:
-    study = attending("ablation-loss", {(layer, head): 0.1 for layer in range(3) for head in range(4)}, model=SHARED)
+    study = attending(
+        "ablation-loss",
+        {(layer, head): 0.1 for layer in range(3) for head in range(4)},
+        model=SHARED,
+    )
     tested = {"statistic": "ablation-loss", "low": 0.1, "high": 0.3, "count": 99, "value": 0.2}
     study.tables["significance"] = pd.DataFrame(
         [
@@ -222,7 +268,9 @@ def test_roles_over_training_count_shared_heads_once() -> None:
     """Head 3 becomes positional at all three sites, and head 0 is broad at one site all the while."""
     values = {(layer, head): 0.1 for layer in range(3) for head in range(4)}
     study = attending("previous", values, model=SHARED)
-    positional = [roled(3, "previous token", 0.8) | {"layer": layer, "step": 9} for layer in range(3)]
+    positional = [
+        roled(3, "previous token", 0.8) | {"layer": layer, "step": 9} for layer in range(3)
+    ]
     broad = [roled(0, "broad", 0.9) | {"step": step} for step in (0, 9)]
     study.tables["film"] = pd.concat([study.heads.assign(step=step) for step in (0, 9)])
     study.tables["film_roles"] = pd.DataFrame([*positional, *broad])
@@ -248,11 +296,15 @@ def test_a_comparison_counts_shared_heads_once() -> None:
         ["broad", "1 of 4 shared heads (1 of 12 sites)", "1 of 12"],
     ]
     matched = next(one.sentence for one in compared(comparison) if "matched" in one.sentence)
-    assert matched.startswith("12 sites of heads of shared are matched to sites of heads of plain at a mean distance")
+    assert matched.startswith(
+        "12 sites of heads of shared are matched to sites of heads of plain at a mean distance"
+    )
 
 
 def test_the_header_tells_shared_heads_from_sites() -> None:
-    study = attending("previous", {(layer, head): 0.1 for layer in range(3) for head in range(4)}, model=SHARED)
+    study = attending(
+        "previous", {(layer, head): 0.1 for layer in range(3) for head in range(4)}, model=SHARED
+    )
     assert summary(study) == "4 shared heads at 12 sites: encoder 3 layers × 4 heads"
     assert model_facts(study)[0] == ("model", summary(study))
     study.record = {}

@@ -27,11 +27,15 @@ def asked(weights: torch.Tensor, stack: str = "encoder") -> dict[tuple[int, str]
 
 
 def planted(name: str, length: int, is_causal: bool = False) -> torch.Tensor:
-    return torch.tensor([twin.fixed_row(name, i, length, is_causal) for i in range(length)], dtype=torch.float64)
+    return torch.tensor(
+        [twin.fixed_row(name, i, length, is_causal) for i in range(length)], dtype=torch.float64
+    )
 
 
 def random_maps(*shape: int, seed: int = 0, is_causal: bool = False) -> torch.Tensor:
-    scores = 3 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    scores = 3 * torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     if is_causal:
         scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
     return scores.softmax(dim=-1)
@@ -39,7 +43,9 @@ def random_maps(*shape: int, seed: int = 0, is_causal: bool = False) -> torch.Te
 
 @pytest.mark.parametrize("name", twin.FIXED)
 @pytest.mark.parametrize("length", [8, 31, 128])
-def test_a_planted_pattern_is_at_distance_0_from_itself_and_far_from_the_others(name: str, length: int) -> None:
+def test_a_planted_pattern_is_at_distance_0_from_itself_and_far_from_the_others(
+    name: str, length: int
+) -> None:
     rows = asked(planted(name, length)[None, None])
     assert rows[0, name].value == pytest.approx(0.0, abs=1e-12)
     assert all(rows[0, other].value > 0.02 for other in twin.FIXED if other != name)
@@ -64,14 +70,21 @@ def test_distances_agree_with_the_sums_written_out_by_hand(stack: str, length: i
     weights = random_maps(3, 2, length, length, is_causal=stack == "decoder")
     got = asked(weights, stack)
     for head in range(2):
-        sequences = [Seen(weights[i, head].tolist(), [set()] * length, [set()] * length) for i in range(3)]
+        sequences = [
+            Seen(weights[i, head].tolist(), [set()] * length, [set()] * length) for i in range(3)
+        ]
         expected = twin.answers(stack, sequences)
-        expected = {name.removeprefix("js-"): a for name, a in expected.items() if name.startswith("js-")}
+        expected = {
+            name.removeprefix("js-"): a for name, a in expected.items() if name.startswith("js-")
+        }
         assert {name for h, name in got if h == head} == set(expected)
         for name, answer in expected.items():
             row = got[head, name]
             np.testing.assert_allclose(
-                [row.value, row.low, row.high], [answer.value, answer.low, answer.high], atol=1e-9, err_msg=name
+                [row.value, row.low, row.high],
+                [answer.value, answer.low, answer.high],
+                atol=1e-9,
+                err_msg=name,
             )
             assert row.count == answer.count == 3
 
@@ -79,7 +92,10 @@ def test_distances_agree_with_the_sums_written_out_by_hand(stack: str, length: i
 def test_causal_stacks_have_no_patterns_that_look_ahead() -> None:
     got = asked(random_maps(2, 1, 20, 20, is_causal=True), "decoder")
     assert not {name for _, name in got} & set(LOOK_AHEAD)
-    assert asked(planted("uniform", 20, is_causal=True)[None, None], "decoder")[0, "uniform"].value < 1e-12
+    assert (
+        asked(planted("uniform", 20, is_causal=True)[None, None], "decoder")[0, "uniform"].value
+        < 1e-12
+    )
 
 
 def test_single_precision_is_right_to_a_millionth() -> None:

@@ -68,10 +68,14 @@ def special_of(model: AttentionModel, batch: Batch, stack: str, side: int) -> li
     real = real_sides(inputs, family, stack)[side]
     if "input_ids" not in inputs:
         return [[False] * int(row.sum()) for row in real]
-    of_target = family in ENCODER_DECODERS and (stack == "decoder" or (stack == "cross" and side == 0))
+    of_target = family in ENCODER_DECODERS and (
+        stack == "decoder" or (stack == "cross" and side == 0)
+    )
     ids = inputs["decoder_input_ids" if of_target else "input_ids"]
     special = set(model.tokenizer.all_special_ids)
-    return [[int(token) in special for token in row[kept]] for row, kept in zip(ids, real, strict=True)]
+    return [
+        [int(token) in special for token in row[kept]] for row, kept in zip(ids, real, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -84,7 +88,11 @@ def test_all_rows_of_all_pairs_agree_with_the_textbook(case: str) -> None:
     stacks = {head.stack for head in library}
     assert set(maps) == {f"{name}/{stack}" for stack in stacks for name in ("js", "js-content")}
     for stack in stacks:
-        heads = [[one.tolist() for one in maps_] for head, maps_ in sorted(library.items()) if head.stack == stack]
+        heads = [
+            [one.tolist() for one in maps_]
+            for head, maps_ in sorted(library.items())
+            if head.stack == stack
+        ]
         chosen = [js.rows_with_enough_keys(stack, len(rows)) for rows in heads[0]]
         special = [special_of(model, batch, stack, side) for side in (0, 1)]
         expected, content = np.zeros((2, len(heads), len(heads)))
@@ -92,7 +100,9 @@ def test_all_rows_of_all_pairs_agree_with_the_textbook(case: str) -> None:
             for j, other in enumerate(heads):
                 if i != j:
                     expected[i, j] = _number(js.mean_divergence(one, other, chosen))
-                    content[i, j] = _number(js.mean_content_divergence(one, other, chosen, *special))
+                    content[i, j] = _number(
+                        js.mean_content_divergence(one, other, chosen, *special)
+                    )
         np.testing.assert_allclose(maps[f"js/{stack}"], expected, atol=1e-5, err_msg=stack)
         np.testing.assert_allclose(maps[f"js-content/{stack}"], content, atol=1e-4, err_msg=stack)
 
@@ -115,7 +125,9 @@ def test_the_sampled_rows_are_what_is_averaged() -> None:
     assert {len(rows) for rows in chosen} == {1, 2}  # a sequence of one token has no second row
     found = asked(model, [batch], rows=2, seed=5).maps()["js/encoder"]
     library = [[one.tolist() for one in maps_] for _, maps_ in sorted(seen(model, batch).items())]
-    assert found[1, 6] == pytest.approx(js.mean_divergence(library[1], library[6], chosen), abs=1e-6)
+    assert found[1, 6] == pytest.approx(
+        js.mean_divergence(library[1], library[6], chosen), abs=1e-6
+    )
 
 
 # Planted truth: maps written by hand
@@ -150,7 +162,9 @@ def test_twins_are_found_across_layers_and_strangers_are_ln_2_apart() -> None:
     assert matrix[0, 2] == pytest.approx(math.log(2), abs=1e-7)
     np.testing.assert_array_equal(matrix, matrix.T)
     np.testing.assert_array_equal(np.diag(matrix), 0.0)
-    one_against_all = math.log(2) + 0.5 * (math.log(0.1) - 1.1 * math.log(1.1) - 0.9 * math.log(0.1))
+    one_against_all = math.log(2) + 0.5 * (
+        math.log(0.1) - 1.1 * math.log(1.1) - 0.9 * math.log(0.1)
+    )
     assert matrix[0, 1] == pytest.approx(one_against_all, abs=1e-6)
     rows = {(row.layer, row.head): row for row in statistic.table()}
     assert rows[0, 0].value == rows[1, 1].value == pytest.approx(0.0, abs=1e-7)
@@ -183,7 +197,9 @@ def test_a_pair_without_a_row_to_compare_is_not_a_number() -> None:
     sink = torch.zeros(10, 10)
     sink[:, 0] = 1.0
     ids = torch.tensor([[CLS, *range(10, 19)]])
-    content = distances([[sink, pointing(10, 1), pointing(10, 1)]], ids).maps()["js-content/encoder"]
+    content = distances([[sink, pointing(10, 1), pointing(10, 1)]], ids).maps()[
+        "js-content/encoder"
+    ]
     assert np.isnan(content[0, 1])
     assert content[1, 2] == pytest.approx(0.0, abs=1e-6)
 
@@ -221,7 +237,9 @@ def test_which_rows_are_sampled_depends_on_the_text_alone(case: str) -> None:
     lengths = [(length, None) for length in (14, 9, 14, 11, 9, 20)]
     some = examples(case, seed=3, lengths=lengths)
     whole = asked(model, [batch_for(model, some)])
-    cut = asked(model, [batch_for(model, [some[i] for i in part]) for part in ((5, 2), (0,), (4, 1, 3))])
+    cut = asked(
+        model, [batch_for(model, [some[i] for i in part]) for part in ((5, 2), (0,), (4, 1, 3))]
+    )
     tolerance = 1e-5 if case.startswith("xlnet") else 1e-12
     for one, other in zip(matrices(whole), matrices(cut), strict=True):
         np.testing.assert_allclose(one, other, atol=tolerance)
@@ -244,21 +262,27 @@ def test_a_chunk_is_known_as_the_next_batch_in_a_model_of_one_layer() -> None:
 def test_layers_may_be_cut_into_other_chunks() -> None:
     """A layer with fewer heads takes more sequences at a time."""
     noise = torch.Generator().manual_seed(0)
-    wide, narrow = (torch.softmax(torch.randn(3, heads, 10, 10, generator=noise), dim=-1) for heads in (3, 1))
+    wide, narrow = (
+        torch.softmax(torch.randn(3, heads, 10, 10, generator=noise), dim=-1) for heads in (3, 1)
+    )
     ids = torch.arange(30).reshape(3, 10)
     together, apart = HeadDistance(), HeadDistance()
     for statistic, cuts in ((together, [slice(0, 3)]), (apart, [slice(0, 1), slice(1, 3)])):
         for cut in cuts:
             statistic.update(attention_of(Site("encoder", 0), wide[cut], ids[cut], cut.start))
         statistic.update(attention_of(Site("encoder", 1), narrow, ids))
-    np.testing.assert_allclose(together.maps()["js/encoder"], apart.maps()["js/encoder"], atol=1e-12)
+    np.testing.assert_allclose(
+        together.maps()["js/encoder"], apart.maps()["js/encoder"], atol=1e-12
+    )
     assert together.table()[0].count == 3
 
 
 def test_nothing_is_kept_of_batches_that_are_done() -> None:
     model = tiny("bert")
     statistic = asked(model, [batch_for(model, examples("bert"))] * 5)
-    assert sum(len(pieces) for pieces in statistic._pending["encoder"].layers.values()) <= 2 * len(examples("bert"))
+    assert sum(len(pieces) for pieces in statistic._pending["encoder"].layers.values()) <= 2 * len(
+        examples("bert")
+    )
 
 
 def test_heads_of_another_model_are_refused() -> None:

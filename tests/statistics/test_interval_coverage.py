@@ -63,7 +63,9 @@ def zero_or_one(share: float, trials: int = 4000) -> Moments:
 
 def test_a_share_of_texts_is_held() -> None:
     """Wilson's interval swings about 0.95 as the share changes. Its mean must hold, and no share may be far off."""
-    found = np.array([coverage(zero_or_one(share).interval(is_share=True), share) for share in SHARES])
+    found = np.array(
+        [coverage(zero_or_one(share).interval(is_share=True), share) for share in SHARES]
+    )
     assert found.mean() >= 0.95 - error(4000 * len(SHARES))
     assert found.min() >= 0.91 - error(4000), dict(zip(SHARES, found, strict=True))
 
@@ -71,7 +73,9 @@ def test_a_share_of_texts_is_held() -> None:
 def test_wald_would_fail() -> None:
     found = np.array([coverage(zero_or_one(share).interval(), share) for share in SHARES])
     assert found.mean() < 0.80
-    assert found.min() < 0.30, "with a true share of 0.01 most samples have none, and the interval is [0, 0]"
+    assert found.min() < 0.30, (
+        "with a true share of 0.01 most samples have none, and the interval is [0, 0]"
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99, 1.0])
@@ -86,7 +90,9 @@ BOUNDED: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
     "beta": lambda chance, shape: chance.beta(2, 5, shape),
     "near 1": lambda chance, shape: chance.beta(40, 1, shape),
     "mostly 0": lambda chance, shape: chance.random(shape) * (chance.random(shape) < 0.3),
-    "0, 1 and ties": lambda chance, shape: chance.choice([0.0, 0.5, 1.0], shape, p=[0.85, 0.05, 0.1]),
+    "0, 1 and ties": lambda chance, shape: chance.choice(
+        [0.0, 0.5, 1.0], shape, p=[0.85, 0.05, 0.1]
+    ),
 }
 MEANS = {"beta": 2 / 7, "near 1": 40 / 41, "mostly 0": 0.15, "0, 1 and ties": 0.125}
 
@@ -102,7 +108,11 @@ def test_the_mean_of_shares_is_held(name: str) -> None:
 @pytest.mark.parametrize("name", ["normal", "gamma"])
 def test_the_mean_of_numbers_is_held(name: str) -> None:
     chance = np.random.default_rng(2)
-    values = chance.normal(3.0, 1.0, (TEXTS, 4000)) if name == "normal" else chance.gamma(3.0, 1.0, (TEXTS, 4000))
+    values = (
+        chance.normal(3.0, 1.0, (TEXTS, 4000))
+        if name == "normal"
+        else chance.gamma(3.0, 1.0, (TEXTS, 4000))
+    )
     assert coverage(moments(values).interval(), 3.0) >= ALLOWED - error(4000)
 
 
@@ -114,10 +124,14 @@ def answers(share: float, trials: int = 1500) -> tuple[Array, float, Array, Arra
     chance = np.random.default_rng(3)
     sizes = chance.integers(1, 4, 45)
     # Each sentence has its own share of right answers; one in three is all right or all wrong.
-    of_sentence = np.where(chance.random((45, trials)) < 1 / 3, chance.random((45, trials)) < share, share)
+    of_sentence = np.where(
+        chance.random((45, trials)) < 1 / 3, chance.random((45, trials)) < share, share
+    )
     right = chance.binomial(sizes[:, None], of_sentence).astype(float)
     sums = ResampledSums((trials + 1,))
-    sums.add(chance.integers(0, 2**63, 45).tolist(), np.concatenate([right, sizes[:, None]], axis=1))
+    sums.add(
+        chance.integers(0, 2**63, 45).tolist(), np.concatenate([right, sizes[:, None]], axis=1)
+    )
     return sums.total[:-1], float(sums.total[-1]), sums.replicates[:, :-1], sums.replicates[:, -1]
 
 
@@ -139,7 +153,9 @@ def test_right_answers_alone_are_not_certain() -> None:
     """Twelve right answers of twelve, in twelve sentences, and in four."""
     lows = []
     for sentences, each in ((12, 1), (4, 3)):
-        drawn = each * np.random.default_rng(0).poisson(1.0, (500, sentences)).sum(axis=1).astype(float)
+        drawn = each * np.random.default_rng(0).poisson(1.0, (500, sentences)).sum(axis=1).astype(
+            float
+        )
         low, high = resampled_share_interval(np.array(12.0), 12.0, drawn, drawn)
         assert high == 1.0
         lows.append(float(low))
@@ -148,17 +164,28 @@ def test_right_answers_alone_are_not_certain() -> None:
 
 # Changes, paired by example
 
-CELLS = [(0.005, 0.005), (0.02, 0.002), (0.02, 0.02), (0.05, 0.02), (0.15, 0.05), (0.3, 0.3)]  # P(worse), P(better)
+CELLS = [
+    (0.005, 0.005),
+    (0.02, 0.002),
+    (0.02, 0.02),
+    (0.05, 0.02),
+    (0.15, 0.05),
+    (0.3, 0.3),
+]  # P(worse), P(better)
 
 
 def changed(worse: float, better: float, trials: int = 3000) -> NDArray[np.int64]:
     """[trial, 2]: how many of 60 examples become worse, and better."""
-    return np.random.default_rng(4).multinomial(60, [worse, better, 1 - worse - better], trials)[:, :2]
+    return np.random.default_rng(4).multinomial(60, [worse, better, 1 - worse - better], trials)[
+        :, :2
+    ]
 
 
 @pytest.mark.parametrize("cells", CELLS)
 def test_a_change_of_accuracy_is_held(cells: tuple[float, float]) -> None:
-    found = np.array([paired_share_interval(int(worse), int(better), 60) for worse, better in changed(*cells)]).T
+    found = np.array(
+        [paired_share_interval(int(worse), int(better), 60) for worse, better in changed(*cells)]
+    ).T
     assert coverage((found[0], found[1]), cells[1] - cells[0]) >= ALLOWED - error(3000)
 
 
@@ -219,12 +246,17 @@ class Positives(Means):
 def judged(chance: np.random.Generator, right: float, count: int = 120) -> Array:
     """Both labels equally frequent, and as often wrong: the true F1 is the share of right answers."""
     true = chance.integers(0, 2, count)
-    return np.stack([np.where(chance.random(count) < right, true, 1 - true), true], axis=1).astype(float)
+    return np.stack([np.where(chance.random(count) < right, true, 1 - true), true], axis=1).astype(
+        float
+    )
 
 
 def test_a_metric_by_resampling_is_held() -> None:
     chance = np.random.default_rng(6)
-    found = [metrics_of(Positives(), Judged(np.zeros(120), judged(chance, 0.8)))["f1"] for _ in range(400)]
+    found = [
+        metrics_of(Positives(), Judged(np.zeros(120), judged(chance, 0.8)))["f1"]
+        for _ in range(400)
+    ]
     low, high = (np.array([one[name] for one in found], dtype=float) for name in ("low", "high"))
     assert coverage((low, high), 0.8) >= ALLOWED - error(400)
 
@@ -265,13 +297,17 @@ def test_a_small_change_of_an_order_is_held_on_few_examples() -> None:
 
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_the_mean_over_seeds_is_held(seeds: int) -> None:
-    found = np.array([students_interval(one) for one in np.random.default_rng(8).normal(2.0, 1.0, (2000, seeds))]).T
+    found = np.array(
+        [students_interval(one) for one in np.random.default_rng(8).normal(2.0, 1.0, (2000, seeds))]
+    ).T
     assert coverage((found[0], found[1]), 2.0) >= 0.95 - error(2000)
 
 
 @pytest.mark.parametrize("turns", [7, 20, 30])
 def test_the_median_of_turns_is_held(turns: int) -> None:
-    found = np.array([median(one) for one in np.random.default_rng(9).gamma(2.0, 1.0, (2000, turns))]).T
+    found = np.array(
+        [median(one) for one in np.random.default_rng(9).gamma(2.0, 1.0, (2000, turns))]
+    ).T
     truth = float(np.median(np.random.default_rng(10).gamma(2.0, 1.0, 10**6)))
     assert coverage((found[1], found[2]), truth) >= 0.95 - error(2000)
 

@@ -31,7 +31,9 @@ def losses(model: AttentionModel, batch: Batch) -> Tensor:
     return (model(batch)[0].square().mean(dim=-1) * real).sum(dim=1) / real.sum(dim=1)
 
 
-def through(family: str, lens: str, statistics: list[Statistic], size: int = 4) -> list[tuple[Site, Attention]]:
+def through(
+    family: str, lens: str, statistics: list[Statistic], size: int = 4
+) -> list[tuple[Site, Attention]]:
     """Ask the statistics through a lens; every sequence's `Attention` by itself, copied."""
     model = tiny(family)
     made = examples(family, lengths=LENGTHS)
@@ -45,12 +47,16 @@ def through(family: str, lens: str, statistics: list[Statistic], size: int = 4) 
                 one.weights = attention.weights[i].double().clone()
                 one.raw = copy.copy(attention.raw)
                 one.raw.weights = attention.raw.weights[i].double().clone()
-                one.gradient = None if attention.gradient is None else attention.gradient[i].double().clone()
+                one.gradient = (
+                    None if attention.gradient is None else attention.gradient[i].double().clone()
+                )
                 one.row_totals = attention.row_totals[i].double().clone()
                 one.ids = attention.key.ids[i].tolist()
                 kept.append((attention.site, one))
 
-    for _ in stream(model, batches, [], through={lens_named(lens, model): [*statistics, Keep()]}, losses=losses):
+    for _ in stream(
+        model, batches, [], through={lens_named(lens, model): [*statistics, Keep()]}, losses=losses
+    ):
         pass
     return kept
 
@@ -69,12 +75,16 @@ def test_gradients_by_class_are_means_over_the_weights_that_are_there(family: st
     for site, one in seen:
         a, g, cells = one.raw.weights, one.gradient, defaultdict(list)
         for head in range(a.shape[0]):
-            for i in range(0 if family == "bert" else 1, a.shape[1]):  # the first row of a decoder has no choice
+            for i in range(
+                0 if family == "bert" else 1, a.shape[1]
+            ):  # the first row of a decoder has no choice
                 average = sum(float(a[head, i, k] * g[head, i, k]) for k in range(a.shape[2]))
                 for j in range(a.shape[2]):
                     if family == "bert" or j <= i:
                         here, slope = float(a[head, i, j]), float(g[head, i, j])
-                        cells[kind(one.ids[j], j)].append((abs(slope), abs(here * slope), abs(slope - average), here))
+                        cells[kind(one.ids[j], j)].append(
+                            (abs(slope), abs(here * slope), abs(slope - average), here)
+                        )
         rows = a.shape[0] * (a.shape[1] if family == "bert" else a.shape[1] - 1)
         for name, found in cells.items():
             columns = [mean(column) for column in zip(*found, strict=True)]
@@ -100,8 +110,13 @@ def test_what_is_compared_with_raw(lens: str) -> None:
     for site, one in seen:
         for head in range(4):
             raw, mine = one.raw.weights[head].numpy(), one.weights[head].numpy()
-            found[site.layer, head, "raw-correlation"].append(float(np.corrcoef(raw.ravel(), mine.ravel())[0, 1]))
-            rows = [float(r @ m / math.sqrt(r @ r) / math.sqrt(m @ m)) for r, m in zip(raw, mine, strict=True)]
+            found[site.layer, head, "raw-correlation"].append(
+                float(np.corrcoef(raw.ravel(), mine.ravel())[0, 1])
+            )
+            rows = [
+                float(r @ m / math.sqrt(r @ r) / math.sqrt(m @ m))
+                for r, m in zip(raw, mine, strict=True)
+            ]
             found[site.layer, head, "raw-cosine"].append(mean(rows))
             found[site.layer, head, "row-total"].append(float(one.row_totals[head].mean()))
     table = {(row.layer, row.head, row.statistic): row.value for row in statistic.table()}
@@ -122,12 +137,15 @@ def test_correlations_with_raw_are_told_by_length() -> None:
     assert {key: row["value"] for key, row in table.items()} == pytest.approx(
         {key: mean(values) for key, values in found.items()}, abs=2e-4
     )
-    assert {key: row["count"] for key, row in table.items()} == {key: len(values) for key, values in found.items()}
+    assert {key: row["count"] for key, row in table.items()} == {
+        key: len(values) for key, values in found.items()
+    }
     assert {up_to for _, up_to in table} >= {16, 24}
 
 
 @pytest.mark.parametrize(
-    ("lens", "make"), [("norm", Mixing), ("gradient", GradientClasses), ("effective", EffectiveLengths)]
+    ("lens", "make"),
+    [("norm", Mixing), ("gradient", GradientClasses), ("effective", EffectiveLengths)],
 )
 def test_tables_do_not_depend_on_how_the_data_are_cut(lens: str, make: type[Statistic]) -> None:
     whole, single, halves = make(), make(), [make(), make()]
@@ -137,17 +155,25 @@ def test_tables_do_not_depend_on_how_the_data_are_cut(lens: str, make: type[Stat
     through("bert", lens, [halves[1]])
     merged = halves[0].merge(halves[1])
     for name, rows in whole.tables().items():
-        for mine, alone, twice in zip(rows, single.tables()[name], merged.tables()[name], strict=True):
+        for mine, alone, twice in zip(
+            rows, single.tables()[name], merged.tables()[name], strict=True
+        ):
             assert mine["value"] == pytest.approx(alone["value"], rel=1e-4, abs=1e-7)
             assert mine["value"] == pytest.approx(twice["value"], rel=1e-9)
             assert twice["count"] == 2 * mine["count"]
 
 
 def test_a_statistic_is_absent_through_a_lens_whose_maps_it_makes_no_sense_of() -> None:
-    names = {lens: {name for one in chosen(None, LENSES[lens]) for name in one.names} for lens in LENSES}
+    names = {
+        lens: {name for one in chosen(None, LENSES[lens]) for name in one.names} for lens in LENSES
+    }
     assert {"entropy", "confidence", "sep", "distance"} <= names["norm"]
     assert "entropy" not in names["effective"] | names["effective-simplex"] | names["gradient"]
     assert "confidence" in names["effective-simplex"]
     assert "confidence" not in names["effective"] | names["gradient"]
-    assert all("sep" in of_lens and "raw-correlation" in of_lens for lens, of_lens in names.items() if lens != "raw")
+    assert all(
+        "sep" in of_lens and "raw-correlation" in of_lens
+        for lens, of_lens in names.items()
+        if lens != "raw"
+    )
     assert "raw-correlation" not in {name for one in chosen() for name in one.names}

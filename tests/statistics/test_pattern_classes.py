@@ -25,7 +25,11 @@ MARKS = Marks(special=frozenset([SPECIAL]))
 
 
 def attention_of(
-    weights: np.ndarray, special: np.ndarray, segments: np.ndarray | None, stack: str = "encoder", example: int = 0
+    weights: np.ndarray,
+    special: np.ndarray,
+    segments: np.ndarray | None,
+    stack: str = "encoder",
+    example: int = 0,
 ) -> Attention:
     """One sequence; weights [head, query, key]."""
     ids = torch.where(torch.from_numpy(special), SPECIAL, WORD)[None]
@@ -99,7 +103,9 @@ def exact(name: str) -> np.ndarray:
         ({"block": 0.3, "uniform": 0.7}, "heterogeneous"),
     ],
 )
-def test_a_planted_map_has_the_pattern_that_was_planted(parts: dict[str, float], expected: str) -> None:
+def test_a_planted_map_has_the_pattern_that_was_planted(
+    parts: dict[str, float], expected: str
+) -> None:
     weights = sum(share * exact(name) for name, share in parts.items())
     assert pattern_of(attention_of(weights[None], SPECIALS, SEGMENTS)) == expected
 
@@ -108,7 +114,9 @@ def test_scores_of_exact_maps_are_known_in_closed_form() -> None:
     rows = rows_of(attention_of(np.stack([exact("uniform"), exact("block")]), SPECIALS, SEGMENTS))
     # Ten content tokens before the middle separator and eleven after it.
     assert rows[0, "vertical-score"].value == pytest.approx(3 / 24)
-    assert rows[0, "diagonal-score"].value == pytest.approx(3 * 21 / 24 / 24)  # no content column is at the edge
+    assert rows[0, "diagonal-score"].value == pytest.approx(
+        3 * 21 / 24 / 24
+    )  # no content column is at the edge
     assert rows[0, "block-score"].value == pytest.approx(0.0, abs=1e-12)
     assert rows[1, "block-score"].value == pytest.approx(1 - (10 * 10 + 11 * 11) / 21**2)
 
@@ -127,7 +135,10 @@ def test_scores_and_patterns_agree_with_the_sums_written_out_by_hand() -> None:
 
 
 def test_shares_of_the_patterns_make_1_and_have_intervals() -> None:
-    pair = [attention_of(exact(name)[None], SPECIALS, SEGMENTS) for name in ("vertical", "block", "block", "uniform")]
+    pair = [
+        attention_of(exact(name)[None], SPECIALS, SEGMENTS)
+        for name in ("vertical", "block", "block", "uniform")
+    ]
     rows = rows_of(*pair)
     shares = {name: rows[0, f"pattern-{name}"] for name in PATTERNS}
     assert sum(row.value for row in shares.values()) == pytest.approx(1.0)
@@ -161,13 +172,19 @@ def test_in_a_causal_stack_uniform_attention_is_no_block() -> None:
     assert there[0, "block-score"].value == pytest.approx(0.0, abs=1e-12)
     inside = np.tril(exact("block") + 1e-9)
     inside /= inside.sum(axis=1, keepdims=True)
-    assert rows_of(attention_of(inside[None], SPECIALS, SEGMENTS, "decoder"))[0, "block-score"].value > 0.3
+    assert (
+        rows_of(attention_of(inside[None], SPECIALS, SEGMENTS, "decoder"))[0, "block-score"].value
+        > 0.3
+    )
 
 
 def test_column_and_band_of_exact_maps_are_known_in_closed_form() -> None:
     maps = [exact(name) for name in ("vertical", "self", "next", "stretches", "uniform")]
     rows = rows_of(attention_of(np.stack(maps), SPECIALS, SEGMENTS))
-    columns, bands = ([rows[head, name].value for head in range(len(maps))] for name in ("column-score", "band-score"))
+    columns, bands = (
+        [rows[head, name].value for head in range(len(maps))]
+        for name in ("column-score", "band-score")
+    )
     # No column is there in all quarters of the rows, but in the first map, where three have a third each.
     assert columns == pytest.approx([1 - 3 / 24, 0.0, 0.0, 0.0, 0.0], abs=1e-12)
     # The last row of "next" looks at itself: 23 cells of 1 on one diagonal, which uniform attention twice would fill.
@@ -181,7 +198,9 @@ def test_a_head_that_looks_at_what_is_near_is_no_block() -> None:
     attention = attention_of(np.stack([near, exact("block")]), SPECIALS, SEGMENTS)
     rows = rows_of(attention)
     assert abs(rows[0, "block-beyond-offset"].value) < 0.02
-    assert rows[1, "block-beyond-offset"].value == pytest.approx(0.185, abs=1e-3), "of a block between 24 tokens"
+    assert rows[1, "block-beyond-offset"].value == pytest.approx(0.185, abs=1e-3), (
+        "of a block between 24 tokens"
+    )
     assert rows[0, "block-score"].value > 0.2
     assert rows[0, "pattern-heterogeneous"].value == rows[1, "pattern-block"].value == 1.0
     lenient = rows_of(attention, thresholds=Thresholds(excess=0.2, beyond=-1.0))
@@ -193,15 +212,23 @@ def test_rows_of_special_tokens_are_on_neither_side_of_block_beyond_offset() -> 
     near = np.exp(-np.abs(np.arange(LENGTH) - np.arange(LENGTH)[:, None]) / 4.0)
     near /= near.sum(axis=1, keepdims=True)
     far = near.copy()
-    far[SPECIALS] = np.eye(LENGTH)[[22, 1, 1]]  # the last word of the second text, the first of the first
+    far[SPECIALS] = np.eye(LENGTH)[
+        [22, 1, 1]
+    ]  # the last word of the second text, the first of the first
     rows = rows_of(attention_of(np.stack([near, far]), SPECIALS, SEGMENTS))
-    assert rows[0, "block-beyond-offset"].value == pytest.approx(rows[1, "block-beyond-offset"].value, abs=1e-12)
-    assert rows[0, "diagonal-score"].value != rows[1, "diagonal-score"].value, "which is over all rows"
+    assert rows[0, "block-beyond-offset"].value == pytest.approx(
+        rows[1, "block-beyond-offset"].value, abs=1e-12
+    )
+    assert rows[0, "diagonal-score"].value != rows[1, "diagonal-score"].value, (
+        "which is over all rows"
+    )
 
 
 def test_what_looks_back_to_the_separator_before_it_is_no_block() -> None:
     """It stays in its segment, by columns that end where the segment does, and has a band."""
-    back = 0.5 * exact("previous") + 0.5 * np.where(SEGMENTS[:, None] == 0, np.eye(LENGTH)[0], np.eye(LENGTH)[12])
+    back = 0.5 * exact("previous") + 0.5 * np.where(
+        SEGMENTS[:, None] == 0, np.eye(LENGTH)[0], np.eye(LENGTH)[12]
+    )
     rows = rows_of(attention_of(back[None], SPECIALS, SEGMENTS))
     assert rows[0, "block-score"].value > 0.3
     assert rows[0, "block-beyond-offset"].value > 0.1
@@ -209,7 +236,9 @@ def test_what_looks_back_to_the_separator_before_it_is_no_block() -> None:
 
 
 def test_thresholds_are_arguments() -> None:
-    attention = attention_of((0.7 * exact("vertical") + 0.3 * exact("uniform"))[None], SPECIALS, SEGMENTS)
+    attention = attention_of(
+        (0.7 * exact("vertical") + 0.3 * exact("uniform"))[None], SPECIALS, SEGMENTS
+    )
     assert pattern_of(attention) == "vertical"
     assert pattern_of(attention, thresholds=Thresholds(columns=0.8)) == "heterogeneous"
 

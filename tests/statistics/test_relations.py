@@ -92,7 +92,9 @@ def relation_rows(statistic: Relations) -> pd.DataFrame:
     return pd.DataFrame(statistic.tables()["relations"]).set_index(["relation", "direction"])
 
 
-def by_hand(sentences: list[Sentence], heads: list[Head]) -> dict[tuple[str, str, int, bool], tuple[float, int]]:
+def by_hand(
+    sentences: list[Sentence], heads: list[Head]
+) -> dict[tuple[str, str, int, bool], tuple[float, int]]:
     """Loops: credit and count for each relation, direction, head and half."""
     found: dict[tuple[str, str, int, bool], tuple[float, int]] = {}
     for index, sentence in enumerate(sentences):
@@ -104,9 +106,15 @@ def by_hand(sentences: list[Sentence], heads: list[Head]) -> dict[tuple[str, str
             for relation, pairs in sentence.pairs.items():
                 for query, key in pairs:
                     rows = {
-                        "dependent": ({j: weights[query][j] for j in range(size) if j != query}, key),
+                        "dependent": (
+                            {j: weights[query][j] for j in range(size) if j != query},
+                            key,
+                        ),
                         "governor": ({j: weights[key][j] for j in range(size) if j != key}, query),
-                        "received": ({i: weights[i][query] for i in range(size) if i != query}, key),
+                        "received": (
+                            {i: weights[i][query] for i in range(size) if i != query},
+                            key,
+                        ),
                     }
                     for direction, (row, right) in rows.items():
                         best = [j for j, weight in row.items() if weight == max(row.values())]
@@ -133,8 +141,14 @@ def test_accuracies_are_those_of_loops_over_the_maps() -> None:
     for (relation, direction), row in relation_rows(asked(sentences, heads)).iterrows():
         chosen = {head: truth[relation, direction, head, False] for head in range(3)}
         assert row["head"] == max(chosen, key=lambda head: chosen[head][0])
-        both = [truth[relation, direction, head, half] for half in (False, True) for head in [int(row["head"])]]
-        assert row["same_data_accuracy"] == pytest.approx(sum(c for c, _ in both) / sum(n for _, n in both))
+        both = [
+            truth[relation, direction, head, half]
+            for half in (False, True)
+            for head in [int(row["head"])]
+        ]
+        assert row["same_data_accuracy"] == pytest.approx(
+            sum(c for c, _ in both) / sum(n for _, n in both)
+        )
         assert row["count"] == sum(n for _, n in both)
 
 
@@ -146,7 +160,9 @@ def test_the_baseline_is_the_best_offset_of_the_first_half_reported_on_the_secon
         for sentence in sentences:
             half = is_reported(fingerprint(sentence.text, 0))
             offsets[half] += [key - query for query, key in sentence.pairs.get(relation, ())]
-        best = max(OFFSETS, key=lambda offset: (offsets[False].count(offset), -OFFSETS.index(offset)))
+        best = max(
+            OFFSETS, key=lambda offset: (offsets[False].count(offset), -OFFSETS.index(offset))
+        )
         expected = offsets[True].count(best) / len(offsets[True])
         for direction in DIRECTIONS:
             row = rows.loc[relation, direction]
@@ -161,7 +177,9 @@ def test_a_head_that_looks_at_governors_is_found_and_its_transpose_only_in_the_c
     assert rows.loc[("subject", "dependent"), "accuracy"] == 1.0
     assert rows.loc[("subject", "received"), "head"] == 2
     assert rows.loc[("subject", "received"), "accuracy"] > 0.95
-    above = pd.DataFrame(asked(sentences, [blind, gold, transposed]).tables()["relation_heads"]).query("is_above")
+    above = pd.DataFrame(
+        asked(sentences, [blind, gold, transposed]).tables()["relation_heads"]
+    ).query("is_above")
     assert set(above["head"]) == {1, 2}
 
 
@@ -173,9 +191,11 @@ def test_pieces_make_no_difference_to_words() -> None:
 
 def test_blind_heads_are_not_above_the_baseline_more_often_than_chance() -> None:
     found = [
-        pd.DataFrame(asked([tree(1000 * seed + i) for i in range(60)], [blind] * 8).tables()["relation_heads"])[
-            "is_above"
-        ]
+        pd.DataFrame(
+            asked([tree(1000 * seed + i) for i in range(60)], [blind] * 8).tables()[
+                "relation_heads"
+            ]
+        )["is_above"]
         for seed in range(5)
     ]
     assert np.mean(np.concatenate(found)) < 0.01
@@ -210,10 +230,15 @@ def test_parts_merge_to_the_whole_also_after_pickling() -> None:
 def test_across_two_texts_there_are_two_directions() -> None:
     source, target = ("the", "red", "cat"), ("le", "chat", "rouge")
     sentences = [
-        Sentence((*source, str(i)), {"means": [(0, 0), (1, 2), (2, 1)]}, (*target, str(i)), "across") for i in range(40)
+        Sentence(
+            (*source, str(i)), {"means": [(0, 0), (1, 2), (2, 1)]}, (*target, str(i)), "across"
+        )
+        for i in range(40)
     ]
     statistic = Relations(sentences)
-    query, key = (Tokens(torch.ones(1, 4, dtype=torch.bool), words=torch.arange(4)[None]) for _ in range(2))
+    query, key = (
+        Tokens(torch.ones(1, 4, dtype=torch.bool), words=torch.arange(4)[None]) for _ in range(2)
+    )
     weights = torch.full((4, 4), 0.1)
     weights[0, 0] = weights[1, 2] = weights[2, 1] = 0.7
     for index in range(len(sentences)):
@@ -245,20 +270,26 @@ def test_rows_of_words_and_what_goes_outside_make_one(pool: str) -> None:
 
 def test_pairs_of_words_that_are_not_there_are_refused() -> None:
     with pytest.raises(
-        HeadscopeError, match=r'^relation "subject" joins words 0 and 2\. Expected 0 to 1 and 0 to 1\.$'
+        HeadscopeError,
+        match=r'^relation "subject" joins words 0 and 2\. Expected 0 to 1 and 0 to 1\.$',
     ):
         Sentence(("she", "sleeps"), {"subject": [(0, 2)]})
 
 
 def test_relations_of_one_s_own_are_not_counted_as_syntax() -> None:
-    sentences = [Sentence(("a", "b", "c"), {"obj": [(0, 1)], "punct": [(2, 1)], "mine": [(1, 0)]}) for _ in range(3)]
+    sentences = [
+        Sentence(("a", "b", "c"), {"obj": [(0, 1)], "punct": [(2, 1)], "mine": [(1, 0)]})
+        for _ in range(3)
+    ]
     asked_of = Relations(sentences, whole=True, own={"mine"})
     names = [[asked_of.relations[number] for number, _, _ in pairs] for pairs in asked_of._pairs]
     assert names == [["obj", "all", "all but punctuation", "punct", "all", "mine"]] * 3
 
 
 def test_weights_that_differ_by_rounding_alone_share_their_credit() -> None:
-    weights = torch.tensor([[[[0.0, 0.5, 0.5 * (1 + 5e-8)], [0.2, 0.0, 0.8], [0.5, 0.5, 0.0]]]], dtype=torch.float32)
+    weights = torch.tensor(
+        [[[[0.0, 0.5, 0.5 * (1 + 5e-8)], [0.2, 0.0, 0.8], [0.5, 0.5, 0.0]]]], dtype=torch.float32
+    )
     where = torch.tensor([[0, 0, 1], [0, 0, 2], [0, 1, 2]])
     credit = _credits(weights, *where.T, within=True)
     assert credit[:, 0, 0].tolist() == [0.5, 0.5, 1.0]

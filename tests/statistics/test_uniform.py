@@ -21,7 +21,10 @@ CASES = ["bert", "gpt2", "mistral", "modernbert", "marian", "vit", "xlnet/two-st
 
 
 def table_of(statistic: Uniform) -> dict[tuple[str, int, str], float]:
-    return {(row["stack"], row["layer"], row["statistic"]): row["value"] for row in statistic.tables()["uniform"]}
+    return {
+        (row["stack"], row["layer"], row["statistic"]): row["value"]
+        for row in statistic.tables()["uniform"]
+    }
 
 
 def by_hand(case: str) -> dict[tuple[str, int, str], float]:
@@ -38,7 +41,9 @@ def by_hand(case: str) -> dict[tuple[str, int, str], float]:
         for i, of_heads in enumerate(weights):
             visible = (of_heads[0][queries[i]][:, keys[i]] > 0).double()
             rows = (visible / visible.sum(dim=-1, keepdim=True)).tolist()
-            kinds = surface.kinds(None if ids is None else ids[i][keys[i]].tolist(), model.tokenizer, len(rows[0]))
+            kinds = surface.kinds(
+                None if ids is None else ids[i][keys[i]].tolist(), model.tokenizer, len(rows[0])
+            )
             seen = Seen(rows, [set() for _ in rows], kinds, site.stack in surface.WITHIN_ONE_TEXT)
             for name in NAMES:
                 if name in surface.COMPARE_POSITIONS and not seen.within_one_text:
@@ -91,9 +96,15 @@ def test_masks_that_differ_between_heads_are_told_apart() -> None:
     with model.edited(Hidden()):
         for _ in stream(model, [batch], [statistic, even]):
             pass
-        with torch.inference_mode(), model.watched(lambda attention: shapes.append(attention.visible.shape[1])):
+        with (
+            torch.inference_mode(),
+            model.watched(lambda attention: shapes.append(attention.visible.shape[1])),
+        ):
             model(batch)
-    table = {(Head(row.stack, row.layer, row.head), row.statistic): row.value for row in statistic.table()}
+    table = {
+        (Head(row.stack, row.layer, row.head), row.statistic): row.value
+        for row in statistic.table()
+    }
     assert set(shapes) == {4}
     assert table[Head("encoder", 0, 1), "sink"] == pytest.approx(1.0)
     assert table_of(even)["encoder", 0, "cls"] == pytest.approx((1 + 3 / 12) / 4)

@@ -14,7 +14,12 @@ SENTENCE = "1\t{}\t_\tNOUN\t_\t_\t2\tdep\t_\t_\n2\t{}\t_\tVERB\t_\t_\t0\troot\t_
 
 def test_of_a_translation_only_the_source_is_read_and_counted() -> None:
     corpus = Corpus((), PAIRS, True, None, None)
-    assert list(corpus.as_words()) == [("the", "cat"), ("le", "chat"), ("the", "mat"), ("le", "tapis")]
+    assert list(corpus.as_words()) == [
+        ("the", "cat"),
+        ("le", "chat"),
+        ("the", "mat"),
+        ("le", "tapis"),
+    ]
     assert list(corpus.as_words(sources_only=True)) == [("the", "cat"), ("the", "mat")]
     both, source = (counted(Annotations(), corpus, sources_only=only) for only in (False, True))
     assert both.rank("le") < both.rank("chat")

@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 from headscope.errors import HeadscopeError
 from headscope.study.journal import NAME, Journal, packed, unpacked
 
-HEADER = {"model": "ab" * 32, "code": "cd" * 32, "data": [{"path": "a", "sha256": "1"}], "options": {"seed": 0}}
-UNITS = [{"block": i, "group": f"encoder.{i}", "losses": packed(np.array([i / 3]))} for i in range(4)]
+HEADER = {
+    "model": "ab" * 32,
+    "code": "cd" * 32,
+    "data": [{"path": "a", "sha256": "1"}],
+    "options": {"seed": 0},
+}
+UNITS = [
+    {"block": i, "group": f"encoder.{i}", "losses": packed(np.array([i / 3]))} for i in range(4)
+]
 
 
 def written(folder: Path) -> Path:

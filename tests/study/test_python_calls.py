@@ -67,16 +67,25 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
     ),
     "prune": lambda model, folder: headscope.prune(model, "0.1"),
     "search": lambda model, folder: headscope.search(
-        model, target=headscope.Target(heads=1), options=headscope.SearchOptions(how="random", draws=1), **task(folder)
+        model,
+        target=headscope.Target(heads=1),
+        options=headscope.SearchOptions(how="random", draws=1),
+        **task(folder),
     ),
     "serve": lambda model, folder: headscope.serve(model, browser=False, wait=False, port=0).stop(),
-    "stream": lambda model, folder: list(headscope.stream(model, headscope.encode(folder / "bert", TEXTS), [])),
+    "stream": lambda model, folder: list(
+        headscope.stream(model, headscope.encode(folder / "bert", TEXTS), [])
+    ),
     "token_map": lambda model, folder: headscope.token_map(model, TEXTS[0]),
 }
-TRAINING: dict[str, Call] = {  # those that read the files of a model themselves, for every training anew
+TRAINING: dict[
+    str, Call
+] = {  # those that read the files of a model themselves, for every training anew
     "compare_masks": lambda model, folder: headscope.compare_masks(model, **learned(folder)),
     "finetune": lambda model, folder: headscope.finetune(model, **learned(folder)),
-    "gate": lambda model, folder: headscope.gate(model, aims=[headscope.Aim(keep=2)], **learned(folder)),
+    "gate": lambda model, folder: headscope.gate(
+        model, aims=[headscope.Aim(keep=2)], **learned(folder)
+    ),
     "learn_mask": lambda model, folder: headscope.learn_mask(
         model, aims=[headscope.MaskAim(sparsity=0.5)], **learned(folder)
     ),
@@ -89,7 +98,8 @@ def test_every_public_function_that_takes_a_model_is_tried_here() -> None:
     taking = {
         name
         for name, function in functions.items()
-        if inspect.isfunction(function) and next(iter(inspect.signature(function).parameters), "") == "model"
+        if inspect.isfunction(function)
+        and next(iter(inspect.signature(function).parameters), "") == "model"
     }
     assert taking == {*LIVE, *TRAINING}
 
@@ -102,7 +112,9 @@ def test_a_name_a_path_and_a_loaded_model_are_accepted(
     monkeypatch.chdir(folder)
     model: Any = "classifier" if name in OF_TASKS else "bert"
     if given is headscope.load:
-        model = headscope.load(model, model_class="AutoModelForSequenceClassification" if name in OF_TASKS else None)
+        model = headscope.load(
+            model, model_class="AutoModelForSequenceClassification" if name in OF_TASKS else None
+        )
     else:
         model = given(model)
     LIVE[name](model, folder)
@@ -116,7 +128,9 @@ def test_what_is_no_model_is_refused_in_one_line(folder: Path, name: str) -> Non
     assert not (folder / "never").exists()
 
 
-def test_a_model_of_transformers_is_refused_with_how_to_wrap_it(model: headscope.AttentionModel) -> None:
+def test_a_model_of_transformers_is_refused_with_how_to_wrap_it(
+    model: headscope.AttentionModel,
+) -> None:
     with pytest.raises(HeadscopeError) as error:
         headscope.analyze(model.model, TEXTS)  # type: ignore[arg-type]
     assert str(error.value) == (
@@ -130,7 +144,10 @@ def test_a_training_that_reads_files_refuses_a_loaded_model(folder: Path, name: 
     model = worded(BertForSequenceClassification, num_labels=2)
     with pytest.raises(HeadscopeError) as error:
         TRAINING[name](model, folder)
-    assert str(error.value) == "model: this model is loaded already. Expected its name, directory or hub id."
+    assert (
+        str(error.value)
+        == "model: this model is loaded already. Expected its name, directory or hub id."
+    )
     assert not (folder / "never").exists()
 
 
@@ -144,7 +161,16 @@ def test_models_of_a_comparison_may_be_named(folder: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    "heads", ["0.1", (0, 1), ("encoder", 0, 1), [(0, 1)], ["0.1"], [Head("encoder", 0, 1)], Head("encoder", 0, 1)]
+    "heads",
+    [
+        "0.1",
+        (0, 1),
+        ("encoder", 0, 1),
+        [(0, 1)],
+        ["0.1"],
+        [Head("encoder", 0, 1)],
+        Head("encoder", 0, 1),
+    ],
 )
 def test_a_head_may_be_written_in_every_way(model: headscope.AttentionModel, heads: Any) -> None:
     wanted = HeadSet("0.1", among=model.heads)
@@ -157,13 +183,20 @@ def test_a_head_may_be_written_in_every_way(model: headscope.AttentionModel, hea
     for edit in (Ablate(heads), Gate({keys: 0.0}), heads):
         with torch.inference_mode(), model.edited(edit):
             assert torch.equal(model(batch)[0], expected)
-    for edit in (Uniform(heads), MaskScores(mask, heads), KnockOut("special", heads=heads), Fixed({keys: "previous"})):
+    for edit in (
+        Uniform(heads),
+        MaskScores(mask, heads),
+        KnockOut("special", heads=heads),
+        Fixed({keys: "previous"}),
+    ):
         edit.bind(model.heads)
         assert repr(edit).endswith("encoder.0.1)") or edit._at == wanted.by_site()
     Replace({keys: torch.zeros(8)}).bind(model.heads)
     assert HeadSet([*wanted, "1.0"], among=model.heads) == HeadSet("0.1,1.0", among=model.heads)
     pruned = headscope.prune(model, heads)
-    assert [(head.layer, head.head) for head in pruned.heads] == [one for one in FOUR if one != (0, 1)]
+    assert [(head.layer, head.head) for head in pruned.heads] == [
+        one for one in FOUR if one != (0, 1)
+    ]
     assert headscope.look(model, TEXTS[0], off=heads).off == "0.1"
     assert model.wear(heads).worn[0].gates.keys() == Ablate(heads).gates.keys()
 
@@ -174,7 +207,9 @@ def test_importance_takes_tuples_and_patterns_by_name(folder: Path) -> None:
         for options in ({}, {"mode": "fixed", "patterns": patterns}):
             limited = {**task(folder), "heads": "0.1" if options else heads, "limit": 9}
             study = headscope.importance(folder / "classifier", **limited, **options)
-            kept.append((study.record["importance"]["heads"], study.record["importance"].get("patterns")))
+            kept.append(
+                (study.record["importance"]["heads"], study.record["importance"].get("patterns"))
+            )
     assert kept == [("0.1,1.0", None), ("0.1", {"encoder.0.1": "first"})] * 2
     assert headscope.SearchOptions(among=[(0, 1), "1.*"]).among == "0.1,1.*"
 
@@ -200,16 +235,23 @@ def test_what_names_no_head_is_refused_when_the_edit_is_made(heads: Any, message
         assert str(error.value) == message.format(form=FORM)
 
 
-def test_a_head_that_the_model_does_not_have_is_refused_with_what_it_has(model: headscope.AttentionModel) -> None:
+def test_a_head_that_the_model_does_not_have_is_refused_with_what_it_has(
+    model: headscope.AttentionModel,
+) -> None:
     for heads in ([(0, 2)], (0, 2), "0.2"):
-        for use in (lambda heads: headscope.prune(model, heads), lambda heads: model.edited(heads).__enter__()):
+        for use in (
+            lambda heads: headscope.prune(model, heads),
+            lambda heads: model.edited(heads).__enter__(),
+        ):
             with pytest.raises(HeadscopeError) as error:
                 use(heads)
             assert '"0.2" is not in this model' in str(error.value)
             assert "this model has encoder layers 0 to 1 with heads 0 to 1" in str(error.value)
 
 
-def test_an_edit_prints_its_heads_before_and_after_it_is_put_on(model: headscope.AttentionModel) -> None:
+def test_an_edit_prints_its_heads_before_and_after_it_is_put_on(
+    model: headscope.AttentionModel,
+) -> None:
     edit = Ablate([(0, 1), "1.*"])
     assert repr(edit) == "Ablate(0.1, 1.*)"
     with model.edited(edit):
@@ -218,14 +260,19 @@ def test_an_edit_prints_its_heads_before_and_after_it_is_put_on(model: headscope
 
 
 def test_a_class_instead_of_an_edit_is_refused(model: headscope.AttentionModel) -> None:
-    with pytest.raises(HeadscopeError, match=r'edited: Ablate is a class\. Expected an edit, such as Ablate\("3\.2"\)'):
+    with pytest.raises(
+        HeadscopeError,
+        match=r'edited: Ablate is a class\. Expected an edit, such as Ablate\("3\.2"\)',
+    ):
         model.edited(Ablate).__enter__()  # type: ignore[arg-type]
 
 
 # Texts
 
 
-def test_a_model_is_called_with_a_text_or_with_several_in_their_order(model: headscope.AttentionModel) -> None:
+def test_a_model_is_called_with_a_text_or_with_several_in_their_order(
+    model: headscope.AttentionModel,
+) -> None:
     with torch.inference_mode():
         several = model(TEXTS)[0]
         for number, text in enumerate(TEXTS):
@@ -303,7 +350,9 @@ def test_a_wrong_argument_is_named_in_one_line(
 # Looking with heads off
 
 
-def test_a_look_says_which_heads_are_off_and_by_what_attention_was_changed(model: headscope.AttentionModel) -> None:
+def test_a_look_says_which_heads_are_off_and_by_what_attention_was_changed(
+    model: headscope.AttentionModel,
+) -> None:
     assert "(ablated)" not in model.look(TEXTS[0]).page()
     by_argument = model.look(TEXTS[0], off="0.1,1.*")
     with model.edited(Ablate("0.1"), Gate({"1.0": 0.0, "1.1": 0.0}), Uniform("0.0")):
@@ -318,7 +367,9 @@ def test_a_look_says_which_heads_are_off_and_by_what_attention_was_changed(model
     assert "Attention was changed by Uniform(encoder.0.0)." in by_edit.page()
 
 
-def test_a_pandas_column_is_a_list_of_texts_and_thresholds_may_be_a_mapping(model: headscope.AttentionModel) -> None:
+def test_a_pandas_column_is_a_list_of_texts_and_thresholds_may_be_a_mapping(
+    model: headscope.AttentionModel,
+) -> None:
     texts = pd.Series(["the cat sat on the mat", "the dog sat"])
     study = headscope.analyze(model, texts, statistics=["entropy"], thresholds={"sink": 0.2})
     assert study.record["data"]["used"] == 2

@@ -91,7 +91,9 @@ def test_models_show(first: Path, run: Run, tmp_path: Path) -> None:
     assert "not stated" in run("models", "show", saved(tmp_path / "bare", BertModel)).out
 
 
-def test_evaluate_says_which_default_it_took_and_takes_another(data: Path, run: Run, tmp_path: Path) -> None:
+def test_evaluate_says_which_default_it_took_and_takes_another(
+    data: Path, run: Run, tmp_path: Path
+) -> None:
     folder = saved(tmp_path / "bare", BertModel)
     words = ("evaluate", folder, "--task", "stsb", "--data", data, "--device", "cpu", "--json")
     default = run(*words)
@@ -118,7 +120,10 @@ def test_evaluate_names_the_pooling_and_the_number_of_examples(
     bare = saved(tmp_path / "bare", BertModel)
     lines = dict(line.split(maxsplit=1) for line in run("evaluate", bare, *words).out.splitlines())
     assert (lines["examples"], lines["pooling"]) == ("12", "mean (the default: no file states it)")
-    lines = dict(line.split(maxsplit=1) for line in run("evaluate", bare, *words, "--pooling", "max").out.splitlines())
+    lines = dict(
+        line.split(maxsplit=1)
+        for line in run("evaluate", bare, *words, "--pooling", "max").out.splitlines()
+    )
     assert lines["pooling"] == "max (--pooling)"
     classes = saved(tmp_path / "classes", BertForSequenceClassification, num_labels=2)
     many = table(tmp_path / "many.tsv", ("sentence", "label"), sentiments(40))
@@ -134,7 +139,9 @@ def test_a_wrong_pooling_is_refused_before_torch_is_imported() -> None:
         "atexit.register(lambda: print('torch' in sys.modules));"
         "from headscope.commands import main; main()"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert (ended.returncode, ended.stdout) == (2, "False\n")
     assert "--pooling: must be one of mean, first, last" in ended.stderr
 
@@ -145,10 +152,16 @@ def test_an_option_without_effect_is_refused(run: Run, tmp_path: Path, first: Pa
     for option in (("--pooling", "last"), ("--prompt", "the ")):
         answer = run("evaluate", folder, *words, *option)
         assert answer.status == 2
-        assert f"{option[0]} requires a task that compares vectors of texts: stsb or retrieval." in answer.err
+        assert (
+            f"{option[0]} requires a task that compares vectors of texts: stsb or retrieval."
+            in answer.err
+        )
         answer = run("finetune", folder, *words, *option, "--out", tmp_path / "out")
         assert answer.status == 2
-        assert f"{option[0]} requires a task that compares vectors of texts: stsb or retrieval." in answer.err
+        assert (
+            f"{option[0]} requires a task that compares vectors of texts: stsb or retrieval."
+            in answer.err
+        )
     answer = run("look", first, "the cat", "--out", tmp_path / "look.html", "--pooling", "mean")
     assert answer.status == 2
     assert "--pooling requires --lens with gradient or gradient-rollout." in answer.err
@@ -164,15 +177,24 @@ def test_a_decoder_is_refused_with_the_remedy(data: Path, run: Run, tmp_path: Pa
     assert run(*words, "--pooling", "last").status == 0
 
 
-def test_importance_records_it_and_does_not_go_on_with_another(first: Path, data: Path, tmp_path: Path) -> None:
+def test_importance_records_it_and_does_not_go_on_with_another(
+    first: Path, data: Path, tmp_path: Path
+) -> None:
     def importance(resume: bool, pooling: str | None = None) -> headscope.Study:
         model = load(first, pooling=pooling)
         return headscope.importance(
-            model, task="stsb", data=data, journal=lambda header: Journal(tmp_path, header, resume=resume)
+            model,
+            task="stsb",
+            data=data,
+            journal=lambda header: Journal(tmp_path, header, resume=resume),
         )
 
     record = importance(resume=False).record["model"]["reading"]
-    assert (record["pooling"], record["modules"], record["max_length"]) == ("first", ["normalise to length 1"], 20)
+    assert (record["pooling"], record["modules"], record["max_length"]) == (
+        "first",
+        ["normalise to length 1"],
+        20,
+    )
     importance(resume=True)
     with pytest.raises(HeadscopeError, match="pooling"):
         importance(resume=True, pooling="max")
@@ -181,8 +203,12 @@ def test_importance_records_it_and_does_not_go_on_with_another(first: Path, data
 def ablation_by_hand(model: headscope.AttentionModel, head: str) -> float:
     def loss() -> float:
         pairs = [vectors_of(model, list(row[:2])) for row in ROWS]
-        cosines = [torch.nn.functional.cosine_similarity(one, other, dim=0).item() for one, other in pairs]
-        return float(np.mean([(cosine - row[2] / 5) ** 2 for cosine, row in zip(cosines, ROWS, strict=True)]))
+        cosines = [
+            torch.nn.functional.cosine_similarity(one, other, dim=0).item() for one, other in pairs
+        ]
+        return float(
+            np.mean([(cosine - row[2] / 5) ** 2 for cosine, row in zip(cosines, ROWS, strict=True)])
+        )
 
     intact = loss()
     with model.edited(headscope.Ablate(head)):
@@ -197,7 +223,9 @@ def test_exact_ablation_is_of_the_pooled_vector(pooling: str, first: Path, data:
     assert len(rows) == len(model.heads)
     for head in model.heads:
         here = rows[(rows["layer"] == head.layer) & (rows["head"] == head.head)]
-        assert float(here["value"].iloc[0]) == pytest.approx(ablation_by_hand(model, str(head)), abs=1e-5)
+        assert float(here["value"].iloc[0]) == pytest.approx(
+            ablation_by_hand(model, str(head)), abs=1e-5
+        )
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -247,14 +275,31 @@ def test_the_override_lives_on_in_what_is_trained(data: Path, run: Run, tmp_path
     words = ("--task", "stsb", "--data", data, "--device", "cpu", "--epochs", 1)
     assert run("finetune", folder, *words, *options, "--out", tmp_path / "out").status == 0
     reading = load(tmp_path / "out").reading
-    assert (reading.pooling, reading.prompt_for(), reading.prompt_for("query")) == ("max", "the old ", "the old ")
+    assert (reading.pooling, reading.prompt_for(), reading.prompt_for("query")) == (
+        "max",
+        "the old ",
+        "the old ",
+    )
     record = json.loads((tmp_path / "out" / "training.json").read_text("utf-8"))
     assert record["model"]["reading"]["pooling"] == "max"
 
 
-def test_a_recovered_model_is_read_as_its_source(first: Path, data: Path, run: Run, tmp_path: Path) -> None:
+def test_a_recovered_model_is_read_as_its_source(
+    first: Path, data: Path, run: Run, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    words = ("--task", "stsb", "--data", data, "--device", "cpu", "--recover", 1, "--report-on", "dev:odd")
+    words = (
+        "--task",
+        "stsb",
+        "--data",
+        data,
+        "--device",
+        "cpu",
+        "--recover",
+        1,
+        "--report-on",
+        "dev:odd",
+    )
     ran = run("prune", first, "--heads", "0.1", *words, "--form", "plain", "--out", out)
     assert ran.status == 0, ran.err
     assert load(out).reading.pooling == "first"
@@ -270,7 +315,9 @@ def test_a_similarity_other_than_the_cosine_is_named(data: Path, tmp_path: Path)
 
 def test_a_prompt_longer_than_the_length_is_refused(data: Path, tmp_path: Path) -> None:
     folder = embedding(tmp_path / "model", length=6, include_prompt=False)
-    with pytest.raises(HeadscopeError, match=r"the prompt has 6 tokens, which leaves no room for text"):
+    with pytest.raises(
+        HeadscopeError, match=r"the prompt has 6 tokens, which leaves no room for text"
+    ):
         evaluate(load(folder, prompt="the old cat sat on "), task="stsb", data=data)
 
 
@@ -278,7 +325,9 @@ def test_a_prompt_longer_than_the_length_is_refused(data: Path, tmp_path: Path) 
 
 READ_SO = ("--pooling", "max", "--prompt", "the old ")
 TRAINED = ("--epochs", 1, "--batch-size", 4)
-SAVING: dict[str, tuple[tuple[object, ...], str]] = {  # the options of a command, and where the model is that it saves
+SAVING: dict[
+    str, tuple[tuple[object, ...], str]
+] = {  # the options of a command, and where the model is that it saves
     "gate": (("--keep", 3, *TRAINED), "keep-3"),
     "learn-mask": (("--sparsity", 0.3, *TRAINED), "sparsity-0.3-seed-0"),
     "fix": (("--patterns", "0.1=first"), ""),
@@ -286,10 +335,16 @@ SAVING: dict[str, tuple[tuple[object, ...], str]] = {  # the options of a comman
 
 
 def spearman(
-    folder: Path, data: Path, split: str, pooling: str | None = "max", prompt: str | None = "the old "
+    folder: Path,
+    data: Path,
+    split: str,
+    pooling: str | None = "max",
+    prompt: str | None = "the old ",
 ) -> float:
     model = load(folder, device="cpu", pooling=pooling, prompt=prompt)
-    return float(evaluate(model, task="stsb", data=data, split=split)["metrics"]["spearman"]["value"])
+    return float(
+        evaluate(model, task="stsb", data=data, split=split)["metrics"]["spearman"]["value"]
+    )
 
 
 def whole_metric(out: Path) -> float:
@@ -298,7 +353,11 @@ def whole_metric(out: Path) -> float:
     if "learned_masks" in study.record:
         return float(study.record["learned_masks"]["intact"]["metric"])
     if "mask_table" in study.tables:
-        return float(study.tables["mask_table"].query("mode == 'straight' and mask == 'dense'")["metric"].iloc[0])
+        return float(
+            study.tables["mask_table"]
+            .query("mode == 'straight' and mask == 'dense'")["metric"]
+            .iloc[0]
+        )
     table = study.tables["front" if "front" in study.tables else "fixing"]
     return float(table.iloc[0]["metric"])
 
@@ -319,9 +378,22 @@ def test_the_options_reach_what_is_measured_recorded_and_saved(
     assert (reading.pooling, reading.prompt_for()) == ("max", "the old ")
 
 
-def test_masks_are_compared_with_the_pooling_asked_for(data: Path, run: Run, tmp_path: Path) -> None:
+def test_masks_are_compared_with_the_pooling_asked_for(
+    data: Path, run: Run, tmp_path: Path
+) -> None:
     folder, out = saved(tmp_path / "bare", BertModel), tmp_path / "out"
-    words = ("--task", "stsb", "--data", data, "--device", "cpu", "--mask", "window:width=1", "--out", out)
+    words = (
+        "--task",
+        "stsb",
+        "--data",
+        data,
+        "--device",
+        "cpu",
+        "--mask",
+        "window:width=1",
+        "--out",
+        out,
+    )
     ran = run("masks", "compare", folder, *words, *READ_SO, "--start", folder, "--epochs", 1)
     assert ran.status == 0, ran.err
     assert whole_metric(out) == pytest.approx(spearman(folder, data, "dev"), abs=1e-6)
@@ -330,7 +402,9 @@ def test_masks_are_compared_with_the_pooling_asked_for(data: Path, run: Run, tmp
 
 
 @pytest.mark.parametrize("command", ["gate", "learn-mask", "fix", "masks compare"])
-def test_commands_refuse_the_options_where_nothing_is_pooled(command: str, run: Run, tmp_path: Path) -> None:
+def test_commands_refuse_the_options_where_nothing_is_pooled(
+    command: str, run: Run, tmp_path: Path
+) -> None:
     folder = saved(tmp_path / "classes", BertForSequenceClassification, num_labels=2)
     options = {**{name: value for name, (value, _) in SAVING.items()}, "masks compare": ()}[command]
     words = ("--task", "sst2", "--data", glue(tmp_path / "glue"), "--device", "cpu", *options)
@@ -377,7 +451,10 @@ def test_the_explorer_refuses_what_tasks_refuse(tmp_path: Path, data: Path) -> N
     tokenizer(ends=True).save_pretrained(decoder)
     unknown = embedding(tmp_path / "unknown")
     modules = json.loads((unknown / "modules.json").read_text("utf-8"))
-    write(unknown / "modules.json", [*modules, {"idx": 9, "name": "9", "path": "9_Odd", "type": "some.Odd"}])
+    write(
+        unknown / "modules.json",
+        [*modules, {"idx": 9, "name": "9", "path": "9_Odd", "type": "some.Odd"}],
+    )
     for folder in (decoder, unknown):
         with pytest.raises(HeadscopeError) as by_task:
             evaluate(load(folder), task="stsb", data=data)

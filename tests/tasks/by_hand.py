@@ -18,13 +18,17 @@ def log_softmax(logits: Sequence[float], which: int) -> float:
     return logits[which] - largest - math.log(sum(math.exp(logit - largest) for logit in logits))
 
 
-def alone(model: AttentionModel, first: str, second: str | None = None, **changes: object) -> object:
+def alone(
+    model: AttentionModel, first: str, second: str | None = None, **changes: object
+) -> object:
     """The model's output for one text or pair, unpadded, by the tokenizer's own call."""
     inputs = dict(model.tokenizer(first, second, return_tensors="pt")) | changes  # type: ignore[misc]
     with torch.no_grad():
         return model.model(**inputs)
 
 
-def judged(model: AttentionModel, task: Task, items: list[Item], *, batch_size: int = 4) -> tuple[Prepared, Judged]:
+def judged(
+    model: AttentionModel, task: Task, items: list[Item], *, batch_size: int = 4
+) -> tuple[Prepared, Judged]:
     prepared = task.prepare(model, items)
     return prepared, evaluate(model, task, prepared, batch_size=batch_size)

@@ -32,7 +32,9 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(folder: Path) -> Path:
-    (folder / "dev.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), "utf-8")
+    (folder / "dev.tsv").write_text(
+        "".join(f"{source}\t{target}\n" for source, target in PAIRS), "utf-8"
+    )
     return folder / "dev.tsv"
 
 
@@ -60,11 +62,15 @@ def test_bleu_and_chrf_are_sacrebleu_s_of_the_library_s_translations(tmp_path: P
 def test_what_is_said_well_has_a_high_score(tmp_path: Path) -> None:
     model, task = translator(), task_named("bleu")
     said = said_by(model)
-    (tmp_path / "dev.tsv").write_text("".join(f"{PAIRS[i][0]}\t{said[i]}\n" for i in range(12)), "utf-8")
+    (tmp_path / "dev.tsv").write_text(
+        "".join(f"{PAIRS[i][0]}\t{said[i]}\n" for i in range(12)), "utf-8"
+    )
     _, found = judged(model, task, task.items(tmp_path / "dev.tsv"))
     assert task.measure(found.scores)["chrf"] == pytest.approx(100)
     worse = task.measure(np.concatenate([found.scores[:6], found.scores[:6] * 0]))
-    assert worse["chrf"] == pytest.approx(100)  # empty counts add nothing: the corpus' score is of sums
+    assert worse["chrf"] == pytest.approx(
+        100
+    )  # empty counts add nothing: the corpus' score is of sums
 
 
 def test_the_loss_is_that_of_the_given_translation(tmp_path: Path) -> None:
@@ -79,7 +85,10 @@ def test_what_watches_or_differentiates_sees_the_given_translation_alone(tmp_pat
     model, task, other = translator(), task_named("bleu"), task_named("translation")
     prepared = task.prepare(model, task.items(written(tmp_path)))
     plain = other.prepare(model, other.items(written(tmp_path)))
-    norms = [output_norms(model, one, them, model.heads) for one, them in ((task, prepared), (other, plain))]
+    norms = [
+        output_norms(model, one, them, model.heads)
+        for one, them in ((task, prepared), (other, plain))
+    ]
     assert np.allclose(*norms)
     means = [mean_results(model, one, them, 4) for one, them in ((task, prepared), (other, plain))]
     assert all(torch.allclose(means[0][head], means[1][head], atol=1e-6) for head in model.heads)

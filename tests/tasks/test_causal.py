@@ -22,8 +22,12 @@ TEXTS = [sentence(CHANCE, least=1, most=12) for _ in range(10)]
 
 
 def decoder() -> AttentionModel:
-    config = GPT2Config(vocab_size=len(WORDS), n_embd=16, n_layer=2, n_head=2, n_positions=LONGEST, pad_token_id=0)
-    return AttentionModel(excited(GPT2LMHeadModel(config).eval(), 0), tokenizer(ends=True), name="decoder")
+    config = GPT2Config(
+        vocab_size=len(WORDS), n_embd=16, n_layer=2, n_head=2, n_positions=LONGEST, pad_token_id=0
+    )
+    return AttentionModel(
+        excited(GPT2LMHeadModel(config).eval(), 0), tokenizer(ends=True), name="decoder"
+    )
 
 
 def items() -> list[Item]:
@@ -38,7 +42,10 @@ def test_losses_are_those_of_every_token_given_the_ones_before_it() -> None:
         with torch.no_grad():
             logits = model.model(input_ids=torch.tensor([ids])).logits[0].tolist()
         losses = [-log_softmax(logits[place], ids[place + 1]) for place in range(len(ids) - 1)]
-        right = sum(logits[place].index(max(logits[place])) == ids[place + 1] for place in range(len(ids) - 1))
+        right = sum(
+            logits[place].index(max(logits[place])) == ids[place + 1]
+            for place in range(len(ids) - 1)
+        )
         assert found.losses[i] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
         assert found.scores[i] == pytest.approx([right, len(ids) - 1, sum(losses)], abs=1e-4)
 
@@ -47,7 +54,9 @@ def test_every_importance_runs_on_a_decoder(tmp_path: Path) -> None:
     (tmp_path / "dev.txt").write_text("".join(f"{text}\n" for text in TEXTS), "utf-8")
     study = importance(decoder(), task="causal", data=tmp_path / "dev.txt", by="all")
     assert (study.heads.groupby("statistic").size() == 4).all()
-    assert {"relevance", "gradient", "ablation-loss"} <= set(study.tables["ranks"]["importance"]) | {"ablation-loss"}
+    assert {"relevance", "gradient", "ablation-loss"} <= set(
+        study.tables["ranks"]["importance"]
+    ) | {"ablation-loss"}
 
 
 def test_a_model_that_sees_both_sides_is_refused() -> None:
@@ -58,6 +67,8 @@ def test_a_model_that_sees_both_sides_is_refused() -> None:
 def test_a_text_of_one_token_is_left_out_and_counted() -> None:
     model = decoder()
     model.tokenizer.backend_tokenizer.post_processor = None  # nothing is put around a text
-    prepared = task_named("causal").prepare(model, [Item(("cat",), None), Item(("the cat sat",), None)])
+    prepared = task_named("causal").prepare(
+        model, [Item(("cat",), None), Item(("the cat sat",), None)]
+    )
     assert len(prepared.items) == 1
     assert prepared.counts.skipped == {"of one token, before which there is nothing": 1}

@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import BertForMultipleChoice, BertForQuestionAnswering, BertModel, GPT2Config, GPT2LMHeadModel
+from transformers import (
+    BertForMultipleChoice,
+    BertForQuestionAnswering,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+)
 
 from headscope.ablation.chance import chance_note
 from headscope.ablation.significance import metrics_of
@@ -42,7 +48,9 @@ def squad(path: Path, paragraphs: int, questions: int) -> list[int]:
     """Paragraphs of 8 to 16 words with unequally many questions, each about two words; which paragraph each is of."""
     draw = random.Random(4)
     contexts = [sentence(draw, least=8, most=16) for _ in range(paragraphs)]
-    owners = sorted(min(draw.randrange(paragraphs), draw.randrange(paragraphs)) for _ in range(questions))
+    owners = sorted(
+        min(draw.randrange(paragraphs), draw.randrange(paragraphs)) for _ in range(questions)
+    )
     data = []
     for number, context in enumerate(contexts):
         asked = []
@@ -51,7 +59,9 @@ def squad(path: Path, paragraphs: int, questions: int) -> list[int]:
             words = context.split()
             start = len("".join(f"{word} " for word in words[:first]))
             answers = [{"text": " ".join(words[first : first + 2]), "answer_start": start}]
-            asked.append({"id": f"{number}.{name}", "question": sentence(draw, most=4), "answers": answers})
+            asked.append(
+                {"id": f"{number}.{name}", "question": sentence(draw, most=4), "answers": answers}
+            )
         data.append({"context": context, "qas": asked})
     path.write_text(json.dumps({"data": [{"paragraphs": data}]}), "utf-8")
     return owners
@@ -79,12 +89,16 @@ def test_retrieval_at_chance_takes_any_of_the_paragraphs(tmp_path: Path) -> None
 def test_choice_at_chance_always_takes_the_most_frequent_place(tmp_path: Path) -> None:
     draw = random.Random(5)
     labels = [0] * 20 + [1] * 12 + [2] * 8
-    rows = [(sentence(draw), "the man", *(sentence(draw) for _ in range(3)), label) for label in labels]
+    rows = [
+        (sentence(draw), "the man", *(sentence(draw) for _ in range(3)), label) for label in labels
+    ]
     model, task = worded(BertForMultipleChoice), task_named("swag")
     prepared = task.prepare(model, task.items(table(tmp_path / "dev.tsv", ENDINGS, rows)))
     chance = task.chance(model, prepared)
     assert chance.metric == pytest.approx(20 / 40)
-    assert chance.loss == pytest.approx(-(0.5 * math.log(0.5) + 0.3 * math.log(0.3) + 0.2 * math.log(0.2)))
+    assert chance.loss == pytest.approx(
+        -(0.5 * math.log(0.5) + 0.3 * math.log(0.3) + 0.2 * math.log(0.2))
+    )
     with torch.no_grad():
         model.model.classifier.weight.zero_()  # all endings alike: the first is taken
     found = evaluate(model, task, prepared)
@@ -99,16 +113,25 @@ def test_choice_at_chance_always_takes_the_most_frequent_place(tmp_path: Path) -
     assert note_on(model, task, prepared, by_answers(task, prepared, answers)) is None
 
 
-def test_causal_at_chance_says_the_most_frequent_token_and_holds_all_for_alike(tmp_path: Path) -> None:
+def test_causal_at_chance_says_the_most_frequent_token_and_holds_all_for_alike(
+    tmp_path: Path,
+) -> None:
     draw = random.Random(6)
     lines = [sentence(draw, least=4) for _ in range(30)]
     (tmp_path / "dev.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    config = GPT2Config(vocab_size=len(WORDS), n_embd=16, n_layer=1, n_head=2, n_positions=LONGEST, pad_token_id=0)
-    model, task = AttentionModel(GPT2LMHeadModel(config).eval(), tokenizer(ends=True), name="gpt"), task_named("causal")
+    config = GPT2Config(
+        vocab_size=len(WORDS), n_embd=16, n_layer=1, n_head=2, n_positions=LONGEST, pad_token_id=0
+    )
+    model, task = (
+        AttentionModel(GPT2LMHeadModel(config).eval(), tokenizer(ends=True), name="gpt"),
+        task_named("causal"),
+    )
     with torch.no_grad():
         model.model.lm_head.weight.zero_()  # all tokens alike
     prepared = task.prepare(model, task.items(tmp_path / "dev.txt"))
-    asked = Counter(word for line in lines for word in [*line.split()[1:], "[SEP]"])  # all tokens but the first
+    asked = Counter(
+        word for line in lines for word in [*line.split()[1:], "[SEP]"]
+    )  # all tokens but the first
     chance = task.chance(model, prepared)
     assert chance.metric == pytest.approx(max(asked.values()) / sum(asked.values()))
     assert chance.loss == pytest.approx(math.log(len(WORDS)))
@@ -118,7 +141,9 @@ def test_causal_at_chance_says_the_most_frequent_token_and_holds_all_for_alike(t
     assert note is not None
     assert note.startswith("this model knows nothing of causal (accuracy ")
     tokens = torch.tensor([len(sequence.source.ids) - 1.0 for sequence in prepared.sequences])
-    right = torch.stack([0.5 * tokens, tokens, (0.8 * tokens).round()], dim=1)  # 0.5 nats a token, four of five right
+    right = torch.stack(
+        [0.5 * tokens, tokens, (0.8 * tokens).round()], dim=1
+    )  # 0.5 nats a token, four of five right
     assert note_on(model, task, prepared, by_answers(task, prepared, right)) is None
 
 
@@ -127,7 +152,9 @@ def test_questions_at_chance_hold_all_tokens_of_a_window_for_alike(tmp_path: Pat
     model, task = worded(BertForQuestionAnswering), task_named("squad")
     items = task.items(tmp_path / "dev.json")
     prepared = task.prepare(model, items)
-    lengths = [3 + sum(len(text.split()) for text in item.texts) for item in items]  # [CLS] question [SEP] text [SEP]
+    lengths = [
+        3 + sum(len(text.split()) for text in item.texts) for item in items
+    ]  # [CLS] question [SEP] text [SEP]
     assert max(lengths) < LONGEST, "one window a question"
     chance = task.chance(model, prepared)
     assert chance.metric is None
@@ -135,7 +162,9 @@ def test_questions_at_chance_hold_all_tokens_of_a_window_for_alike(tmp_path: Pat
     with torch.no_grad():
         model.model.qa_outputs.weight.zero_()
         model.model.qa_outputs.bias.zero_()
-    found = evaluate(model, task, prepared, batch_size=5)  # padded, and padding is no token to be taken
+    found = evaluate(
+        model, task, prepared, batch_size=5
+    )  # padded, and padding is no token to be taken
     assert found.losses == pytest.approx([math.log(length) for length in lengths], abs=1e-5)
     note = note_on(model, task, prepared, found)
     assert note is not None

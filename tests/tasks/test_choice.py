@@ -18,19 +18,30 @@ from headscope.tasks.running import answers
 from worded import sentence, table, worded
 
 CHANCE = random.Random(11)
-ROWS = [(sentence(CHANCE), "the man", *(sentence(CHANCE) for _ in range(4)), CHANCE.randrange(4)) for _ in range(11)]
+ROWS = [
+    (sentence(CHANCE), "the man", *(sentence(CHANCE) for _ in range(4)), CHANCE.randrange(4))
+    for _ in range(11)
+]
 NAMES = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
 
 
 def test_swag_s_table_and_listed_choices_are_read_alike(tmp_path: Path) -> None:
     first = task_named("swag").items(table(tmp_path / "swag.tsv", NAMES, ROWS))
     lines = [
-        json.dumps({"question": row[0], "choices": [f"the man {ending}" for ending in row[2:6]], "answer": row[6]})
+        json.dumps(
+            {
+                "question": row[0],
+                "choices": [f"the man {ending}" for ending in row[2:6]],
+                "answer": row[6],
+            }
+        )
         for row in ROWS
     ]
     (tmp_path / "choice.jsonl").write_text("\n".join(lines), "utf-8")
     second = task_named("choice").items(tmp_path / "choice.jsonl")
-    assert [(item.texts, item.target) for item in first] == [(item.texts, item.target) for item in second]
+    assert [(item.texts, item.target) for item in first] == [
+        (item.texts, item.target) for item in second
+    ]
     assert first[0].texts[1] == f"the man {ROWS[0][2]}"
 
 
@@ -43,7 +54,11 @@ def test_losses_are_those_of_the_library_s_own_call(tmp_path: Path) -> None:
         endings = [f"the man {ending}" for ending in row[2:6]]
         inputs = model.tokenizer([row[0]] * 4, endings, return_tensors="pt", padding=True)  # type: ignore[misc]
         with torch.no_grad():
-            logits = model.model(**{name: value[None] for name, value in inputs.items()}).logits[0].tolist()
+            logits = (
+                model.model(**{name: value[None] for name, value in inputs.items()})
+                .logits[0]
+                .tolist()
+            )
         right.append(float(logits.index(max(logits)) == row[6]))
         assert found.losses[i] == pytest.approx(-log_softmax(logits, row[6]), abs=1e-5)
         assert found.scores[i].tolist() == [right[-1]]

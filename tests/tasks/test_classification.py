@@ -18,7 +18,9 @@ from headscope.tasks.running import answers
 from worded import PLAIN, sentence, sentiments, table, worded
 
 CHANCE = random.Random(0)
-PAIRS = [(sentence(CHANCE), sentence(CHANCE), CHANCE.choice(FORMS["mnli"].labels)) for _ in range(14)]
+PAIRS = [
+    (sentence(CHANCE), sentence(CHANCE), CHANCE.choice(FORMS["mnli"].labels)) for _ in range(14)
+]
 
 
 def test_every_form_reads_its_own_columns(tmp_path: Path) -> None:
@@ -31,8 +33,16 @@ def test_every_form_reads_its_own_columns(tmp_path: Path) -> None:
 
 
 def test_columns_and_labels_may_be_called_otherwise(tmp_path: Path) -> None:
-    path = table(tmp_path / "own.csv", ("x", "y", "gold"), [("a cat", "a dog", "e"), ("it ran", "it sat", "neutral")])
-    task = task_named("mnli", columns={"premise": "x", "hypothesis": "y", "label": "gold"}, labels={"e": "entailment"})
+    path = table(
+        tmp_path / "own.csv",
+        ("x", "y", "gold"),
+        [("a cat", "a dog", "e"), ("it ran", "it sat", "neutral")],
+    )
+    task = task_named(
+        "mnli",
+        columns={"premise": "x", "hypothesis": "y", "label": "gold"},
+        labels={"e": "entailment"},
+    )
     assert [(item.texts, item.target) for item in task.items(path)] == [
         (("a cat", "a dog"), "entailment"),
         (("it ran", "it sat"), "neutral"),
@@ -40,15 +50,25 @@ def test_columns_and_labels_may_be_called_otherwise(tmp_path: Path) -> None:
 
 
 def test_labels_may_go_by_their_names_and_those_nobody_knows_are_left_out(tmp_path: Path) -> None:
-    table(tmp_path / "dev.tsv", ("sentence", "label"), [("good", "positive"), ("bad", "negative"), ("fine", "1")])
-    assert [item.target for item in task_named("sst2").items(tmp_path / "dev.tsv")] == ["1", "0", "1"]
+    table(
+        tmp_path / "dev.tsv",
+        ("sentence", "label"),
+        [("good", "positive"), ("bad", "negative"), ("fine", "1")],
+    )
+    assert [item.target for item in task_named("sst2").items(tmp_path / "dev.tsv")] == [
+        "1",
+        "0",
+        "1",
+    ]
     rows = [("a", "b", "entailment"), ("c", "d", "-"), ("e", "f", "-1"), ("g", "h", "neutral")]
     table(tmp_path / "nli.tsv", ("premise", "hypothesis", "label"), rows)
     assert [item.texts[0] for item in task_named("snli").items(tmp_path / "nli.tsv")] == ["a", "g"]
 
 
 def test_a_limit_is_spread_evenly_over_the_file(tmp_path: Path) -> None:
-    path = table(tmp_path / "dev.tsv", ("sentence", "label"), [(f"text {i}", i % 2) for i in range(10)])
+    path = table(
+        tmp_path / "dev.tsv", ("sentence", "label"), [(f"text {i}", i % 2) for i in range(10)]
+    )
     items = task_named("sst2").items(path, limit=4)
     assert [item.texts[0] for item in items] == ["text 0", "text 2", "text 5", "text 7"]
 
@@ -82,7 +102,9 @@ def test_batches_change_nothing(tmp_path: Path) -> None:
 def test_a_model_s_own_names_of_classes_win_over_the_order_of_the_data_set() -> None:
     model, task = worded(BertForSequenceClassification, num_labels=3), task_named("mnli")
     model.model.config.label2id = {"CONTRADICTION": 0, "ENTAILMENT": 1, "NEUTRAL": 2}
-    items = [Item(("the cat", "a dog"), label) for label in ("entailment", "neutral", "contradiction")]
+    items = [
+        Item(("the cat", "a dog"), label) for label in ("entailment", "neutral", "contradiction")
+    ]
     assert task.prepare(model, items).targets.tolist() == [1, 2, 0]
 
 
@@ -139,12 +161,17 @@ def test_without_labels_the_targets_are_what_the_model_says(tmp_path: Path) -> N
     items = task.items(table(tmp_path / "dev.tsv", ("sentence", "label"), sentiments(12)))
     prepared = task.prepare(model, items)
     said = answers(model, task, prepared)
-    assert task.labelled_by_itself(said, prepared).targets.tolist() == [row.index(max(row)) for row in said.tolist()]
+    assert task.labelled_by_itself(said, prepared).targets.tolist() == [
+        row.index(max(row)) for row in said.tolist()
+    ]
 
 
 def test_texts_that_become_no_tokens_are_left_out_and_counted() -> None:
     model, task = worded(BertForSequenceClassification, num_labels=2), task_named("sst2")
-    items = [Item((text,), str(i % 2), f"x:{i}") for i, text in enumerate((PLAIN[0], "\u2003", PLAIN[1], PLAIN[2]))]
+    items = [
+        Item((text,), str(i % 2), f"x:{i}")
+        for i, text in enumerate((PLAIN[0], "\u2003", PLAIN[1], PLAIN[2]))
+    ]
     prepared = task.prepare(model, items)
     assert [item.texts[0] for item in prepared.items] == list(PLAIN[:3])
     assert prepared.targets.tolist() == [0, 0, 1]

@@ -13,7 +13,10 @@ from worded import sentiments, table
 
 
 def items(count: int) -> list[Item]:
-    return [Item((f"question {i}", f"the paragraph of number {i // 3}"), i, f"file:{i}") for i in range(count)]
+    return [
+        Item((f"question {i}", f"the paragraph of number {i // 3}"), i, f"file:{i}")
+        for i in range(count)
+    ]
 
 
 def test_every_example_is_in_one_half() -> None:
@@ -25,7 +28,9 @@ def test_every_example_is_in_one_half() -> None:
 
 
 def test_examples_that_share_their_longest_text_stay_together() -> None:
-    even, odd = ({item.texts[1] for item in half_of(items(300), f"dev:{half}")} for half in ("even", "odd"))
+    even, odd = (
+        {item.texts[1] for item in half_of(items(300), f"dev:{half}")} for half in ("even", "odd")
+    )
     assert even
     assert not even & odd
 
@@ -50,5 +55,7 @@ def test_a_task_reads_one_half_of_a_file(tmp_path: Path) -> None:
 
 def test_what_was_chosen_on_is_not_reported_on() -> None:
     check_apart(items(3), items(6)[3:], "--report-on")
-    with pytest.raises(HeadscopeError, match="2 examples are chosen on and reported on, file:1 among them"):
+    with pytest.raises(
+        HeadscopeError, match="2 examples are chosen on and reported on, file:1 among them"
+    ):
         check_apart(items(3), items(6)[1:], "--report-on")

@@ -25,7 +25,17 @@ from worded import WORDS, sentence, worded
 CHANCE = random.Random(7)
 TEXTS = [sentence(CHANCE, least=1, most=25) for _ in range(14)]
 MASK = WORDS.index("[MASK]")
-FAMILIES = ["albert", "bert", "camembert", "deberta-v2", "distilbert", "electra", "ernie", "esm", "mobilebert"]
+FAMILIES = [
+    "albert",
+    "bert",
+    "camembert",
+    "deberta-v2",
+    "distilbert",
+    "electra",
+    "ernie",
+    "esm",
+    "mobilebert",
+]
 FAMILIES += ["modernbert", "mpnet", "roberta", "xlm-roberta"]
 
 
@@ -72,7 +82,11 @@ def test_guessing_at_masked_places_alone_is_guessing_everywhere(family: str) -> 
         logits = model.model(**batch.inputs).logits
         found = task.read_out(task.call(model, batch), batch, prepared)
     for i, labels in enumerate(prepared.labels):
-        losses = [-log_softmax(logits[i, at].tolist(), label) for at, label in enumerate(labels) if label >= 0]
+        losses = [
+            -log_softmax(logits[i, at].tolist(), label)
+            for at, label in enumerate(labels)
+            if label >= 0
+        ]
         assert found[i, 0].item() == pytest.approx(sum(losses), rel=1e-4, abs=1e-4)
         assert found[i, 1].item() == len(losses)
     assert not model.model.base_model._forward_hooks
@@ -104,7 +118,9 @@ def test_a_share_of_the_content_is_masked_and_nothing_else_is_changed() -> None:
     model = worded(BertForMaskedLM)
     prepared = task_named("masked").prepare(model, items())
     assert prepared.labels is not None
-    for item, sequence, labels in zip(prepared.items, prepared.sequences, prepared.labels, strict=True):
+    for item, sequence, labels in zip(
+        prepared.items, prepared.sequences, prepared.labels, strict=True
+    ):
         whole = model.tokenizer(item.texts[0])["input_ids"]  # type: ignore[misc]
         content = len(whole) - 2
         asked = [i for i, label in enumerate(labels) if label >= 0]
@@ -112,7 +128,9 @@ def test_a_share_of_the_content_is_masked_and_nothing_else_is_changed() -> None:
         assert 0 not in asked
         assert len(whole) - 1 not in asked
         for i, token in enumerate(whole):
-            assert (sequence.source.ids[i], labels[i]) == ((MASK, token) if i in asked else (token, -100))
+            assert (sequence.source.ids[i], labels[i]) == (
+                (MASK, token) if i in asked else (token, -100)
+            )
 
 
 def test_a_mask_in_the_text_itself_is_not_asked_about() -> None:

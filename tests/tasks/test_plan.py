@@ -14,7 +14,10 @@ from headscope.tasks.base import OVERHEAD, Prepared, plan
 
 
 def prepared(lengths: list[int]) -> Prepared:
-    sequences = [Sequence(i, Side([0] * length, [0] * length, [0] * length), None) for i, length in enumerate(lengths)]
+    sequences = [
+        Sequence(i, Side([0] * length, [0] * length, [0] * length), None)
+        for i, length in enumerate(lengths)
+    ]
     return Prepared([], sequences, [], None, Counts())
 
 
@@ -49,7 +52,9 @@ def test_like_lengths_fill_their_batches_and_some_can_be_asked_for() -> None:
     assert plan(prepared([5, 9, 7, 9]), 32, among=[2, 0]) == [[2, 0]]
 
 
-def test_work_grows_with_the_batch_size_and_not_with_its_square(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_grows_with_the_batch_size_and_not_with_its_square(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Overhead:
         """Counts how often a batch's cost is added up."""
 

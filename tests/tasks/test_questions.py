@@ -29,9 +29,16 @@ def written(path: Path) -> Path:
         context = sentence(CHANCE, least=6, most=60)
         words = context.split()
         first = CHANCE.randrange(len(words) - 1)
-        answer = {"text": " ".join(words[first : first + 2]), "answer_start": len(" ".join([*words[:first], ""]))}
+        answer = {
+            "text": " ".join(words[first : first + 2]),
+            "answer_start": len(" ".join([*words[:first], ""])),
+        }
         none = number % 4 == 3
-        asked = {"id": f"q{number}", "question": sentence(CHANCE, most=5), "answers": [] if none else [answer]}
+        asked = {
+            "id": f"q{number}",
+            "question": sentence(CHANCE, most=5),
+            "answers": [] if none else [answer],
+        }
         paragraphs.append({"context": context, "qas": [asked | {"is_impossible": none}]})
     path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), "utf-8")
     return path
@@ -39,7 +46,9 @@ def written(path: Path) -> Path:
 
 @pytest.fixture
 def asked(tmp_path: Path) -> tuple[AttentionModel, list[Item]]:
-    return worded(BertForQuestionAnswering), task_named("squad").items(written(tmp_path / "dev.json"))
+    return worded(BertForQuestionAnswering), task_named("squad").items(
+        written(tmp_path / "dev.json")
+    )
 
 
 def test_losses_are_those_of_every_window_alone(asked: tuple[AttentionModel, list[Item]]) -> None:
@@ -50,16 +59,23 @@ def test_losses_are_those_of_every_window_alone(asked: tuple[AttentionModel, lis
     for i, part in enumerate(prepared.parts):
         windows = []
         for number in part:
-            ids, types = prepared.sequences[number].source.ids, prepared.sequences[number].source.token_types
+            ids, types = (
+                prepared.sequences[number].source.ids,
+                prepared.sequences[number].source.token_types,
+            )
             with torch.no_grad():
-                output = model.model(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types]))
+                output = model.model(
+                    input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types])
+                )
             first, last = prepared.targets[number].tolist()
             sides = (output.start_logits[0].tolist(), first), (output.end_logits[0].tolist(), last)
             windows.append(-sum(log_softmax(logits, which) for logits, which in sides) / 2)
         assert found.losses[i] == pytest.approx(sum(windows) / len(windows), abs=1e-4)
 
 
-def test_windows_cover_the_paragraph_and_name_the_answer_s_tokens(asked: tuple[AttentionModel, list[Item]]) -> None:
+def test_windows_cover_the_paragraph_and_name_the_answer_s_tokens(
+    asked: tuple[AttentionModel, list[Item]],
+) -> None:
     model, items = asked
     prepared = task_named("squad").prepare(model, items)
     assert model.tokenizer is not None
@@ -82,7 +98,9 @@ def said_by(spans: dict[tuple[int, int], float], empty: float = -5.0) -> list[fl
     """F1 and exact match of a question over "the old cat sat on a mat" when these spans of words have these scores."""
     context = "the old cat sat on a mat"
     question = Question("1", "who sat", context, (("old cat", 4), ("the cat", 0)), "x")
-    prepared = task_named("squad").prepare(worded(BertForQuestionAnswering), [Item(("who sat", context), question)])
+    prepared = task_named("squad").prepare(
+        worded(BertForQuestionAnswering), [Item(("who sat", context), question)]
+    )
     logits = torch.full((1, 2, 32), -9.0)
     logits[0, :, 0] = empty / 2
     for (first, last), score in spans.items():
@@ -107,9 +125,13 @@ def test_the_best_span_of_all_windows_is_the_answer_and_the_empty_one_must_win_i
     model, items = asked
     task = task_named("squad")
     prepared = task.prepare(model, items)
-    which = next(i for i, part in enumerate(prepared.parts) if len(part) > 2 and items[i].target.answers)
+    which = next(
+        i for i, part in enumerate(prepared.parts) if len(part) > 2 and items[i].target.answers
+    )
     part = prepared.parts[which]
-    holder = next(place for place, number in enumerate(part) if prepared.targets[number].tolist() != [0, 0])
+    holder = next(
+        place for place, number in enumerate(part) if prepared.targets[number].tolist() != [0, 0]
+    )
     first, last = prepared.targets[part[holder]].tolist()
     logits = torch.full((len(part), 2, 32), -9.0)
     logits[:, :, 0] = 1.0
@@ -121,7 +143,9 @@ def test_the_best_span_of_all_windows_is_the_answer_and_the_empty_one_must_win_i
     assert task.scores(logits, prepared, [which]).tolist() == [[1, 1]]
 
 
-def test_a_question_without_an_answer_is_right_when_nothing_is_said(asked: tuple[AttentionModel, list[Item]]) -> None:
+def test_a_question_without_an_answer_is_right_when_nothing_is_said(
+    asked: tuple[AttentionModel, list[Item]],
+) -> None:
     model, items = asked
     prepared = task_named("squad").prepare(model, items)
     which = next(i for i, item in enumerate(items) if not item.target.answers)
@@ -133,18 +157,24 @@ def test_a_question_without_an_answer_is_right_when_nothing_is_said(asked: tuple
 
 
 def test_batches_change_nothing(asked: tuple[AttentionModel, list[Item]]) -> None:
-    one, many = (judged(asked[0], task_named("squad"), asked[1], batch_size=size)[1] for size in (1, 32))
+    one, many = (
+        judged(asked[0], task_named("squad"), asked[1], batch_size=size)[1] for size in (1, 32)
+    )
     assert np.abs(one.losses - many.losses).max() < 1e-4
     assert np.array_equal(one.scores, many.scores)
 
 
-def test_without_labels_the_right_span_is_the_model_s(asked: tuple[AttentionModel, list[Item]]) -> None:
+def test_without_labels_the_right_span_is_the_model_s(
+    asked: tuple[AttentionModel, list[Item]],
+) -> None:
     model, items = asked
     task = task_named("squad")
     prepared: Prepared = task.prepare(model, items)
     said = answers(model, task, prepared)
     own = task.labelled_by_itself(said, prepared)
-    assert own.targets.tolist() == [[row.index(max(row)) for row in sides] for sides in said.tolist()]
+    assert own.targets.tolist() == [
+        [row.index(max(row)) for row in sides] for sides in said.tolist()
+    ]
 
 
 def test_a_bare_model_is_refused() -> None:

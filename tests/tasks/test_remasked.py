@@ -61,12 +61,16 @@ def test_of_the_asked_tokens_eight_in_ten_are_masked_one_replaced_and_one_left()
     for epoch in range(200):
         drawn, _ = task.drawn(prepared, list(range(len(prepared.items))), epoch)
         assert drawn.labels is not None
-        for whole, shown, labels in zip(prepared.sequences, drawn.sequences, drawn.labels, strict=True):
+        for whole, shown, labels in zip(
+            prepared.sequences, drawn.sequences, drawn.labels, strict=True
+        ):
             content = [i for i, token in enumerate(whole.source.ids) if token not in special]
             asked = [i for i, label in enumerate(labels) if label >= 0]
             assert len(asked) == max(1, round(0.15 * len(content)))
             assert set(asked) <= set(content)
-            for i, (before, after) in enumerate(zip(whole.source.ids, shown.source.ids, strict=True)):
+            for i, (before, after) in enumerate(
+                zip(whole.source.ids, shown.source.ids, strict=True)
+            ):
                 if i not in asked:
                     assert before == after
                     continue
@@ -77,7 +81,9 @@ def test_of_the_asked_tokens_eight_in_ten_are_masked_one_replaced_and_one_left()
     assert total > 5000
     by_chance = 0.1 / (len(WORDS) - len(SPECIAL))  # the replacement may be the token itself
     for name, share in (("mask", 0.8), ("other", 0.1 - by_chance), ("same", 0.1 + by_chance)):
-        assert fates[name] / total == pytest.approx(share, abs=4 * (share * (1 - share) / total) ** 0.5), name
+        assert fates[name] / total == pytest.approx(
+            share, abs=4 * (share * (1 - share) / total) ** 0.5
+        ), name
 
 
 def test_the_loss_is_that_of_a_whole_forward_pass_at_the_asked_tokens() -> None:
@@ -114,4 +120,6 @@ def test_the_loop_asks_for_the_masks_of_its_epoch() -> None:
     run = Training(worded(BertForMaskedLM), task, prepared, Settings(epochs=2, batch_size=8))
     list(run)
     for epoch in (0, 1):
-        assert sorted(item for at, items in seen if at == epoch for item in items) == list(range(len(prepared.items)))
+        assert sorted(item for at, items in seen if at == epoch for item in items) == list(
+            range(len(prepared.items))
+        )

@@ -26,7 +26,11 @@ def squad(path: Path) -> Path:
         {
             "context": text,
             "qas": [
-                {"id": f"q{i}", "question": question, "answers": [{"text": text.split()[0], "answer_start": 0}]}
+                {
+                    "id": f"q{i}",
+                    "question": question,
+                    "answers": [{"text": text.split()[0], "answer_start": 0}],
+                }
                 for i, (question, which) in enumerate(ASKED)
                 if which == number
             ],
@@ -49,7 +53,9 @@ def test_losses_and_ranks_are_those_written_out(tmp_path: Path) -> None:
         cosines = [sum(a * b for a, b in zip(question, one, strict=True)) for one in vectors]
         right = there.index(item.target)
         rank = sorted(cosines, reverse=True).index(cosines[right]) + 1
-        assert found.losses[i] == pytest.approx(-log_softmax([20 * one for one in cosines], right), abs=1e-4)
+        assert found.losses[i] == pytest.approx(
+            -log_softmax([20 * one for one in cosines], right), abs=1e-4
+        )
         assert found.scores[i] == pytest.approx([float(rank == 1), 1 / rank])
         reciprocals.append(1 / rank)
         firsts.append(rank == 1)

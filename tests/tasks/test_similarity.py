@@ -35,7 +35,9 @@ def test_losses_and_correlations_are_those_written_out(tmp_path: Path) -> None:
     _, found = judged(model, task, items)
     cosines = []
     for i, (first, second, score) in enumerate(ROWS):
-        cosine = sum(a * b for a, b in zip(vector(model, first), vector(model, second), strict=True))
+        cosine = sum(
+            a * b for a, b in zip(vector(model, first), vector(model, second), strict=True)
+        )
         cosines.append(cosine)
         assert found.losses[i] == pytest.approx((cosine - score / 5) ** 2, abs=1e-5)
         assert found.scores[i] == pytest.approx([cosine, score], abs=1e-5)
@@ -49,7 +51,9 @@ def test_losses_and_correlations_are_those_written_out(tmp_path: Path) -> None:
 def test_ties_are_ranked_as_scipy_does() -> None:
     chance = np.random.default_rng(0)
     table = chance.integers(0, 4, size=(60, 2)).astype(float)
-    assert task_named("stsb").measure(table)["spearman"] == pytest.approx(spearmanr(*table.T).statistic)
+    assert task_named("stsb").measure(table)["spearman"] == pytest.approx(
+        spearmanr(*table.T).statistic
+    )
     assert np.isnan(task_named("stsb").measure(np.ones((5, 2)))["spearman"])
 
 

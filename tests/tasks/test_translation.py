@@ -21,7 +21,9 @@ PAIRS = [(sentence(CHANCE), sentence(CHANCE)) for _ in range(12)]
 
 
 def written(folder: Path) -> Path:
-    (folder / "dev.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), "utf-8")
+    (folder / "dev.tsv").write_text(
+        "".join(f"{source}\t{target}\n" for source, target in PAIRS), "utf-8"
+    )
     return folder / "dev.tsv"
 
 

@@ -46,13 +46,20 @@ def test_the_last_good_state_is_kept_and_a_smaller_rate_goes_on_from_it(
     assert not Path("made").exists()
     state = torch.load("made.partial/state.pt", weights_only=True)
     assert state["number"] == 3
-    assert all(value.isfinite().all() for value in state["model"].values() if value.is_floating_point())
-    with pytest.raises(HeadscopeError, match=r"--learning-rate: the loss is nan at step 5 with a rate of 0\.001\. Exp"):
+    assert all(
+        value.isfinite().all() for value in state["model"].values() if value.is_floating_point()
+    )
+    with pytest.raises(
+        HeadscopeError,
+        match=r"--learning-rate: the loss is nan at step 5 with a rate of 0\.001\. Exp",
+    ):
         trained("made", checkpoints=4, resume=True)
     with pytest.raises(HeadscopeError, match="begun with another checkpoints"):
         trained("made", rate=RATE / 2, checkpoints=3, resume=True)
     record = trained("made", rate=RATE / 2, checkpoints=4, resume=True)
-    assert record["diverged"] == [{"what": "the loss is nan at step 5", "learning_rate": RATE, "resumed_from": 3}]
+    assert record["diverged"] == [
+        {"what": "the loss is nan at step 5", "learning_rate": RATE, "resumed_from": 3}
+    ]
     assert len(record["epochs"]) == 3  # type: ignore[arg-type]
     assert not {STATE, DIVERGED} & {path.name for path in Path("made").iterdir()}
     assert sorted(path.name for path in Path("made/checkpoints").iterdir())[-1] == "step-000009"
@@ -76,17 +83,26 @@ def test_a_run_that_goes_on_slower_and_is_stopped_again_is_the_run_of_the_smalle
     assert trained("made", rate=RATE / 2, resume=True)["settings"]["learning_rate"] == RATE / 2  # type: ignore[index]
 
 
-def test_before_any_state_there_is_nothing_to_keep(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_any_state_there_is_nothing_to_keep(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     poisoned(monkeypatch, at=2)
     with pytest.raises(HeadscopeError) as error:
         trained("made")
-    assert str(error.value) == "bert: the loss is nan at step 2. Try a smaller --learning-rate than 0.001."
+    assert (
+        str(error.value)
+        == "bert: the loss is nan at step 2. Try a smaller --learning-rate than 0.001."
+    )
     assert not list(here.glob("made*"))
 
 
-def test_a_gradient_that_is_no_number_is_never_stepped_along(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gradient_that_is_no_number_is_never_stepped_along(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     poisoned(monkeypatch, at=4, gradient=True)
-    with pytest.raises(HeadscopeError, match=r"the gradient's norm is nan at step 4\. The state of step 3 is kept"):
+    with pytest.raises(
+        HeadscopeError, match=r"the gradient's norm is nan at step 4\. The state of step 3 is kept"
+    ):
         trained("made")
     note = json.loads(Path("made.partial/diverged.json").read_text("utf-8"))
     assert note["learning_rate"] == RATE

@@ -56,11 +56,17 @@ def test_a_task_that_can_be_learned_is_learned(here: Path) -> None:
     assert library.config.label2id == {"0": 0, "1": 1}
     again = evaluate("made", task="sst2", data="data")
     assert again["metrics"]["accuracy"]["value"] == record["best"]["value"]
-    assert {path.name for path in Path("made").iterdir()} >= {"model.safetensors", "tokenizer.json", "training.json"}
+    assert {path.name for path in Path("made").iterdir()} >= {
+        "model.safetensors",
+        "tokenizer.json",
+        "training.json",
+    }
     assert not {"state.pt", "best.pt", ".owner"} & {path.name for path in Path("made").iterdir()}
 
 
-def test_the_best_epoch_is_kept_and_not_the_last(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_epoch_is_kept_and_not_the_last(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = iter([0.5, 0.9, 0.9, 0.7])
     real = module.measured
 
@@ -81,8 +87,12 @@ def test_the_best_epoch_is_kept_and_not_the_last(here: Path, monkeypatch: pytest
 
 def test_one_seed_gives_one_model_and_another_another(here: Path) -> None:
     for out, seed in (("one", 0), ("again", 0), ("other", 1)):
-        finetune("bert", task="sst2", data="data", out=out, settings=Settings(2, 8, 1e-3, seed=seed))
-    one, again, other = (Path(out, "model.safetensors").read_bytes() for out in ("one", "again", "other"))
+        finetune(
+            "bert", task="sst2", data="data", out=out, settings=Settings(2, 8, 1e-3, seed=seed)
+        )
+    one, again, other = (
+        Path(out, "model.safetensors").read_bytes() for out in ("one", "again", "other")
+    )
     assert one == again
     assert one != other
 
@@ -93,23 +103,56 @@ def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
     config = json.loads(Path("bert/config.json").read_text("utf-8"))
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     Path("bert/config.json").write_text(json.dumps(config), "utf-8")
-    words = ["finetune", "bert", "--task", "sst2", "--data", "data", "--epochs", "2", "--batch-size", "7"]
+    words = [
+        "finetune",
+        "bert",
+        "--task",
+        "sst2",
+        "--data",
+        "data",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "7",
+    ]
     start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    two = subprocess.run([*start, "-m", "headscope", *words, "--out", "two"], capture_output=True, text=True)
+    two = subprocess.run(
+        [*start, "-m", "headscope", *words, "--out", "two"], capture_output=True, text=True
+    )
     assert two.returncode == 0, two.stderr
     assert two.stdout.split() == ["two"]
     assert two.stderr.count("kept epoch") == 1
     finished(here, *words, "--out", "one")
-    one, other = (AutoModelForSequenceClassification.from_pretrained(name).state_dict() for name in ("one", "two"))
+    one, other = (
+        AutoModelForSequenceClassification.from_pretrained(name).state_dict()
+        for name in ("one", "two")
+    )
     before = AutoModelForSequenceClassification.from_pretrained("bert").state_dict()
     for name, value in one.items():
         assert torch.allclose(value, other[name], atol=2e-5), name
-    assert any((value - before[name]).abs().max() > 2e-4 for name, value in one.items() if "encoder" in name)
+    assert any(
+        (value - before[name]).abs().max() > 2e-4
+        for name, value in one.items()
+        if "encoder" in name
+    )
 
 
 @pytest.mark.parametrize("kills", [2, slow(6)])
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Path, kills: int) -> None:
-    words = ("finetune", "bert", "--task", "sst2", "--data", "data", "--epochs", "2", "--batch-size", "3")
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(
+    here: Path, kills: int
+) -> None:
+    words = (
+        "finetune",
+        "bert",
+        "--task",
+        "sst2",
+        "--data",
+        "data",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "3",
+    )
     finished(here, *words, "--out", "whole")
     chance = random.Random(0)
     partial = here / "made.partial" / STATE
@@ -176,7 +219,9 @@ def test_other_data_and_another_model_are_refused_too(here: Path) -> None:
 
 def test_a_trained_model_is_only_replaced_when_asked_for(here: Path) -> None:
     finetune("bert", task="sst2", data="data", out="made", settings=Settings(1, 8))
-    with pytest.raises(HeadscopeError, match=r"made: a trained model is already there\. Add --overwrite"):
+    with pytest.raises(
+        HeadscopeError, match=r"made: a trained model is already there\. Add --overwrite"
+    ):
         finetune("bert", task="sst2", data="data", out="made", settings=Settings(1, 8))
     finetune("bert", task="sst2", data="data", out="made", settings=Settings(1, 8), overwrite=True)
 
@@ -188,6 +233,8 @@ def test_a_masked_language_model_is_trained_without_labels(here: Path) -> None:
         Path(f"data/{name}.txt").write_text("\n".join(texts), "utf-8")
     for name in ("train", "dev"):
         Path(f"data/{name}.tsv").unlink()
-    record = headscope.finetune("mlm", task="masked", data="data", out="made", settings=Settings(6, 8, 1e-2))
+    record = headscope.finetune(
+        "mlm", task="masked", data="data", out="made", settings=Settings(6, 8, 1e-2)
+    )
     assert record["epochs"][-1]["dev_loss"] < record["epochs"][0]["dev_loss"]
     assert record["best"]["metric"] == "accuracy"

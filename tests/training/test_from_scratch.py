@@ -47,7 +47,9 @@ def copies(folder: Path, train: int = 160, dev: int = 24) -> Path:
     folder.mkdir()
     for name, count in (("train", train), ("dev", dev)):
         words = [chance.choice(PLAIN[:4]) for _ in range(count)]
-        (folder / f"{name}.tsv").write_text("".join(f"{word}\t{word} {word} {word}\n" for word in words), "utf-8")
+        (folder / f"{name}.tsv").write_text(
+            "".join(f"{word}\t{word} {word} {word}\n" for word in words), "utf-8"
+        )
     return folder
 
 
@@ -56,13 +58,21 @@ def test_an_encoder_decoder_learns_from_nothing_and_its_bleu_is_measured(here: P
     copies(here / "data")
     settings = Settings(epochs=8, batch_size=8, learning_rate=3e-3)
     scratch = Scratch(Sizes(layers=1, heads=2, hidden=32))
-    record = finetune("mt", task="translation", data="data", out="made", settings=settings, scratch=scratch)
+    record = finetune(
+        "mt", task="translation", data="data", out="made", settings=settings, scratch=scratch
+    )
     losses = [epoch["dev_loss"] for epoch in record["epochs"]]
-    assert losses[-1] < 0.5 * math.log(4) / 4  # without the source the first of four tokens costs twice that
+    assert (
+        losses[-1] < 0.5 * math.log(4) / 4
+    )  # without the source the first of four tokens costs twice that
     assert losses[-1] < losses[0]
     assert record["scratch"]["sizes"]["hidden"] == 32
     made = AutoModelForSeq2SeqLM.from_pretrained("made")
-    assert (made.config.d_model, made.config.encoder_layers, made.config.decoder_ffn_dim) == (32, 1, 128)
+    assert (made.config.d_model, made.config.encoder_layers, made.config.decoder_ffn_dim) == (
+        32,
+        1,
+        128,
+    )
     found = headscope.evaluate("made", task="bleu", data="data")
     assert 0 <= found["metrics"]["bleu"]["value"] <= 100
 
@@ -73,7 +83,9 @@ def test_weights_are_new_and_follow_from_the_seed(here: Path) -> None:
     for out, seed in (("one", 0), ("again", 0), ("other", 1)):
         settings = Settings(epochs=1, batch_size=8, learning_rate=1e-9, seed=seed)
         finetune("bert", task="sst2", data="data", out=out, settings=settings, scratch=Scratch())
-    one, again, other = (Path(out, "model.safetensors").read_bytes() for out in ("one", "again", "other"))
+    one, again, other = (
+        Path(out, "model.safetensors").read_bytes() for out in ("one", "again", "other")
+    )
     assert one == again
     assert one != other
     new, old = (headscope.load(name).model.state_dict() for name in ("one", "bert"))
@@ -88,7 +100,11 @@ def test_every_family_is_made_in_another_size(family: str) -> None:
     tokens = learned_tokenizer(["the cat sat"], 300)
     source = Source(family, AutoConfig.for_model(family))
     model = new_model(
-        source, tokenizer=tokens, model_class="AutoModelForMaskedLM", sizes=Sizes(2, 4, 32), max_length=24
+        source,
+        tokenizer=tokens,
+        model_class="AutoModelForMaskedLM",
+        sizes=Sizes(2, 4, 32),
+        max_length=24,
     )
     assert len(model.heads) == 8
     assert model.model.get_input_embeddings().weight.shape[0] == len(tokens)
@@ -109,7 +125,10 @@ def test_a_model_that_knows_no_segments_is_given_none_and_can_be_masked() -> Non
         )
         for family in ("modernbert", "bert")
     }
-    batches = {family: next(headscope.encode(model, [("the cat", "sat")])) for family, model in made.items()}
+    batches = {
+        family: next(headscope.encode(model, [("the cat", "sat")]))
+        for family, model in made.items()
+    }
     assert {family: "token_type_ids" in batch.inputs for family, batch in batches.items()} == {
         "modernbert": False,
         "bert": True,
@@ -121,16 +140,25 @@ def test_a_model_that_knows_no_segments_is_given_none_and_can_be_masked() -> Non
 
 @pytest.mark.parametrize("layers", [2, 7])
 def test_kinds_of_layers_follow_their_number_and_are_saved(layers: int, tmp_path: Path) -> None:
-    given = {"model_type": "modernbert", "num_hidden_layers": 4, "num_attention_heads": 2, "hidden_size": 8}
+    given = {
+        "model_type": "modernbert",
+        "num_hidden_layers": 4,
+        "num_attention_heads": 2,
+        "hidden_size": 8,
+    }
     config = AutoConfig.for_model(**given, global_attn_every_n_layers=2)
     made = resized(config, Sizes(layers=layers))
     made.save_pretrained(tmp_path)
-    assert AutoConfig.from_pretrained(tmp_path).layer_types == [config.layer_types[i % 4] for i in range(layers)]
+    assert AutoConfig.from_pretrained(tmp_path).layer_types == [
+        config.layer_types[i % 4] for i in range(layers)
+    ]
 
 
 def test_a_family_that_counts_another_token_as_padding_is_refused() -> None:
     source = Source("mpnet", AutoConfig.for_model("mpnet"))
-    with pytest.raises(HeadscopeError, match="mpnet takes token 1 for padding, the tokenizer token 0"):
+    with pytest.raises(
+        HeadscopeError, match="mpnet takes token 1 for padding, the tokenizer token 0"
+    ):
         new_model(
             source,
             tokenizer=learned_tokenizer(["the cat sat"], 300),
@@ -152,7 +180,9 @@ def test_smoothed_targets_are_learned_from_and_plain_ones_judged(here: Path) -> 
     assert prepared.labels is not None
     for i in range(4):
         with torch.no_grad():
-            logits = model.model(**{name: value[i : i + 1] for name, value in batch.inputs.items()}).logits[0]
+            logits = model.model(
+                **{name: value[i : i + 1] for name, value in batch.inputs.items()}
+            ).logits[0]
         logs = logits.log_softmax(dim=-1)
         plain = sum(-logs[at, label].item() for at, label in enumerate(prepared.labels[i]))
         spread = sum(-logs[at].mean().item() for at in range(len(prepared.labels[i])))
@@ -165,22 +195,36 @@ REFUSED = [
         ("bert", "--task", "sst2", "--layers", "1"),
         "--layers requires --from-scratch.",
     ),
-    (("bert", "--task", "sst2", "--label-smoothing", "0.1"), "--label-smoothing: sst2 has no tokens to smooth over."),
+    (
+        ("bert", "--task", "sst2", "--label-smoothing", "0.1"),
+        "--label-smoothing: sst2 has no tokens to smooth over.",
+    ),
     (("bert", "--task", "sst2", "--label-smoothing", "1"), "--label-smoothing: 1.0 is no share."),
-    (("bert", "--task", "sst2", "--checkpoints", "99"), "--checkpoints: 99 cannot be kept of 3 steps."),
+    (
+        ("bert", "--task", "sst2", "--checkpoints", "99"),
+        "--checkpoints: 99 cannot be kept of 3 steps.",
+    ),
     (("bert", "--task", "translation", "--from-scratch"), "bert: bert has no Seq2SeqLM."),
-    (("bert", "--task", "sst2", "--from-scratch", "--heads", "5"), "--heads, --hidden: 5 heads do not share 16 evenly"),
+    (
+        ("bert", "--task", "sst2", "--from-scratch", "--heads", "5"),
+        "--heads, --hidden: 5 heads do not share 16 evenly",
+    ),
     (
         ("bert", "--task", "sst2", "--data", "data/sst2_dev.tsv"),
         "data/sst2_dev.tsv: one file cannot be both",
     ),
-    (("bert", "--task", "translation", "--data", "a.en,a.fr"), "a.en,a.fr: two files are one split."),
+    (
+        ("bert", "--task", "translation", "--data", "a.en,a.fr"),
+        "a.en,a.fr: two files are one split.",
+    ),
     (("bert", "--task", "sst2", "--data", "devs"), "devs: no file for train here, only dev.tsv."),
 ]
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_what_cannot_be_trained_is_refused_in_a_line(words: tuple[str, ...], message: str, here: Path) -> None:
+def test_what_cannot_be_trained_is_refused_in_a_line(
+    words: tuple[str, ...], message: str, here: Path
+) -> None:
     saved(here / "bert", BertForSequenceClassification, num_labels=2)
     glue(here / "data", train=8, dev=8)
     pairs = "the cat\ta dog\n" * 8

@@ -71,7 +71,9 @@ def test_a_state_taken_up_by_another_run_goes_on_to_the_same_weights() -> None:
 
 def test_the_first_step_is_adamw_s_with_clipped_gradients() -> None:
     """Written out for one step: rate, norm, and the decay of weights but not of biases and norms."""
-    settings = Settings(epochs=1, batch_size=40, learning_rate=1e-2, warmup=0.0, clip=CLIP, weight_decay=10.0)
+    settings = Settings(
+        epochs=1, batch_size=40, learning_rate=1e-2, warmup=0.0, clip=CLIP, weight_decay=10.0
+    )
     run = training(settings)
     model = run.model.model
     before = weights(run)
@@ -115,7 +117,8 @@ def test_the_model_is_left_evaluating_and_a_loss_that_is_no_number_stops_the_run
     with torch.no_grad():
         run.model.model.classifier.weight.fill_(float("nan"))
     with pytest.raises(
-        HeadscopeError, match=r"the loss is nan at step 2\. Try a smaller --learning-rate than 0\.0001\."
+        HeadscopeError,
+        match=r"the loss is nan at step 2\. Try a smaller --learning-rate than 0\.0001\.",
     ):
         list(run)
     assert not run.model.model.training
@@ -127,7 +130,10 @@ def test_the_model_is_left_evaluating_and_a_loss_that_is_no_number_stops_the_run
         ({"epochs": 0}, "--epochs: 0 is not possible. Expected 1 or more."),
         ({"batch_size": 0}, "--batch-size: 0 is not possible. Expected 1 or more."),
         ({"learning_rate": 0.0}, "--learning-rate: 0.0 is not possible. Expected more than 0."),
-        ({"learning_rate": float("inf")}, "--learning-rate: inf is not possible. Expected more than 0."),
+        (
+            {"learning_rate": float("inf")},
+            "--learning-rate: inf is not possible. Expected more than 0.",
+        ),
         ({"warmup": 1.5}, "--warmup: 1.5 is not possible. Expected 0 to 1."),
         ({"weight_decay": -1.0}, "--weight-decay: -1.0 is not possible. Expected 0 or more."),
         ({"clip": float("nan")}, "--clip: nan is not possible. Expected more than 0."),
@@ -152,12 +158,16 @@ def test_a_teacher_is_imitated() -> None:
         ours, theirs = (answers(one, run.task, run.train) for one in (run.model, teacher))
         apart.append(float(run.task.imitation(ours, theirs).mean()))
     assert apart[1] < 0.8 * apart[0]
-    assert all(torch.equal(value, before[name]) for name, value in teacher.model.state_dict().items())
+    assert all(
+        torch.equal(value, before[name]) for name, value in teacher.model.state_dict().items()
+    )
 
 
 @pytest.mark.parametrize("name", ["sst2", "similarity", "retrieval"])
 def test_imitation_is_zero_for_the_same_answers_and_positive_for_others(name: str) -> None:
-    one, other = torch.nn.functional.normalize(torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
+    one, other = torch.nn.functional.normalize(
+        torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0)), dim=-1
+    )
     task = task_named(name)
     assert float(task.imitation(one, one).abs().max()) < 1e-6
     assert (task.imitation(one, other) > 0.01).all()

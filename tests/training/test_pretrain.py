@@ -48,9 +48,17 @@ def echoes(chance: random.Random, count: int) -> str:
 
 def test_what_can_be_learned_is_learned_and_the_baseline_is_beaten(here: Path) -> None:
     saved(here / "bert", BertForMaskedLM, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    settings = Settings(epochs=30, batch_size=8, learning_rate=1e-2)  # with any seed the loss ends near 0
+    settings = Settings(
+        epochs=30, batch_size=8, learning_rate=1e-2
+    )  # with any seed the loss ends near 0
     record = pretrain(
-        corpus="texts.txt", out="made", config="bert", settings=settings, max_length=16, held_out=0.2, checkpoints=4
+        corpus="texts.txt",
+        out="made",
+        config="bert",
+        settings=settings,
+        max_length=16,
+        held_out=0.2,
+        checkpoints=4,
     )
     last = record["moments"][-1]
     assert record["baseline"]["accuracy"] < 0.5
@@ -75,17 +83,24 @@ def test_what_can_be_learned_is_learned_and_the_baseline_is_beaten(here: Path) -
 
 
 def test_the_baseline_is_that_of_counting_by_hand(here: Path) -> None:
-    record = pretrain(corpus="texts.txt", out="made", config="bert", settings=FAST, max_length=16, held_out=0.2)
+    record = pretrain(
+        corpus="texts.txt", out="made", config="bert", settings=FAST, max_length=16, held_out=0.2
+    )
     lines = Path("texts.txt").read_text("utf-8").split("\n")[:-1]
     train = [line for i, line in enumerate(lines) if (i // 20) % 5]
     counts = Counter(word for line in train for word in line.split())
-    losses = {word: math.log((sum(counts.values()) + len(WORDS)) / (count + 1)) for word, count in counts.items()}
+    losses = {
+        word: math.log((sum(counts.values()) + len(WORDS)) / (count + 1))
+        for word, count in counts.items()
+    }
     held = [line for i, line in enumerate(lines) if not (i // 20) % 5]
     assert counts.most_common(1)[0][0] == COMMON
     shares = Counter(word for line in held for word in line.split())
     least, most = min(losses.values()), max(losses.values())
     assert least < record["baseline"]["loss"] < most
-    assert record["baseline"]["accuracy"] == pytest.approx(shares[COMMON] / shares.total(), abs=0.06)
+    assert record["baseline"]["accuracy"] == pytest.approx(
+        shares[COMMON] / shares.total(), abs=0.06
+    )
     assert record["sequences"]["train"]["read"] == len(train)
     assert record["sequences"]["held_out"]["read"] == len(held)
     assert record["held_out_share"] == len(held) / len(lines)
@@ -93,7 +108,17 @@ def test_the_baseline_is_that_of_counting_by_hand(here: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Path) -> None:
-    words = ("pretrain", "--config", "bert", "--corpus", "texts.txt", "--max-length", "16", "--steps", "16")
+    words = (
+        "pretrain",
+        "--config",
+        "bert",
+        "--corpus",
+        "texts.txt",
+        "--max-length",
+        "16",
+        "--steps",
+        "16",
+    )
     words += ("--batch-size", "4", "--checkpoints", "5", "--held-out", "0.1")
     finished(here, *words, "--out", "whole")
     for after in (9, 14):
@@ -103,7 +128,10 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Pat
     finished(here, *words, "--out", "made", "--resume")
     whole, made = bytes_of(here / "whole"), bytes_of(here / "made")
     records = [json.loads(files.pop("training.json")) for files in (whole, made)]
-    assert len([name for name in whole if name.startswith("checkpoints/") and "safetensors" in name]) == 5
+    assert (
+        len([name for name in whole if name.startswith("checkpoints/") and "safetensors" in name])
+        == 5
+    )
     assert whole == made
     for record in records:
         del record["seconds"], record["command"]
@@ -112,14 +140,39 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Pat
 
 @pytest.mark.slow
 def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
-    words = ["pretrain", "--corpus", "texts.txt", "--vocabulary", "300", "--layers", "1", "--hidden", "16"]
-    words += ["--heads", "2", "--max-length", "16", "--steps", "5", "--batch-size", "7", "--held-out", "0.1"]
+    words = [
+        "pretrain",
+        "--corpus",
+        "texts.txt",
+        "--vocabulary",
+        "300",
+        "--layers",
+        "1",
+        "--hidden",
+        "16",
+    ]
+    words += [
+        "--heads",
+        "2",
+        "--max-length",
+        "16",
+        "--steps",
+        "5",
+        "--batch-size",
+        "7",
+        "--held-out",
+        "0.1",
+    ]
     start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    two = subprocess.run([*start, "-m", "headscope", *words, "--out", "two"], capture_output=True, text=True)
+    two = subprocess.run(
+        [*start, "-m", "headscope", *words, "--out", "two"], capture_output=True, text=True
+    )
     assert two.returncode == 0, two.stderr
     assert two.stdout.split() == ["two"]
     finished(here, *words, "--out", "one")
-    one, other = (AutoModelForMaskedLM.from_pretrained(name).state_dict() for name in ("one", "two"))
+    one, other = (
+        AutoModelForMaskedLM.from_pretrained(name).state_dict() for name in ("one", "two")
+    )
     for name, value in one.items():
         assert torch.allclose(value, other[name], atol=2e-5), name
     assert Path("one/tokenizer.json").read_bytes() == Path("two/tokenizer.json").read_bytes()
@@ -127,18 +180,29 @@ def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
 
 def test_sizes_vocabulary_and_positions_are_as_asked(here: Path) -> None:
     scratch = Scratch(Sizes(layers=3, heads=2, hidden=24), vocabulary=280)
-    pretrain(corpus="texts.txt", out="made", scratch=scratch, settings=Settings(steps=2), max_length=20)
+    pretrain(
+        corpus="texts.txt", out="made", scratch=scratch, settings=Settings(steps=2), max_length=20
+    )
     model = headscope.load("made", model_class="AutoModelForMaskedLM")
     config = model.model.config
     assert len(model.heads) == 6
-    assert (config.hidden_size, config.intermediate_size, config.max_position_embeddings) == (24, 96, 20)
+    assert (config.hidden_size, config.intermediate_size, config.max_position_embeddings) == (
+        24,
+        96,
+        20,
+    )
     assert config.vocab_size == len(model.tokenizer) <= 280  # type: ignore[arg-type]
     assert model.tokenizer.model_max_length == 20  # type: ignore[union-attr]
 
 
 def test_a_model_learns_under_a_mask(here: Path) -> None:
     pretrain(
-        corpus="texts.txt", out="made", config="bert", settings=Settings(steps=2), max_length=16, mask="window:width=2"
+        corpus="texts.txt",
+        out="made",
+        config="bert",
+        settings=Settings(steps=2),
+        max_length=16,
+        mask="window:width=2",
     )
     record = json.loads(Path("made/training.json").read_text("utf-8"))
     assert record["model"]["edits"] == ["Masked('window:width=2')"]
@@ -157,17 +221,26 @@ REFUSED = [
     (("--steps", "0"), "--steps: 0 is not possible."),
     (("--layers", "0"), "--layers: 0 is too few."),
     (("--heads", "3"), "--heads, --hidden: 3 heads do not share 16 evenly."),
-    (("--tokenizer", "bert", "--vocabulary", "400"), "--tokenizer, --vocabulary: a tokenizer is taken or learned"),
+    (
+        ("--tokenizer", "bert", "--vocabulary", "400"),
+        "--tokenizer, --vocabulary: a tokenizer is taken or learned",
+    ),
     (("--vocabulary", "12"), "--vocabulary: 12 tokens are fewer than bytes and special tokens."),
     (("--held-out", "1"), "--held-out: 1.0 is no share. Expected more than 0, at most 0.5."),
     (("--held-out", "0.51"), "--held-out: 0.51 is no share."),
-    (("--max-length", "64"), "--max-length: 64 tokens are more than there are positions. Expected at most 32."),
+    (
+        ("--max-length", "64"),
+        "--max-length: 64 tokens are more than there are positions. Expected at most 32.",
+    ),
     (("--max-length", "2"), "--max-length: 2 leaves no room for text."),
     (("--limit", "15"), "texts.txt: 15 texts are too few to hold 20 out."),
     (("--checkpoints", "1"), "--checkpoints: 1 is too few. Expected 2 or more."),
     (("--corpus", "nowhere.txt"), "nowhere.txt: there is no such file here."),
     (("--config", "translator"), "--config: marian is an encoder-decoder."),
-    (("--config", "bert/config.json"), "bert/config.json: this configuration comes without a tokenizer."),
+    (
+        ("--config", "bert/config.json"),
+        "bert/config.json: this configuration comes without a tokenizer.",
+    ),
     (("--config", "broken.json"), "broken.json:1:1: not JSON"),
     (("--config", "gpt.json", "--tokenizer", "bert"), "gpt.json: gpt2 has no MaskedLM."),
     (("--tokenizer", "translator"), "bert: the tokenizer has no mask token"),
@@ -176,13 +249,17 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_what_cannot_be_trained_is_refused_in_a_line(words: tuple[str, ...], message: str, here: Path) -> None:
+def test_what_cannot_be_trained_is_refused_in_a_line(
+    words: tuple[str, ...], message: str, here: Path
+) -> None:
     made = translator()
     made.model.save_pretrained("translator")
     made.tokenizer.mask_token = None  # type: ignore[union-attr]
     made.tokenizer.save_pretrained("translator")  # type: ignore[union-attr]
     Path("broken.json").write_text("nothing", "utf-8")
-    Path("gpt.json").write_text(json.dumps({"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16}), "utf-8")
+    Path("gpt.json").write_text(
+        json.dumps({"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16}), "utf-8"
+    )
     given = ["--config", "bert", "--corpus", "texts.txt", "--max-length", "16"]
     for option, value in zip(words[::2], words[1::2], strict=True):
         if option in given:

@@ -39,7 +39,9 @@ class Deltas:
     losses: dict[Variant, NDArray[np.float64]] = field(default_factory=dict)
     scores: dict[Variant, NDArray[np.float64]] = field(default_factory=dict)
     _found: dict[tuple[Variant, bytes], Delta] = field(default_factory=dict, repr=False)
-    _intact: dict[bytes, tuple[NDArray[np.int64], NDArray[np.float64]]] = field(default_factory=dict, repr=False)
+    _intact: dict[bytes, tuple[NDArray[np.int64], NDArray[np.float64]]] = field(
+        default_factory=dict, repr=False
+    )
 
     def add(self, unit: Unit) -> None:
         items = list(unit.items)
@@ -53,7 +55,9 @@ class Deltas:
     def order(self) -> list[int]:
         """The items that were run, in random order, however they were met."""
         there = np.isfinite(self.losses[INTACT])
-        return [i for i in np.random.default_rng(self.seed).permutation(self.count).tolist() if there[i]]
+        return [
+            i for i in np.random.default_rng(self.seed).permutation(self.count).tolist() if there[i]
+        ]
 
     def variants(self, kind: str) -> list[Variant]:
         return [variant for variant in self.losses if variant.kind == kind and variant != INTACT]
@@ -71,11 +75,15 @@ class Deltas:
         key = (variant, chosen.tobytes())
         if key not in self._found:
             before, after = self.scores[INTACT][chosen], self.scores[variant][chosen]
-            draws, intact = (None, None) if self.task.mean_column is not None else self._resampled(chosen)
+            draws, intact = (
+                (None, None) if self.task.mean_column is not None else self._resampled(chosen)
+            )
             self._found[key] = delta_of_metric(self.task, before, after, draws, intact)
         return self._found[key]
 
-    def _resampled(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _resampled(
+        self, chosen: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Resamples of these items, and the intact model's metric on them: the same for all heads."""
         key = chosen.tobytes()
         if key not in self._intact:
@@ -95,7 +103,18 @@ class Deltas:
         for name, delta in ((LOSS, self.of_loss), (METRIC, self.of_metric)):
             for variant in sorted(self.variants("head"), key=lambda one: one.heads[0]):
                 head, one = variant.heads[0], delta(variant)
-                found.append(Row(head.stack, head.layer, head.head, name, one.value, one.low, one.high, one.count))
+                found.append(
+                    Row(
+                        head.stack,
+                        head.layer,
+                        head.head,
+                        name,
+                        one.value,
+                        one.low,
+                        one.high,
+                        one.count,
+                    )
+                )
         return found
 
     def significance(self) -> list[dict[str, Any]]:
@@ -118,7 +137,9 @@ class Deltas:
     def _settled(self, variants: list[Variant]) -> dict[Variant, int]:
         """The number of examples after which the verdict on the loss never changed again."""
         order = self.order
-        sizes = [FIRST_LOOK * 2**k for k in range(30) if FIRST_LOOK * 2**k < len(order)] + [len(order)]
+        sizes = [FIRST_LOOK * 2**k for k in range(30) if FIRST_LOOK * 2**k < len(order)] + [
+            len(order)
+        ]
         verdicts = []
         for size in sizes:
             seen = np.array(order[:size])
@@ -136,13 +157,24 @@ class Deltas:
         found = []
         for kind in kinds:
             variants = self.variants(kind)
-            losses, metrics = [self.of_loss(one) for one in variants], [self.of_metric(one) for one in variants]
-            of_loss, of_metric = (holm(np.array([one.p for one in deltas])) for deltas in (losses, metrics))
+            losses, metrics = (
+                [self.of_loss(one) for one in variants],
+                [self.of_metric(one) for one in variants],
+            )
+            of_loss, of_metric = (
+                holm(np.array([one.p for one in deltas])) for deltas in (losses, metrics)
+            )
             for i, variant in enumerate(variants):
                 found.append(
                     {"kind": kind, "named": variant.named, "removed": len(variant.heads)}
-                    | {f"loss_{name}": value for name, value in _told(losses[i], float(of_loss[i])).items()}
-                    | {f"metric_{name}": value for name, value in _told(metrics[i], float(of_metric[i])).items()}
+                    | {
+                        f"loss_{name}": value
+                        for name, value in _told(losses[i], float(of_loss[i])).items()
+                    }
+                    | {
+                        f"metric_{name}": value
+                        for name, value in _told(metrics[i], float(of_metric[i])).items()
+                    }
                 )
         return found
 

@@ -92,7 +92,11 @@ class Removal:
         self.patterns = {str(head): name for head, name in sweep.fixed.items()}
         for note in sweep.notes:
             self.say(f"note: {note}")
-        what = "heads, one at a time," if self.asked.kinds == ("head",) else "heads or sets of heads, one at a time,"
+        what = (
+            "heads, one at a time,"
+            if self.asked.kinds == ("head",)
+            else "heads or sets of heads, one at a time,"
+        )
         self.say(
             f"ablating {len(self.variants)} {what} on {len(self.prepared.items)} examples (mode {self.asked.mode})"
         )
@@ -140,7 +144,9 @@ class Removal:
             strongest = max(found, key=lambda one: abs(self.deltas.of_loss(one).value))
             delta = self.deltas.of_loss(strongest)
             between = f"[{delta.low:+.4f}, {delta.high:+.4f}]"
-            self.say(f"{unit.group}: largest change of the loss {delta.value:+.4f} {between}, by {strongest.named}")
+            self.say(
+                f"{unit.group}: largest change of the loss {delta.value:+.4f} {between}, by {strongest.named}"
+            )
 
     def _live(self, groups: list[Group]) -> list[Group]:
         """The groups without the heads that are settled."""
@@ -162,20 +168,32 @@ class Removal:
         by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
         return np.stack([self.deltas.changes(by_head[head]) for head in heads], axis=1)
 
-    def _units(self, sweep: Sweep, block: int, items: Sequence[int], groups: list[Group]) -> Iterator[Unit]:
+    def _units(
+        self, sweep: Sweep, block: int, items: Sequence[int], groups: list[Group]
+    ) -> Iterator[Unit]:
         """Those of the journal, then the rest, each written down as it comes."""
-        known = {} if self.journal is None else {(unit["block"], unit["group"]): unit for unit in self.journal.units}
+        known = (
+            {}
+            if self.journal is None
+            else {(unit["block"], unit["group"]): unit for unit in self.journal.units}
+        )
         for group in groups:
             stored = known.get((block, group.name))
             if stored is not None:
-                check_same_run({"sample": stored["items"]}, {"sample": list(items)}, self.journal.path)  # type: ignore[union-attr]
+                check_same_run(
+                    {"sample": stored["items"]},
+                    {"sample": list(items)},
+                    self.journal.path,  # type: ignore[union-attr]
+                )
                 losses, scores = unpacked(stored["losses"]), unpacked(stored["scores"])
                 yield Unit(block, group.name, group.variants, tuple(items), losses, scores)
         done = {group.name for group in groups if (block, group.name) in known}
         for unit in sweep.run(block, items, groups, done):
             if self.journal is not None:
                 stored = {"losses": packed(unit.losses), "scores": packed(unit.scores)}
-                self.journal.add({"block": block, "group": unit.group, "items": list(items), **stored})
+                self.journal.add(
+                    {"block": block, "group": unit.group, "items": list(items), **stored}
+                )
             yield unit
 
     def exact(self, heads: Sequence[Head]) -> NDArray[np.float64] | None:

@@ -31,7 +31,11 @@ class Variant:
 
 
 def variants_of(
-    model: AttentionModel, kind: Kind, among: Iterable[Head] | None = None, *, sites: Iterable[Site] | None = None
+    model: AttentionModel,
+    kind: Kind,
+    among: Iterable[Head] | None = None,
+    *,
+    sites: Iterable[Site] | None = None,
 ) -> list[Variant]:
     """All variants of a kind, from the top layer down.
 
@@ -39,9 +43,13 @@ def variants_of(
     sites  those that are in use; all are, by default
     """
     if kind not in KINDS:
-        raise HeadscopeError(f'"{kind}" is no kind of ablation', where="--kind", expected=choices(kind, KINDS))
+        raise HeadscopeError(
+            f'"{kind}" is no kind of ablation', where="--kind", expected=choices(kind, KINDS)
+        )
     sites = sorted(
-        model.sites if sites is None else sites, key=lambda site: (_height(model, site), site.layer), reverse=True
+        model.sites if sites is None else sites,
+        key=lambda site: (_height(model, site), site.layer),
+        reverse=True,
     )
     heads = {site: [head for head in model.heads if head.site == site] for site in sites}
     if kind == "head":
@@ -63,10 +71,15 @@ def variants_of(
         return [Variant(kind, str(site), tuple(heads[site])) for site in sites]
     if kind == "layer":
         # A decoder's layer is its self attention and its attention to the encoder.
-        sides = {site: ("encoder" if site.stack == "encoder" else "decoder", site.layer) for site in sites}
+        sides = {
+            site: ("encoder" if site.stack == "encoder" else "decoder", site.layer)
+            for site in sites
+        }
         return [
             Variant(
-                kind, f"{side}.{layer}", tuple(h for site in sites if sides[site] == (side, layer) for h in heads[site])
+                kind,
+                f"{side}.{layer}",
+                tuple(h for site in sites if sides[site] == (side, layer) for h in heads[site]),
             )
             for side, layer in dict.fromkeys(sides.values())
         ]
@@ -74,19 +87,32 @@ def variants_of(
         return [Variant(kind, "all", tuple(head for site in sites for head in heads[site]))]
     if kind == "pair":
         chosen_heads = sorted(HeadSet(model.heads if among is None else among, among=model.heads))
-        return [Variant(kind, f"{one}+{other}", (one, other)) for one, other in combinations(chosen_heads, 2)]
+        return [
+            Variant(kind, f"{one}+{other}", (one, other))
+            for one, other in combinations(chosen_heads, 2)
+        ]
     return shared(model)
 
 
 def shared(model: AttentionModel) -> list[Variant]:
     """Each head of a module that several layers share, in all of them at once (ALBERT)."""
-    groups = [sites for sites in model.attention_modules.values() if len({site.stack for site in sites}) == 1]
+    groups = [
+        sites
+        for sites in model.attention_modules.values()
+        if len({site.stack for site in sites}) == 1
+    ]
     if not any(len(sites) > 1 for sites in groups):
         raise HeadscopeError(
-            f"no two layers of {model.name} share their heads", where="--kind shared", expected="ALBERT, say"
+            f"no two layers of {model.name} share their heads",
+            where="--kind shared",
+            expected="ALBERT, say",
         )
     return [
-        Variant("shared", f"{sites[0].stack}.*.{head}", tuple(Head(site.stack, site.layer, head) for site in sites))
+        Variant(
+            "shared",
+            f"{sites[0].stack}.*.{head}",
+            tuple(Head(site.stack, site.layer, head) for site in sites),
+        )
         for sites in groups
         if len(sites) > 1
         for head in sites[0].numbers or ()

@@ -29,7 +29,11 @@ BOTTOM = 10
 
 
 def agreement(
-    importances: Mapping[str, Importance], exact: NDArray[np.float64], *, seed: int = 0, bottom: int = BOTTOM
+    importances: Mapping[str, Importance],
+    exact: NDArray[np.float64],
+    *,
+    seed: int = 0,
+    bottom: int = BOTTOM,
 ) -> list[dict[str, Any]]:
     """One row an importance.
 
@@ -52,7 +56,11 @@ def agreement(
             one = of_items(values, draw)
             sampled.append(spearman(one, exact[draw].mean(axis=0)))
             ranks.append(rankdata(one))
-        low, high = np.nanquantile(sampled, [0.025, 0.975]) if np.isfinite(sampled).any() else (np.nan, np.nan)
+        low, high = (
+            np.nanquantile(sampled, [0.025, 0.975])
+            if np.isfinite(sampled).any()
+            else (np.nan, np.nan)
+        )
         low_rank, high_rank = _interval(values, ranks)
         chosen = set(np.argsort(mine, kind="stable")[:bottom].tolist())
         rows.append(
@@ -64,7 +72,9 @@ def agreement(
                 "ceiling": ceiling,
                 "overlap": len(chosen & least),
                 "bottom": min(bottom, len(truth)),
-                "by_chance": bottom * bottom / len(truth) if len(truth) > bottom else float(len(truth)),
+                "by_chance": bottom * bottom / len(truth)
+                if len(truth) > bottom
+                else float(len(truth)),
                 "rank_spread": float((high_rank - low_rank).mean()),
                 "count": count,
             }
@@ -80,7 +90,9 @@ def of_items(values: Importance, items: NDArray[np.int64]) -> NDArray[np.float64
     return found
 
 
-def _interval(values: Importance, ranks: list[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _interval(
+    values: Importance, ranks: list[NDArray[np.float64]]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """[head], [head]: the ends of 95 % of the ranks over resamples; NaN for what cannot be resampled."""
     if not callable(values) and values.ndim == 1:
         return np.full(len(values), np.nan), np.full(len(values), np.nan)
@@ -88,7 +100,9 @@ def _interval(values: Importance, ranks: list[NDArray[np.float64]]) -> tuple[NDA
     return low, high
 
 
-def ceilings(exact: NDArray[np.float64], heads: Sequence[Head], *, seed: int = 0) -> list[dict[str, Any]]:
+def ceilings(
+    exact: NDArray[np.float64], heads: Sequence[Head], *, seed: int = 0
+) -> list[dict[str, Any]]:
     """Rows of ceilings.csv: what the true importances would reach among the heads of each stack by themselves."""
     rows = []
     for stack in dict.fromkeys(head.stack for head in heads):

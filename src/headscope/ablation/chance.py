@@ -17,7 +17,9 @@ from headscope.tasks.base import Prepared, Task
 Metrics = Mapping[str, Mapping[str, float | None]]
 
 
-def chance_note(model: AttentionModel, task: Task, prepared: Prepared, metrics: Metrics) -> str | None:
+def chance_note(
+    model: AttentionModel, task: Task, prepared: Prepared, metrics: Metrics
+) -> str | None:
     """A sentence if the model is not shown to know anything of the task, else None.
 
     metrics  of the model on these examples, with intervals: see `metrics_of`

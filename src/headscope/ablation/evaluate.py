@@ -61,7 +61,9 @@ def evaluate(
     }
 
 
-def loaded_for(model: AttentionModel | str | Path | Callable[[str], AttentionModel], task: Task) -> AttentionModel:
+def loaded_for(
+    model: AttentionModel | str | Path | Callable[[str], AttentionModel], task: Task
+) -> AttentionModel:
     """A model that can do the task, or a refusal."""
     loaded = as_model(model, task.model_class)
     task.check(loaded)

@@ -53,7 +53,10 @@ class Terms:
     def importances(self, *, normalized: bool = False) -> dict[str, Importance]:
         """Each variant. normalized: by the l2 norm of the layer's importances (Michel's option)."""
         found = self._means()
-        scales = {name: self._scale(values.mean(axis=0)) if normalized else 1.0 for name, values in found.items()}
+        scales = {
+            name: self._scale(values.mean(axis=0)) if normalized else 1.0
+            for name, values in found.items()
+        }
         scale = self._scale(self._batches().mean(axis=0)) if normalized else 1.0
         return {name: values / scales[name] for name, values in found.items()} | {
             "gradient-batch": lambda draw: self._batches(draw).mean(axis=0) / scale
@@ -98,7 +101,9 @@ class _Gates(Edit):
 
     def __init__(self, removed: Collection[Head] = ()) -> None:
         self.gates: dict[Site, Tensor] = {}
-        self.removed = {head.site: [one.head for one in removed if one.site == head.site] for head in removed}
+        self.removed = {
+            head.site: [one.head for one in removed if one.site == head.site] for head in removed
+        }
 
     def changes_output(self, site: Site) -> bool:
         return True
@@ -127,7 +132,9 @@ def terms(
     """
     model.check_evaluating()
     if labels_free:
-        prepared = task.labelled_by_itself(answers(model, task, prepared, batch_size=batch_size), prepared)
+        prepared = task.labelled_by_itself(
+            answers(model, task, prepared, batch_size=batch_size), prepared
+        )
     slopes = None if prepared.is_one_to_one else _slopes(model, task, prepared, batch_size)
     sites = sites_in_use(model, task, prepared)
     heads = tuple(head for head in model.heads if head.site in sites)
@@ -191,7 +198,9 @@ def _of_items(found: Terms, prepared: Prepared) -> Terms:
     """Sequences' terms added up to items'; a sequence that several items share is shared out evenly."""
     if prepared.is_one_to_one:
         return found
-    users = np.bincount([n for part in prepared.parts for n in part], minlength=len(prepared.sequences))
+    users = np.bincount(
+        [n for part in prepared.parts for n in part], minlength=len(prepared.sequences)
+    )
     whole = [list(part) for part in prepared.parts]
 
     def added(table: NDArray[np.float64]) -> NDArray[np.float64]:

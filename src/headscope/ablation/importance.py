@@ -97,8 +97,18 @@ def importance(
     )
     the_task = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _check(asked, the_task)
-    given = {"by": asked.by, "kind": kinds, "mode": mode, "heads": heads, "patterns": patterns, "race": race}
-    check_effects("importance", given | {"normalized": normalized, "rules": rules, "data": data, "split": split})
+    given = {
+        "by": asked.by,
+        "kind": kinds,
+        "mode": mode,
+        "heads": heads,
+        "patterns": patterns,
+        "race": race,
+    }
+    check_effects(
+        "importance",
+        given | {"normalized": normalized, "rules": rules, "data": data, "split": split},
+    )
     if labels_free:
         the_task = copy(the_task)  # the caller's stays as it is
         the_task.needs_labels = False
@@ -112,8 +122,12 @@ def importance(
     prepared = the_task.prepare(loaded, items, max_length=max_length)
     is_labelled = prepared.items[0].target is not None or not labels_free
     if not is_labelled:
-        say("note: the data has no labels: what the model itself says stands in for what is right, everywhere")
-        prepared = the_task.labelled_by_itself(answers(loaded, the_task, prepared, batch_size=batch_size), prepared)
+        say(
+            "note: the data has no labels: what the model itself says stands in for what is right, everywhere"
+        )
+        prepared = the_task.labelled_by_itself(
+            answers(loaded, the_task, prepared, batch_size=batch_size), prepared
+        )
     described = describe_files(two_files(data) or [find_split(data, split, task=the_task.name)])
     model_now = describe_model(loaded)
     header = {
@@ -138,7 +152,11 @@ def importance(
             "limit": limit,
             "batch_size": batch_size,
             "seed": seed,
-            **({} if asked.patterns is None else {"patterns": {str(h): name for h, name in asked.patterns.items()}}),
+            **(
+                {}
+                if asked.patterns is None
+                else {"patterns": {str(h): name for h, name in asked.patterns.items()}}
+            ),
         },
         "versions": {name: version for name, version in versions().items() if name != "python"},
     }
@@ -203,7 +221,13 @@ class _Run:
     """One call of `importance`."""
 
     def __init__(
-        self, model: AttentionModel, task: Task, prepared: Prepared, asked: Asked, progress: Progress, say: Told
+        self,
+        model: AttentionModel,
+        task: Task,
+        prepared: Prepared,
+        asked: Asked,
+        progress: Progress,
+        say: Told,
     ) -> None:
         self.model, self.task, self.prepared, self.asked = model, task, prepared, asked
         self.progress, self.say = progress, say
@@ -216,7 +240,9 @@ class _Run:
         self._terms: Terms | None = None
         self._guides: Terms | None = None  # the race's: of the loss that is raced on
         say(f"evaluating the unpruned model on {len(prepared.items)} examples")
-        self.intact = evaluate(model, task, prepared, batch_size=asked.batch_size, progress=progress)
+        self.intact = evaluate(
+            model, task, prepared, batch_size=asked.batch_size, progress=progress
+        )
 
     def study(self) -> Study:
         rows: list[Row] = []
@@ -226,7 +252,9 @@ class _Run:
             self._guides = self._timed("race", lambda: self._found_terms(labels_free=False))
             self.removal.start_race(self._guides, self.asked.race)
         if "gradient" in self.asked.by:
-            self._terms = self._timed("gradient", lambda: self._found_terms(labels_free=self.asked.labels_free))
+            self._terms = self._timed(
+                "gradient", lambda: self._found_terms(labels_free=self.asked.labels_free)
+            )
         if "ablation" in self.asked.by:
             self._timed("ablation", self.removal.run)
             rows += self.removal.rows()
@@ -246,10 +274,14 @@ class _Run:
             tables["ceilings"] = ceilings(exact, self.heads, seed=self.asked.seed)
         if exact is not None and importances:
             tables["agreement"] = agreement(importances, exact, seed=self.asked.seed)
-            tables["ranks"] = rank_rows({LOSS: exact} | importances, self.heads, len(exact), seed=self.asked.seed)
+            tables["ranks"] = rank_rows(
+                {LOSS: exact} | importances, self.heads, len(exact), seed=self.asked.seed
+            )
         import pandas as pd
 
-        return Study(to_frame(rows), {}, {}, {name: pd.DataFrame(table) for name, table in tables.items()})
+        return Study(
+            to_frame(rows), {}, {}, {name: pd.DataFrame(table) for name, table in tables.items()}
+        )
 
     def _timed(self, name: str, work: Callable[[], Any]) -> Any:
         begun = time.perf_counter()
@@ -290,25 +322,38 @@ class _Run:
             self.say(" and ".join(wanted))
             asked = statistics_named(wanted)
             batches = (
-                batch_of(self.model, self.prepared, numbers) for numbers in plan(self.prepared, self.asked.batch_size)
+                batch_of(self.model, self.prepared, numbers)
+                for numbers in plan(self.prepared, self.asked.batch_size)
             )
             for _ in stream(self.model, batches, asked):
                 pass
-            found = [row for statistic in asked for row in statistic.table() if row.statistic in wanted]
+            found = [
+                row for statistic in asked for row in statistic.table() if row.statistic in wanted
+            ]
             rows += found
             for name in wanted:
-                by_head = {Head(row.stack, row.layer, row.head): row.value for row in found if row.statistic == name}
-                sign = -1 if name == "entropy" else 1  # a head that spreads its attention is held for less important
+                by_head = {
+                    Head(row.stack, row.layer, row.head): row.value
+                    for row in found
+                    if row.statistic == name
+                }
+                sign = (
+                    -1 if name == "entropy" else 1
+                )  # a head that spreads its attention is held for less important
                 importances[name] = sign * np.array([by_head.get(head, np.nan) for head in heads])
         if "norm" in self.asked.by:
-            norms = output_norms(self.model, self.task, self.prepared, self.heads, self.asked.batch_size)
+            norms = output_norms(
+                self.model, self.task, self.prepared, self.heads, self.asked.batch_size
+            )
             if norms is not None:
                 moments = Moments((len(heads),))
                 moments.add(norms)
                 rows += rows_of(heads, "output-norm", moments)
                 importances["output-norm"] = norms
             else:
-                self.say("note: this family's heads have no output projection that is a module, so no norms")
+                self.say(
+                    "note: this family's heads have no output projection that is a module, so no norms"
+                )
         if "random" in self.asked.by:
             chance = np.random.default_rng(self.asked.seed).random(len(heads))
             rows += _rows("random", dict(zip(heads, chance.tolist(), strict=True)))
@@ -329,21 +374,30 @@ def _refuse_undefined(task: Task, intact: Judged) -> None:
 
 def _rows(name: str, values: dict[Head, float]) -> list[Row]:
     nothing = float("nan")
-    return [Row(h.stack, h.layer, h.head, name, value, nothing, nothing, 1) for h, value in values.items()]
+    return [
+        Row(h.stack, h.layer, h.head, name, value, nothing, nothing, 1)
+        for h, value in values.items()
+    ]
 
 
-def _named(given: str | Iterable[str], known: Sequence[str], where: str, what: str) -> tuple[str, ...]:
+def _named(
+    given: str | Iterable[str], known: Sequence[str], where: str, what: str
+) -> tuple[str, ...]:
     names = names_in(given, where.removeprefix("--"))
     if "all" in names and where == "--by":
         names = [*known]
     for name in names:
         if name not in known:
             words = [*known, "all"] if where == "--by" else known
-            raise HeadscopeError(f'"{name}" is no {what}', where=where, expected=choices(name, words))
+            raise HeadscopeError(
+                f'"{name}" is no {what}', where=where, expected=choices(name, words)
+            )
     return tuple(dict.fromkeys(names))
 
 
 def _rate(race: float | None) -> float | None:
     if race is not None and not 0 < race < 1:
-        raise HeadscopeError(f"{race} is no error rate", where="--race", expected="a number between 0 and 1")
+        raise HeadscopeError(
+            f"{race} is no error rate", where="--race", expected="a number between 0 and 1"
+        )
     return race

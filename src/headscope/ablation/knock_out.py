@@ -51,7 +51,9 @@ def knock_out(
         raise HeadscopeError(f"{limit} is too few", where="--limit", expected="1 or more")
     classes = [name for name in TOKENS if name != "all"]
     if to not in classes:
-        raise HeadscopeError(f'"{to}" is no class of tokens', where="--to", expected=choices(to, classes))
+        raise HeadscopeError(
+            f'"{to}" is no class of tokens', where="--to", expected=choices(to, classes)
+        )
     names = None if statistics is None else names_in(statistics, "statistics")
     asked = chosen(names, LENSES["raw"])
     plain = Corpus(corpus, texts, pairs, column, limit)
@@ -65,12 +67,19 @@ def knock_out(
         progress(index + 1, plain.total)
     encoder.unknown.warn()
     if not found.inputs:
-        raise HeadscopeError("none of the texts could be used", where=plain.name, expected="texts with tokens")
+        raise HeadscopeError(
+            "none of the texts could be used", where=plain.name, expected="texts with tokens"
+        )
     record = {
         "schema": SCHEMA,
         "versions": versions(),
         "model": describe_model(model),
-        "knock_out": {**plain.describe(), "to": to, "texts": found.inputs, **asdict(encoder.counts)},
+        "knock_out": {
+            **plain.describe(),
+            "to": to,
+            "texts": found.inputs,
+            **asdict(encoder.counts),
+        },
         "seed": seed,
         "lens": "raw",
         "durations": {"knock_out": round(time.perf_counter() - started, 3)},

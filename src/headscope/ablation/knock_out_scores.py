@@ -114,10 +114,20 @@ class KnockOuts:
         self.inputs += 1
 
     def rows(self) -> list[Row]:
-        asked = [replace(row, statistic=f"{row.statistic}@{LENS}") for one in self.statistics for row in one.table()]
-        return [row for form, one in self.moments.items() for row in rows_of(self.model.heads, form, one)] + asked
+        asked = [
+            replace(row, statistic=f"{row.statistic}@{LENS}")
+            for one in self.statistics
+            for row in one.table()
+        ]
+        return [
+            row
+            for form, one in self.moments.items()
+            for row in rows_of(self.model.heads, form, one)
+        ] + asked
 
-    def _zero_values(self, batch: Batch, found: NDArray[np.float64], places: dict[Head, int]) -> None:
+    def _zero_values(
+        self, batch: Batch, found: NDArray[np.float64], places: dict[Head, int]
+    ) -> None:
         raw = weights_of(self.model, batch)
         for stack, sites in zeroed(self.model, batch, by_head=True).items():
             sides = batch.layout.sides(stack)
@@ -155,7 +165,11 @@ class KnockOuts:
         found: list[float] = []
         for start in range(0, len(waiting), room):
             now = waiting[start : start + room]
-            with torch.inference_mode(), self.model.edited(_Cuts(now)), last_states(self.model, stack) as states:
+            with (
+                torch.inference_mode(),
+                self.model.edited(_Cuts(now)),
+                last_states(self.model, stack) as states,
+            ):
                 self.model(repeated(batch, 1 + len(now)))
             found += turned_from_first(states[0]).mean(axis=1).tolist()
         return found

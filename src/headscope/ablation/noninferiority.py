@@ -14,7 +14,9 @@ from typing import Any, Literal
 
 SHARE = 0.01  # of the whole model's metric: the allowed loss, unless --keep-metric says otherwise
 Z_INTERVAL, Z_POWER = 1.96, 0.8416  # of the 95 % interval, and of a power of 80 %
-RULE_OF_THREE = 3.0  # if none of n examples changed, up to 3 / n of all may (95 %): no interval is narrower
+RULE_OF_THREE = (
+    3.0  # if none of n examples changed, up to 3 / n of all may (95 %): no interval is narrower
+)
 
 Kind = Literal["kept", "lost", "unclear"]
 
@@ -51,11 +53,16 @@ class Verdict:
     sentence: str
 
 
-def verdict_of(value: float, low: float, high: float, margin: Margin, count: int | None = None) -> Verdict:
+def verdict_of(
+    value: float, low: float, high: float, margin: Margin, count: int | None = None
+) -> Verdict:
     """Whether a change of a metric is within the margin; count: the examples that it was measured on."""
     needed = examples_needed(low, high, margin, count)
     if not math.isfinite(high - low):
-        return Verdict("unclear", f"without an interval, whether it is within the allowed loss of {margin} is unknown")
+        return Verdict(
+            "unclear",
+            f"without an interval, whether it is within the allowed loss of {margin} is unknown",
+        )
     if count and high == low:
         low, high = low - RULE_OF_THREE / count, high + RULE_OF_THREE / count
     if low >= -margin.allowed:
@@ -65,8 +72,12 @@ def verdict_of(value: float, low: float, high: float, margin: Margin, count: int
     examples = "too few examples" if count is None else f"{count} examples are too few"
     told = f"{examples} to tell whether that is within the allowed loss of {margin}"
     if needed is not None and count is not None and needed <= count:
-        return Verdict("unclear", f"too close to the allowed loss of {margin} to tell on {count} examples")
-    return Verdict("unclear", told if needed is None else f"{told}; about {_rounded(needed)} would do")
+        return Verdict(
+            "unclear", f"too close to the allowed loss of {margin} to tell on {count} examples"
+        )
+    return Verdict(
+        "unclear", told if needed is None else f"{told}; about {_rounded(needed)} would do"
+    )
 
 
 def examples_needed(low: float, high: float, margin: Margin, count: int | None) -> int | None:
@@ -83,7 +94,9 @@ def examples_needed(low: float, high: float, margin: Margin, count: int | None) 
     return math.ceil(count * ((Z_INTERVAL + Z_POWER) * error / margin.allowed) ** 2)
 
 
-def largest_kept(rows: Iterable[Mapping[Any, Any]], margin: Margin, count: int | None) -> Mapping[Any, Any] | None:
+def largest_kept(
+    rows: Iterable[Mapping[Any, Any]], margin: Margin, count: int | None
+) -> Mapping[Any, Any] | None:
     """Of rows of front.csv the one with the most heads removed that is within the margin; each set by itself."""
     kept = [row for row in rows if row["removed"] and verdict_in(row, margin, count).kind == "kept"]
     return max(kept, key=lambda row: int(row["removed"]), default=None)
@@ -106,7 +119,9 @@ def advice_of(rows: Sequence[Mapping[Any, Any]], margin: Margin, count: int, spl
         return f"recommended: {_told(best, margin, count, split)}{third}"
     unclear = [row for row in reported if verdict_in(row, margin, count).kind == "unclear"]
     if not unclear:
-        return f"no set is recommended: each loses more than the allowed loss of {margin} on {split}"
+        return (
+            f"no set is recommended: each loses more than the allowed loss of {margin} on {split}"
+        )
     # The set that will be cut if it is among them, so that its own verdict reads the same; else the clearest.
     named = min(unclear, key=lambda row: (not row["is_chosen"], _width(row)))
     return f"no set is recommended: {_told(named, margin, count, split)}"

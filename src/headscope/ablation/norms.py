@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def output_norms(
-    model: AttentionModel, task: Task, prepared: Prepared, heads: Sequence[Head], batch_size: int = 32
+    model: AttentionModel,
+    task: Task,
+    prepared: Prepared,
+    heads: Sequence[Head],
+    batch_size: int = 32,
 ) -> NDArray[np.float64] | None:
     """[item, head]: the mean norm after the output projection over an item's real tokens.
 
@@ -30,7 +34,9 @@ def output_norms(
     """
     modules = dict(model.model.named_modules())
     parts = anatomy(model)
-    weights = {site: weight_of(modules[part.projection]) for site, part in parts.items() if part.projection}
+    weights = {
+        site: weight_of(modules[part.projection]) for site, part in parts.items() if part.projection
+    }
     if not weights:
         return None
     norms = _Norms(weights)
@@ -64,6 +70,8 @@ class _Norms(Edit):
         weight = self.projections[site].reshape(-1, *output.shape[2:])  # [width, head, head width]
         # |W c|² = c' (W'W) c: a small square matrix a head instead of its whole share.
         squares = torch.einsum("whi,whj->hij", weight, weight)
-        norms = torch.einsum("sthi,hij,sthj->sth", output, squares, output).clamp_min(0).sqrt().double()
+        norms = (
+            torch.einsum("sthi,hij,sthj->sth", output, squares, output).clamp_min(0).sqrt().double()
+        )
         self.means[site] = ((norms * real[..., None]).sum(dim=1) / real.sum(dim=1)[:, None]).cpu()
         return output

@@ -57,7 +57,8 @@ class Relevances:
         """[item, head] of both; the mean of an item's sequences."""
         found = {"relevance": self.shares(), "relevance-signed": self._of_size(self.signed)}
         return {
-            name: np.stack([table[list(part)].mean(axis=0) for part in self.parts]) for name, table in found.items()
+            name: np.stack([table[list(part)].mean(axis=0) for part in self.parts])
+            for name, table in found.items()
         }
 
     def shares(self) -> NDArray[np.float64]:
@@ -75,7 +76,9 @@ class Relevances:
         for place, head in enumerate(self.heads):
             first = next(one for one in unit_of.get(head, (head,)) if one.site == head.site)
             columns.setdefault(first, []).append(place)
-        signed = np.stack([self.signed[:, places].sum(axis=1) for places in columns.values()], axis=1)
+        signed = np.stack(
+            [self.signed[:, places].sum(axis=1) for places in columns.values()], axis=1
+        )
         return Relevances(tuple(columns), self.said, signed, self.layers, self.parts)
 
     def rows(self) -> list[Row]:
@@ -105,7 +108,9 @@ class Relevances:
 
     def _of_size(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """For the mean size, not each for its own: one that is near 0 would outweigh all others."""
-        found: NDArray[np.float64] = table * np.sign(self.said)[:, None] / max(np.abs(self.said).mean(), 1e-300)
+        found: NDArray[np.float64] = (
+            table * np.sign(self.said)[:, None] / max(np.abs(self.said).mean(), 1e-300)
+        )
         return found
 
 
@@ -143,16 +148,22 @@ def relevances(
         done += len(numbers)
         progress(done, count)
     if not np.isfinite(found.signed).all():
-        raise HeadscopeError("some relevances are not finite", where=model.name, mend="Load it with dtype float64")
+        raise HeadscopeError(
+            "some relevances are not finite", where=model.name, mend="Load it with dtype float64"
+        )
     return found
 
 
-def _enter(found: Relevances, model: AttentionModel, accounts: Accounts, said: Tensor, numbers: list[int]) -> None:
+def _enter(
+    found: Relevances, model: AttentionModel, accounts: Accounts, said: Tensor, numbers: list[int]
+) -> None:
     """Write one batch's accounts at its sequences' places."""
     found.said[numbers] = said.double().cpu().numpy()
     for place, head in enumerate(found.heads):
         if head.site in accounts.heads:
-            found.signed[numbers, place] = accounts.heads[head.site][:, :, model.place(head)].sum(dim=1).numpy()
+            found.signed[numbers, place] = (
+                accounts.heads[head.site][:, :, model.place(head)].sum(dim=1).numpy()
+            )
     for key, values in balance(accounts, said).items():
         found.layers.setdefault(key, np.zeros(len(found.said)))[numbers] = values.numpy()
 
@@ -176,7 +187,11 @@ def balance(accounts: Accounts, said: Tensor) -> dict[tuple[str, int, str], Tens
             values |= {"source": source} if step in accounts.source else {}
             values["lost"] = leaves - enters - biases - source
             for site, of_heads in accounts.heads.items():
-                if site.layer == layer and site.stack in (stack, "cross") and (site.stack == stack or is_last):
+                if (
+                    site.layer == layer
+                    and site.stack in (stack, "cross")
+                    and (site.stack == stack or is_last)
+                ):
                     name = "cross-heads" if site.stack == "cross" else "heads"
                     values[name] = of_heads.sum(dim=(1, 2))
             found |= {(stack, layer, part): values[part] for part in PARTS if part in values}

@@ -85,7 +85,10 @@ class Design:
         chance, count = np.random.default_rng(seed), len(sizes)
         ranked = np.argsort(-sizes, kind="stable")
         self.count = count
-        self.strata = [chance.permutation(part) for part in np.array_split(ranked, max(1, min(STRATA, count // 16)))]
+        self.strata = [
+            chance.permutation(part)
+            for part in np.array_split(ranked, max(1, min(STRATA, count // 16)))
+        ]
         whole = np.array([len(part) for part in self.strata])
         weights = np.array([float(sizes[part].sum()) for part in self.strata])
         looks, size = [], float(FIRST)
@@ -114,7 +117,9 @@ class Race:
     error_rate  the probability that a head's verdict is wrong, over all looks
     """
 
-    def __init__(self, heads: Sequence[Head], terms: NDArray[np.float64], error_rate: float, seed: int = 0) -> None:
+    def __init__(
+        self, heads: Sequence[Head], terms: NDArray[np.float64], error_rate: float, seed: int = 0
+    ) -> None:
         self.heads, self.count = tuple(heads), len(terms)
         self.predictors = np.stack([-terms, terms**2], axis=2)
         spread = np.maximum(terms.std(axis=0), 1e-30)
@@ -138,9 +143,13 @@ class Race:
                     self.significant.add(head)
                 self.live.remove(head)
 
-    def _verdicts(self, found: Guess, places: list[int]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def _verdicts(
+        self, found: Guess, places: list[int]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """[head], of all heads: surely significant, surely not."""
-        final = found.spread / np.sqrt(self.count)  # the standard error that the result on all examples will have
+        final = found.spread / np.sqrt(
+            self.count
+        )  # the standard error that the result on all examples will have
         least = np.array([np.inf if head in self.significant else 0.0 for head in self.heads])
         most = least.copy()
         bounds = np.abs(found.value) + np.array([[-1.0], [1.0]]) * self.certain * found.error
@@ -169,7 +178,10 @@ class Race:
         for name in (LOSS, METRIC):
             mine = [row for row in table if row["statistic"] == name]
             for row, p in zip(mine, holm(np.array([row["p"] for row in mine])), strict=True):
-                row |= {"p_adjusted": float(p), "is_significant": bool(p < ALPHA) if np.isfinite(p) else None}
+                row |= {
+                    "p_adjusted": float(p),
+                    "is_significant": bool(p < ALPHA) if np.isfinite(p) else None,
+                }
         return table
 
     def _estimate(self, statistic: str, head: Head) -> Estimate | None:
@@ -188,23 +200,33 @@ def certain(sizes: NDArray[np.int64], count: int, error_rate: float) -> float:
     if not len(sizes):
         return 0.0
     known = sizes / (1 - sizes / count)  # information about the result on all examples
-    steps = np.random.default_rng(0).normal(size=(DRAWS, len(sizes))) * np.sqrt(np.diff(known, prepend=0.0))
+    steps = np.random.default_rng(0).normal(size=(DRAWS, len(sizes))) * np.sqrt(
+        np.diff(known, prepend=0.0)
+    )
     far = np.abs(np.cumsum(steps, axis=1) / np.sqrt(known)).max(axis=1)
     return float(np.quantile(far, 1 - error_rate))
 
 
-def _shared_out(total: int, weights: NDArray[np.float64], whole: NDArray[np.int64]) -> NDArray[np.int64]:
+def _shared_out(
+    total: int, weights: NDArray[np.float64], whole: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """So many examples among strata by their weights, none more than it has and none fewer than LEAST."""
     least = np.minimum(whole, LEAST)
     low, high = 0.0, total / max(float(weights.min()), 1e-30) + 1.0
     for _ in range(100):  # the factor by which all weights become numbers that add up
         factor = (low + high) / 2
-        low, high = (factor, high) if np.clip(factor * weights, least, whole).sum() < total else (low, factor)
+        low, high = (
+            (factor, high)
+            if np.clip(factor * weights, least, whole).sum() < total
+            else (low, factor)
+        )
     found: NDArray[np.int64] = np.clip(np.round(high * weights), least, whole).astype(np.int64)
     return found
 
 
-def guess(changes: NDArray[np.float64], predictors: NDArray[np.float64], design: Design, look: int) -> Guess:
+def guess(
+    changes: NDArray[np.float64], predictors: NDArray[np.float64], design: Design, look: int
+) -> Guess:
     """Estimates for all examples from those that are run by then.
 
     changes     [example, head] the exact changes; anything where it was not run
@@ -213,13 +235,17 @@ def guess(changes: NDArray[np.float64], predictors: NDArray[np.float64], design:
     run = design.run(look)
     total, known = sum(len(items) for items in run), predictors.shape[2]
     shares = np.array([len(part) / design.count for part in design.strata])
-    spare = total / max(total - len(run) - known, 1)  # degrees of freedom that the means and slopes took
+    spare = total / max(
+        total - len(run) - known, 1
+    )  # degrees of freedom that the means and slopes took
     found = np.empty((3, predictors.shape[1]))
     for h in range(predictors.shape[1]):
         y, x = changes[:, h], predictors[:, h]
         heavy = [np.sqrt(share / len(items)) for share, items in zip(shares, run, strict=True)]
         target = np.concatenate([w * (y[i] - y[i].mean()) for w, i in zip(heavy, run, strict=True)])
-        given = np.concatenate([w * (x[i] - x[i].mean(axis=0)) for w, i in zip(heavy, run, strict=True)])
+        given = np.concatenate(
+            [w * (x[i] - x[i].mean(axis=0)) for w, i in zip(heavy, run, strict=True)]
+        )
         slope = np.linalg.lstsq(given, target, rcond=1e-8)[0] if known else np.zeros(0)
         foretold = x @ slope
         variance, unsure = 0.0, 0.0

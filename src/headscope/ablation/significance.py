@@ -40,7 +40,9 @@ class Delta:
 
 def students_quantile(count: ArrayLike) -> NDArray[np.float64]:
     """Half-width of a 95 % interval of the mean of `count` values, in standard errors (1.96 for very many)."""
-    return np.asarray(stats.t.ppf(1 - ALPHA / 2, np.maximum(np.asarray(count) - 1, 1)), dtype=np.float64)
+    return np.asarray(
+        stats.t.ppf(1 - ALPHA / 2, np.maximum(np.asarray(count) - 1, 1)), dtype=np.float64
+    )
 
 
 def students_interval(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -79,7 +81,10 @@ def delta_of_metric(
             low, high = paired_share_interval(worse, better, len(difference))
             return Delta(float(difference.mean()), low, high, p, "McNemar", len(difference))
         delta = _mean_delta(difference, "paired t")
-        if not difference.any() and BOUNDS.get(name) == (0.0, 1.0):  # no spread to go by: as for right answers
+        if not difference.any() and BOUNDS.get(name) == (
+            0.0,
+            1.0,
+        ):  # no spread to go by: as for right answers
             low, high = paired_share_interval(0, 0, len(difference))
             return replace(delta, low=low, high=high)
         return delta
@@ -111,7 +116,9 @@ def paired_share_interval(worse: int, better: int, count: int) -> tuple[float, f
     return max(up - down - half, -1.0), min(up - down + half, 1.0)
 
 
-def metric_on(task: Task, scores: NDArray[np.float64], draws: NDArray[np.int64]) -> NDArray[np.float64]:
+def metric_on(
+    task: Task, scores: NDArray[np.float64], draws: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """The task's metric on each resample."""
     return np.array([task.measure(scores[draw])[task.metrics[0]] for draw in draws])
 
@@ -144,17 +151,23 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted
 
 
-def least_significant(lows: ArrayLike, highs: ArrayLike, count: int, *, tests: int | None = None) -> float:
+def least_significant(
+    lows: ArrayLike, highs: ArrayLike, count: int, *, tests: int | None = None
+) -> float:
     """The smallest mean change that a paired t-test would call significant in the median head, after Holm's rule.
 
     lows, highs  of each head: Student's intervals of a mean over `count` examples; NaN where they are not known
     tests        how many heads were tested, where these are not all of them
     """
-    errors = (np.asarray(highs, dtype=float) - np.asarray(lows, dtype=float)) / (2 * students_quantile(count))
+    errors = (np.asarray(highs, dtype=float) - np.asarray(lows, dtype=float)) / (
+        2 * students_quantile(count)
+    )
     errors = errors[np.isfinite(errors)]
     if not errors.size or count < 2:
         return float("nan")
-    return float(np.median(errors) * stats.t.ppf(1 - ALPHA / (2 * (tests or errors.size)), count - 1))
+    return float(
+        np.median(errors) * stats.t.ppf(1 - ALPHA / (2 * (tests or errors.size)), count - 1)
+    )
 
 
 def metrics_of(task: Task, judged: Judged, seed: int = 0) -> dict[str, dict[str, float | None]]:

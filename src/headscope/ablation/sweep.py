@@ -32,14 +32,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Mode = Literal["zero", "mean", "uniform", "fixed"]
-TOLERANCE = 1e-5  # of the largest answer: a shortcut that strays further from the plain run is not taken
+TOLERANCE = (
+    1e-5  # of the largest answer: a shortcut that strays further from the plain run is not taken
+)
 MEMORY = 1_000_000_000  # bytes that the remembered passes of one block may take
 INTACT = Variant("site", "intact", ())
 
 
 def check_mode(mode: str) -> None:
     if mode not in get_args(Mode):
-        raise HeadscopeError(f'"{mode}" is no way to ablate', where="--mode", expected=choices(mode, get_args(Mode)))
+        raise HeadscopeError(
+            f'"{mode}" is no way to ablate', where="--mode", expected=choices(mode, get_args(Mode))
+        )
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,9 @@ class Sweep:
     def _find_way(self) -> None:
         """Try the shortcuts on a few sequences and take the fastest that gives what the plain run gives."""
         if self.task.generates:
-            self.notes.append(f"{self.task.name} judges what the model says itself: every head is a whole run")
+            self.notes.append(
+                f"{self.task.name} judges what the model says itself: every head is a whole run"
+            )
             return
         if self.model.worn:
             self.notes.append(f"the model wears {self.model.worn[0]!r}: every head is a whole pass")
@@ -113,7 +119,9 @@ class Sweep:
         self.parts = anatomy(self.model)
         without = [str(site) for site, part in self.parts.items() if part.projection is None]
         if without:
-            self.notes.append(f"{without[0]} has no output projection of its own: every head is a whole pass")
+            self.notes.append(
+                f"{without[0]} has no output projection of its own: every head is a whole pass"
+            )
             return
         numbers = list(range(min(4, len(self.prepared.sequences))))
         for way in ("rows", "reuse"):
@@ -157,7 +165,10 @@ class Sweep:
         sites: dict[Site | str, list[Variant]] = {}
         for variant in variants:
             sites.setdefault(variant.site or variant.named, []).append(variant)
-        found = [Group(str(key), key if isinstance(key, Site) else None, tuple(these)) for key, these in sites.items()]
+        found = [
+            Group(str(key), key if isinstance(key, Site) else None, tuple(these))
+            for key, these in sites.items()
+        ]
         return [Group(INTACT.named, None, (INTACT,)), *found]
 
     def blocks(self) -> list[list[int]]:
@@ -173,8 +184,13 @@ class Sweep:
         return [part.tolist() for part in np.array_split(order, -(-count // each))]
 
     def _bytes_an_item(self) -> float:
-        lengths = [len(one.source.ids) + len(one.target.ids if one.target else ()) for one in self.prepared.sequences]
-        width = int(getattr(self.model.model.config, "hidden_size", None) or self.model.model.config.d_model)
+        lengths = [
+            len(one.source.ids) + len(one.target.ids if one.target else ())
+            for one in self.prepared.sequences
+        ]
+        width = int(
+            getattr(self.model.model.config, "hidden_size", None) or self.model.model.config.d_model
+        )
         return sum(lengths) / len(self.prepared.items) * width * 4 * len(self.model.sites)
 
     def run(
@@ -204,10 +220,14 @@ class Sweep:
         chunks = plan(self.prepared, self.batch_size, set(sequences_of(self.prepared, items)))
         return [batch_of(self.model, self.prepared, chunk) for chunk in chunks]
 
-    def _unit(self, block: int, items: Sequence[int], group: Group, found: list[dict[int, Tensor]]) -> Unit:
+    def _unit(
+        self, block: int, items: Sequence[int], group: Group, found: list[dict[int, Tensor]]
+    ) -> Unit:
         numbers = sequences_of(self.prepared, items)
         judged = [
-            self.task.judge(torch.stack([answers[number] for number in numbers]), self.prepared, items)
+            self.task.judge(
+                torch.stack([answers[number] for number in numbers]), self.prepared, items
+            )
             for answers in found
         ]
         return Unit(
@@ -222,7 +242,9 @@ class Sweep:
     def _answers(self, batch: Batch, group: Group, replay: Replay | None) -> Iterator[Tensor]:
         """Each variant's answers for one batch."""
         if group.variants == (INTACT,):
-            yield self._read(batch, self.task.call(self.model, batch) if replay is None else replay.result)
+            yield self._read(
+                batch, self.task.call(self.model, batch) if replay is None else replay.result
+            )
             return
         if self.way == "plain" or group.site is None:
             for variant in group.variants:
@@ -232,7 +254,11 @@ class Sweep:
         shares = replay.shares(group.site)
         intact = self._read(batch, replay.result)
         for variant in group.variants:
-            if self.mode == "zero" and len(variant.heads) == 1 and shares.is_silent(self.model.place(variant.heads[0])):
+            if (
+                self.mode == "zero"
+                and len(variant.heads) == 1
+                and shares.is_silent(self.model.place(variant.heads[0]))
+            ):
                 yield intact  # exactly nothing is taken away
             else:
                 yield self._changed(replay, batch, variant, shares)
@@ -257,7 +283,9 @@ class Sweep:
             return None
         if self.mode == "mean":
             return self.means[head].expand_as(shares.context[:, :, 0])
-        if shares.under is None:  # the heads of a site do not hear of each other: one pass tells of all of them
+        if (
+            shares.under is None
+        ):  # the heads of a site do not hear of each other: one pass tells of all of them
             heads = [one for one in self.model.heads if one.site == head.site]
             heads = [one for one in heads if self.mode != "fixed" or one in self.fixed]
             with self.model.edited(self._edit(Variant("site", str(head.site), tuple(heads)))):
@@ -289,7 +317,9 @@ class Sweep:
         return self.task.read_out(output, batch, self.prepared)
 
 
-def mean_results(model: AttentionModel, task: Task, prepared: Prepared, batch_size: int) -> dict[Head, Tensor]:
+def mean_results(
+    model: AttentionModel, task: Task, prepared: Prepared, batch_size: int
+) -> dict[Head, Tensor]:
     """Each head's average result [head width] over all real tokens of the data."""
     means = _Means()
     with torch.inference_mode(), model.edited(means), memory_named(batch_size):
@@ -303,7 +333,9 @@ def mean_results(model: AttentionModel, task: Task, prepared: Prepared, batch_si
     }
 
 
-def nearest_patterns(model: AttentionModel, task: Task, prepared: Prepared, batch_size: int) -> dict[Head, str]:
+def nearest_patterns(
+    model: AttentionModel, task: Task, prepared: Prepared, batch_size: int
+) -> dict[Head, str]:
     """The fixed pattern that each head of a self-attention is nearest to on this data, by Jensen-Shannon divergence."""
     patterns = FixedPatterns()
     with torch.inference_mode(), model.watched(patterns.update), memory_named(batch_size):

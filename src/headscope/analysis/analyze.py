@@ -57,12 +57,19 @@ class Pass:
     def run(self, model: AttentionModel, batch_size: int, progress: Progress) -> None:
         done = 0
         read = batches(self.encoder, self.examples, batch_size=batch_size)
-        through, losses = (None, None) if self.looking is None else (self.looking.through, self.looking.losses)
+        through, losses = (
+            (None, None) if self.looking is None else (self.looking.through, self.looking.losses)
+        )
         for batch in stream(model, read, self.statistics, through=through, losses=losses):
-            if self.name not in ("frequency", CONTROL):  # these read the texts of another pass again
+            if self.name not in (
+                "frequency",
+                CONTROL,
+            ):  # these read the texts of another pass again
                 self.encoder.unknown.warn()
             done += len(batch)
-            counts = self.encoder.counts  # a text cut into windows is several sequences, a skipped one none
+            counts = (
+                self.encoder.counts
+            )  # a text cut into windows is several sequences, a skipped one none
             expected = round(self.total * counts.sequences / max(counts.read, 1))
             progress(done, max(expected, done))
         counts = self.encoder.counts
@@ -77,7 +84,11 @@ class Pass:
     def describe(self) -> dict[str, Any]:
         counts = self.encoder.counts
         lengths = {"mean_length": round(counts.mean_length, 2)}
-        return asdict(counts) | lengths | {"max_length": self.encoder.max_length, "long": self.encoder.long}
+        return (
+            asdict(counts)
+            | lengths
+            | {"max_length": self.encoder.max_length, "long": self.encoder.long}
+        )
 
 
 def analyze(
@@ -141,7 +152,9 @@ def analyze(
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
     check_long(long)
     check_pool(pool)
-    thresholds = Thresholds(**thresholds) if isinstance(thresholds, Mapping) else thresholds or Thresholds()
+    thresholds = (
+        Thresholds(**thresholds) if isinstance(thresholds, Mapping) else thresholds or Thresholds()
+    )
     if isinstance(texts, Iterable) and not isinstance(texts, str):
         texts = list(texts)  # a pandas column or an array has no truth value
     names = None if statistics is None else names_in(statistics, "statistics")
@@ -156,11 +169,18 @@ def analyze(
         "long": long,
         "pool": pool,
     }
-    given |= {"treebank": treebank, "sentences": sentences, "coreference": coreference, "frequency": frequency}
+    given |= {
+        "treebank": treebank,
+        "sentences": sentences,
+        "coreference": coreference,
+        "frequency": frequency,
+    }
     given |= {"control": control, "lenient": lenient, "all_rows": all_rows, "statistics": names}
     check_effects("analyze", given | {"threshold": tuple(changed(thresholds))})
     annotated = bool(treebank or sentences or coreference)
-    plain = Corpus(corpus, texts, pairs, column, limit) if corpus or texts or not annotated else None
+    plain = (
+        Corpus(corpus, texts, pairs, column, limit) if corpus or texts or not annotated else None
+    )
     notes = read_annotations(
         treebank=treebank,
         sentences=sentences,
@@ -176,7 +196,10 @@ def analyze(
     if notes.frequency == "corpus":
         notes.frequencies = counted(notes, plain, sources_only=model.is_encoder_decoder)
     if all_rows:
-        asked = [HeadDistance(one.names, rows=None) if isinstance(one, HeadDistance) else one for one in asked]
+        asked = [
+            HeadDistance(one.names, rows=None) if isinstance(one, HeadDistance) else one
+            for one in asked
+        ]
     passes = _passes(model, asked, plain, notes, max_length, long, seed, pool)
     looking = Looking(model, lenses, names, pairs=pairs, seed=seed)
     passes[0].looking = looking
@@ -191,7 +214,11 @@ def analyze(
     _name_sinks(study, model)
     if rows := furthest_apart(study):
         study.tables["lens_heads"] = _frame(rows)
-        read = plain or [one.example() for one in notes.sentences] or [one.example for one in notes.windows]
+        read = (
+            plain
+            or [one.example() for one in notes.sentences]
+            or [one.example for one in notes.windows]
+        )
         apart = lens_examples(model, rows, read, losses=looking.losses, max_length=max_length)
         study.tables |= {"lens_examples": _frame(apart)} if apart else {}
     clusters = clusters_in(study.heads, study.maps)
@@ -241,9 +268,13 @@ def _study(passes: list[Pass], looking: Looking) -> Study:
         keys = ["relation", "direction", "stack"]
         found = _frame(twin[0].tables()["relations"]).set_index(keys)["accuracy"].to_dict()
         relations = tables["relations"]
-        relations["control"] = [found.get(row) for row in relations[keys].itertuples(index=False, name=None)]
+        relations["control"] = [
+            found.get(row) for row in relations[keys].itertuples(index=False, name=None)
+        ]
     heads = to_frame([*(row for one in asked for row in one.table()), *looking.rows()])
-    return Study(heads, {name: array for one in asked for name, array in one.maps().items()}, {}, tables)
+    return Study(
+        heads, {name: array for one in asked for name, array in one.maps().items()}, {}, tables
+    )
 
 
 def _name_sinks(study: Study, model: AttentionModel) -> None:
@@ -252,7 +283,8 @@ def _name_sinks(study: Study, model: AttentionModel) -> None:
     if table is not None:
         classes = {"classification": model.marks.classification, "separator": model.marks.separator}
         table["token_class"] = [
-            next((name for name, ids in classes.items() if token in ids), "other") for token in table["token_id"]
+            next((name for name, ids in classes.items() if token in ids), "other")
+            for token in table["token_id"]
         ]
     if table is not None and model.tokenizer is not None:
         tokens = model.tokenizer.convert_ids_to_tokens([int(token) for token in table["token_id"]])
@@ -262,9 +294,18 @@ def _name_sinks(study: Study, model: AttentionModel) -> None:
 def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> dict[str, Any]:
     """`data` is what the surface statistics were measured on; annotated data has keys of its own."""
     by_pass = {one.name: one.describe() for one in passes}
-    described = {kind: of_files | by_pass.get(kind, {}) for kind, of_files in notes.describe().items()}
-    asked = [row.count for one in passes for statistic in one.statistics for row in _antecedents(statistic)]
-    if "coreference" in described:  # the others lost their antecedent where a document was cut into windows
+    described = {
+        kind: of_files | by_pass.get(kind, {}) for kind, of_files in notes.describe().items()
+    }
+    asked = [
+        row.count
+        for one in passes
+        for statistic in one.statistics
+        for row in _antecedents(statistic)
+    ]
+    if (
+        "coreference" in described
+    ):  # the others lost their antecedent where a document was cut into windows
         described["coreference"]["mentions_asked"] = max(asked, default=0)
     data = plain.describe() | by_pass["corpus"] if plain is not None else described[passes[0].name]
     return {"data": data, **described}
@@ -295,7 +336,10 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 def _placed(progress: Progress, passes: list[Pass], number: int) -> Progress:
     """Progress of one pass as progress of all."""
-    before, after = sum(one.total for one in passes[:number]), sum(one.total for one in passes[number + 1 :])
+    before, after = (
+        sum(one.total for one in passes[:number]),
+        sum(one.total for one in passes[number + 1 :]),
+    )
     return lambda done, total: progress(before + done, before + total + after)
 
 
@@ -314,12 +358,21 @@ def _passes(
     rare = None
     if plain is not None:
         passes.append(
-            Pass("corpus", plain.name, plain, plain.total, asked, Encoder(model, max_length=max_length, long=long))
+            Pass(
+                "corpus",
+                plain.name,
+                plain,
+                plain.total,
+                asked,
+                Encoder(model, max_length=max_length, long=long),
+            )
         )
     if notes.sentences:
         one = _relations(model, notes, max_length, seed, pool, "treebank")
         if notes.frequencies is not None:
-            rare = RareWords([sentence.words for sentence in notes.sentences], notes.frequencies, pool=pool)
+            rare = RareWords(
+                [sentence.words for sentence in notes.sentences], notes.frequencies, pool=pool
+            )
             one.statistics.append(rare)
         one.statistics += asked if plain is None else []
         passes.append(one)
@@ -329,21 +382,39 @@ def _passes(
         ask: list[Statistic] = [Coreference(dict(enumerate(notes.windows)), seed=seed, pool=pool)]
         ask += asked if not passes else []
         examples = [window.example for window in notes.windows]
-        passes.append(Pass("coreference", _named(notes.coreference), examples, len(examples), ask, encoder))
+        passes.append(
+            Pass("coreference", _named(notes.coreference), examples, len(examples), ask, encoder)
+        )
     if notes.frequencies is not None and rare is None and plain is not None:
         words = [text for text in plain.as_words(sources_only=model.is_encoder_decoder) if text]
         encoder = Encoder(model, max_length=max_length, long="skip")
         rare_words: list[Statistic] = [RareWords(words, notes.frequencies, pool=pool)]
-        passes.append(Pass("frequency", plain.name, [Example(text) for text in words], len(words), rare_words, encoder))
+        passes.append(
+            Pass(
+                "frequency",
+                plain.name,
+                [Example(text) for text in words],
+                len(words),
+                rare_words,
+                encoder,
+            )
+        )
     return passes
 
 
 def _relations(
-    model: AttentionModel, notes: Annotations, max_length: int | None, seed: int, pool: Pool, name: str
+    model: AttentionModel,
+    notes: Annotations,
+    max_length: int | None,
+    seed: int,
+    pool: Pool,
+    name: str,
 ) -> Pass:
     """Sentences longer than the model reads are skipped and counted: a truncated tree is another tree."""
     encoder = Encoder(model, max_length=max_length, long="skip")
-    asked = Relations(notes.sentences, seed=seed, pool=pool, whole=bool(notes.treebanks), own=notes.own)
+    asked = Relations(
+        notes.sentences, seed=seed, pool=pool, whole=bool(notes.treebanks), own=notes.own
+    )
     examples = [sentence.example() for sentence in notes.sentences]
     return Pass(name, _named(notes.treebanks), examples, len(examples), [asked], encoder)
 

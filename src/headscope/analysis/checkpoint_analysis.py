@@ -71,10 +71,21 @@ def film(
     film_roles.csv, the roles at each step.
     """
     thresholds = Thresholds(**thresholds) if isinstance(thresholds, Mapping) else thresholds
-    given = {"trained": trained, "corpus": corpus, "treebank": treebank, "pairs": pairs, "column": column}
+    given = {
+        "trained": trained,
+        "corpus": corpus,
+        "treebank": treebank,
+        "pairs": pairs,
+        "column": column,
+    }
     check_effects(
         "film",
-        given | {"mask": mask, "open_special": open_special, "threshold": tuple(changed(thresholds or Thresholds()))},
+        given
+        | {
+            "mask": mask,
+            "open_special": open_special,
+            "threshold": tuple(changed(thresholds or Thresholds())),
+        },
     )
     found = read_checkpoints(trained)
     asked = None if statistics is None else list(statistics)
@@ -90,7 +101,9 @@ def film(
         "seed": seed,
     }
     header = {
-        "checkpoints": describe_files(file for _, place in found for file in sorted(place.glob("*.safetensors"))),
+        "checkpoints": describe_files(
+            file for _, place in found for file in sorted(place.glob("*.safetensors"))
+        ),
         "corpus": describe_files(listed(corpus)),
         "treebank": describe_files(listed(treebank)),
         "versions": versions(),
@@ -118,7 +131,10 @@ def film(
             (folder / place.name).mkdir(exist_ok=True)
             write_tables(study, folder / place.name)
         study = joined([(step, Study(folder / place.name)) for step, place in found])
-        study.record |= {"command": command, "film": _described(Path(trained), [step for step, _ in found])}
+        study.record |= {
+            "command": command,
+            "film": _described(Path(trained), [step for step, _ in found]),
+        }
         study.record["model"]["name"] = str(trained)
         for name in names:
             shutil.rmtree(folder / name)
@@ -129,18 +145,28 @@ def film(
 
 
 def _check(
-    corpus: list[str | Path], treebank: list[str | Path], pairs: bool, column: Column, limit: int | None
+    corpus: list[str | Path],
+    treebank: list[str | Path],
+    pairs: bool,
+    column: Column,
+    limit: int | None,
 ) -> None:
     """Refuse at once what the first analysis would refuse, and what cannot be read once for every checkpoint."""
     for file in [*corpus, *treebank]:
         if not can_be_read_again(named(file)):
-            raise HeadscopeError("this can be read only once", where=file, expected="a file: every checkpoint reads it")
+            raise HeadscopeError(
+                "this can be read only once",
+                where=file,
+                expected="a file: every checkpoint reads it",
+            )
     if corpus or not treebank:
         Corpus(corpus, (), pairs, column, limit)
     read_annotations(treebank=treebank)
 
 
-def _worn(trained: Path, mask: str | None, open_special: bool, say: Callable[[str], None]) -> list[Masked]:
+def _worn(
+    trained: Path, mask: str | None, open_special: bool, say: Callable[[str], None]
+) -> list[Masked]:
     """The mask that is asked for, or else the one of the training."""
     if mask is None:
         if (trained_under := mask_of_training(trained)) is None:

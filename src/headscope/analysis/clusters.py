@@ -95,7 +95,9 @@ class Clusters:
         return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
 
 
-def clusters_in(heads: pd.DataFrame, maps: Mapping[str, NDArray[Any]], kind: str = "js") -> dict[str, Clusters]:
+def clusters_in(
+    heads: pd.DataFrame, maps: Mapping[str, NDArray[Any]], kind: str = "js"
+) -> dict[str, Clusters]:
     """The clusters of each stack of a study, from its `heads` and `maps`; kind "js" or "js-content".
 
     A stack whose heads could not all be compared has none.
@@ -105,8 +107,14 @@ def clusters_in(heads: pd.DataFrame, maps: Mapping[str, NDArray[Any]], kind: str
         prefix, _, stack = name.partition("/")
         if prefix != kind or not np.isfinite(matrix).all():
             continue
-        rows = heads.loc[heads["stack"] == stack, ["layer", "head"]].drop_duplicates().sort_values(["layer", "head"])
-        addresses = [Head(stack, int(layer), int(head)) for layer, head in rows.itertuples(index=False)]
+        rows = (
+            heads.loc[heads["stack"] == stack, ["layer", "head"]]
+            .drop_duplicates()
+            .sort_values(["layer", "head"])
+        )
+        addresses = [
+            Head(stack, int(layer), int(head)) for layer, head in rows.itertuples(index=False)
+        ]
         if len(addresses) == len(matrix):
             found[stack] = clusters_of(matrix, addresses)
     return found
@@ -139,8 +147,16 @@ def clusters_of(js: NDArray[np.float64], heads: Sequence[Head], *, seed: int = 0
 
 def _checked(js: NDArray[np.float64], heads: int) -> NDArray[np.float64]:
     if heads == 0 or js.shape != (heads, heads):
-        raise HeadscopeError(f"a matrix of {' x '.join(map(str, js.shape))} for {heads} heads", expected="a row a head")
-    if not np.isfinite(js).all() or (js < 0).any() or not np.allclose(js, js.T, atol=1e-9) or np.diag(js).any():
+        raise HeadscopeError(
+            f"a matrix of {' x '.join(map(str, js.shape))} for {heads} heads",
+            expected="a row a head",
+        )
+    if (
+        not np.isfinite(js).all()
+        or (js < 0).any()
+        or not np.allclose(js, js.T, atol=1e-9)
+        or np.diag(js).any()
+    ):
         raise HeadscopeError(
             "these are not divergences between heads",
             expected="finite numbers of 0 or more, the same on both sides of a diagonal of zeros",
@@ -157,7 +173,9 @@ def classical_plane(js: NDArray[np.float64]) -> tuple[NDArray[np.float64], float
     points = np.zeros((len(js), 2))
     for axis in range(min(2, len(js))):
         vector = vectors[:, -1 - axis]
-        far = vector[np.argmax(np.abs(vector) > np.abs(vector).max() - 1e-9)]  # the first of those farthest out
+        far = vector[
+            np.argmax(np.abs(vector) > np.abs(vector).max() - 1e-9)
+        ]  # the first of those farthest out
         points[:, axis] = vector * np.sign(far) * math.sqrt(values[-1 - axis])
     total = float(values.sum())
     return points, float(values[-2:].sum()) / total if total > SMALLEST_DISTANCE**2 else 1.0
@@ -168,7 +186,9 @@ def _metric_plane(distance: NDArray[np.float64], start: NDArray[np.float64]) -> 
 
     if len(distance) < 3 or distance.max() < SMALLEST_DISTANCE:
         return start  # already exact
-    points, _ = smacof(distance, init=start, n_init=1, max_iter=1000, eps=1e-9, normalized_stress=False)
+    points, _ = smacof(
+        distance, init=start, n_init=1, max_iter=1000, eps=1e-9, normalized_stress=False
+    )
     return np.asarray(points - points.mean(axis=0), dtype=np.float64)
 
 
@@ -198,7 +218,10 @@ def _groups(distance: NDArray[np.float64]) -> tuple[NDArray[np.int64], float]:
         if not 1 < len(sizes) < len(cut):  # equal heights in the tree can give fewer than asked for
             continue
         # One outlier against all others has a large silhouette and says nothing of the others.
-        here = (int((sizes > 1).sum()) > 1, float(silhouette_score(distance, cut, metric="precomputed")))
+        here = (
+            int((sizes > 1).sum()) > 1,
+            float(silhouette_score(distance, cut, metric="precomputed")),
+        )
         if math.isnan(best[1]) or here > best:
             best, labels = here, cut
     return _numbered(labels), best[1]
@@ -222,7 +245,9 @@ def _twins(js: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float
     return twin, others[np.arange(len(js)), twin]
 
 
-def layer_effect(js: NDArray[np.float64], layers: Sequence[int], seed: int = 0) -> tuple[float, float, float]:
+def layer_effect(
+    js: NDArray[np.float64], layers: Sequence[int], seed: int = 0
+) -> tuple[float, float, float]:
     """Mean divergence within a layer and between layers, and how often shuffled layers are as close within.
 
     Shuffling hands the layers out anew; the true one counts as one of the shuffles, so the least probability
@@ -235,7 +260,11 @@ def layer_effect(js: NDArray[np.float64], layers: Sequence[int], seed: int = 0) 
     total = js.sum() / 2
     inside = _inside(js, layer)
     if not pairs or not others:
-        return inside / pairs if pairs else math.nan, total / others if others else math.nan, math.nan
+        return (
+            inside / pairs if pairs else math.nan,
+            total / others if others else math.nan,
+            math.nan,
+        )
     shuffle = np.random.default_rng(seed)
     closer = sum(_inside(js, shuffle.permutation(layer)) <= inside + 1e-12 for _ in range(SHUFFLES))
     return inside / pairs, (total - inside) / others, (1 + closer) / (1 + SHUFFLES)

@@ -66,7 +66,9 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     record: dict[str, Any] = field(default_factory=dict)
 
-    publish: ClassVar[Callable[[Comparison, str | Path, bool], Path] | None] = None  # the report room knows
+    publish: ClassVar[Callable[[Comparison, str | Path, bool], Path] | None] = (
+        None  # the report room knows
+    )
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(map(repr, self.names))})"
@@ -111,7 +113,14 @@ def compare(
     for name, number in (("--batch-size", batch_size), ("--limit", limit)):
         if number is not None and number < 1:
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
-    asked = {"models": models, "corpus": corpus, "texts": texts, "pairs": pairs, "column": column, "limit": limit}
+    asked = {
+        "models": models,
+        "corpus": corpus,
+        "texts": texts,
+        "pairs": pairs,
+        "column": column,
+        "limit": limit,
+    }
     check_effects("compare", asked | {"max_length": max_length, "batch_size": batch_size})
     given = _checked(studies)
     shared = _shared(given)
@@ -169,14 +178,21 @@ def _checked(studies: Sequence[Study | str | Path]) -> list[Study]:
     lenses = [str(study.record.get("lens", "raw")) for study in given]
     if not set.intersection(*({*lens.split(",")} for lens in lenses)):
         told = ", ".join(
-            f"{_place(one, study)}: {lens}" for one, study, lens in zip(studies, given, lenses, strict=True)
+            f"{_place(one, study)}: {lens}"
+            for one, study, lens in zip(studies, given, lenses, strict=True)
         )
-        raise HeadscopeError(f"the studies look through different lenses ({told})", expected="one lens")
+        raise HeadscopeError(
+            f"the studies look through different lenses ({told})", expected="one lens"
+        )
     return given
 
 
 def _place(given: Study | str | Path, study: Study) -> str:
-    return str(given) if not isinstance(given, Study) else str(study.record.get("model", {}).get("name", "model"))
+    return (
+        str(given)
+        if not isinstance(given, Study)
+        else str(study.record.get("model", {}).get("name", "model"))
+    )
 
 
 def _shared(studies: list[Study]) -> dict[str, list[str]]:
@@ -184,11 +200,16 @@ def _shared(studies: list[Study]) -> dict[str, list[str]]:
     known = glossary()
     found = {}
     for stack in STACKS:
-        rows = [study.heads[(study.heads["stack"] == stack) & study.heads["value"].notna()] for study in studies]
+        rows = [
+            study.heads[(study.heads["stack"] == stack) & study.heads["value"].notna()]
+            for study in studies
+        ]
         common = set.intersection(*(set(one["statistic"]) for one in rows))
         names = [str(name) for name in dict.fromkeys(rows[0]["statistic"]) if name in common]
         names = [
-            name for name in names if (plain := name.partition("@")[0]) not in known or known[plain].unit != "offset"
+            name
+            for name in names
+            if (plain := name.partition("@")[0]) not in known or known[plain].unit != "offset"
         ]
         if names:
             found[stack] = names
@@ -238,12 +259,20 @@ def _loaded(model: AttentionModel | str | Path, study: Study) -> AttentionModel:
 
 def _names(studies: list[Study], given: Sequence[Study | str | Path]) -> list[str]:
     """The models' names; where two are the same, with the directory or a number behind."""
-    names = [local_name(str(study.record.get("model", {}).get("name") or "model")) for study in studies]
+    names = [
+        local_name(str(study.record.get("model", {}).get("name") or "model")) for study in studies
+    ]
     if len(set(names)) < len(names):
-        ends = [Path(one).name if not isinstance(one, Study) else str(i + 1) for i, one in enumerate(given)]
+        ends = [
+            Path(one).name if not isinstance(one, Study) else str(i + 1)
+            for i, one in enumerate(given)
+        ]
         if len(set(ends)) < len(ends):
             ends = [str(i + 1) for i in range(len(given))]
-        names = [f"{name} ({end})" if names.count(name) > 1 else name for name, end in zip(names, ends, strict=True)]
+        names = [
+            f"{name} ({end})" if names.count(name) > 1 else name
+            for name, end in zip(names, ends, strict=True)
+        ]
     return names
 
 
@@ -253,11 +282,15 @@ def grid_of(study: Study, stack: str, statistic: str) -> NDArray[np.float64]:
     return rows.pivot(index="layer", columns="head", values="value").to_numpy(dtype=float)
 
 
-def _layers(names: list[str], studies: list[Study], shared: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+def _layers(
+    names: list[str], studies: list[Study], shared: dict[str, list[str]]
+) -> Iterator[dict[str, Any]]:
     """The interval is the mean of the heads' own: texts move heads of a layer together, so it is wide enough."""
     for name, study in zip(names, studies, strict=True):
         for stack, statistics in shared.items():
-            rows = study.heads[(study.heads["stack"] == stack) & study.heads["statistic"].isin(statistics)]
+            rows = study.heads[
+                (study.heads["stack"] == stack) & study.heads["statistic"].isin(statistics)
+            ]
             last = max(int(rows["layer"].max()), 1)
             for statistic in statistics:
                 for layer, some in rows[rows["statistic"] == statistic].groupby("layer"):
@@ -287,7 +320,13 @@ def _smoothness(
                 for form in FORMS:
                     found = smoothness_of(grid, form, seed)
                     if found is not None:
-                        yield {"study": name, "stack": stack, "statistic": statistic, "form": form, **asdict(found)}
+                        yield {
+                            "study": name,
+                            "stack": stack,
+                            "statistic": statistic,
+                            "form": form,
+                            **asdict(found),
+                        }
 
 
 def _roles(names: list[str], studies: list[Study]) -> Iterator[dict[str, Any]]:
@@ -296,14 +335,20 @@ def _roles(names: list[str], studies: list[Study]) -> Iterator[dict[str, Any]]:
         roles = study.tables.get("roles")
         if roles is None or not {"stack", "layer", "head", "role"} <= set(roles):
             continue
-        sizes = study.heads.drop_duplicates(["stack", "layer", "head"]).groupby(["stack", "layer"]).size()
+        sizes = (
+            study.heads.drop_duplicates(["stack", "layer", "head"])
+            .groupby(["stack", "layer"])
+            .size()
+        )
         for (stack, layer, role), some in roles.groupby(["stack", "layer", "role"]):
             heads, size = some["head"].nunique(), int(sizes.loc[(stack, layer)])  # type: ignore[index]
             found = {"study": name, "stack": stack, "layer": layer, "role": role}
             yield found | {"heads": heads, "of": size, "share": heads / size}
 
 
-def _matches(names: list[str], studies: list[Study], stacks: list[str], seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _matches(
+    names: list[str], studies: list[Study], stacks: list[str], seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(a row a pair of heads, a row an assignment) for every two studies."""
     import pandas as pd
     from scipy.stats import spearmanr
@@ -311,21 +356,38 @@ def _matches(names: list[str], studies: list[Study], stacks: list[str], seed: in
     rows, summary = [], []
     for (one, left), (other, right) in combinations(zip(names, studies, strict=True), 2):
         for stack in stacks:
-            here, there, statistics = behaviours(*(s.heads[s.heads["stack"] == stack] for s in (left, right)))
+            here, there, statistics = behaviours(
+                *(s.heads[s.heads["stack"] == stack] for s in (left, right))
+            )
             if not statistics:
                 continue
             for within in WITHIN:
                 found = match(here, there, within, seed)
                 key = {"study": one, "other": other, "stack": stack, "within": within}
-                ranks = found.chance.searchsorted(found.distances + 1e-12, side="right") / len(found.chance)
+                ranks = found.chance.searchsorted(found.distances + 1e-12, side="right") / len(
+                    found.chance
+                )
                 for i, (a, b) in enumerate(found.pairs):
                     (layer, head), (other_layer, other_head) = here.places[a], there.places[b]
-                    place = {"layer": layer, "head": head, "other_layer": other_layer, "other_head": other_head}
-                    numbers = {"distance": found.distances[i], "noise": found.noise[i], "chance": ranks[i]}
+                    place = {
+                        "layer": layer,
+                        "head": head,
+                        "other_layer": other_layer,
+                        "other_head": other_head,
+                    }
+                    numbers = {
+                        "distance": found.distances[i],
+                        "noise": found.noise[i],
+                        "chance": ranks[i],
+                    }
                     rows.append(key | place | numbers)
                 depths = here.depth[found.pairs[:, 0]], there.depth[found.pairs[:, 1]]
                 # Among heads of one depth it would be 1 by construction.
-                varied = within == "stack" and len(found.pairs) > 2 and all(np.ptp(depth) > 0 for depth in depths)
+                varied = (
+                    within == "stack"
+                    and len(found.pairs) > 2
+                    and all(np.ptp(depth) > 0 for depth in depths)
+                )
                 null_low, null_high = np.quantile(found.null, [0.025, 0.975])
                 summary.append(
                     key
@@ -338,7 +400,9 @@ def _matches(names: list[str], studies: list[Study], stacks: list[str], seed: in
                         "null_low": null_low,
                         "null_high": null_high,
                         "probability": found.probability,
-                        "depth_correlation": float(spearmanr(*depths).statistic) if varied else np.nan,
+                        "depth_correlation": float(spearmanr(*depths).statistic)
+                        if varied
+                        else np.nan,
                         "statistics": len(statistics),
                     }
                 )
@@ -347,7 +411,11 @@ def _matches(names: list[str], studies: list[Study], stacks: list[str], seed: in
 
 def _data(study: Study) -> dict[str, Any]:
     data = study.record.get("data") or {}
-    return {key: data[key] for key in ("files", "used", "tokens", "sequences", "max_length") if key in data}
+    return {
+        key: data[key]
+        for key in ("files", "used", "tokens", "sequences", "max_length")
+        if key in data
+    }
 
 
 def _notes(names: list[str], studies: list[Study]) -> list[str]:
@@ -356,10 +424,16 @@ def _notes(names: list[str], studies: list[Study]) -> list[str]:
     read = [[file.get("sha256") for file in _data(study).get("files", [])] for study in studies]
     used = [_data(study).get("used") for study in studies]
     if any(files != read[0] for files in read) or len(set(used)) > 1:
-        notes.append("The studies were made on different texts: part of any difference is the texts'.")
-    if note := length_note([(name, study.record) for name, study in zip(names, studies, strict=True)], ratio=1.02):
+        notes.append(
+            "The studies were made on different texts: part of any difference is the texts'."
+        )
+    if note := length_note(
+        [(name, study.record) for name, study in zip(names, studies, strict=True)], ratio=1.02
+    ):
         notes.append(note)
-    without = [name for name, study in zip(names, studies, strict=True) if "roles" not in study.tables]
+    without = [
+        name for name, study in zip(names, studies, strict=True) if "roles" not in study.tables
+    ]
     if without:
         notes.append(f"No roles in the study of {', '.join(without)}.")
     limits = [study.record.get("options", {}).get("thresholds") for study in studies]

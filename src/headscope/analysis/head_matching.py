@@ -66,7 +66,10 @@ def behaviours(left: pd.DataFrame, right: pd.DataFrame) -> tuple[Behaviour, Beha
     The offset of the maxima is left out: it is a mode, and 20 tokens to the left are not 20 times previous.
     """
     known = glossary()
-    tables = [one.pivot(index=["layer", "head"], columns="statistic", values="value") for one in (left, right)]
+    tables = [
+        one.pivot(index=["layer", "head"], columns="statistic", values="value")
+        for one in (left, right)
+    ]
     whole = [set(table.columns[table.notna().all()]) for table in tables]
     names = [str(name) for name in dict.fromkeys(left["statistic"]) if name in whole[0] & whole[1]]
     names = [name for name in names if "@" not in name]  # heads are matched by what they attend to
@@ -78,7 +81,9 @@ def behaviours(left: pd.DataFrame, right: pd.DataFrame) -> tuple[Behaviour, Beha
     made = []
     for frame, table in zip((left, right), tables, strict=True):
         half = (frame["high"] - frame["low"]) / (2 * 1.96)
-        errors = frame.assign(half=half).pivot(index=["layer", "head"], columns="statistic", values="half")
+        errors = frame.assign(half=half).pivot(
+            index=["layer", "head"], columns="statistic", values="half"
+        )
         made.append(
             Behaviour(
                 np.array(table.index.tolist(), dtype=np.int64).reshape(-1, 2),
@@ -113,22 +118,31 @@ def distances_of(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArr
     return np.asarray(np.sqrt(np.square(left[:, None] - right[None]).mean(axis=-1)))
 
 
-def _groups(left: Behaviour, right: Behaviour, within: Within) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+def _groups(
+    left: Behaviour, right: Behaviour, within: Within
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Which heads may be paired: all, or by layers: each layer of the deeper model goes to the nearest in depth."""
     if within == "stack":
         yield np.arange(len(left.values)), np.arange(len(right.values))
         return
-    shallow, deep = (left, right) if left.places[:, 0].max() <= right.places[:, 0].max() else (right, left)
+    shallow, deep = (
+        (left, right) if left.places[:, 0].max() <= right.places[:, 0].max() else (right, left)
+    )
     layers = np.unique(shallow.places[:, 0])
     depths = layers / max(int(layers.max()), 1)
     nearest = layers[np.abs(deep.depth[:, None] - depths).argmin(axis=1)]
     for layer in layers:
-        own, others = np.flatnonzero(shallow.places[:, 0] == layer), np.flatnonzero(nearest == layer)
+        own, others = (
+            np.flatnonzero(shallow.places[:, 0] == layer),
+            np.flatnonzero(nearest == layer),
+        )
         if len(others):
             yield (own, others) if shallow is left else (others, own)
 
 
-def _assigned(distances: NDArray[np.float64], groups: list[tuple[NDArray[Any], NDArray[Any]]]) -> NDArray[np.int64]:
+def _assigned(
+    distances: NDArray[np.float64], groups: list[tuple[NDArray[Any], NDArray[Any]]]
+) -> NDArray[np.int64]:
     from scipy.optimize import linear_sum_assignment
 
     pairs = []

@@ -68,7 +68,9 @@ class Joined:
     notes: list[str] = field(default_factory=list)
     command: str = ""
 
-    publish: ClassVar[Callable[[Joined, str | Path, bool], Path] | None] = None  # the report room knows
+    publish: ClassVar[Callable[[Joined, str | Path, bool], Path] | None] = (
+        None  # the report room knows
+    )
 
     def __repr__(self) -> str:
         told = ", ".join(f"{chapter.study!r}" for chapter in self.chapters)
@@ -89,11 +91,17 @@ def join(studies: Sequence[str | Path | Study], *, command: str = "", seed: int 
     if isinstance(studies, str | Path | Study):
         studies = [studies]
     if not studies:
-        raise HeadscopeError("no study was given", where="STUDY", expected="one or more directories of studies")
+        raise HeadscopeError(
+            "no study was given", where="STUDY", expected="one or more directories of studies"
+        )
     _check_different(studies)
     read = [(one, one if isinstance(one, Study) else read_given(one)) for one in studies]
     names = _names([one for one, _ in read])
-    members = [Member(name, found) for name, (_, found) in zip(names, read, strict=True) if isinstance(found, Study)]
+    members = [
+        Member(name, found)
+        for name, (_, found) in zip(names, read, strict=True)
+        if isinstance(found, Study)
+    ]
     comparisons = [found for _, found in read if isinstance(found, Comparison)]
     chapters = _named([_chapter(of_model) for of_model in _by_model(members)])
     notes: list[str] = []
@@ -126,8 +134,14 @@ def _names(given: Sequence[str | Path | Study]) -> list[str]:
         return "/".join((place.parent if is_beside_weights else place).parts[-depth:])
 
     names = [named(one, 1) for one in given]
-    names = [named(one, 2) if names.count(name) > 1 else name for one, name in zip(given, names, strict=True)]
-    return [name if name and names.count(name) == 1 else f"{name or 'study'} {i}" for i, name in enumerate(names, 1)]
+    names = [
+        named(one, 2) if names.count(name) > 1 else name
+        for one, name in zip(given, names, strict=True)
+    ]
+    return [
+        name if name and names.count(name) == 1 else f"{name or 'study'} {i}"
+        for i, name in enumerate(names, 1)
+    ]
 
 
 def _by_model(members: Sequence[Member]) -> list[list[Member]]:
@@ -142,7 +156,9 @@ def _by_model(members: Sequence[Member]) -> list[list[Member]]:
 
 def _identity(study: Study) -> tuple[str, ...]:
     model = _model(study)
-    return str(model.get("sha256") or model.get("name")), *(str(edit) for edit in model.get("edits") or ())
+    return str(model.get("sha256") or model.get("name")), *(
+        str(edit) for edit in model.get("edits") or ()
+    )
 
 
 def _model(study: Study) -> dict[str, Any]:
@@ -172,7 +188,9 @@ def _chapter(members: Sequence[Member]) -> Chapter:
         left = _add(joined, member, notes)
         if left is not None:
             others.append(left)
-    commands = [str(one.study.record["command"]) for one in members if one.study.record.get("command")]
+    commands = [
+        str(one.study.record["command"]) for one in members if one.study.record.get("command")
+    ]
     joined.record["command"] = "\n".join(dict.fromkeys(commands))
     if len(members) > 1 and (rows := lens_agreement(joined)):
         joined.tables["lenses"] = pd.DataFrame(rows)
@@ -193,17 +211,33 @@ def _add(joined: Study, member: Member, notes: list[str]) -> Member | None:
             f"task); they are the rows named “({member.name})”."
         )
     joined.heads = heads
-    left = {name: table for name, table in member.study.tables.items() if _differs(table, joined.tables.get(name))}
+    left = {
+        name: table
+        for name, table in member.study.tables.items()
+        if _differs(table, joined.tables.get(name))
+    }
     if left:
-        notes.append(f"{', '.join(f'{name}.csv' for name in left)} of {member.name}: shown in a section of its own.")
+        notes.append(
+            f"{', '.join(f'{name}.csv' for name in left)} of {member.name}: shown in a section of its own."
+        )
     for name, table in member.study.tables.items():
         joined.tables.setdefault(name, table)
-    other_maps = [name for name, one in member.study.maps.items() if not _same_map(one, joined.maps.get(name, one))]
+    other_maps = [
+        name
+        for name, one in member.study.maps.items()
+        if not _same_map(one, joined.maps.get(name, one))
+    ]
     if other_maps:
-        notes.append(f"Maps ({', '.join(other_maps)}) of {member.name} are other ones than those shown.")
+        notes.append(
+            f"Maps ({', '.join(other_maps)}) of {member.name} are other ones than those shown."
+        )
     joined.maps = {**member.study.maps, **joined.maps}
     joined.record = {**member.study.record, **joined.record}
-    return Member(member.name, Study(member.study.heads, {}, member.study.record, left)) if left else None
+    return (
+        Member(member.name, Study(member.study.heads, {}, member.study.record, left))
+        if left
+        else None
+    )
 
 
 def _beside(heads: pd.DataFrame, member: Member) -> tuple[pd.DataFrame, list[str]]:
@@ -218,7 +252,9 @@ def _beside(heads: pd.DataFrame, member: Member) -> tuple[pd.DataFrame, list[str
             continue
         here = heads[heads["statistic"] == statistic]
         both = rows.merge(here, on=KEYS, suffixes=("", "_known"), how="left")
-        if _is_close(both["value"], both["value_known"].where(both["value_known"].notna(), both["value"])):
+        if _is_close(
+            both["value"], both["value_known"].where(both["value_known"].notna(), both["value"])
+        ):
             parts.append(rows[both["count_known"].isna().to_numpy()])
         else:
             renamed.append(str(statistic))
@@ -228,7 +264,11 @@ def _beside(heads: pd.DataFrame, member: Member) -> tuple[pd.DataFrame, list[str
 
 
 def _is_close(one: Any, other: Any) -> bool:
-    return bool(np.allclose(np.asarray(one, float), np.asarray(other, float), rtol=SAME, atol=1e-9, equal_nan=True))
+    return bool(
+        np.allclose(
+            np.asarray(one, float), np.asarray(other, float), rtol=SAME, atol=1e-9, equal_nan=True
+        )
+    )
 
 
 def _same_map(one: Any, other: Any) -> bool:
@@ -255,7 +295,11 @@ def _fronts(joined: Study, members: Sequence[Member], notes: list[str]) -> list[
     left = [one for one in members if "front" in one.study.tables and "pruning" in one.study.record]
     found = []
     while left:
-        of_task = [one for one in left if one is left[0] or unlike(left[0].study.record, one.study.record) is None]
+        of_task = [
+            one
+            for one in left
+            if one is left[0] or unlike(left[0].study.record, one.study.record) is None
+        ]
         left = [one for one in left if all(one is not other for other in of_task)]
         if len(of_task) < 2:
             continue
@@ -263,15 +307,24 @@ def _fronts(joined: Study, members: Sequence[Member], notes: list[str]) -> list[
         if "roles" in joined.tables:
             try:
                 tables["survivors"] = survivors(tables["fronts"], joined.tables["roles"])
-            except HeadscopeError as cause:  # roles of the encoder alone, and a search in another stack
-                notes.append(f"What the heads do that searches keep is not known of all: {cause.what}.")
+            except (
+                HeadscopeError
+            ) as cause:  # roles of the encoder alone, and a search in another stack
+                notes.append(
+                    f"What the heads do that searches keep is not known of all: {cause.what}."
+                )
         record = of_task[0].study.record
         told = {key: record["pruning"].get(key) for key in ("task", "metric", "reported_on")}
         if "fronts" not in joined.tables:
             joined.tables |= tables
             joined.record["fronts"] = told
         else:
-            found.append(Member(str(told["task"]), Study(joined.heads[:0], {}, {**record, "fronts": told}, tables)))
+            found.append(
+                Member(
+                    str(told["task"]),
+                    Study(joined.heads[:0], {}, {**record, "fronts": told}, tables),
+                )
+            )
     return found
 
 
@@ -291,7 +344,9 @@ def _compared(chapters: Sequence[Chapter], seed: int) -> Comparison:
         heads, model = one.study.heads, {**_model(one.study), "name": one.name}
         of_attention = heads[[str(name).partition("@")[0] in known for name in heads["statistic"]]]
         if len(of_attention):
-            studies.append(Study(of_attention, {}, {**one.study.record, "model": model}, one.study.tables))
+            studies.append(
+                Study(of_attention, {}, {**one.study.record, "model": model}, one.study.tables)
+            )
     if len(studies) < 2:
         raise HeadscopeError("fewer than two of them have statistics of attention", where="STUDY")
     return compare(studies, seed=seed)
@@ -307,6 +362,7 @@ def _with_studies(comparison: Comparison, chapters: Sequence[Chapter]) -> Compar
     """A comparison from disk with the rows of those of its studies that were given too."""
     known = {_identity(chapter.study)[0]: chapter.study for chapter in chapters}
     comparison.studies = [
-        study if len(study.heads) else known.get(_identity(study)[0], study) for study in comparison.studies
+        study if len(study.heads) else known.get(_identity(study)[0], study)
+        for study in comparison.studies
     ]
     return comparison

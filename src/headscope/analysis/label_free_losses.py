@@ -43,19 +43,34 @@ def loss_of(model: AttentionModel, *, pairs: bool, seed: int = 0) -> Loss:
             mend="Train it first (headscope finetune), or leave the lens gradient out",
         )
     if "MaskedLM" in kind:
-        return Loss("masked", "of guessing 15 % of a text's tokens, which were masked", _Hidden(model, seed))
+        return Loss(
+            "masked", "of guessing 15 % of a text's tokens, which were masked", _Hidden(model, seed)
+        )
     if "SequenceClassification" in kind and model.model.config.num_labels > 1:
-        return Loss("classification", "of the class that the model itself finds most probable", _own_class)
+        return Loss(
+            "classification", "of the class that the model itself finds most probable", _own_class
+        )
     if model.is_encoder_decoder and model.model.get_output_embeddings() is not None:
         _check_pairs(model, pairs, "a source and its translation")
         return Loss("translation", "of the given translation, a mean over its tokens", _next_tokens)
-    if "encoder" not in {site.stack for site in model.sites} and model.model.get_output_embeddings() is not None:
+    if (
+        "encoder" not in {site.stack for site in model.sites}
+        and model.model.get_output_embeddings() is not None
+    ):
         return Loss("next-token", "of each token given those before it", _next_tokens)
-    if model.model.base_model is model.model and not model.is_encoder_decoder and model.family.takes_text:
+    if (
+        model.model.base_model is model.model
+        and not model.is_encoder_decoder
+        and model.family.takes_text
+    ):
         _check_pairs(model, pairs, "two texts whose vectors are compared, as there is no head")
         check_pooling(model, f"{model.name}, {LENS}")
         left_out = "" if model.reading.reads_one_token else ", special ones left out"
-        return Loss("dot-product", STANDS_IN.format(pooling=model.reading.in_words, left_out=left_out), _apart)
+        return Loss(
+            "dot-product",
+            STANDS_IN.format(pooling=model.reading.in_words, left_out=left_out),
+            _apart,
+        )
     raise HeadscopeError(
         f"{kind} has no loss that could be derived without labels",
         where=f"{model.name}, {LENS}",
@@ -66,7 +81,10 @@ def loss_of(model: AttentionModel, *, pairs: bool, seed: int = 0) -> Loss:
 def _check_pairs(model: AttentionModel, pairs: bool, what: str) -> None:
     if not pairs:
         raise HeadscopeError(
-            "the loss needs pairs of texts", where=f"{model.name}, {LENS}", expected=what, mend="Add --pairs"
+            "the loss needs pairs of texts",
+            where=f"{model.name}, {LENS}",
+            expected=what,
+            mend="Add --pairs",
         )
 
 
@@ -94,7 +112,9 @@ class _Hidden:
 
 
 def _own_class(model: AttentionModel, batch: Batch) -> Tensor:
-    logits = model(batch).logits.double()  # a sure model: in float32 what is left of 1 - p would be rounding
+    logits = model(
+        batch
+    ).logits.double()  # a sure model: in float32 what is left of 1 - p would be rounding
     return nn.functional.cross_entropy(logits, logits.detach().argmax(dim=-1), reduction="none")
 
 
@@ -109,7 +129,9 @@ def _next_tokens(model: AttentionModel, batch: Batch) -> Tensor:
         labels = torch.where(ends, last, labels)
     labels = labels.to(model.device)
     logits = model(batch).logits.float()
-    losses = nn.functional.cross_entropy(logits.transpose(1, 2), labels, reduction="none", ignore_index=IGNORED)
+    losses = nn.functional.cross_entropy(
+        logits.transpose(1, 2), labels, reduction="none", ignore_index=IGNORED
+    )
     return losses.sum(dim=1) / (labels != IGNORED).sum(dim=1).clamp_min(1)
 
 
@@ -133,7 +155,8 @@ def _apart(model: AttentionModel, batch: Batch) -> Tensor:
     # The one token that a model pools by is usually special; of several the special ones belong to neither text.
     among = side.real if model.reading.reads_one_token else side.content
     vectors = [
-        model.reading.vectors(states, (side.segments == segment) & among, hold_lengths=True) for segment in (0, 1)
+        model.reading.vectors(states, (side.segments == segment) & among, hold_lengths=True)
+        for segment in (0, 1)
     ]
     lengths = [vector.detach().norm(dim=-1).clamp_min(1e-12) for vector in vectors]
     loss: Tensor = -(vectors[0] * vectors[1]).sum(dim=-1) / (lengths[0] * lengths[1])

@@ -84,10 +84,23 @@ class Apart(Statistic):
             for sequence, of_rows in enumerate(apart):
                 query = int(np.where(of_rows >= 0, of_rows + differs[sequence], -1.0).argmax())
                 if of_rows[query] >= 0:
-                    self._keep(head, attention, sequence, query, raw[sequence, query], seen[sequence, query])
+                    self._keep(
+                        head,
+                        attention,
+                        sequence,
+                        query,
+                        raw[sequence, query],
+                        seen[sequence, query],
+                    )
 
     def _keep(
-        self, head: Head, attention: Attention, sequence: int, query: int, raw: np.ndarray[Any, Any], seen: Any
+        self,
+        head: Head,
+        attention: Attention,
+        sequence: int,
+        query: int,
+        raw: np.ndarray[Any, Any],
+        seen: Any,
     ) -> None:
         place = attention.site.place(head.head)
         queries, keys = labels_of(self.model, attention, sequence)
@@ -95,7 +108,9 @@ class Apart(Statistic):
         words = queries if queries is keys else [*queries, BETWEEN, *keys]
         raw_key, lens_key = int(raw.argmax()), int(np.abs(seen).argmax())
         shown = stretch(len(words), [query, raw_key + shift, lens_key + shift])
-        keys_seen = int(attention.raw.allowed.expand_as(attention.weights)[sequence, place, query].sum())
+        keys_seen = int(
+            attention.raw.allowed.expand_as(attention.weights)[sequence, place, query].sum()
+        )
         row = {
             "stack": head.stack,
             "layer": head.layer,
@@ -125,4 +140,6 @@ class Apart(Statistic):
 
 def _clearest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those that point to different tokens first, then those that are furthest apart."""
-    return sorted(rows, key=lambda row: (row["raw_key"] == row["lens_key"], -float(row["apart"])))[:EACH]
+    return sorted(rows, key=lambda row: (row["raw_key"] == row["lens_key"], -float(row["apart"])))[
+        :EACH
+    ]

@@ -42,7 +42,13 @@ class Looking:
     """The lenses of one analysis beside raw, each with its statistics, on one model."""
 
     def __init__(
-        self, model: AttentionModel, names: tuple[str, ...], statistics: list[str] | None, *, pairs: bool, seed: int
+        self,
+        model: AttentionModel,
+        names: tuple[str, ...],
+        statistics: list[str] | None,
+        *,
+        pairs: bool,
+        seed: int,
     ) -> None:
         self.names = names
         others = [name for name in names if name != RAW]
@@ -69,7 +75,9 @@ class Looking:
 
     def describe(self) -> dict[str, Any]:
         """What a reader must know: the loss that was derived, how many sequences were too short, how wide heads are."""
-        known: dict[str, Any] = {} if self.loss is None else {"loss": self.loss.name, "loss_means": self.loss.sentence}
+        known: dict[str, Any] = (
+            {} if self.loss is None else {"loss": self.loss.name, "loss_means": self.loss.sentence}
+        )
         for lens in self.through:
             if isinstance(lens, EffectiveLens):
                 known[lens.name] = {**lens.counted, "width": dict(lens.widths)}

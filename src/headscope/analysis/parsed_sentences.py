@@ -72,12 +72,16 @@ class Treebanks:
             (self.train, self.files, "train on"),
             (self.test, self.test_files or self.files, "be scored on"),
         ):
-            if not any(_counts(one.parsed, i) for one in sentences for i in range(len(one.parsed.words))):
+            if not any(
+                _counts(one.parsed, i) for one in sentences for i in range(len(one.parsed.words))
+            ):
                 raise HeadscopeError(
                     f"no sentence with words (beside punctuation) is left to {purpose}{why}",
                     where=", ".join(map(str, files)) or "--treebank",
                     expected="sentences in CoNLL-U that the model can read",
-                    mend=None if self.test_files else "Give others with --test: one file is cut into two halves",
+                    mend=None
+                    if self.test_files
+                    else "Give others with --test: one file is cut into two halves",
                 )
 
     def vocabulary(self) -> set[Hashable]:
@@ -89,12 +93,16 @@ class Treebanks:
             encoder = Encoder(model, max_length=max_length, long="skip")
             sentences: list[Tree] = getattr(self, name)
             examples = [Example(one.parsed.words, where=one.parsed.where) for one in sentences]
-            kept = [replace(sentences[one.index], encoded=one) for one in encoder.encode(examples, 0)]
+            kept = [
+                replace(sentences[one.index], encoded=one) for one in encoder.encode(examples, 0)
+            ]
             encoder.unknown.warn()
             setattr(self, name, kept)
             self.counts[name] = encoder.counts
         left = {name: self.counts[name].skipped for name in ("train", "test")}
-        why = ", ".join(f"{count} {reason}" for one in left.values() for reason, count in one.items())
+        why = ", ".join(
+            f"{count} {reason}" for one in left.values() for reason, count in one.items()
+        )
         self._check(f" ({why})" if why else "")
 
     def describe(self, name: str) -> dict[str, Any]:
@@ -175,7 +183,9 @@ def batched(
         numbers = order[start:stop]
         some = [sentences[i] for i in numbers]
         governors = [[1 + governor for governor in one.parsed.governors] for one in some]
-        scored = [[int(_counts(one.parsed, i)) for i in range(len(one.parsed.words))] for one in some]
+        scored = [
+            [int(_counts(one.parsed, i)) for i in range(len(one.parsed.words))] for one in some
+        ]
         batches.append(
             Trees(
                 governors=_padded(governors, -1),
@@ -190,4 +200,6 @@ def batched(
 
 
 def _padded(rows: list[list[int]], value: int) -> Tensor:
-    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
+    return nn.utils.rnn.pad_sequence(
+        [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
+    )

@@ -23,7 +23,9 @@ def fixed_alone(study: Study) -> pd.DataFrame:
     if TABLE in study.tables:
         return study.tables[TABLE]
     told = study.record.get("importance")
-    patterns = told.get("patterns") if isinstance(told, dict) and told.get("mode") == "fixed" else None
+    patterns = (
+        told.get("patterns") if isinstance(told, dict) and told.get("mode") == "fixed" else None
+    )
     rows = study.heads[(study.heads["statistic"] == LOSS) & study.heads["value"].notna()]
     if not isinstance(patterns, dict) or not isinstance(told, dict) or not len(rows):
         return pd.DataFrame(columns=COLUMNS)
@@ -31,7 +33,9 @@ def fixed_alone(study: Study) -> pd.DataFrame:
     found = []
     for row in rows.to_dict("records"):
         short = f"{row['layer']}.{row['head']}"
-        pattern = patterns.get(f"{row['stack']}.{short}") or (patterns.get(short) if one_stack else None)
+        pattern = patterns.get(f"{row['stack']}.{short}") or (
+            patterns.get(short) if one_stack else None
+        )
         if pattern is not None:
             told_of = {"pattern": pattern, "task": told.get("task"), "loss_change": row["value"]}
             found.append({key: row[key] for key in (*KEYS, "low", "high")} | told_of)

@@ -59,7 +59,13 @@ from headscope.study.study import SCHEMA
 if TYPE_CHECKING:
     import pandas as pd
 
-PROBES = ("right-branching", "distance-and-words", "random-attention", "attention-only", "attention-and-words")
+PROBES = (
+    "right-branching",
+    "distance-and-words",
+    "random-attention",
+    "attention-only",
+    "attention-and-words",
+)
 COLUMNS = ("probe", "uas", "low", "high", "parameters", "count")
 
 Progress = Callable[[int, int], None]
@@ -88,8 +94,12 @@ class Probes:
     def fill(self, folder: Path) -> None:
         """The same files into a directory that is already being written (see `headscope.atomic_dir`)."""
         for name, table in (("probes", self.table), ("probe_weights", self.weights)):
-            table.to_csv(folder / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
-        (folder / "run.json").write_text(json.dumps(self.record, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            table.to_csv(
+                folder / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n"
+            )
+        (folder / "run.json").write_text(
+            json.dumps(self.record, indent=2, ensure_ascii=False) + "\n", "utf-8"
+        )
 
 
 def probe(
@@ -134,11 +144,17 @@ def probe(
     model.canary()
     data.encode(model, max_length)
     keys = pieces_of if of_file is None else words_of
-    known = of_file or mean_embeddings(model, (key for one in (*data.train, *data.test) for key in pieces_of(one)))
+    known = of_file or mean_embeddings(
+        model, (key for one in (*data.train, *data.test) for key in pieces_of(one))
+    )
     vectors_of = WordVectors(known, {key for one in data.train for key in keys(one)}, dimensions)
     heads = reading_heads(model)
-    train, held_out = (batched(some, vectors_of, keys, len(heads), seed) for some in (data.train, data.test))
-    found, only = _run(model, heads, train, held_out, vectors_of, pool, epochs, memory, seed, progress)
+    train, held_out = (
+        batched(some, vectors_of, keys, len(heads), seed) for some in (data.train, data.test)
+    )
+    found, only = _run(
+        model, heads, train, held_out, vectors_of, pool, epochs, memory, seed, progress
+    )
     record = {
         "schema": SCHEMA,
         "versions": versions(),
@@ -170,7 +186,10 @@ def _run(
 ) -> tuple[dict[str, Scored], AttentionOnly]:
     """Every probe, trained and scored; one after the other, so that one model's maps are kept at a time."""
     width = vectors.dimensions
-    only, words, random = AttentionOnly(len(heads)), *(AttentionAndWords(len(heads), width) for _ in range(2))
+    only, words, random = (
+        AttentionOnly(len(heads)),
+        *(AttentionAndWords(len(heads), width) for _ in range(2)),
+    )
     distance, branching = DistanceAndWords(width, seed), RightBranching()
     with_model = {"attention-only": only, "attention-and-words": words}
     sentences = sum(len(trees) for trees in train)
@@ -178,7 +197,10 @@ def _run(
     found: dict[str, Scored] = {"right-branching": score({"": branching}, test, None, vectors)[""]}
     turns: list[tuple[dict[str, Probe], Callable[[], Maps | None]]] = [
         ({"distance-and-words": distance}, lambda: None),
-        ({"random-attention": random}, lambda: WordMaps(untrained_twin(model, seed), heads, pool, memory)),
+        (
+            {"random-attention": random},
+            lambda: WordMaps(untrained_twin(model, seed), heads, pool, memory),
+        ),
         ({**with_model}, lambda: WordMaps(model, heads, pool, memory)),
     ]
     for probes, open_maps in turns:
@@ -207,10 +229,14 @@ def _table(found: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
     rows = []
     for name, one in found.items():
         sums = ResampledSums((2,))
-        values = np.array([(one.right[i], one.words[i]) for i in range(len(test))], dtype=np.float64)
+        values = np.array(
+            [(one.right[i], one.words[i]) for i in range(len(test))], dtype=np.float64
+        )
         sums.add([sentence.unit for sentence in test], values)
         right, count = sums.total
-        low, high = resampled_share_interval(right, count, sums.replicates[:, 0], sums.replicates[:, 1])
+        low, high = resampled_share_interval(
+            right, count, sums.replicates[:, 0], sums.replicates[:, 1]
+        )
         rows.append((name, right / count, float(low), float(high), one.parameters, int(count)))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 

@@ -20,7 +20,9 @@ HIDDEN = 256  # of distance-and-words
 NEAR = (0, -1, 1, -2, 2)  # offsets that distance-and-words is told of
 EPOCHS = 6
 
-Maps = Callable[[Trees], Tensor]  # [sentence, head, place, place] of a batch: SPECIAL places, then its words
+Maps = Callable[
+    [Trees], Tensor
+]  # [sentence, head, place, place] of a batch: SPECIAL places, then its words
 
 
 class Probe(nn.Module):
@@ -84,7 +86,10 @@ class DistanceAndWords(Probe):
         inputs = 2 * width + 3 + len(NEAR)
 
         def drawn(rows: int, *columns: int) -> nn.Parameter:
-            return nn.Parameter(torch.randn(rows, *columns, generator=chance) / (inputs if columns else HIDDEN) ** 0.5)
+            return nn.Parameter(
+                torch.randn(rows, *columns, generator=chance)
+                / (inputs if columns else HIDDEN) ** 0.5
+            )
 
         self.governor, self.dependent = drawn(width, HIDDEN), drawn(width, HIDDEN)
         self.distance = drawn(3 + len(NEAR), HIDDEN)
@@ -133,7 +138,9 @@ def fit(
     """Train probes that see the same maps, side by side: cross entropy over candidates, Adam, every word counting."""
     optimizers = [probe.optimizer() for probe in probes.values()]
     steps = epochs * len(batches)
-    falls = [torch.optim.lr_scheduler.LambdaLR(one, lambda step: 1 - step / steps) for one in optimizers]
+    falls = [
+        torch.optim.lr_scheduler.LambdaLR(one, lambda step: 1 - step / steps) for one in optimizers
+    ]
     chance = np.random.default_rng(seed)
     for _ in range(epochs):
         for number in chance.permutation(len(batches)):
@@ -141,7 +148,9 @@ def fit(
             seen, known = None if maps is None else maps(trees), vectors.table[trees.words]
             for probe, optimizer, fall in zip(probes.values(), optimizers, falls, strict=True):
                 scores = _masked(probe(trees, seen, known), trees)
-                loss = nn.functional.cross_entropy(scores[trees.present], trees.governors[trees.present])
+                loss = nn.functional.cross_entropy(
+                    scores[trees.present], trees.governors[trees.present]
+                )
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
@@ -169,7 +178,8 @@ def score(
 ) -> dict[str, Scored]:
     """How many governors each probe finds in each sentence; candidates that score the same share the credit."""
     found = {
-        name: Scored({}, {}, sum(parameter.numel() for parameter in one.parameters())) for name, one in probes.items()
+        name: Scored({}, {}, sum(parameter.numel() for parameter in one.parameters()))
+        for name, one in probes.items()
     }
     for trees in batches:
         seen, known = None if maps is None else maps(trees), vectors.table[trees.words]
@@ -179,6 +189,8 @@ def score(
             best = scores == scores.amax(dim=-1, keepdim=True)
             credit = best / best.sum(dim=-1, keepdim=True)
             right = credit.gather(2, trees.governors.clamp_min(0)[..., None])[..., 0] * trees.scored
-            found[name].right.update(zip(trees.numbers, right.double().sum(dim=1).tolist(), strict=True))
+            found[name].right.update(
+                zip(trees.numbers, right.double().sum(dim=1).tolist(), strict=True)
+            )
             found[name].words.update(zip(trees.numbers, words, strict=True))
     return found

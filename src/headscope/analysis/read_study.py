@@ -30,10 +30,16 @@ def read_given(place: str | Path) -> Study | Comparison:
     record = read_record(folder)
     if record.get("schema") == SCHEMA and record.get("kind") == "comparison":
         return _comparison(folder)
-    if record.get("schema") == SCHEMA and not (folder / "heads.parquet").exists() and (folder / "probes.csv").exists():
+    if (
+        record.get("schema") == SCHEMA
+        and not (folder / "heads.parquet").exists()
+        and (folder / "probes.csv").exists()
+    ):
         return Study(to_frame([]), {}, record, _tables(folder, PROBES))
     if not folder.is_dir():
-        raise HeadscopeError("there is no such directory", where=place, expected="a study that a command wrote")
+        raise HeadscopeError(
+            "there is no such directory", where=place, expected="a study that a command wrote"
+        )
     if not (folder / "run.json").exists() and (folder / MANIFEST).exists():
         what = "a cut model without a study: its heads were named (--heads SET or --plan), and no task was searched for"
         mend = f"""Analyse it (headscope analyze {place} --corpus FILE --out study) and report on that study, or let a
@@ -50,7 +56,9 @@ def _comparison(folder: Path) -> Comparison:
     told = [one for one in record.get("studies", []) if isinstance(one, dict) and "name" in one]
     tables = _tables(folder, COMPARED)
     if len(told) < 2 or "layers" not in tables:
-        raise HeadscopeError("not a whole comparison", where=folder, expected="what headscope compare wrote")
+        raise HeadscopeError(
+            "not a whole comparison", where=folder, expected="what headscope compare wrote"
+        )
     studies = [Study(to_frame([]), {}, {"model": one.get("model", {})}) for one in told]
     parts = {name: tables.get(name, pd.DataFrame()) for name in COMPARED}
     names = [str(one["name"]) for one in told]
@@ -59,6 +67,12 @@ def _comparison(folder: Path) -> Comparison:
 
 def _tables(folder: Path, names: tuple[str, ...]) -> dict[str, pd.DataFrame]:
     try:
-        return {name: read_table(folder / f"{name}.csv") for name in names if (folder / f"{name}.csv").exists()}
+        return {
+            name: read_table(folder / f"{name}.csv")
+            for name in names
+            if (folder / f"{name}.csv").exists()
+        }
     except (OSError, ValueError) as cause:
-        raise HeadscopeError(f"a table cannot be read ({reason(cause)})", where=folder, mend="Make it again") from cause
+        raise HeadscopeError(
+            f"a table cannot be read ({reason(cause)})", where=folder, mend="Make it again"
+        ) from cause

@@ -100,9 +100,16 @@ RULES = (
         "positional",
         "{threshold} of the maxima at one offset, of the tokens that have another there",
     ),
-    Rule("classification token", "cls", "token", "mass on the classification token above {threshold}"),
+    Rule(
+        "classification token", "cls", "token", "mass on the classification token above {threshold}"
+    ),
     Rule("separators", "sep", "token", "mass on separators above {threshold}"),
-    Rule("special tokens", "special", "token", "mass on all special tokens above {threshold}: much of it a no-op"),
+    Rule(
+        "special tokens",
+        "special",
+        "token",
+        "mass on all special tokens above {threshold}: much of it a no-op",
+    ),
     Rule("punctuation", "punctuation", "token", 'mass on "." and "," above {threshold}'),
     Rule("sink", "sink", "sink", "mean weight on one token above {threshold}"),
     Rule("broad", "entropy-share", "broad", "entropy above {threshold} of what the lengths allow"),
@@ -113,7 +120,12 @@ RULES = (
         "mass within one's own text {threshold} above what chance gives, and {also} above what nearness gives",
         also=("block-beyond-offset", "beyond"),
     ),
-    Rule("confident", "confidence-content", "confident", "largest weight on content above {threshold}"),
+    Rule(
+        "confident",
+        "confidence-content",
+        "confident",
+        "largest weight on content above {threshold}",
+    ),
 )
 
 
@@ -122,12 +134,23 @@ def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame
     import pandas as pd
 
     limits = thresholds or Thresholds()
-    rows = [*_by_rules(study, limits), *_related(study, limits.relation), *_coreferential(study), *_rare(study, limits)]
+    rows = [
+        *_by_rules(study, limits),
+        *_related(study, limits.relation),
+        *_coreferential(study),
+        *_rare(study, limits),
+    ]
     found = pd.DataFrame(rows, columns=list(COLUMNS))
     heads = study.heads[["stack", "layer", "head"]].drop_duplicates()
     known = set(found[["stack", "layer", "head"]].itertuples(index=False, name=None))
     rest = [
-        dict(zip(COLUMNS, (*head, "undetermined", *[np.nan] * 5, False, "no rule applies", 0), strict=True))
+        dict(
+            zip(
+                COLUMNS,
+                (*head, "undetermined", *[np.nan] * 5, False, "no rule applies", 0),
+                strict=True,
+            )
+        )
         for head in heads.itertuples(index=False, name=None)
         if head not in known
     ]
@@ -140,7 +163,10 @@ def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
     offsets = {(row.stack, row.layer, row.head): row.value for row in _of(study, "argmax-offset")}
     sinks, named_elsewhere = _sink_tokens(study), _sinks_with_a_role(study)
     for rule in RULES:
-        if rule.role == "punctuation" and study.record.get("model", {}).get("natural_language") is False:
+        if (
+            rule.role == "punctuation"
+            and study.record.get("model", {}).get("natural_language") is False
+        ):
             continue  # "." separates molecules in SMILES
         threshold = getattr(limits, rule.threshold)
         also = getattr(limits, rule.also[1]) if rule.also else 0.0
@@ -158,7 +184,12 @@ def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
                     continue
                 offset = int(offsets[place])
                 role = f"positional {offset:+d}" if offset else "positional 0"
-            yield _row(row, role, threshold, f"{sentence}{sinks.get(place, '')}" if role == "sink" else sentence)
+            yield _row(
+                row,
+                role,
+                threshold,
+                f"{sentence}{sinks.get(place, '')}" if role == "sink" else sentence,
+            )
 
 
 def _sink_tokens(study: Study) -> dict[tuple[str, int, int], str]:
@@ -221,7 +252,9 @@ def _related(study: Study, margin: float) -> Iterator[dict[str, Any]]:
         role = relation if relation in own else f"syntactic: {relation}"
         place = (one["stack"], one["layer"], one["head"])
         row = Row(*place, relation, one["accuracy"], one["low"], one["high"], one["count"])
-        yield _row(row, role, baseline + margin, f"{one['direction']}: {gained}") | {"baseline": baseline}
+        yield _row(row, role, baseline + margin, f"{one['direction']}: {gained}") | {
+            "baseline": baseline
+        }
 
 
 def _coreferential(study: Study) -> Iterator[dict[str, Any]]:
@@ -244,9 +277,15 @@ def _rare(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
         return
     best = table.groupby("kind")["value"].max()
     baseline = float(best["two-rarest"])
-    surely = {(row.stack, row.layer, row.head) for row in _of(study, "rarest") if row.low > best["rarest"]}
+    surely = {
+        (row.stack, row.layer, row.head) for row in _of(study, "rarest") if row.low > best["rarest"]
+    }
     for row in rows:
-        if row.value > limits.rare and row.low > baseline and (row.stack, row.layer, row.head) in surely:
+        if (
+            row.value > limits.rare
+            and row.low > baseline
+            and (row.stack, row.layer, row.head) in surely
+        ):
             rule = f"one of the two rarest words in {limits.rare} of the sentences; above every simple guess, "
             rule += "and so for the rarest alone"
             yield _row(row, "rare words", limits.rare, rule) | {"baseline": baseline}

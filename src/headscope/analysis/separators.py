@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = {"sep": "separators", "cls": "the classification token", "first": "the first token"}
-SINK, SINK_OVER_UNIFORM = 0.1, 2.0  # a layer's attention goes there: so much of it, and so many times what is uniform
+SINK, SINK_OVER_UNIFORM = (
+    0.1,
+    2.0,
+)  # a layer's attention goes there: so much of it, and so many times what is uniform
 SMALL = 0.5  # a gradient is small below so much of that on other tokens, at the upper end of its interval
 
 
@@ -54,12 +57,22 @@ def _of(stack: str, known: dict[str, ByLayer]) -> list[Verdict]:
     ]
     if not any(sinks.values()):
         told = _begun(" and ".join(others))
-        return [Verdict(stack, "", None, (), f"{told}: no sink, so the question does not arise.")] if known else []
+        return (
+            [Verdict(stack, "", None, (), f"{told}: no sink, so the question does not arise.")]
+            if known
+            else []
+        )
     aside = f"{_begun(' and '.join(others))}; " if others else ""
-    return [_verdict(stack, kind, known[kind], layers, aside) for kind, layers in sinks.items() if layers]
+    return [
+        _verdict(stack, kind, known[kind], layers, aside)
+        for kind, layers in sinks.items()
+        if layers
+    ]
 
 
-def _verdict(stack: str, kind: str, by_layer: ByLayer, sinks: tuple[int, ...], aside: str) -> Verdict:
+def _verdict(
+    stack: str, kind: str, by_layer: ByLayer, sinks: tuple[int, ...], aside: str
+) -> Verdict:
     """aside: what is said before it of tokens that are no sink."""
     small = [layer for layer in sinks if _at(by_layer, layer, "gradient-ratio", "high") < SMALL]
     centred = [layer for layer in sinks if _at(by_layer, layer, "centred-ratio", "high") < SMALL]
@@ -101,7 +114,11 @@ def _meaning(small: list[int], sinks: tuple[int, ...], moved: list[float]) -> st
     if len(small) == len(sinks):
         begun, link = "The raw gradient is small", "but" if max(moved) >= SMALL else "and"
     else:
-        begun = f"The raw gradient is small in {_listed(tuple(small))}" if small else "The raw gradient is not small"
+        begun = (
+            f"The raw gradient is small in {_listed(tuple(small))}"
+            if small
+            else "The raw gradient is not small"
+        )
         link = "and"
     how = "still changes" if link == "but" else "changes"
     return f"{begun}, {link} moving that weight elsewhere {how} the loss {_share(moved)} as much as for other tokens."

@@ -55,7 +55,13 @@ def smoothness_of(grid: NDArray[np.float64], form: Form, seed: int = 0) -> Smoot
     layers, heads = grid.shape
     if heads < 1 or (layers <= LEAST if form == "means" else layers < 2 or heads < LEAST):
         return None
-    known = np.sort(grid, axis=1) if form == "sorted" else grid.mean(axis=1, keepdims=True) if form == "means" else grid
+    known = (
+        np.sort(grid, axis=1)
+        if form == "sorted"
+        else grid.mean(axis=1, keepdims=True)
+        if form == "means"
+        else grid
+    )
     random = np.random.default_rng(seed)
     measure = _of_means if form == "means" else _of_heads
     value, pairs, replicates = measure(known[None], random)
@@ -76,7 +82,9 @@ def smoothness_of(grid: NDArray[np.float64], form: Form, seed: int = 0) -> Smoot
     )
 
 
-def _shuffled(grid: NDArray[np.float64], random: np.random.Generator, *, within_layers: bool) -> NDArray[np.float64]:
+def _shuffled(
+    grid: NDArray[np.float64], random: np.random.Generator, *, within_layers: bool
+) -> NDArray[np.float64]:
     """[shuffle, layer, head]"""
     copies = np.repeat(grid[None], SHUFFLES, axis=0)
     if within_layers:
@@ -118,5 +126,7 @@ def _correlation(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArr
         centred = side - side.mean(axis=-1, keepdims=True)
         length = np.sqrt(np.square(centred).sum(axis=-1, keepdims=True))
         has_spread = length > 1e-12 * np.abs(side).max(axis=-1, keepdims=True)
-        sides.append(np.divide(centred, length, out=np.full_like(centred, np.nan), where=has_spread))
+        sides.append(
+            np.divide(centred, length, out=np.full_like(centred, np.nan), where=has_spread)
+        )
     return np.asarray((sides[0] * sides[1]).sum(axis=-1))

@@ -63,7 +63,9 @@ def token_map(
 def check_token_lens(by: str, where: str = "by") -> None:
     """Refuse what is no token map, with the list of those there are."""
     if by not in TOKEN_LENSES:
-        raise HeadscopeError(f'"{by}" is no token map', where=where, expected=choices(by, TOKEN_LENSES))
+        raise HeadscopeError(
+            f'"{by}" is no token map', where=where, expected=choices(by, TOKEN_LENSES)
+        )
 
 
 @dataclass
@@ -85,7 +87,9 @@ class Input:
     def by(self, lens: str) -> TokenMap:
         return TOKEN_LENSES[lens](self)
 
-    def tokens(self, stacks: dict[str, NDArray[np.float32]]) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    def tokens(
+        self, stacks: dict[str, NDArray[np.float32]]
+    ) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
         return {stack: tokens_of(self.model, self.batch, stack) for stack in stacks}
 
 
@@ -95,7 +99,9 @@ def _rollout(given: Input) -> TokenMap:
     if not rollout.is_masked(given.weights):
         return TokenMap("rollout", maps, how, given.tokens(maps))
     baseline = rollout.rollout(rollout.even(given.weights), given.model.sites)
-    maps = {stack: np.concatenate([cells, baseline[stack]], axis=1) for stack, cells in maps.items()}
+    maps = {
+        stack: np.concatenate([cells, baseline[stack]], axis=1) for stack, cells in maps.items()
+    }
     return TokenMap("rollout", maps, how + rollout.BASELINE, given.tokens(maps), rollout.FORMS)
 
 
@@ -119,7 +125,9 @@ def _value_zeroing(given: Input) -> TokenMap:
 
 def _knock_out(given: Input) -> TokenMap:
     maps = value_zeroing.knocked_out(given.model, given.batch)
-    return TokenMap("knock-out", maps, KNOCK_OUT, given.tokens(maps), ("given to others", "gone"), shares=False)
+    return TokenMap(
+        "knock-out", maps, KNOCK_OUT, given.tokens(maps), ("given to others", "gone"), shares=False
+    )
 
 
 def _relevance(given: Input) -> TokenMap:
@@ -131,12 +139,16 @@ def _relevance(given: Input) -> TokenMap:
             mend="Give the target as the second text",
         )
     targets = None if given.target is None else [given.target]
-    found = [relevance_map(given.model, given.batch, targets=targets, rules=rules) for rules in RULES]
+    found = [
+        relevance_map(given.model, given.batch, targets=targets, rules=rules) for rules in RULES
+    ]
     maps = {}
     for stack, cells in found[0].maps.items():
         sides = given.batch.layout.sides(stack)
         assert sides is not None
-        maps[stack] = np.zeros((len(cells), len(RULES), sides[0].length, sides[1].length), dtype=np.float32)
+        maps[stack] = np.zeros(
+            (len(cells), len(RULES), sides[0].length, sides[1].length), dtype=np.float32
+        )
         for form, one in enumerate(found):
             maps[stack][:, form, list(one.targets)] = one.maps[stack]
     places = found[0].targets
@@ -156,10 +168,14 @@ TOKEN_LENSES: dict[str, Callable[[Input], TokenMap]] = {
 }
 
 
-def one_input(model: AttentionModel, first: str, second: str | None, *, max_length: int | None = None) -> Batch:
+def one_input(
+    model: AttentionModel, first: str, second: str | None, *, max_length: int | None = None
+) -> Batch:
     """One text or pair as the model reads it; longer than `max_length` is refused."""
     if not isinstance(first, str) or not isinstance(second, str | None):
-        raise HeadscopeError("not a text", where="look", expected='a text, or two: look(model, "a text", "another")')
+        raise HeadscopeError(
+            "not a text", where="look", expected='a text, or two: look(model, "a text", "another")'
+        )
     encoder = Encoder(model, max_length=max_length, long="skip")
     where = f'text "{first if len(first) <= 40 else first[:39] + "…"}"'
     sequences = list(encoder.encode([Example(first, second, where)], start=0))
@@ -170,7 +186,14 @@ def one_input(model: AttentionModel, first: str, second: str | None, *, max_leng
     apart = model.is_encoder_decoder and second is not None
     texts = [(first, None), (second, None)] if apart else [(first, second)]
     length = max(len(encoder.tokenizer(*text, verbose=False)["input_ids"]) for text in texts)
-    more = f", or raise --max-length (up to {encoder.limit})" if encoder.max_length < encoder.limit else ""
+    more = (
+        f", or raise --max-length (up to {encoder.limit})"
+        if encoder.max_length < encoder.limit
+        else ""
+    )
     raise HeadscopeError(
-        f"{length} tokens", where=where, expected=f"at most {encoder.max_length} tokens", mend=f"Shorten it{more}"
+        f"{length} tokens",
+        where=where,
+        expected=f"at most {encoder.max_length} tokens",
+        mend=f"Shorten it{more}",
     )

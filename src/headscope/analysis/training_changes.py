@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-Maps = dict[tuple[Site, int], Tensor]  # of each sequence of a batch at each site: [head, query, key]
+Maps = dict[
+    tuple[Site, int], Tensor
+]  # of each sequence of a batch at each site: [head, query, key]
 
 
 def check_same_shape(before: AttentionModel, after: AttentionModel) -> None:
@@ -43,7 +45,9 @@ def check_same_shape(before: AttentionModel, after: AttentionModel) -> None:
             expected="one shape, as before and after fine-tuning",
             mend="Compare their studies alone: heads are then matched by behaviour",
         )
-    vocabularies = [None if one.tokenizer is None else one.tokenizer.get_vocab() for one in (before, after)]
+    vocabularies = [
+        None if one.tokenizer is None else one.tokenizer.get_vocab() for one in (before, after)
+    ]
     if vocabularies[0] is None or vocabularies[0] != vocabularies[1]:
         raise HeadscopeError(
             "the models have different tokenizers, so their maps are of different tokens",
@@ -57,7 +61,8 @@ def _shape(model: AttentionModel) -> str:
     stacks = dict.fromkeys(site.stack for site in model.sites)
     sizes = {stack: [head for head in model.heads if head.stack == stack] for stack in stacks}
     return ", ".join(
-        f"{stack} {len({h.layer for h in heads})} layers, {len(heads)} heads" for stack, heads in sizes.items()
+        f"{stack} {len({h.layer for h in heads})} layers, {len(heads)} heads"
+        for stack, heads in sizes.items()
     )
 
 
@@ -77,7 +82,9 @@ def changes_between(
     sequences = sorted(encoder.encode(given, 0), key=lambda one: len(one.source.ids), reverse=True)
     encoder.unknown.warn()
     if not sequences:
-        raise HeadscopeError("no text could be used", where="corpus", expected="texts that become tokens")
+        raise HeadscopeError(
+            "no text could be used", where="corpus", expected="texts that become tokens"
+        )
     _check_same_tokens(sequences, Encoder(after, max_length=encoder.max_length), given)
     total, done = len(sequences) + len(sequences) // 2 * 2, 0  # then two by two, for the floor
     changed, floor = _Sums(), _Sums()
@@ -87,9 +94,15 @@ def changes_between(
         changed.add({key: (old[key], new) for key, new in _maps(after, batch).items()})
         progress(done := done + len(batch), total)
     for one, other in zip(sequences[::2], sequences[1::2], strict=False):
-        floor.add(_between_texts(before, given[one.index], given[other.index], len(other.source.ids)))
+        floor.add(
+            _between_texts(before, given[one.index], given[other.index], len(other.source.ids))
+        )
         progress(done := done + 2, total)
-    read = {"read": encoder.counts.read, "used": encoder.counts.used, "truncated": encoder.counts.truncated}
+    read = {
+        "read": encoder.counts.read,
+        "used": encoder.counts.used,
+        "truncated": encoder.counts.truncated,
+    }
     return *_tables(changed, floor), read | {
         "skipped": dict(encoder.counts.skipped),
         "unknown": asdict(encoder.counts.unknown),
@@ -100,7 +113,11 @@ def _check_same_tokens(sequences: list[Sequence], other: Encoder, given: list[Ex
     """A vocabulary may be the same and the cutting not: lower case, say."""
     again = {one.index: one for one in other.encode(given, 0)}
     for one in sequences:
-        if one.index not in again or again[one.index].source != one.source or again[one.index].target != one.target:
+        if (
+            one.index not in again
+            or again[one.index].source != one.source
+            or again[one.index].target != one.target
+        ):
             raise HeadscopeError(
                 "the two tokenizers cut this text differently",
                 where=given[one.index].where or f"text {one.index + 1}",
@@ -153,14 +170,17 @@ class _Sums:
         for (site, _), (left, right) in maps.items():
             values: NDArray[np.float64] = compared(left, right).numpy()
             self.heads.setdefault(site, Moments(values.shape)).add(values[None])
-            self.layers.setdefault(site, Moments((2, 1))).add(values.mean(axis=1, keepdims=True)[None])
+            self.layers.setdefault(site, Moments((2, 1))).add(
+                values.mean(axis=1, keepdims=True)[None]
+            )
 
 
 def _tables(changed: _Sums, floor: _Sums) -> tuple[pd.DataFrame, pd.DataFrame]:
     import pandas as pd
 
     heads = [
-        {"stack": site.stack, "layer": site.layer, "head": head} | _row(moments, floor.heads.get(site), head)
+        {"stack": site.stack, "layer": site.layer, "head": head}
+        | _row(moments, floor.heads.get(site), head)
         for site, moments in sorted(changed.heads.items())
         for head in range(moments.total.shape[1])
     ]

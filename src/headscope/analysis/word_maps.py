@@ -31,9 +31,13 @@ class WordMaps:
     Batches are always the same and always rounded, so that what is kept changes no result.
     """
 
-    def __init__(self, model: AttentionModel, heads: list[Head], pool: Pool = "mean", memory: int = 0) -> None:
+    def __init__(
+        self, model: AttentionModel, heads: list[Head], pool: Pool = "mean", memory: int = 0
+    ) -> None:
         self.model, self.heads, self.pool, self.room = model, heads, pool, memory
-        self._first = {site: i for i, site in reversed(list(enumerate(head.site for head in heads)))}
+        self._first = {
+            site: i for i, site in reversed(list(enumerate(head.site for head in heads)))
+        }
         self._kept: dict[int, Tensor] = {}
 
     def __call__(self, trees: Trees) -> Tensor:
@@ -60,14 +64,18 @@ class WordMaps:
             tokens = _with_special(attention.query)
             weights = word_attention(attention.weights, tokens, tokens, self.pool).weights
             size = weights.shape[-1]
-            maps[attention.rows, first : first + weights.shape[1], :size, :size] = weights.half().cpu()
+            maps[attention.rows, first : first + weights.shape[1], :size, :size] = (
+                weights.half().cpu()
+            )
 
         self.model.check_evaluating()
         with self.model.watched(observe), torch.inference_mode():
             self.model(collate(self.model, list(trees.encoded)))
         if not maps.isfinite().all():
             raise HeadscopeError(
-                "its attention is not finite", where=self.model.name, mend="Load it with dtype float32 (--dtype)"
+                "its attention is not finite",
+                where=self.model.name,
+                mend="Load it with dtype float32 (--dtype)",
             )
         return maps
 

@@ -28,7 +28,13 @@ app = typer.Typer(
 )
 
 WITHOUT_MODEL = ("pretrain",)  # commands whose first word is an option
-SEVERAL = ("--corpus", "--treebank", "--coreference", "--models", "--test")  # options that several files may follow
+SEVERAL = (
+    "--corpus",
+    "--treebank",
+    "--coreference",
+    "--models",
+    "--test",
+)  # options that several files may follow
 
 TOO_MANY_WORDS = {
     "headscope look": 'Put the text in quotes: headscope look MODEL "The cat sat." --out look.html',
@@ -47,14 +53,19 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show versions and exit")
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show versions and exit"),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of an error")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the traceback of an error")
+    ] = False,
 ) -> None:
     """See what every attention head of a transformer attends to, measured over a corpus, with intervals."""
 
 
-for _module in sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_")):
+for _module in sorted(
+    module.name for module in iter_modules(__path__) if not module.name.startswith("_")
+):
     import_module(f"{__name__}.{_module}")
 
 
@@ -73,11 +84,15 @@ _check_early()
 def main() -> None:
     """Run a command; a user's mistake is one line on stderr and exit status 2, without a traceback."""
     if not faulthandler.is_enabled():
-        with suppress(AttributeError, OSError, RuntimeError):  # stderr may be closed, or not be a file
+        with suppress(
+            AttributeError, OSError, RuntimeError
+        ):  # stderr may be closed, or not be a file
             faulthandler.enable()  # a process that dies by a signal such as SIGILL names it, and the line it was in
     verbose = _take_verbose()
     sys.argv[1:] = _spread(sys.argv[1:])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up, as after Ctrl-C
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # clean up, as after Ctrl-C
     try:
         with _warnings_in_one_line():
             status = app(prog_name="headscope", standalone_mode=False)
@@ -148,5 +163,7 @@ def _usage(error: Any) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "headscope"
     message = error.format_message()
-    hint = TOO_MANY_WORDS.get(command) if message.startswith("Got unexpected extra argument") else None
+    hint = (
+        TOO_MANY_WORDS.get(command) if message.startswith("Got unexpected extra argument") else None
+    )
     return str(HeadscopeError(message, mend=hint or f"See {command} --help"))

@@ -46,7 +46,10 @@ WRITTEN = {  # the record of the directory that a command writes, and what a run
     "probe": (STUDY, ()),
     "prune": (CUT, ("journal.jsonl", "steps.json", "cut", "recovered.partial", "recovered")),
 }
-ADDED = {"importance": "importance", "knock-out": "knock_out"}  # what is added to a study that is there already
+ADDED = {
+    "importance": "importance",
+    "knock-out": "knock_out",
+}  # what is added to a study that is there already
 
 
 def check_files(command: str, values: Values) -> None:
@@ -63,7 +66,9 @@ def check_files(command: str, values: Values) -> None:
         _check_lines(frequency_file(frequency))
     if values.get("plan") is not None and not Path(values["plan"]).is_file():
         raise HeadscopeError(
-            "cannot be read: No such file or directory", where=values["plan"], expected="a plan that headscope wrote"
+            "cannot be read: No such file or directory",
+            where=values["plan"],
+            expected="a plan that headscope wrote",
         )
     if command == "compare" and len(values["studies"]) < 2:
         raise HeadscopeError(
@@ -76,7 +81,9 @@ def check_files(command: str, values: Values) -> None:
         _check_study(Path(study))
     if command == "film" and not Path(values["trained"]).is_dir():
         raise HeadscopeError(
-            "there is no such directory", where=values["trained"], expected="a model trained by headscope"
+            "there is no such directory",
+            where=values["trained"],
+            expected="a model trained by headscope",
         )
     _check_data(command, values)
 
@@ -94,7 +101,10 @@ def _check_corpus(values: Values) -> None:
     """The first text of each file, read as it will be read."""
     files = [path for path in values["corpus"] if can_be_read_again(named(path))]
     for path in files:
-        next(read_examples([path], pairs=bool(values.get("pairs")), column=values.get("column")), None)
+        next(
+            read_examples([path], pairs=bool(values.get("pairs")), column=values.get("column")),
+            None,
+        )
 
 
 def _check_data(command: str, values: Values) -> None:
@@ -118,8 +128,12 @@ def _check_data(command: str, values: Values) -> None:
 
 def _check_study(place: Path) -> None:
     if not place.is_dir():
-        raise HeadscopeError("there is no such directory", where=place, expected="a study that a command wrote")
-    if not any((folder / name).exists() for folder in (place, place / "study") for name in (STUDY, CUT)):
+        raise HeadscopeError(
+            "there is no such directory", where=place, expected="a study that a command wrote"
+        )
+    if not any(
+        (folder / name).exists() for folder in (place, place / "study") for name in (STUDY, CUT)
+    ):
         raise HeadscopeError(
             "not a study (No such file or directory)",
             where=place / STUDY,

@@ -40,7 +40,9 @@ def check_fit(values: Mapping[str, Any]) -> None:
     if values.get("max_length") is not None:
         check_length(values["max_length"], shape.longest, values["model"])
     heads, among = values.get("heads"), values.get("among")
-    allowed = list(HeadSet(among, among=shape.heads)) if isinstance(among, str) else list(shape.heads)
+    allowed = (
+        list(HeadSet(among, among=shape.heads)) if isinstance(among, str) else list(shape.heads)
+    )
     if isinstance(heads, str) and heads.isdecimal():
         check_reachable(int(heads), len(allowed), len(allowed), "--heads")
     elif isinstance(heads, str):
@@ -56,7 +58,12 @@ def read_shape(model: str, revision: str | None = None) -> Shape | None:
     folder = transformer_folder(folder)
     config, tokenizer = _read(folder / "config.json"), _read(folder / "tokenizer_config.json")
     keys = LAYERS_AND_HEADS.get(str(config.get("model_type")))
-    if keys is None or config.get("is_decoder") or config.get("pruned_heads") or (folder / "cut.json").exists():
+    if (
+        keys is None
+        or config.get("is_decoder")
+        or config.get("pruned_heads")
+        or (folder / "cut.json").exists()
+    ):
         return None
     numbers = [config.get(key) for key in (*keys, "max_position_embeddings")]
     known = [number for number in numbers if isinstance(number, int) and 0 < number < 1e6]
@@ -64,8 +71,13 @@ def read_shape(model: str, revision: str | None = None) -> Shape | None:
         return None
     layers, width, positions = known
     stated = tokenizer.get("model_max_length")
-    longest = int(min(positions, stated)) if isinstance(stated, int | float) and stated > 0 else positions
-    return Shape(tuple(Head("encoder", layer, head) for layer in range(layers) for head in range(width)), longest)
+    longest = (
+        int(min(positions, stated)) if isinstance(stated, int | float) and stated > 0 else positions
+    )
+    return Shape(
+        tuple(Head("encoder", layer, head) for layer in range(layers) for head in range(width)),
+        longest,
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

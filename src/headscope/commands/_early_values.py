@@ -36,7 +36,13 @@ from headscope.training.settings import Settings
 
 Values = Mapping[str, Any]
 Check = Callable[[Any], object]
-TRAINS = ("finetune", "gate", "learn-mask", "masks compare", "pretrain")  # their numbers are those of Settings
+TRAINS = (
+    "finetune",
+    "gate",
+    "learn-mask",
+    "masks compare",
+    "pretrain",
+)  # their numbers are those of Settings
 
 
 def check_values(command: str, values: Values) -> None:
@@ -109,7 +115,14 @@ def check_models(command: str, values: Values) -> None:
         read_spec(values["model"], values.get("revision"))
     for model in values.get("models") or ():
         read_spec(model)
-    for name in ("against", "start", "teacher", "tokenizer", "config", *(("compare",) if command == "serve" else ())):
+    for name in (
+        "against",
+        "start",
+        "teacher",
+        "tokenizer",
+        "config",
+        *(("compare",) if command == "serve" else ()),
+    ):
         model = values.get(name)
         if isinstance(model, str) and not (name == "config" and model.endswith(".json")):
             read_spec(model)
@@ -128,15 +141,34 @@ def _check_prune(values: Values) -> None:
         *(values[name] for name in ("heads", "plan", "sparsity", "keep_metric", "speedup")),
         steps=values["recover_steps"],
     )
-    same = ("how", "by", "rules", "objective", "at_least", "among", "step", "width", "expansion", "draws", "limit")
+    same = (
+        "how",
+        "by",
+        "rules",
+        "objective",
+        "at_least",
+        "among",
+        "step",
+        "width",
+        "expansion",
+        "draws",
+        "limit",
+    )
     options = SearchOptions(
         **{name: values[name] for name in same},
         repairs=tuple(values["try_repairs"].split(",")) if values["try_repairs"] else (),
         sizes=numbers_of(values["sizes"], "--sizes") if values["sizes"] else FRONT,
     )
-    mending = Mending(repair_names(values["repair"]), values["recover"], values["teacher"], values["learning_rate"])
+    mending = Mending(
+        repair_names(values["repair"]),
+        values["recover"],
+        values["teacher"],
+        values["learning_rate"],
+    )
     if (values["task"] is None) != (values["data"] is None):
-        raise HeadscopeError("a task and its data belong together", where="--task", expected="--task and --data")
+        raise HeadscopeError(
+            "a task and its data belong together", where="--task", expected="--task and --data"
+        )
     wanted.check_options(values["task"] is not None, mending, options)
     if (values["out"] is None) == (not values["dry_run"]):
         what = "nowhere to write it" if values["out"] is None else "a dry run writes nothing"
@@ -172,13 +204,17 @@ def _check_penalties(given: str) -> None:
             number = float(price)
         except ValueError as cause:
             expected = "0.001,0.01 or encoder=0.01,cross=0.002"
-            raise HeadscopeError(f'"{given}" is no penalty', where="--penalty", expected=expected) from cause
+            raise HeadscopeError(
+                f'"{given}" is no penalty', where="--penalty", expected=expected
+            ) from cause
         check_range(number, lambda x: x >= 0, "--penalty", "is no penalty", "0 or more")
 
 
 def _check_gate(values: Values) -> None:
     if (values["keep"] is None) == (values["penalty"] is None):
-        raise HeadscopeError("what shall open heads cost?", where="gate", expected="either --keep or --penalty")
+        raise HeadscopeError(
+            "what shall open heads cost?", where="gate", expected="either --keep or --penalty"
+        )
 
 
 def _check_learn_mask(values: Values) -> None:

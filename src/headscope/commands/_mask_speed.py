@@ -32,10 +32,16 @@ def speed_of_mask(
     from headscope.masks.speed import LENGTHS, SPARSE, mask_speed
     from headscope.report.plates import save_figure
 
-    wanted, sizes, size = read_mask(mask), lengths or LENGTHS, 1 if batch_size is None else batch_size
+    wanted, sizes, size = (
+        read_mask(mask),
+        lengths or LENGTHS,
+        1 if batch_size is None else batch_size,
+    )
     one = load_aloud(model, **how)  # type: ignore[arg-type]
     with progress(f"{model} under {wanted.name}") as update:
-        found = mask_speed(one, wanted, lengths=sizes, batch_size=size, repeats=repeats, progress=update)
+        found = mask_speed(
+            one, wanted, lengths=sizes, batch_size=size, repeats=repeats, progress=update
+        )
     if as_json:
         pays = {way: found.pays_from(way) for way in SPARSE}
         typer.echo(json.dumps({"model": one.name, **asdict(found), "pays_from": pays}))
@@ -59,7 +65,11 @@ def _table(found: MaskSpeed, name: str) -> Iterator[str]:
         share = "" if row.attention is None else f"{row.attention:.0%}"
         start = f"{row.length:6}  {row.sparsity:9.1%}  {row.blocks:11.1%}  {share:>12}"
         for one in row.ways:
-            gain = "" if one.way == DENSE else f"{1 / one.ratio:8.2f} [{1 / one.high:.2f}, {1 / one.low:.2f}]"
+            gain = (
+                ""
+                if one.way == DENSE
+                else f"{1 / one.ratio:8.2f} [{1 / one.high:.2f}, {1 / one.low:.2f}]"
+            )
             yield f"{start:44}  {one.way:9}  {one.milliseconds:12.2f}  {gain}".rstrip()
             start = ""
     for way in SPARSE:

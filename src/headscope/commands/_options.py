@@ -23,15 +23,23 @@ if TYPE_CHECKING:
 Model = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="A named model (headscope models), a directory, or a hub id", show_default=False
+        metavar="MODEL",
+        help="A named model (headscope models), a directory, or a hub id",
+        show_default=False,
     ),
 ]
 Revision = Annotated[
     str | None,
-    typer.Option(help="A hub model's branch, tag or commit; MODEL@REVISION says the same", show_default="main"),
+    typer.Option(
+        help="A hub model's branch, tag or commit; MODEL@REVISION says the same",
+        show_default="main",
+    ),
 ]
 Pairs = Annotated[
-    bool, typer.Option("--pairs", help="The corpus holds pairs of texts; for translation, source and target")
+    bool,
+    typer.Option(
+        "--pairs", help="The corpus holds pairs of texts; for translation, source and target"
+    ),
 ]
 Column = Annotated[
     str | None,
@@ -46,10 +54,14 @@ Column = Annotated[
 ]
 MaxLength = Annotated[
     int | None,
-    typer.Option(help="Tokens a sequence may have", show_default="what the model can read, at most 512"),
+    typer.Option(
+        help="Tokens a sequence may have", show_default="what the model can read, at most 512"
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:1, mps …")]
-Dtype = Annotated[str, typer.Option(help="Precision to compute in: float32, float64, bfloat16 or float16")]
+Dtype = Annotated[
+    str, typer.Option(help="Precision to compute in: float32, float64, bfloat16 or float16")
+]
 MaskName = Annotated[
     str | None,
     typer.Option(
@@ -59,7 +71,8 @@ MaskName = Annotated[
     ),
 ]
 OpenSpecial = Annotated[
-    bool, typer.Option("--open-special", help="Under a mask: special tokens see all and are seen by all")
+    bool,
+    typer.Option("--open-special", help="Under a mask: special tokens see all and are seen by all"),
 ]
 Pooling = Annotated[
     str | None,
@@ -79,7 +92,9 @@ Prompt = Annotated[
         show_default="as the model's files state",
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a study that is already there")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a study that is already there")
+]
 
 
 def typed() -> str:
@@ -172,7 +187,9 @@ def progress(what: str) -> Iterator[Update]:
             if pace.is_new(done, total):
                 bar.reset(task)
             pace(done, total)
-            bar.update(task, completed=done, total=total, pace=pace.text, description=_named(what, part))
+            bar.update(
+                task, completed=done, total=total, pace=pace.text, description=_named(what, part)
+            )
 
         yield update
 
@@ -230,7 +247,11 @@ def _plain(what: str) -> Update:
     return update
 
 
-LEAST_SHARE, LEAST, MOST = 0.05, 5, 50  # of a part must be timed before the time left is told: a share, 5 to 50 items
+LEAST_SHARE, LEAST, MOST = (
+    0.05,
+    5,
+    50,
+)  # of a part must be timed before the time left is told: a share, 5 to 50 items
 
 
 class _Pace:
@@ -253,7 +274,10 @@ class _Pace:
         if self.is_new(done, total):
             self.started, self.begun = self.last, 0  # when the part before was heard of last
         elif self.begun == 0:
-            self.started, self.begun = self.last, self.done  # what was first heard of may be what a run goes on from
+            self.started, self.begun = (
+                self.last,
+                self.done,
+            )  # what was first heard of may be what a run goes on from
         self.done, self.total, self.last = done, total, now
         timed = done - self.begun
         rate = max(timed, 1) / max(now - self.started, 1e-3)

@@ -34,21 +34,34 @@ Data = Annotated[
     ),
 ]
 Split = Annotated[
-    str, typer.Option(help="Which file of a directory: train, dev or test (dev:even and dev:odd are its halves)")
+    str,
+    typer.Option(
+        help="Which file of a directory: train, dev or test (dev:even and dev:odd are its halves)"
+    ),
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(help="What the data calls our columns, as in premise=sentence_a,label=gold", show_default=False),
+    typer.Option(
+        help="What the data calls our columns, as in premise=sentence_a,label=gold",
+        show_default=False,
+    ),
 ]
 Labels = Annotated[
     str | None,
-    typer.Option(help="What we call the data's labels, as in entails=entailment,0=neutral", show_default=False),
+    typer.Option(
+        help="What we call the data's labels, as in entails=entailment,0=neutral",
+        show_default=False,
+    ),
 ]
 Limit = Annotated[
-    int | None, typer.Option(help="Only so many examples, evenly spread over the file", show_default="all")
+    int | None,
+    typer.Option(help="Only so many examples, evenly spread over the file", show_default="all"),
 ]
 TrainLimit = Annotated[
-    int | None, typer.Option(help="Only so many examples to train on, evenly spread over the file", show_default="all")
+    int | None,
+    typer.Option(
+        help="Only so many examples to train on, evenly spread over the file", show_default="all"
+    ),
 ]
 BatchSize = Annotated[int, typer.Option(help="Sequences at a time")]
 
@@ -59,7 +72,9 @@ def pairs_of(given: str | None, where: str) -> dict[str, str]:
     for word in [] if given is None else given.split(","):
         name, equals, value = (part.strip() for part in word.partition("="))
         if not (name and equals and value):
-            raise HeadscopeError(f'"{word}" is not NAME=NAME', where=where, expected="such as a=b,c=d")
+            raise HeadscopeError(
+                f'"{word}" is not NAME=NAME', where=where, expected="such as a=b,c=d"
+            )
         found[name] = value
     return found
 
@@ -68,5 +83,7 @@ def numbers_of(given: str, where: str) -> tuple[int, ...]:
     """3,10,20 as numbers."""
     words = [word.strip() for word in given.split(",")]
     if not all(word.isdigit() for word in words):
-        raise HeadscopeError(f'"{given}" is no list of numbers', where=where, expected="such as 3,10,20")
+        raise HeadscopeError(
+            f'"{given}" is no list of numbers', where=where, expected="such as 3,10,20"
+        )
     return tuple(int(word) for word in words)

@@ -12,17 +12,31 @@ if TYPE_CHECKING:
 AS_CONFIGURED = "as configured"
 
 FromScratch = Annotated[
-    bool, typer.Option("--from-scratch", help="Begin with new weights: only the model's kind and size are taken")
+    bool,
+    typer.Option(
+        "--from-scratch", help="Begin with new weights: only the model's kind and size are taken"
+    ),
 ]
-Layers = Annotated[int | None, typer.Option(help="Layers of a new model", show_default=AS_CONFIGURED)]
-Heads = Annotated[int | None, typer.Option(help="Heads in a layer of a new model", show_default=AS_CONFIGURED)]
-Hidden = Annotated[int | None, typer.Option(help="Width of a new model", show_default=AS_CONFIGURED)]
+Layers = Annotated[
+    int | None, typer.Option(help="Layers of a new model", show_default=AS_CONFIGURED)
+]
+Heads = Annotated[
+    int | None, typer.Option(help="Heads in a layer of a new model", show_default=AS_CONFIGURED)
+]
+Hidden = Annotated[
+    int | None, typer.Option(help="Width of a new model", show_default=AS_CONFIGURED)
+]
 Intermediate = Annotated[
-    int | None, typer.Option(help="Width of its feed-forward layers", show_default=f"{AS_CONFIGURED}; 4 × --hidden")
+    int | None,
+    typer.Option(
+        help="Width of its feed-forward layers", show_default=f"{AS_CONFIGURED}; 4 × --hidden"
+    ),
 ]
 Vocabulary = Annotated[
     int | None,
-    typer.Option(help="Learn a tokenizer of so many tokens from the texts", metavar="N", show_default="no"),
+    typer.Option(
+        help="Learn a tokenizer of so many tokens from the texts", metavar="N", show_default="no"
+    ),
 ]
 Checkpoints = Annotated[
     int | None,
@@ -32,7 +46,9 @@ Checkpoints = Annotated[
         show_default="none",
     ),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same result")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same result")
+]
 
 
 def scratch_of(
@@ -47,4 +63,8 @@ def scratch_of(
     from headscope.model.new_model import Sizes
     from headscope.training.from_scratch import Scratch
 
-    return Scratch(Sizes(layers, heads, hidden, intermediate), vocabulary=vocabulary) if from_scratch else None
+    return (
+        Scratch(Sizes(layers, heads, hidden, intermediate), vocabulary=vocabulary)
+        if from_scratch
+        else None
+    )

@@ -53,7 +53,9 @@ def analyze(
     model: Model,
     out: Annotated[
         Path,
-        typer.Option(help="The directory to write the study into; must not exist yet", show_default=False),
+        typer.Option(
+            help="The directory to write the study into; must not exist yet", show_default=False
+        ),
     ],
     corpus: Annotated[
         list[str],
@@ -75,7 +77,9 @@ def analyze(
     coreference: Annotated[
         list[str],
         typer.Option(
-            help="Documents in CoNLL-2012 columns: which head finds antecedents", metavar="FILE…", show_default=False
+            help="Documents in CoNLL-2012 columns: which head finds antecedents",
+            metavar="FILE…",
+            show_default=False,
         ),
     ] = [],  # noqa: B006
     frequency: Annotated[
@@ -88,14 +92,23 @@ def analyze(
         ),
     ] = None,
     control: Annotated[
-        bool, typer.Option("--control", help="Ask a twin with random weights for the relations as well")
+        bool,
+        typer.Option("--control", help="Ask a twin with random weights for the relations as well"),
     ] = False,
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Leave malformed sentences and documents out, and count them")
+        bool,
+        typer.Option(
+            "--lenient", help="Leave malformed sentences and documents out, and count them"
+        ),
     ] = False,
-    pool: Annotated[str, typer.Option(help="How the rows of a word's pieces become one: mean, first or max")] = "mean",
+    pool: Annotated[
+        str, typer.Option(help="How the rows of a word's pieces become one: mean, first or max")
+    ] = "mean",
     all_rows: Annotated[
-        bool, typer.Option("--all-rows", help="Distances between heads over all rows, not a few of each text: slow")
+        bool,
+        typer.Option(
+            "--all-rows", help="Distances between heads over all rows, not a few of each text: slow"
+        ),
     ] = False,
     pairs: Pairs = False,
     column: Column = None,
@@ -108,18 +121,25 @@ def analyze(
     ] = "raw",
     statistics: Annotated[
         str | None,
-        typer.Option(help="Only these, with commas between, such as entropy,previous", show_default="all"),
+        typer.Option(
+            help="Only these, with commas between, such as entropy,previous", show_default="all"
+        ),
     ] = None,
     max_length: MaxLength = None,
     long: Annotated[
         str,
-        typer.Option(help="What to do with longer texts: truncate, window (cut into several), skip or error"),
+        typer.Option(
+            help="What to do with longer texts: truncate, window (cut into several), skip or error"
+        ),
     ] = "truncate",
     batch_size: Annotated[int, typer.Option(help="Sequences at a time; changes no result")] = 32,
     limit: Annotated[
-        int | None, typer.Option(help="Read only the first so many texts of the corpus", show_default="all")
+        int | None,
+        typer.Option(help="Read only the first so many texts of the corpus", show_default="all"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the halves to choose and report on, resampling, and the twin")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of the halves to choose and report on, resampling, and the twin")
+    ] = 0,
     threshold: Annotated[
         list[str],
         typer.Option(
@@ -181,6 +201,8 @@ def analyze(
             fill(study, folder)
     data = study.record["data"]
     skipped = sum(data["skipped"].values())
-    say(f"{data['used']} of {data['read']} texts used, {data['truncated']} truncated, {skipped} skipped")
+    say(
+        f"{data['used']} of {data['read']} texts used, {data['truncated']} truncated, {skipped} skipped"
+    )
     note_few_texts(study)
     typer.echo(out / "index.html")

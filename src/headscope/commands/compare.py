@@ -35,11 +35,17 @@ def compare(
     studies: Annotated[
         list[Path],
         typer.Argument(
-            metavar="STUDY", help="Directories written by headscope analyze, two or more", show_default=False
+            metavar="STUDY",
+            help="Directories written by headscope analyze, two or more",
+            show_default=False,
         ),
     ],
     out: Annotated[
-        Path, typer.Option(help="The directory to write the comparison into; must not exist yet", show_default=False)
+        Path,
+        typer.Option(
+            help="The directory to write the comparison into; must not exist yet",
+            show_default=False,
+        ),
     ],
     models: Annotated[
         list[str],
@@ -51,13 +57,20 @@ def compare(
         ),
     ] = [],  # noqa: B006 - typer copies it
     corpus: Annotated[
-        list[str], typer.Option(help="Texts for the models, as for analyze", metavar="FILE…", show_default=False)
+        list[str],
+        typer.Option(
+            help="Texts for the models, as for analyze", metavar="FILE…", show_default=False
+        ),
     ] = [],  # noqa: B006
     pairs: Pairs = False,
     column: Column = None,
-    limit: Annotated[int | None, typer.Option(help="Read only the first so many texts", show_default="all")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Read only the first so many texts", show_default="all")
+    ] = None,
     max_length: MaxLength = None,
-    batch_size: Annotated[int, typer.Option(help="Sequences whose maps are held at a time; changes no result")] = 4,
+    batch_size: Annotated[
+        int, typer.Option(help="Sequences whose maps are held at a time; changes no result")
+    ] = 4,
     seed: Annotated[int, typer.Option(help="Of shuffles and resampling")] = 0,
     overwrite: Overwrite = False,
 ) -> None:

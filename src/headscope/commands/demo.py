@@ -11,9 +11,7 @@ import typer
 from headscope.commands import app
 from headscope.commands._options import drawing_figures, progress, say, typed
 
-SENTENCE = (
-    "The committee that reviewed the engineers' proposals thanked them, and the chairwoman said she would answer soon."
-)
+SENTENCE = "The committee that reviewed the engineers' proposals thanked them, and the chairwoman said she would answer soon."
 
 QUESTIONS = "questions.jsonl"
 QUESTIONS_ASKED = 64
@@ -21,7 +19,9 @@ QUESTIONS_ASKED = 64
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="The directory to write into; a former demo is replaced")] = Path("demo"),
+    out: Annotated[
+        Path, typer.Option(help="The directory to write into; a former demo is replaced")
+    ] = Path("demo"),
     limit: Annotated[int, typer.Option(help="Pairs of paragraphs to read")] = 500,
 ) -> None:
     """What the 72 heads of all-MiniLM-L6-v2 attend to over 500 pairs of Wikipedia paragraphs, and which matter."""
@@ -35,7 +35,14 @@ def demo(
     with drafted(out, overwrite=is_demo(out)) as folder:
         model = load("minilm", say=say)
         with progress("minilm over Wikipedia") as update:
-            study = analyze(model, corpus=["wikipedia-pairs"], pairs=True, max_length=128, limit=limit, progress=update)
+            study = analyze(
+                model,
+                corpus=["wikipedia-pairs"],
+                pairs=True,
+                max_length=128,
+                limit=limit,
+                progress=update,
+            )
         _write_questions(folder / QUESTIONS)
         with progress("heads removed, one at a time") as update:
             which = importance(
@@ -68,7 +75,12 @@ def _write_questions(file: Path) -> None:
     with file.open("w", encoding="utf-8") as out:
         for pair in map(json.loads, lines):
             asked = {"id": pair["id"], "question": pair["a"], "context": pair["b"]}
-            out.write(json.dumps(asked | {"answers": {"text": [], "answer_start": []}}, ensure_ascii=False) + "\n")
+            out.write(
+                json.dumps(
+                    asked | {"answers": {"text": [], "answer_start": []}}, ensure_ascii=False
+                )
+                + "\n"
+            )
 
 
 def is_demo(out: Path) -> bool:

@@ -19,7 +19,9 @@ def doctor() -> None:
     from headscope.model.load import load
     from headscope.study.run_record import versions
 
-    typer.echo("versions  " + ", ".join(f"{name} {version}" for name, version in versions().items()))
+    typer.echo(
+        "versions  " + ", ".join(f"{name} {version}" for name, version in versions().items())
+    )
     devices = [
         "cpu",
         *(f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())),
@@ -35,6 +37,8 @@ def doctor() -> None:
             continue
         try:
             model = load(name)
-            typer.echo(f"model     {name}: {len(model.heads)} heads, watching changes outputs by {model.canary():.0e}")
+            typer.echo(
+                f"model     {name}: {len(model.heads)} heads, watching changes outputs by {model.canary():.0e}"
+            )
         except HeadscopeError as error:
             typer.echo(f"model     {name}: {error}")

@@ -21,7 +21,17 @@ from headscope.commands._options import (
     progress,
     say,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, MaxLength, Split, TaskName, pairs_of
+from headscope.commands._tasks import (
+    BatchSize,
+    Columns,
+    Data,
+    Labels,
+    Limit,
+    MaxLength,
+    Split,
+    TaskName,
+    pairs_of,
+)
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -54,7 +64,9 @@ def evaluate(
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of a table")
+    ] = False,
 ) -> None:
     """How good a model is at a task: every metric and the loss, with intervals."""
     from headscope.ablation.evaluate import evaluate as run
@@ -62,7 +74,9 @@ def evaluate(
 
     with progress(model) as update:
         found = run(
-            lambda wanted: load_aloud(model, revision, device, dtype, wanted, mask, open_special, pooling, prompt),
+            lambda wanted: load_aloud(
+                model, revision, device, dtype, wanted, mask, open_special, pooling, prompt
+            ),
             task=task,
             data=data,
             split=split,
@@ -80,7 +94,9 @@ def evaluate(
         if metric["value"] is None:
             typer.echo(f"{name:12} undefined on these examples")
         else:
-            between = "" if metric["low"] is None else f"  [{metric['low']:.4f}, {metric['high']:.4f}]"
+            between = (
+                "" if metric["low"] is None else f"  [{metric['low']:.4f}, {metric['high']:.4f}]"
+            )
             typer.echo(f"{name:12} {metric['value']:.4f}{between}")
     of = f" of {found['available']:,}" if found["count"] < found["available"] else ""
     typer.echo(f"{'examples':12} {found['count']:,}{of}")
@@ -88,4 +104,6 @@ def evaluate(
         stated_by = reading["stated_by"] or "the default: no file states it"
         typer.echo(f"{'pooling':12} {reading['pooling'] or 'mean'} ({stated_by})")
     if found["count"] < ENOUGH_TEXTS:
-        say(f"note: only {found['count']} examples: the intervals are too narrow. Take {ENOUGH_TEXTS} or more")
+        say(
+            f"note: only {found['count']} examples: the intervals are too narrow. Take {ENOUGH_TEXTS} or more"
+        )

@@ -47,7 +47,9 @@ def film(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The study to write; must not exist yet", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="The study to write; must not exist yet", show_default=False)
+    ],
     corpus: Annotated[
         list[str],
         typer.Option(
@@ -58,20 +60,29 @@ def film(
     ] = [],  # noqa: B006 - typer copies it
     treebank: Annotated[
         list[str],
-        typer.Option(help="Treebanks in CoNLL-U: which head shows which relation", metavar="FILE…", show_default=False),
+        typer.Option(
+            help="Treebanks in CoNLL-U: which head shows which relation",
+            metavar="FILE…",
+            show_default=False,
+        ),
     ] = [],  # noqa: B006
     pairs: Pairs = False,
     column: Column = None,
     statistics: Annotated[
         str | None,
-        typer.Option(help="Only these, with commas between, such as entropy,previous", show_default="all"),
+        typer.Option(
+            help="Only these, with commas between, such as entropy,previous", show_default="all"
+        ),
     ] = None,
     max_length: MaxLength = None,
     batch_size: Annotated[int, typer.Option(help="Sequences at a time; changes no result")] = 32,
     limit: Annotated[
-        int | None, typer.Option(help="Read only the first so many texts of the corpus", show_default="all")
+        int | None,
+        typer.Option(help="Read only the first so many texts of the corpus", show_default="all"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the halves to choose and report on, and of resampling")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of the halves to choose and report on, and of resampling")
+    ] = 0,
     threshold: Annotated[
         list[str],
         typer.Option(
@@ -82,7 +93,11 @@ def film(
     ] = [],  # noqa: B006
     mask: Annotated[
         str | None,
-        typer.Option("--mask", help="As for analyze; dense: none", show_default="the mask of the training, if any"),
+        typer.Option(
+            "--mask",
+            help="As for analyze; dense: none",
+            show_default="the mask of the training, if any",
+        ),
     ] = None,
     open_special: OpenSpecial = False,
     device: Device = "auto",

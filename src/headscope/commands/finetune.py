@@ -22,7 +22,16 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, MaxLength, TaskName, TrainLimit, pairs_of
+from headscope.commands._tasks import (
+    BatchSize,
+    Columns,
+    Data,
+    Labels,
+    MaxLength,
+    TaskName,
+    TrainLimit,
+    pairs_of,
+)
 from headscope.commands._training import (
     Checkpoints,
     FromScratch,
@@ -58,22 +67,32 @@ def finetune(
     task: TaskName,
     data: Data,
     out: Annotated[
-        Path, typer.Option(help="The directory to write the model into; must not exist yet", show_default=False)
+        Path,
+        typer.Option(
+            help="The directory to write the model into; must not exist yet", show_default=False
+        ),
     ],
     epochs: Annotated[int, typer.Option(help="How often every example is seen")] = 3,
     batch_size: BatchSize = 32,
     learning_rate: Annotated[float, typer.Option(help="Highest rate, after the warm-up")] = 1e-4,
     warmup: Annotated[float, typer.Option(help="Share of the steps in which the rate rises")] = 0.1,
-    weight_decay: Annotated[float, typer.Option(help="AdamW's decay of weights; not of biases and norms")] = 0.01,
+    weight_decay: Annotated[
+        float, typer.Option(help="AdamW's decay of weights; not of biases and norms")
+    ] = 0.01,
     clip: Annotated[float, typer.Option(help="Largest norm of the gradients")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of new weights, dropout and the order of examples")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of new weights, dropout and the order of examples")
+    ] = 0,
     columns: Columns = None,
     labels: Labels = None,
     limit: TrainLimit = None,
     max_length: MaxLength = None,
     teacher: Annotated[
         str | None,
-        typer.Option(help="A model whose answers are imitated too: the one this was cut from", show_default="none"),
+        typer.Option(
+            help="A model whose answers are imitated too: the one this was cut from",
+            show_default="none",
+        ),
     ] = None,
     fix: Annotated[
         str | None,
@@ -92,7 +111,8 @@ def finetune(
     intermediate: Intermediate = None,
     vocabulary: Vocabulary = None,
     label_smoothing: Annotated[
-        float, typer.Option(help="Share of every target that is spread over all tokens, for translation")
+        float,
+        typer.Option(help="Share of every target that is spread over all tokens, for translation"),
     ] = 0.0,
     checkpoints: Checkpoints = None,
     pooling: Pooling = None,

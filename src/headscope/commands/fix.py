@@ -22,7 +22,16 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, MaxLength, TaskName, numbers_of, pairs_of
+from headscope.commands._tasks import (
+    BatchSize,
+    Columns,
+    Data,
+    Labels,
+    MaxLength,
+    TaskName,
+    numbers_of,
+    pairs_of,
+)
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -43,10 +52,16 @@ def fix(
     task: TaskName,
     data: Data,
     out: Annotated[
-        Path, typer.Option(help="The directory to write the model into; must not exist yet", show_default=False)
+        Path,
+        typer.Option(
+            help="The directory to write the model into; must not exist yet", show_default=False
+        ),
     ],
     heads: Annotated[
-        str | None, typer.Option(help="Only these heads, as in encoder.*.*", show_default="all of self-attention")
+        str | None,
+        typer.Option(
+            help="Only these heads, as in encoder.*.*", show_default="all of self-attention"
+        ),
     ] = None,
     patterns: Annotated[
         str | None,
@@ -57,19 +72,29 @@ def fix(
     ] = None,
     keep_metric: Annotated[
         float | None,
-        typer.Option(help="Fix only as many heads as leave this share of the metric, as in 0.99", show_default="all"),
+        typer.Option(
+            help="Fix only as many heads as leave this share of the metric, as in 0.99",
+            show_default="all",
+        ),
     ] = None,
     sizes: Annotated[
         str | None,
-        typer.Option(help="Report these numbers of fixed heads, as in 3,10,20", show_default="12, evenly spread"),
+        typer.Option(
+            help="Report these numbers of fixed heads, as in 3,10,20",
+            show_default="12, evenly spread",
+        ),
     ] = None,
-    select_on: Annotated[str, typer.Option(help="The split that patterns and order are chosen on")] = "dev:even",
+    select_on: Annotated[
+        str, typer.Option(help="The split that patterns and order are chosen on")
+    ] = "dev:even",
     report_on: Annotated[str, typer.Option(help="The split that is reported on")] = "dev:odd",
     limit: Annotated[
-        int | None, typer.Option(help="Only so many examples to choose on, evenly spread", show_default="all")
+        int | None,
+        typer.Option(help="Only so many examples to choose on, evenly spread", show_default="all"),
     ] = None,
     report_limit: Annotated[
-        int | None, typer.Option(help="Only so many examples to report on, evenly spread", show_default="all")
+        int | None,
+        typer.Option(help="Only so many examples to report on, evenly spread", show_default="all"),
     ] = None,
     columns: Columns = None,
     labels: Labels = None,
@@ -81,7 +106,9 @@ def fix(
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped")
+    ] = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Let heads attend by fixed patterns, see what is lost, and save the model without their queries and keys."""
@@ -91,14 +118,25 @@ def fix(
     from headscope.pruning.recovery import Judgement
     from headscope.tasks import task_named
 
-    the_task = task_named(task, columns=pairs_of(columns, "--columns"), labels=pairs_of(labels, "--labels"))
-    judgement = Judgement(the_task, data, select_on, report_on, max_length, batch_size, report_limit)
+    the_task = task_named(
+        task, columns=pairs_of(columns, "--columns"), labels=pairs_of(labels, "--labels")
+    )
+    judgement = Judgement(
+        the_task, data, select_on, report_on, max_length, batch_size, report_limit
+    )
     options = FixOptions(
-        heads, patterns, keep_metric, numbers_of(sizes, "--sizes") if sizes else SIZES, limit=limit, seed=seed
+        heads,
+        patterns,
+        keep_metric,
+        numbers_of(sizes, "--sizes") if sizes else SIZES,
+        limit=limit,
+        seed=seed,
     )
 
     def loaded(wanted_class: str) -> AttentionModel:
-        return load_aloud(model, revision, device, dtype, wanted_class, pooling=pooling, prompt=prompt)
+        return load_aloud(
+            model, revision, device, dtype, wanted_class, pooling=pooling, prompt=prompt
+        )
 
     with progress(model) as update:
         told = fix_into(

@@ -25,12 +25,21 @@ In Python: headscope.fronts(["cut-beam", "gated"])
 def fronts(
     studies: Annotated[
         list[Path],
-        typer.Argument(metavar="STUDY", help="What headscope prune and headscope gate wrote", show_default=False),
+        typer.Argument(
+            metavar="STUDY",
+            help="What headscope prune and headscope gate wrote",
+            show_default=False,
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="The study to write; must not exist yet", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="The study to write; must not exist yet", show_default=False)
+    ],
     roles: Annotated[
         Path | None,
-        typer.Option(help="A study of headscope analyze: what do the heads do that are kept?", show_default="none"),
+        typer.Option(
+            help="A study of headscope analyze: what do the heads do that are kept?",
+            show_default="none",
+        ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:

@@ -65,9 +65,14 @@ def gate(
     model: Model,
     task: TaskName,
     data: Data,
-    out: Annotated[Path, typer.Option(help="The study to write; must not exist yet", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="The study to write; must not exist yet", show_default=False)
+    ],
     keep: Annotated[
-        str | None, typer.Option(help="So many heads stay; several numbers are several runs", show_default=False)
+        str | None,
+        typer.Option(
+            help="So many heads stay; several numbers are several runs", show_default=False
+        ),
     ] = None,
     penalty: Annotated[
         str | None,
@@ -76,13 +81,18 @@ def gate(
             show_default=False,
         ),
     ] = None,
-    frozen: Annotated[bool, typer.Option("--frozen", help="Train the gates only, not the weights")] = False,
+    frozen: Annotated[
+        bool, typer.Option("--frozen", help="Train the gates only, not the weights")
+    ] = False,
     epochs: Annotated[int, typer.Option(help="How often every example is seen")] = 3,
     batch_size: BatchSize = 32,
     learning_rate: Annotated[float, typer.Option(help="Of the weights")] = 5e-5,
     gate_rate: Annotated[float, typer.Option(help="Learning rate of the gates")] = 0.1,
     settle: Annotated[
-        float, typer.Option(help="The share of the steps after which gates are 0 or 1, and the weights go on alone")
+        float,
+        typer.Option(
+            help="The share of the steps after which gates are 0 or 1, and the weights go on alone"
+        ),
     ] = 0.75,
     from_scratch: FromScratch = False,
     layers: Layers = None,
@@ -91,21 +101,30 @@ def gate(
     intermediate: Intermediate = None,
     vocabulary: Vocabulary = None,
     select_on: Annotated[
-        str, typer.Option(help="The split that is looked at after every epoch, at most 500 examples of it")
+        str,
+        typer.Option(
+            help="The split that is looked at after every epoch, at most 500 examples of it"
+        ),
     ] = "dev:even",
     report_on: Annotated[str, typer.Option(help="The split that is reported on")] = "dev:odd",
     report_limit: Annotated[
-        int | None, typer.Option(help="Only so many examples to report on, evenly spread", show_default="all")
+        int | None,
+        typer.Option(help="Only so many examples to report on, evenly spread", show_default="all"),
     ] = None,
     roles: Annotated[
         str | None,
-        typer.Option(help="A study of analyze of this model: name what the heads that stay do", show_default="none"),
+        typer.Option(
+            help="A study of analyze of this model: name what the heads that stay do",
+            show_default="none",
+        ),
     ] = None,
     columns: Columns = None,
     labels: Labels = None,
     limit: TrainLimit = None,
     max_length: MaxLength = None,
-    seed: Annotated[int, typer.Option(help="Of noise, dropout, new weights and the order of examples")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of noise, dropout, new weights and the order of examples")
+    ] = 0,
     pooling: Pooling = None,
     prompt: Prompt = None,
     revision: Revision = None,
@@ -154,7 +173,9 @@ def gate(
     closed = front[front["removed"] > 0]
     if len(closed):
         first = f"{out}/{closed['aim'].iloc[0]}"
-        say(f"cut it: headscope prune {model if frozen else first} --plan {first}/plan.json --out small")
+        say(
+            f"cut it: headscope prune {model if frozen else first} --plan {first}/plan.json --out small"
+        )
     else:
         say(f"nothing to cut: all {front['left'].max()} heads stay")
     typer.echo(out)
@@ -167,5 +188,11 @@ def _aims(keep: str | None, penalty: str | None) -> list[Aim]:
         return [Aim(keep=number) for number in numbers_of(keep, "--keep")]
     assert penalty is not None
     if "=" in penalty:
-        return [Aim(penalty={stack: float(price) for stack, price in pairs_of(penalty, "--penalty").items()})]
+        return [
+            Aim(
+                penalty={
+                    stack: float(price) for stack, price in pairs_of(penalty, "--penalty").items()
+                }
+            )
+        ]
     return [Aim(penalty=float(price)) for price in penalty.split(",")]

@@ -25,7 +25,17 @@ from headscope.commands._options import (
     say,
     typed,
 )
-from headscope.commands._tasks import BatchSize, Columns, Data, Labels, Limit, MaxLength, Split, TaskName, pairs_of
+from headscope.commands._tasks import (
+    BatchSize,
+    Columns,
+    Data,
+    Labels,
+    Limit,
+    MaxLength,
+    Split,
+    TaskName,
+    pairs_of,
+)
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
@@ -79,21 +89,33 @@ def importance(
         ),
     ] = "zero",
     heads: Annotated[
-        str | None, typer.Option(help="The heads to take away, alone or in pairs, as in 3.2,4.*", show_default="all")
+        str | None,
+        typer.Option(
+            help="The heads to take away, alone or in pairs, as in 3.2,4.*", show_default="all"
+        ),
     ] = None,
     race: Annotated[
         float | None,
-        typer.Option(help="Settle clear heads early, at this error rate, as in 0.05", show_default="all run on all"),
+        typer.Option(
+            help="Settle clear heads early, at this error rate, as in 0.05",
+            show_default="all run on all",
+        ),
     ] = None,
     labels_free: Annotated[
-        bool, typer.Option("--labels-free", help="Gradients of the loss against what the model itself says")
+        bool,
+        typer.Option(
+            "--labels-free", help="Gradients of the loss against what the model itself says"
+        ),
     ] = False,
     normalized: Annotated[
         bool, typer.Option("--normalized", help="Gradients divided by the norm of their layer's")
     ] = False,
     rules: Annotated[
         str | None,
-        typer.Option(help="Of relevance: voita (everything that gates is held fixed) or attnlrp", show_default="voita"),
+        typer.Option(
+            help="Of relevance: voita (everything that gates is held fixed) or attnlrp",
+            show_default="voita",
+        ),
     ] = None,
     columns: Columns = None,
     labels: Labels = None,
@@ -125,12 +147,16 @@ def importance(
     there = to_add_to(out, "importance", overwrite=overwrite)
 
     def loaded(wanted: str) -> AttentionModel:
-        one = load_aloud(model, revision, device, dtype, wanted, mask, open_special, pooling, prompt)
+        one = load_aloud(
+            model, revision, device, dtype, wanted, mask, open_special, pooling, prompt
+        )
         if there is not None:
             check_same_model(one, there, out)
         return one
 
-    with drafted(out, overwrite=overwrite or there is not None, resume=resume, kept=[NAME]) as folder:
+    with drafted(
+        out, overwrite=overwrite or there is not None, resume=resume, kept=[NAME]
+    ) as folder:
         with progress(model) as update:
             study = run(
                 loaded,
@@ -159,7 +185,9 @@ def importance(
         study = study if there is None else there.joined(study)
         with drawing_figures():
             fill(study, folder)
-        (folder / NAME).unlink(missing_ok=True)  # last: a run that is killed while it draws need not be swept again
+        (folder / NAME).unlink(
+            missing_ok=True
+        )  # last: a run that is killed while it draws need not be swept again
     for line in _summary(study):
         say(line)
     typer.echo(out / "index.html")

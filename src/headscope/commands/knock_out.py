@@ -51,20 +51,31 @@ def knock_out(
         ),
     ],
     out: Annotated[
-        Path, typer.Option(help="The study to write, or one of the same model to add to", show_default=False)
+        Path,
+        typer.Option(
+            help="The study to write, or one of the same model to add to", show_default=False
+        ),
     ],
     to: Annotated[
         str,
-        typer.Option(help="The tokens that heads do not see: special, classification, separator, punctuation, content"),
+        typer.Option(
+            help="The tokens that heads do not see: special, classification, separator, punctuation, content"
+        ),
     ] = "special",
     pairs: Pairs = False,
     column: Column = None,
     statistics: Annotated[
         str | None,
-        typer.Option(help="Of the maps of value zeroing, with commas between", show_default="all that make sense"),
+        typer.Option(
+            help="Of the maps of value zeroing, with commas between",
+            show_default="all that make sense",
+        ),
     ] = None,
     limit: Annotated[
-        int, typer.Option(help="Texts to take; each is run once for every head and token, so that few are much work")
+        int,
+        typer.Option(
+            help="Texts to take; each is run once for every head and token, so that few are much work"
+        ),
     ] = 16,
     max_length: MaxLength = None,
     seed: Annotated[int, typer.Option(help="Of the tokens that are drawn for comparison")] = 0,

@@ -37,15 +37,22 @@ In Python: model.look(text).save("cat.html")
 @app.command(epilog=EXAMPLES, no_args_is_help=True)
 def look(
     model: Model,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model reads", show_default=False)],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="What the model reads", show_default=False)
+    ],
     second: Annotated[
         str | None,
-        typer.Argument(metavar="SECOND", help="A second text, or the target of a translation", show_default=False),
+        typer.Argument(
+            metavar="SECOND",
+            help="A second text, or the target of a translation",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Path,
         typer.Option(
-            help="The page to write, such as look.html; .html is added to a name without an ending", show_default=False
+            help="The page to write, such as look.html; .html is added to a name without an ending",
+            show_default=False,
         ),
     ] = ...,  # type: ignore[assignment]
     lens: Annotated[
@@ -59,7 +66,8 @@ def look(
     target: Annotated[
         int | None,
         typer.Option(
-            help="Take gradients of what the model says of this token, counted from 0", show_default="of all tokens"
+            help="Take gradients of what the model says of this token, counted from 0",
+            show_default="of all tokens",
         ),
     ] = None,
     max_length: MaxLength = None,
@@ -77,5 +85,9 @@ def look(
 
     lenses = lenses_asked(lens)
     worn = masked(mask, open_special)
-    loaded = load(model, revision=revision, device=device, dtype=dtype, pooling=pooling, say=say).wear(*worn)
-    typer.echo(run(loaded, text, second, lens=lenses, target=target, max_length=max_length).save(out))
+    loaded = load(
+        model, revision=revision, device=device, dtype=dtype, pooling=pooling, say=say
+    ).wear(*worn)
+    typer.echo(
+        run(loaded, text, second, lens=lenses, target=target, max_length=max_length).save(out)
+    )

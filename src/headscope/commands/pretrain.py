@@ -20,7 +20,15 @@ from headscope.commands._options import (
     typed,
 )
 from headscope.commands._tasks import BatchSize
-from headscope.commands._training import Checkpoints, Heads, Hidden, Intermediate, Layers, Resume, Vocabulary
+from headscope.commands._training import (
+    Checkpoints,
+    Heads,
+    Hidden,
+    Intermediate,
+    Layers,
+    Resume,
+    Vocabulary,
+)
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -48,7 +56,10 @@ def pretrain(
         ),
     ],
     out: Annotated[
-        Path, typer.Option(help="The directory to write the model into; must not exist yet", show_default=False)
+        Path,
+        typer.Option(
+            help="The directory to write the model into; must not exist yet", show_default=False
+        ),
     ],
     config: Annotated[
         str | None,
@@ -69,22 +80,33 @@ def pretrain(
     heads: Heads = None,
     hidden: Hidden = None,
     intermediate: Intermediate = None,
-    max_length: Annotated[int, typer.Option(help="Tokens of a sequence, and positions of the model")] = 128,
+    max_length: Annotated[
+        int, typer.Option(help="Tokens of a sequence, and positions of the model")
+    ] = 128,
     epochs: Annotated[
-        int | None, typer.Option(help="How often every sequence is seen, masked anew", show_default="1")
+        int | None,
+        typer.Option(help="How often every sequence is seen, masked anew", show_default="1"),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="So many steps instead", show_default="by --epochs")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="So many steps instead", show_default="by --epochs")
+    ] = None,
     batch_size: BatchSize = 32,
     learning_rate: Annotated[float, typer.Option(help="Highest rate, after the warm-up")] = 1e-3,
     warmup: Annotated[float, typer.Option(help="Share of the steps in which the rate rises")] = 0.1,
-    weight_decay: Annotated[float, typer.Option(help="AdamW's decay of weights; not of biases and norms")] = 0.01,
+    weight_decay: Annotated[
+        float, typer.Option(help="AdamW's decay of weights; not of biases and norms")
+    ] = 0.01,
     clip: Annotated[float, typer.Option(help="Largest norm of the gradients")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of weights, masks, dropout and the order of sequences")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of weights, masks, dropout and the order of sequences")
+    ] = 0,
     held_out: Annotated[
-        float, typer.Option(help="Share of the texts that is not learned from, but asked on the way")
+        float,
+        typer.Option(help="Share of the texts that is not learned from, but asked on the way"),
     ] = 0.02,
     limit: Annotated[
-        int | None, typer.Option(help="Read only the first so many texts of the corpus", show_default="all")
+        int | None,
+        typer.Option(help="Read only the first so many texts of the corpus", show_default="all"),
     ] = None,
     column: Column = None,
     mask: MaskName = None,
@@ -102,7 +124,14 @@ def pretrain(
     from headscope.training.settings import Settings
 
     settings = Settings(
-        1 if epochs is None else epochs, batch_size, learning_rate, warmup, weight_decay, clip, seed, steps
+        1 if epochs is None else epochs,
+        batch_size,
+        learning_rate,
+        warmup,
+        weight_decay,
+        clip,
+        seed,
+        steps,
     )
     scratch = Scratch(Sizes(layers, heads, hidden, intermediate), tokenizer, vocabulary)
     with progress("pretrain") as update:
@@ -130,8 +159,13 @@ def pretrain(
             watch=watch,
             say=say,
         )
-    accuracy, baseline = record["moments"][-1]["metrics"]["accuracy"], record["baseline"]["accuracy"]
-    interval = "" if accuracy["low"] is None else f" [{accuracy['low']:.4f}, {accuracy['high']:.4f}]"
+    accuracy, baseline = (
+        record["moments"][-1]["metrics"]["accuracy"],
+        record["baseline"]["accuracy"],
+    )
+    interval = (
+        "" if accuracy["low"] is None else f" [{accuracy['low']:.4f}, {accuracy['high']:.4f}]"
+    )
     say(
         f"masked tokens guessed right: {accuracy['value']:.4f}{interval}, the commonest token {baseline:.4f}, "
         f"{record['seconds']:.0f} s"

@@ -37,11 +37,15 @@ def probe(
     model: Model,
     treebank: Annotated[
         list[str],
-        typer.Option(help="Treebanks in CoNLL-U to train the probes on", metavar="FILE…", show_default=False),
+        typer.Option(
+            help="Treebanks in CoNLL-U to train the probes on", metavar="FILE…", show_default=False
+        ),
     ],
     out: Annotated[
         Path,
-        typer.Option(help="The directory to write the tables into; must not exist yet", show_default=False),
+        typer.Option(
+            help="The directory to write the tables into; must not exist yet", show_default=False
+        ),
     ],
     test: Annotated[
         list[str],
@@ -54,20 +58,32 @@ def probe(
     vectors: Annotated[
         str | None,
         typer.Option(
-            help="Word vectors, as word2vec and GloVe write them", metavar="FILE", show_default="the model's embeddings"
+            help="Word vectors, as word2vec and GloVe write them",
+            metavar="FILE",
+            show_default="the model's embeddings",
         ),
     ] = None,
-    dimensions: Annotated[int, typer.Option(help="Reduce the word vectors to so many, if they have more")] = 100,
+    dimensions: Annotated[
+        int, typer.Option(help="Reduce the word vectors to so many, if they have more")
+    ] = 100,
     epochs: Annotated[int, typer.Option(help="How often the probes see the sentences")] = 6,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Leave malformed sentences out, and count them")] = False,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Leave malformed sentences out, and count them")
+    ] = False,
     max_length: MaxLength = None,
     limit: Annotated[
-        int | None, typer.Option(help="Read only the first so many sentences of each", show_default="all")
+        int | None,
+        typer.Option(help="Read only the first so many sentences of each", show_default="all"),
     ] = None,
     memory: Annotated[
-        int, typer.Option(help="Megabytes of maps to keep; others are computed again. Changes no result")
+        int,
+        typer.Option(
+            help="Megabytes of maps to keep; others are computed again. Changes no result"
+        ),
     ] = 1024,
-    seed: Annotated[int, typer.Option(help="Of halves, order, hidden layer, resampling, and the twin")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of halves, order, hidden layer, resampling, and the twin")
+    ] = 0,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -97,5 +113,7 @@ def probe(
         found.fill(folder)
     for part in ("train", "test"):
         counts = found.record[part]
-        say(f"{part}: {counts['used']} of {counts['read']} sentences used, {sum(counts['skipped'].values())} skipped")
+        say(
+            f"{part}: {counts['used']} of {counts['read']} sentences used, {sum(counts['skipped'].values())} skipped"
+        )
     typer.echo(found.table.to_string(index=False, float_format="{:.3f}".format))

@@ -25,10 +25,18 @@ In Python: headscope.join(["study", "which", "small"]).write("index.html")
 def report(
     studies: Annotated[
         list[Path],
-        typer.Argument(metavar="STUDY", help="Directories that any command wrote, comparisons too", show_default=False),
+        typer.Argument(
+            metavar="STUDY",
+            help="Directories that any command wrote, comparisons too",
+            show_default=False,
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="The page to write; must not exist yet", show_default=False)],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a page that is already there")] = False,
+    out: Annotated[
+        Path, typer.Option(help="The page to write; must not exist yet", show_default=False)
+    ],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a page that is already there")
+    ] = False,
 ) -> None:
     """One page for a whole study: what several commands found, joined by model, and models compared."""
     from headscope.analysis.join import join

@@ -41,19 +41,30 @@ def serve(
     model: Model,
     study: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="What a study of it found, beside it; several are joined", show_default=False),
+        typer.Option(
+            metavar="DIR",
+            help="What a study of it found, beside it; several are joined",
+            show_default=False,
+        ),
     ] = None,
     compare: Annotated[
-        str | None, typer.Option(metavar="MODEL2", help="A second model beside it", show_default=False)
+        str | None,
+        typer.Option(metavar="MODEL2", help="A second model beside it", show_default=False),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Where to listen; taken: the next one that is free")
+        int,
+        typer.Option(min=0, max=65535, help="Where to listen; taken: the next one that is free"),
     ] = 8760,
-    host: Annotated[str, typer.Option(help="Another address than this machine's own needs a token")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Another address than this machine's own needs a token")
+    ] = "127.0.0.1",
     token: Annotated[
-        str | None, typer.Option(help="What a request must bring", show_default="made where --host needs one")
+        str | None,
+        typer.Option(help="What a request must bring", show_default="made where --host needs one"),
     ] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing")] = False,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address, open nothing")
+    ] = False,
     max_length: MaxLength = None,
     mask: MaskName = None,
     open_special: OpenSpecial = False,
@@ -76,7 +87,11 @@ def serve(
     loaded = load_aloud(model, revision, device, dtype, None, mask, open_special, pooling, prompt)
     if compare is not None:
         say(f"loading {compare} …")
-    other = None if compare is None else load_aloud(compare, None, device, dtype, pooling=pooling, prompt=prompt)
+    other = (
+        None
+        if compare is None
+        else load_aloud(compare, None, device, dtype, pooling=pooling, prompt=prompt)
+    )
     pools = any(isinstance(prediction_of(one), Alike) for one in (loaded, other) if one is not None)
     for option, value in (("--pooling", pooling), ("--prompt", prompt)):
         if value is not None and not pools:
@@ -96,6 +111,8 @@ def serve(
         browser=not no_browser,
         max_length=max_length,
     )
-    if explorer.is_working:  # what could not be stopped soon would be waited for, or torn down in the middle
+    if (
+        explorer.is_working
+    ):  # what could not be stopped soon would be waited for, or torn down in the middle
         sys.stdout.flush()
         os._exit(0)

@@ -10,7 +10,15 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
-from headscope.commands._options import Device, Dtype, Model, Revision, load_aloud, progress, separated
+from headscope.commands._options import (
+    Device,
+    Dtype,
+    Model,
+    Revision,
+    load_aloud,
+    progress,
+    separated,
+)
 from headscope.errors import HeadscopeError
 
 EXAMPLES = """
@@ -30,27 +38,39 @@ In Python: headscope.model.latency, headscope.masks.speed
 def speed(
     model: Model,
     against: Annotated[
-        str | None, typer.Option(help="The model it was cut from, measured in turns with it", show_default="none")
+        str | None,
+        typer.Option(
+            help="The model it was cut from, measured in turns with it", show_default="none"
+        ),
     ] = None,
     mask: Annotated[
         str | None,
-        typer.Option(help="Instead: attention with and without this mask (headscope masks)", show_default="none"),
+        typer.Option(
+            help="Instead: attention with and without this mask (headscope masks)",
+            show_default="none",
+        ),
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Sequences at a time", show_default="32; 1 with --mask")
     ] = None,
     length: Annotated[
         str | None,
-        typer.Option(help="Tokens of each; several with --mask", show_default="128; 512,1024,2048,4096 with --mask"),
+        typer.Option(
+            help="Tokens of each; several with --mask",
+            show_default="128; 512,1024,2048,4096 with --mask",
+        ),
     ] = None,
     repeats: Annotated[int, typer.Option(help="How often each is run")] = 12,
     out: Annotated[
-        Path | None, typer.Option(help="With --mask: a picture to write, such as pays.svg", show_default="none")
+        Path | None,
+        typer.Option(help="With --mask: a picture to write, such as pays.svg", show_default="none"),
     ] = None,
     revision: Revision = None,
     device: Device = "auto",
     dtype: Dtype = "float32",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of a table")
+    ] = False,
 ) -> None:
     """The time of a model by its number of heads, and the most that cutting heads can gain; or what a mask gains."""
     lengths = lengths_of(length)
@@ -64,9 +84,13 @@ def speed(
 
     size, tokens = 32 if batch_size is None else batch_size, 128 if lengths is None else lengths[0]
     one = load_aloud(model, revision=revision, device=device, dtype=dtype)
-    other = None if against is None else load_aloud(against, revision=None, device=device, dtype=dtype)
+    other = (
+        None if against is None else load_aloud(against, revision=None, device=device, dtype=dtype)
+    )
     with progress(model) as update:
-        by_share = layers(other or one, batch_size=size, length=tokens, repeats=repeats, progress=update)
+        by_share = layers(
+            other or one, batch_size=size, length=tokens, repeats=repeats, progress=update
+        )
         models = [one] if other is None else [other, one]
         found = measure(models, batch_size=size, length=tokens, repeats=repeats)
     if as_json:
@@ -98,5 +122,9 @@ def lengths_of(told: str | None) -> list[int] | None:
         return None
     wrong = [name for name in names if not name.isdecimal() or int(name) < 1]
     if wrong:
-        raise HeadscopeError(f'"{wrong[0]}" is no length', where="--length", expected="1 or more; several with commas")
+        raise HeadscopeError(
+            f'"{wrong[0]}" is no length',
+            where="--length",
+            expected="1 or more; several with commas",
+        )
     return [int(name) for name in names]

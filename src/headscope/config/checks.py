@@ -17,10 +17,14 @@ def check_count(count: int, where: str) -> None:
         raise HeadscopeError(f"{count} is too few", where=where, expected="1 or more")
 
 
-def check_choice(value: str, known: Iterable[str], where: str, what: str, meant: Sequence[str] = ()) -> None:
+def check_choice(
+    value: str, known: Iterable[str], where: str, what: str, meant: Sequence[str] = ()
+) -> None:
     """Refuse a name that is not among the known ones. what: as in `is no task`; meant: suggested for this value."""
     if value not in known:
-        raise HeadscopeError(f'"{value}" {what}', where=where, expected=choices(value, known, meant))
+        raise HeadscopeError(
+            f'"{value}" {what}', where=where, expected=choices(value, known, meant)
+        )
 
 
 def check_each(values: str, known: Sequence[str], where: str, what: str) -> None:
@@ -29,7 +33,9 @@ def check_each(values: str, known: Sequence[str], where: str, what: str) -> None
         check_choice(value.strip(), known, where, what)
 
 
-def check_range(value: float, holds: Callable[[float], bool], where: str, what: str, expected: str) -> None:
+def check_range(
+    value: float, holds: Callable[[float], bool], where: str, what: str, expected: str
+) -> None:
     """Refuse a number out of its range, NaN among them. what: as in `is no share`."""
     if not holds(value):
         raise HeadscopeError(f"{value} {what}", where=where, expected=expected)
@@ -42,7 +48,11 @@ def check_rules(rules: str) -> None:
 def check_pairs(kinds: Iterable[str], heads: str | None) -> None:
     """Refuse to ablate every pair of heads: there are thousands."""
     if "pair" in kinds and heads is None:
-        raise HeadscopeError("pairs of all heads are too many", where="--kind pair", mend="Name some: --heads 3.2,4.*")
+        raise HeadscopeError(
+            "pairs of all heads are too many",
+            where="--kind pair",
+            mend="Name some: --heads 3.2,4.*",
+        )
 
 
 def check_length(max_length: int, longest: int, model: str) -> None:
@@ -55,8 +65,13 @@ def check_length(max_length: int, longest: int, model: str) -> None:
 def check_device(device: str) -> None:
     """Refuse what no machine has; whether this one has it is asked of torch, later."""
     if not _DEVICE.fullmatch(device):
-        known, meant = ("auto", "cpu", "cuda", "cuda:1", "mps"), ("cuda",) if device.startswith("gpu") else ()
-        raise HeadscopeError(f'"{device}" is not a device', where="--device", expected=choices(device, known, meant))
+        known, meant = (
+            ("auto", "cpu", "cuda", "cuda:1", "mps"),
+            ("cuda",) if device.startswith("gpu") else (),
+        )
+        raise HeadscopeError(
+            f'"{device}" is not a device', where="--device", expected=choices(device, known, meant)
+        )
 
 
 def repair_names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -81,7 +96,9 @@ def lenses_named(names: str | Iterable[str], where: str = "--lens") -> tuple[str
             )
         check_choice(name, LENSES, where, "is no lens")
     if not asked:
-        raise HeadscopeError("no lens is named", where=where, expected=f"some of {', '.join(LENSES)}")
+        raise HeadscopeError(
+            "no lens is named", where=where, expected=f"some of {', '.join(LENSES)}"
+        )
     return tuple(dict.fromkeys(asked))
 
 
@@ -95,19 +112,25 @@ def threshold_values(given: Iterable[str]) -> dict[str, float]:
             expected = f"NAME=VALUE, such as {name}={THRESHOLDS[name]}"
             raise HeadscopeError(f'"{name}" has no value', where="--threshold", expected=expected)
         if name in values:
-            raise HeadscopeError(f'"{name}" is given twice', where="--threshold", expected="each name once")
+            raise HeadscopeError(
+                f'"{name}" is given twice', where="--threshold", expected="each name once"
+            )
         try:
             values[name] = float(value)
         except ValueError as error:
             what = f'{name} is "{value}"'
-            raise HeadscopeError(what, where="--threshold", expected="a number from 0 to 1") from error
+            raise HeadscopeError(
+                what, where="--threshold", expected="a number from 0 to 1"
+            ) from error
         check_threshold(name, values[name])
     return values
 
 
 def check_threshold(name: str, value: float) -> None:
     if not 0 <= value <= 1:  # nor is NaN
-        raise HeadscopeError(f"{name} is {value}", where="--threshold", expected="a number from 0 to 1")
+        raise HeadscopeError(
+            f"{name} is {value}", where="--threshold", expected="a number from 0 to 1"
+        )
 
 
 def check_token(token: str | None) -> None:
@@ -132,12 +155,16 @@ def check_keep_metric(share: float) -> None:
 
 
 def check_label_smoothing(share: float) -> None:
-    check_range(share, lambda x: 0 <= x < 1, "--label-smoothing", "is no share", "0 or more, below 1")
+    check_range(
+        share, lambda x: 0 <= x < 1, "--label-smoothing", "is no share", "0 or more, below 1"
+    )
 
 
 def check_rate(rate: float, option: str, settle: float) -> None:
     """Refuse what cannot be a learning rate, or the share of the steps after which what is learned is settled."""
     if not 0 < settle <= 1:
-        raise HeadscopeError(f"{settle} is no share", where="--settle", expected="more than 0, at most 1")
+        raise HeadscopeError(
+            f"{settle} is no share", where="--settle", expected="more than 0, at most 1"
+        )
     if not rate > 0:
         raise HeadscopeError(f"{rate} is no rate", where=option, expected="more than 0")

@@ -44,7 +44,9 @@ def split_mask(part: str) -> tuple[str, str, bool]:
 
 def written_parameters(defaults: Mapping[str, Any]) -> str:
     """A mask's parameters with their defaults, as they are written: `width=5,globals=first/middle`."""
-    return ",".join(f"{name}={'/'.join(x) if isinstance(x, tuple) else x}" for name, x in defaults.items())
+    return ",".join(
+        f"{name}={'/'.join(x) if isinstance(x, tuple) else x}" for name, x in defaults.items()
+    )
 
 
 def read_parameters(told: str, defaults: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -54,7 +56,9 @@ def read_parameters(told: str, defaults: Mapping[str, Any], where: str) -> dict[
         key, _, value = item.partition("=")
         if key not in defaults:
             expected = written_parameters(defaults) or "no parameters"
-            raise HeadscopeError(f'"{key}" is no parameter of this mask', where=where, expected=expected)
+            raise HeadscopeError(
+                f'"{key}" is no parameter of this mask', where=where, expected=expected
+            )
         found[key] = _value(value, type(defaults[key]), key, where)
     return found
 
@@ -62,17 +66,25 @@ def read_parameters(told: str, defaults: Mapping[str, Any], where: str) -> dict[
 def _value(value: str, kind: type, key: str, where: str) -> Any:
     if kind is tuple:
         positions = tuple(value.split("/"))
-        wrong = [one for one in positions if one not in ("first", "middle", "last") and not one.isdecimal()]
+        wrong = [
+            one
+            for one in positions
+            if one not in ("first", "middle", "last") and not one.isdecimal()
+        ]
         if wrong:
             raise HeadscopeError(
-                f'"{wrong[0]}" is no position', where=where, expected="numbers from 0, first, middle or last, with /"
+                f'"{wrong[0]}" is no position',
+                where=where,
+                expected="numbers from 0, first, middle or last, with /",
             )
         return positions
     least = 1 if key == "stride" else 0
     try:
         number = kind(value)
     except ValueError as cause:
-        raise HeadscopeError(f'{key} is "{value}"', where=where, expected=f"a number, {least} or more") from cause
+        raise HeadscopeError(
+            f'{key} is "{value}"', where=where, expected=f"a number, {least} or more"
+        ) from cause
     if not number >= least or (kind is float and number > 1):
         expected = "0 to 1" if kind is float else f"{least} or more"
         raise HeadscopeError(f"{key} is {value}", where=where, expected=expected)
@@ -88,6 +100,8 @@ def check_sizes(lengths: Sequence[int], batch_size: int, repeats: int) -> None:
         expected = f"{LEAST_REPEATS} or more with a mask"
         raise HeadscopeError(f"{repeats} is too few", where="--repeats", expected=expected)
     if max(lengths) > LONGEST:
-        raise HeadscopeError(f"{max(lengths)} tokens are too many", where="--length", expected=f"at most {LONGEST}")
+        raise HeadscopeError(
+            f"{max(lengths)} tokens are too many", where="--length", expected=f"at most {LONGEST}"
+        )
     if len(set(lengths)) < len(lengths):
         raise HeadscopeError("a length is named twice", where="--length", expected="each once")

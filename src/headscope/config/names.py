@@ -6,48 +6,178 @@ tests/test_names.py compares every list with the registry it stands for.
 from __future__ import annotations
 
 TASKS = (
-    *("bleu", "causal", "choice", "classification", "cola", "masked", "mlm", "mnli", "mrpc", "pairs", "qnli", "qqp"),
-    *("questions", "retrieval", "rte", "similarity", "snli", "squad", "sst2", "stsb", "swag", "translation"),
+    *(
+        "bleu",
+        "causal",
+        "choice",
+        "classification",
+        "cola",
+        "masked",
+        "mlm",
+        "mnli",
+        "mrpc",
+        "pairs",
+        "qnli",
+        "qqp",
+    ),
+    *(
+        "questions",
+        "retrieval",
+        "rte",
+        "similarity",
+        "snli",
+        "squad",
+        "sst2",
+        "stsb",
+        "swag",
+        "translation",
+    ),
 )
 POOLED_TASKS = ("retrieval", "similarity", "stsb")  # they compare vectors of texts
-TASKS_MEANT = {"lm": ("causal", "mlm"), "clm": ("causal",), "sts": ("stsb",), "mt": ("translation",), "qa": ("squad",)}
+TASKS_MEANT = {
+    "lm": ("causal", "mlm"),
+    "clm": ("causal",),
+    "sts": ("stsb",),
+    "mt": ("translation",),
+    "qa": ("squad",),
+}
 
 STATISTICS = (  # of plain texts: what `--statistics` takes
-    *("argmax-offset", "argmax-share", "band-score", "block-beyond-offset", "block-score", "cls", "cls-entropy"),
-    *("column-score", "confidence", "confidence-content", "diagonal-score", "distance", "entropy", "entropy-share"),
+    *(
+        "argmax-offset",
+        "argmax-share",
+        "band-score",
+        "block-beyond-offset",
+        "block-score",
+        "cls",
+        "cls-entropy",
+    ),
+    *(
+        "column-score",
+        "confidence",
+        "confidence-content",
+        "diagonal-score",
+        "distance",
+        "entropy",
+        "entropy-share",
+    ),
     "first",
-    *("js-current", "js-end", "js-first", "js-left", "js-next", "js-previous", "js-right", "js-start", "js-uniform"),
+    *(
+        "js-current",
+        "js-end",
+        "js-first",
+        "js-left",
+        "js-next",
+        "js-previous",
+        "js-right",
+        "js-start",
+        "js-uniform",
+    ),
     *("next", "pattern-block", "pattern-diagonal", "pattern-heterogeneous", "pattern-vertical"),
-    *("pattern-vertical-diagonal", "positional-share", "previous", "punctuation", "rank", "raw-correlation"),
-    *("raw-cosine", "row-total", "self", "sep", "sink", "special", "twin-distance", "vertical-score"),
+    *(
+        "pattern-vertical-diagonal",
+        "positional-share",
+        "previous",
+        "punctuation",
+        "rank",
+        "raw-correlation",
+    ),
+    *(
+        "raw-cosine",
+        "row-total",
+        "self",
+        "sep",
+        "sink",
+        "special",
+        "twin-distance",
+        "vertical-score",
+    ),
 )
 THRESHOLDS = {  # of roles, with their defaults
-    **{"neighbour": 0.5, "positional": 0.9, "token": 0.6, "sink": 0.3, "broad": 0.78, "block": 0.3, "beyond": 0.1},
+    **{
+        "neighbour": 0.5,
+        "positional": 0.9,
+        "token": 0.6,
+        "sink": 0.3,
+        "broad": 0.78,
+        "block": 0.3,
+        "beyond": 0.1,
+    },
     **{"confident": 0.8, "relation": 0.1, "rare": 0.5},
 }
 
 LENSES = ("raw", "effective", "effective-simplex", "norm", "gradient")  # one map for each head
-TOKEN_MAPS = ("rollout", "flow", "gradient-rollout", "relevance", "value-zeroing", "knock-out")  # of all heads together
+TOKEN_MAPS = (
+    "rollout",
+    "flow",
+    "gradient-rollout",
+    "relevance",
+    "value-zeroing",
+    "knock-out",
+)  # of all heads together
 POOLED_LENSES = ("gradient", "gradient-rollout")  # those that take gradients of a text's vector
-TARGETED_LENSES = ("gradient", "gradient-rollout", "relevance")  # those that take gradients of one token's output
+TARGETED_LENSES = (
+    "gradient",
+    "gradient-rollout",
+    "relevance",
+)  # those that take gradients of one token's output
 
-IMPORTANCES = ("ablation", "gradient", "relevance", "confidence", "entropy", "norm", "random")  # importance --by
+IMPORTANCES = (
+    "ablation",
+    "gradient",
+    "relevance",
+    "confidence",
+    "entropy",
+    "norm",
+    "random",
+)  # importance --by
 KINDS = ("head", "only", "site", "layer", "all", "pair", "shared")
 MODES = ("zero", "mean", "uniform", "fixed")
 RULES = ("voita", "attnlrp")
 
 SEARCHES = ("beam", "greedy", "iterative", "rank", "random")
 GRADIENT_SCORES = (
-    *("gradient", "gradient-absolute", "gradient-tokens", "gradient-fisher", "gradient-second", "gradient-batch"),
+    *(
+        "gradient",
+        "gradient-absolute",
+        "gradient-tokens",
+        "gradient-fisher",
+        "gradient-second",
+        "gradient-batch",
+    ),
 )
 RELEVANCE_SCORES = ("relevance", "relevance-signed")
-SCORES = (*GRADIENT_SCORES, *RELEVANCE_SCORES, "ablation", "confidence", "entropy", "norm")  # prune --by
+SCORES = (
+    *GRADIENT_SCORES,
+    *RELEVANCE_SCORES,
+    "ablation",
+    "confidence",
+    "entropy",
+    "norm",
+)  # prune --by
 OBJECTIVES = ("loss", "metric")
 REPAIRS = ("fold", "refit")
 FORMS = ("small", "plain", "onnx")
 
-FIXED_PATTERNS = ("current", "previous", "next", "left", "right", "end", "start", "uniform", "first", "raganato")
-MASKED_TOKENS = ("special", "classification", "separator", "punctuation", "content")  # knock-out --to
+FIXED_PATTERNS = (
+    "current",
+    "previous",
+    "next",
+    "left",
+    "right",
+    "end",
+    "start",
+    "uniform",
+    "first",
+    "raganato",
+)
+MASKED_TOKENS = (
+    "special",
+    "classification",
+    "separator",
+    "punctuation",
+    "content",
+)  # knock-out --to
 MASK_FORMS = ("renormalised", "additive", "multiplicative")
 EITHER = "one of --penalty, --sparsity and --soft"  # what learn-mask must be given
 PER = ("model", "layer", "head")
@@ -57,7 +187,9 @@ LONG = ("truncate", "window", "skip", "error")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")  # kinds; cuda:1 is a kind and a number
 
-MASKS: dict[str, dict[str, int | float | tuple[str, ...]]] = {  # parameters of each named mask with their defaults
+MASKS: dict[
+    str, dict[str, int | float | tuple[str, ...]]
+] = {  # parameters of each named mask with their defaults
     "dense": {},
     "diagonal": {},
     "no-diagonal": {},

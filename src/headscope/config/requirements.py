@@ -11,7 +11,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from headscope.config.names import IMPORTANCES, POOLED_LENSES, POOLED_TASKS, RELEVANCE_SCORES, TARGETED_LENSES
+from headscope.config.names import (
+    IMPORTANCES,
+    POOLED_LENSES,
+    POOLED_TASKS,
+    RELEVANCE_SCORES,
+    TARGETED_LENSES,
+)
 from headscope.config.worn import mask_of_training
 from headscope.errors import HeadscopeError
 
@@ -34,7 +40,9 @@ def check_effects(command: str, values: Values, given: Collection[str] | None = 
     """Refuse an option that was given and has no effect. given: the names; None: those that differ from a default."""
     for rule in RULES.get(command, ()):
         for name, default in rule.options.items():
-            is_given = name in given if given is not None else _differs(values.get(name, default), default)
+            is_given = (
+                name in given if given is not None else _differs(values.get(name, default), default)
+            )
             if is_given and not rule.holds(values):
                 raise without_effect(name, rule.requires)
 
@@ -53,7 +61,9 @@ def _differs(value: Any, default: Any) -> bool:
 
 def changed(options: Any) -> dict[str, Any]:
     """The fields of a dataclass that differ from their defaults."""
-    values = {field.name: (getattr(options, field.name), field.default) for field in fields(options)}
+    values = {
+        field.name: (getattr(options, field.name), field.default) for field in fields(options)
+    }
     return {name: value for name, (value, default) in values.items() if value != default}
 
 
@@ -64,7 +74,9 @@ def _is_there(value: Any) -> bool:
 
 def listed(value: Any, every: Collection[str] = ()) -> set[str]:
     """The names in a list with commas, or in a collection; `all` is every one."""
-    names = {name.strip() for name in value.split(",")} if isinstance(value, str) else set(value or ())
+    names = (
+        {name.strip() for name in value.split(",")} if isinstance(value, str) else set(value or ())
+    )
     return names | set(every) if "all" in names and every else names
 
 
@@ -83,7 +95,9 @@ def _has(*names: str) -> Callable[[Values], bool]:
 
 def _has_texts(values: Values) -> bool:
     """A corpus, or nothing at all, which is another error."""
-    return _has("corpus", "texts")(values) or not _has("treebank", "sentences", "coreference")(values)
+    return _has("corpus", "texts")(values) or not _has("treebank", "sentences", "coreference")(
+        values
+    )
 
 
 def chooses_on_data(values: Values) -> bool:
@@ -102,7 +116,9 @@ def _searches(values: Values) -> bool:
 def _has_splits(values: Values) -> bool:
     """A file of texts is cut into train, selection and report parts by itself; a directory or data set has splits."""
     task = values.get("task")
-    is_of_texts = getattr(task, "name", task) in CORPUS_TASKS  # Python functions may give a `Task` instead of a name
+    is_of_texts = (
+        getattr(task, "name", task) in CORPUS_TASKS
+    )  # Python functions may give a `Task` instead of a name
     data = values.get("corpus") or (values.get("data") if is_of_texts else None)
     return data is None or not Path(str(data)).is_file()
 
@@ -115,7 +131,11 @@ def _has_split(option: str) -> Callable[[Values], bool]:
 
     def holds(values: Values) -> bool:
         data, split = str(values.get("data") or ""), str(values.get(option) or "").partition(":")[0]
-        files = [Path(data)] if Path(data).exists() else [Path(name.strip()) for name in data.split(",", 1)]
+        files = (
+            [Path(data)]
+            if Path(data).exists()
+            else [Path(name.strip()) for name in data.split(",", 1)]
+        )
         if split not in ("train", "test") or not all(file.is_file() for file in files):
             return True
         return all(split in file.name.lower() for file in files)
@@ -150,13 +170,25 @@ def _is_filmed_masked(values: Values) -> bool:
 
 MASK = Rule({"open_special": False}, "--mask NAME", _has("mask"))
 SCRATCH = Rule(
-    dict.fromkeys(("layers", "heads", "hidden", "intermediate", "vocabulary")), "--from-scratch", _has("from_scratch")
+    dict.fromkeys(("layers", "heads", "hidden", "intermediate", "vocabulary")),
+    "--from-scratch",
+    _has("from_scratch"),
 )
 TRAINED_WEIGHTS = Rule(
-    {"learning_rate": 5e-5, "settle": 0.75}, "weights that are trained: leave --frozen out", _lacks("frozen")
+    {"learning_rate": 5e-5, "settle": 0.75},
+    "weights that are trained: leave --frozen out",
+    _lacks("frozen"),
 )
-SPLITS = Rule({"select_on": "dev:even", "report_on": "dev:odd"}, "a directory with train and dev files", _has_splits)
-POOLED = Rule({"pooling": None, "prompt": None}, "a task that compares vectors of texts: stsb or retrieval", _pools)
+SPLITS = Rule(
+    {"select_on": "dev:even", "report_on": "dev:odd"},
+    "a directory with train and dev files",
+    _has_splits,
+)
+POOLED = Rule(
+    {"pooling": None, "prompt": None},
+    "a task that compares vectors of texts: stsb or retrieval",
+    _pools,
+)
 RELATION = Rule(
     {"threshold": ()},
     "--treebank FILE for the threshold relation",
@@ -172,7 +204,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "analyze": (
         MASK,
         Rule({"control": False}, "--treebank FILE", _has("treebank", "sentences")),
-        Rule({"lenient": False}, "--treebank FILE or --coreference FILE", _has("treebank", "coreference")),
+        Rule(
+            {"lenient": False},
+            "--treebank FILE or --coreference FILE",
+            _has("treebank", "coreference"),
+        ),
         Rule(
             {"pool": "mean"},
             "--treebank, --coreference or --frequency",
@@ -195,7 +231,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "--frequency LIST for the threshold rare",
             lambda v: not _threshold("rare")(v) or v["frequency"] is not None,
         ),
-        Rule({"pooling": None}, "--lens with gradient", lambda v: "gradient" in listed(v.get("lens"))),
+        Rule(
+            {"pooling": None}, "--lens with gradient", lambda v: "gradient" in listed(v.get("lens"))
+        ),
     ),
     "compare": (
         Rule({"corpus": (), "texts": ()}, "--models A B", _has("models")),
@@ -209,7 +247,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "evaluate": (MASK, POOLED, SPLIT),
     "film": (
         Rule(OF_TEXTS, "--corpus FILE", _has_texts),
-        Rule({"open_special": False}, "a mask: --mask NAME, or that of the training", _is_filmed_masked),
+        Rule(
+            {"open_special": False},
+            "a mask: --mask NAME, or that of the training",
+            _is_filmed_masked,
+        ),
         RELATION,
         Rule(
             {"threshold": ()},
@@ -227,7 +269,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "gate": (
         SCRATCH,
         TRAINED_WEIGHTS,
-        Rule({"frozen": False}, "trained weights: leave --from-scratch out", _lacks("from_scratch")),
+        Rule(
+            {"frozen": False}, "trained weights: leave --from-scratch out", _lacks("from_scratch")
+        ),
         SPLITS,
         POOLED,
     ),
@@ -291,14 +335,29 @@ RULES: dict[str, tuple[Rule, ...]] = {
         REPORT_ON,
         Rule(
             {
-                **{"how": "beam", "by": "gradient-second", "rules": "voita", "objective": None, "at_least": 0},
-                **{"among": None, "step": 0.1, "width": 3, "expansion": 12, "draws": 3, "limit": None},
+                **{
+                    "how": "beam",
+                    "by": "gradient-second",
+                    "rules": "voita",
+                    "objective": None,
+                    "at_least": 0,
+                },
+                **{
+                    "among": None,
+                    "step": 0.1,
+                    "width": 3,
+                    "expansion": 12,
+                    "draws": 3,
+                    "limit": None,
+                },
                 **{"sizes": None, "try_repairs": None, "swaps": 4},
             },
             "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already",
             _searches,
         ),
-        Rule({"by": "gradient-second"}, "--search rank or iterative", _is("how", "rank", "iterative")),
+        Rule(
+            {"by": "gradient-second"}, "--search rank or iterative", _is("how", "rank", "iterative")
+        ),
         Rule(
             {"rules": "voita"},
             "--search rank or iterative with --by relevance",
@@ -307,7 +366,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule({"step": 0.1}, "--search iterative", _is("how", "iterative")),
         Rule({"width": 3, "expansion": 12, "swaps": 4}, "--search beam", _is("how", "beam")),
         Rule({"draws": 3}, "--search random", _is("how", "random")),
-        Rule({"learning_rate": 5e-5, "teacher": False}, "--recover N, as in --recover 1", _has("recover")),
+        Rule(
+            {"learning_rate": 5e-5, "teacher": False},
+            "--recover N, as in --recover 1",
+            _has("recover"),
+        ),
         Rule(
             {
                 **{"report_on": "dev:odd", "report_limit": None, "columns": None, "labels": None},
@@ -322,7 +385,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
             chooses_on_data,
         ),
         Rule({"seed": 0}, "a search or --recover", lambda v: _searches(v) or _has("recover")(v)),
-        Rule({"resume": False, "overwrite": False}, "--out DIR: --dry-run writes nothing", _lacks("dry_run")),
+        Rule(
+            {"resume": False, "overwrite": False},
+            "--out DIR: --dry-run writes nothing",
+            _lacks("dry_run"),
+        ),
         Rule({"repair": None, "recover": 0}, "that --dry-run is left out", _lacks("dry_run")),
     ),
     "serve": (MASK,),

@@ -52,16 +52,24 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         if self.how not in SEARCHES:
-            raise HeadscopeError(f'"{self.how}" is no search', where="--search", expected=choices(self.how, SEARCHES))
+            raise HeadscopeError(
+                f'"{self.how}" is no search', where="--search", expected=choices(self.how, SEARCHES)
+            )
         if self.by not in SCORES:
-            raise HeadscopeError(f'"{self.by}" is no importance', where="--by", expected=choices(self.by, SCORES))
+            raise HeadscopeError(
+                f'"{self.by}" is no importance', where="--by", expected=choices(self.by, SCORES)
+            )
         check_rules(self.rules)
         if not 0 < self.step <= 1:
-            raise HeadscopeError(f"{self.step} is no share", where="--step", expected="more than 0, at most 1")
+            raise HeadscopeError(
+                f"{self.step} is no share", where="--step", expected="more than 0, at most 1"
+            )
         for repair in self.repairs:
             if "+".join(repair_names(repair.split("+"))) != repair:
                 raise HeadscopeError(
-                    f'"{repair}" is no way to mend', where="--try-repairs", expected="fold, refit or fold+refit"
+                    f'"{repair}" is no way to mend',
+                    where="--try-repairs",
+                    expected="fold, refit or fold+refit",
                 )
         for name in ("width", "expansion", "draws"):
             check_count(getattr(self, name), f"--{name}")
@@ -72,7 +80,9 @@ class SearchOptions:
         for name in ("at_least", "swaps"):
             if getattr(self, name) < 0:
                 option = f"--{name.replace('_', '-')}"
-                raise HeadscopeError(f"{getattr(self, name)} is too few", where=option, expected="0 or more")
+                raise HeadscopeError(
+                    f"{getattr(self, name)} is too few", where=option, expected="0 or more"
+                )
         if self.among is not None:
             object.__setattr__(self, "among", written_heads(self.among))  # as it is recorded
 
@@ -97,4 +107,6 @@ class Mending:
 
     def check(self) -> None:
         if self.recover < 0:
-            raise HeadscopeError(f"{self.recover} epochs are too few", where="--recover", expected="1 or more")
+            raise HeadscopeError(
+                f"{self.recover} epochs are too few", where="--recover", expected="1 or more"
+            )

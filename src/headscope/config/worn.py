@@ -16,7 +16,9 @@ def read_worn(edit: str) -> tuple[str, bool] | None:
         call = ast.parse(edit, mode="eval").body
     except (SyntaxError, ValueError):
         return None
-    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Masked"):
+    if not (
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Masked"
+    ):
         return None
     if len(call.args) != 1 or not isinstance(call.args[0], ast.Constant):
         return None

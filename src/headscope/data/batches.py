@@ -23,7 +23,9 @@ from headscope.model.tokens import Batch, Layout, Tokens
 WINDOW = 1024
 
 
-def batches(encoder: Encoder, examples: Iterable[Example], *, batch_size: int = 32) -> Iterator[Batch]:
+def batches(
+    encoder: Encoder, examples: Iterable[Example], *, batch_size: int = 32
+) -> Iterator[Batch]:
     """Padded batches of at most `batch_size` sequences, the longest first within each window of examples."""
     remaining = iter(examples)
     start = 0
@@ -54,7 +56,9 @@ def batch_of_texts(model: AttentionModel, texts: str | Iterable[str | tuple[str,
     sequences = list(Encoder(model, long="error").encode(examples, 0))
     if len(sequences) < len(examples):
         missing = min(set(range(len(examples))) - {one.index for one in sequences})
-        raise HeadscopeError(f"text {missing + 1} becomes no tokens", where="texts", expected="texts with tokens")
+        raise HeadscopeError(
+            f"text {missing + 1} becomes no tokens", where="texts", expected="texts with tokens"
+        )
     return collate(model, sequences)
 
 
@@ -69,7 +73,8 @@ def collate(model: AttentionModel, sequences: list[Sequence]) -> Batch:
     targets = [sequence.target for sequence in sequences if sequence.target is not None]
     if targets and len(targets) < len(sources):
         raise HeadscopeError(
-            "some texts have a target and some have none", expected="pairs throughout, or single texts"
+            "some texts have a target and some have none",
+            expected="pairs throughout, or single texts",
         )
     padding = model.marks.padding or 0
     tokens = _tokens(model, sources, padding)
@@ -81,7 +86,9 @@ def collate(model: AttentionModel, sequences: list[Sequence]) -> Batch:
     indices = tuple(sequence.index for sequence in sequences)
     if not model.is_encoder_decoder:
         decoder_only = {site.stack for site in model.sites} == {"decoder"}
-        return Batch(inputs, Layout(decoder=tokens) if decoder_only else Layout(encoder=tokens), indices)
+        return Batch(
+            inputs, Layout(decoder=tokens) if decoder_only else Layout(encoder=tokens), indices
+        )
     if not targets:
         return Batch(inputs, Layout(encoder=tokens), indices)
     decoder = _tokens(model, targets, padding)

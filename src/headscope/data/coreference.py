@@ -39,7 +39,9 @@ _ENDS_A_HEAD = listed(", of in on at to with who which that")
 _POSSESSIVE = listed("'s ’s s' s’")
 _NONE = ("", "-", "_")
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-_BEGIN = re.compile(r"#begin document\s*(?:\((?P<name>.*)\)|(?P<bare>[^;]*))(?:;\s*part\s*0*(?P<part>\d+))?.*")
+_BEGIN = re.compile(
+    r"#begin document\s*(?:\((?P<name>.*)\)|(?P<bare>[^;]*))(?:;\s*part\s*0*(?P<part>\d+))?.*"
+)
 _MARK = re.compile(r"(?P<opens>\()?(?P<entity>[^()|\s]+)(?P<closes>\))?\|?")
 LEAVE_OUT = "Mend the file, or pass --lenient to leave such documents out"
 COLUMNS = "document, part, number, word, … , coreference: at least 5 columns, as many in every line of a sentence"
@@ -109,7 +111,11 @@ def read_coreference(
             counts.used += 1
             yield document
         if not found:
-            raise HeadscopeError("no document in it", where=path, expected='a line "#begin document (NAME); part 000"')
+            raise HeadscopeError(
+                "no document in it",
+                where=path,
+                expected='a line "#begin document (NAME); part 000"',
+            )
 
 
 Lines = list[tuple[int, str]]
@@ -144,7 +150,10 @@ def _parsed(path: str | Path, number: int, lines: Lines) -> Document:
     where = f"{path}:{number}"
     if not lines[-1][1].startswith("#end document"):
         raise HeadscopeError(
-            "the document that begins here does not end", where=where, expected='"#end document"', mend=LEAVE_OUT
+            "the document that begins here does not end",
+            where=where,
+            expected='"#end document"',
+            mend=LEAVE_OUT,
         )
     sentences: list[_Sentence] = []
     before = 0
@@ -154,13 +163,17 @@ def _parsed(path: str | Path, number: int, lines: Lines) -> Document:
         before += len(sentence.words)
     if not sentences:
         raise HeadscopeError("a document without words", where=where, mend=LEAVE_OUT)
-    has_tags = any(tag not in ("", "-", "_", "*") for sentence in sentences for tag in sentence.tags)
+    has_tags = any(
+        tag not in ("", "-", "_", "*") for sentence in sentences for tag in sentence.tags
+    )
     return Document(
         name=_name(lines[0][1]),
         where=where,
         sentences=tuple(tuple(sentence.words) for sentence in sentences),
         tags=tuple(tuple(sentence.tags) for sentence in sentences) if has_tags else None,
-        mentions=tuple(mention for sentence in sentences for mention in sentence.mentions(has_tags)),
+        mentions=tuple(
+            mention for sentence in sentences for mention in sentence.mentions(has_tags)
+        ),
     )
 
 
@@ -197,13 +210,18 @@ class _Sentence:
         if self._open:
             entity, _, where = self._open[0]
             raise HeadscopeError(
-                f'"({entity}" is not closed within its sentence', where=where, expected=f'"{entity})"', mend=LEAVE_OUT
+                f'"({entity}" is not closed within its sentence',
+                where=where,
+                expected=f'"{entity})"',
+                mend=LEAVE_OUT,
             )
 
     def _take(self, cells: list[str], width: int, where: str) -> None:
         if len(cells) != width or width < 5:
             before = f", {width} in the lines before" if width != len(cells) else ""
-            raise HeadscopeError(_columns(len(cells)) + before, where=where, expected=COLUMNS, mend=LEAVE_OUT)
+            raise HeadscopeError(
+                _columns(len(cells)) + before, where=where, expected=COLUMNS, mend=LEAVE_OUT
+            )
         if not cells[3].strip():
             raise HeadscopeError("column 4 (the word) is empty", where=where, mend=LEAVE_OUT)
         self.words.append(_BRACKETS.get(cells[3], cells[3]))
@@ -213,7 +231,9 @@ class _Sentence:
 
     def _mark(self, cell: str, where: str) -> None:
         marks = list(_MARK.finditer(cell))
-        if "".join(mark[0] for mark in marks) != cell or not all(mark["opens"] or mark["closes"] for mark in marks):
+        if "".join(mark[0] for mark in marks) != cell or not all(
+            mark["opens"] or mark["closes"] for mark in marks
+        ):
             raise HeadscopeError(
                 f'the last column is "{cell}"',
                 where=where,
@@ -265,7 +285,9 @@ def _columns(count: int) -> str:
 def head_word(words: Sequence[str]) -> int:
     """The number of the head word within a mention."""
     end = next((i for i in range(1, len(words)) if words[i].lower() in _ENDS_A_HEAD), len(words))
-    while end > 1 and (words[end - 1].lower() in _POSSESSIVE or not any(map(str.isalnum, words[end - 1]))):
+    while end > 1 and (
+        words[end - 1].lower() in _POSSESSIVE or not any(map(str.isalnum, words[end - 1]))
+    ):
         end -= 1
     return end - 1
 
@@ -275,14 +297,18 @@ def kind_of(sentence: Sequence[str], start: int, head: int, tag: str | None = No
     word = sentence[head]
     if head == start and word.lower() in PRONOUNS:  # "mine", but not "the gold mine"
         return "pronoun"
-    is_proper = word[0].isupper() and head > 0 if tag is None else tag.startswith("NNP") or tag == "PROPN"
+    is_proper = (
+        word[0].isupper() and head > 0 if tag is None else tag.startswith("NNP") or tag == "PROPN"
+    )
     return "proper" if is_proper else "nominal"
 
 
 # What the model reads at once
 
 
-def windows(documents: Iterable[Document], model: AttentionModel, *, max_length: int | None = None) -> Iterator[Window]:
+def windows(
+    documents: Iterable[Document], model: AttentionModel, *, max_length: int | None = None
+) -> Iterator[Window]:
     """The documents in pieces of at most `max_length` tokens (by default what the model reads, at most 512).
 
     Each piece is as many whole sentences as fit; a sentence that does not fit alone is cut between words. A mention
@@ -297,7 +323,11 @@ def windows(documents: Iterable[Document], model: AttentionModel, *, max_length:
 
 def _cut(document: Document, measure: Encoder) -> Iterator[Window]:
     words = document.words
-    tags = None if document.tags is None else tuple(tag for sentence in document.tags for tag in sentence)
+    tags = (
+        None
+        if document.tags is None
+        else tuple(tag for sentence in document.tags for tag in sentence)
+    )
     ends, end = [], 0
     for sentence in document.sentences:
         end += len(sentence)
@@ -305,7 +335,9 @@ def _cut(document: Document, measure: Encoder) -> Iterator[Window]:
     start = 0
     while start < len(words):
         stop = _furthest(words, start, ends, measure)
-        yield Window(document, words[start:stop], tags and tags[start:stop], _within(document, start, stop))
+        yield Window(
+            document, words[start:stop], tags and tags[start:stop], _within(document, start, stop)
+        )
         start = stop
 
 
@@ -316,7 +348,10 @@ def _furthest(words: tuple[str, ...], start: int, ends: list[int], measure: Enco
         return not list(measure.encode([Example(words[start:stop])], 0))
 
     last = start + measure.max_length  # no word is less than a token
-    for stops in ([end for end in ends if start < end <= last], range(start + 1, min(last, len(words)) + 1)):
+    for stops in (
+        [end for end in ends if start < end <= last],
+        range(start + 1, min(last, len(words)) + 1),
+    ):
         fitting = bisect_left(stops, True, key=is_too_much)
         if fitting:
             return stops[fitting - 1]
@@ -325,7 +360,13 @@ def _furthest(words: tuple[str, ...], start: int, ends: list[int], measure: Enco
 
 def _within(document: Document, start: int, stop: int) -> tuple[Mention, ...]:
     return tuple(
-        Mention(mention.start - start, mention.end - start, mention.entity, mention.head - start, mention.kind)
+        Mention(
+            mention.start - start,
+            mention.end - start,
+            mention.entity,
+            mention.head - start,
+            mention.kind,
+        )
         for mention in document.mentions
         if start <= mention.start and mention.end <= stop
     )

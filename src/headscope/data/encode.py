@@ -71,13 +71,17 @@ class Counts:
 def check_long(long: str) -> None:
     if long not in get_args(Long):
         expected = choices(long, get_args(Long))
-        raise HeadscopeError(f'"{long}" is not a way with long input', where="--long", expected=expected)
+        raise HeadscopeError(
+            f'"{long}" is not a way with long input', where="--long", expected=expected
+        )
 
 
 class Encoder:
     """Turns examples into sequences for one model, counting what happens to them."""
 
-    def __init__(self, model: AttentionModel, *, max_length: int | None = None, long: Long = "truncate") -> None:
+    def __init__(
+        self, model: AttentionModel, *, max_length: int | None = None, long: Long = "truncate"
+    ) -> None:
         if model.tokenizer is None:
             raise HeadscopeError(
                 f"{model.name} has no tokenizer, so it cannot read text",
@@ -106,8 +110,16 @@ class Encoder:
             if made:
                 self.counts.used += 1
                 for one in made:
-                    self.counts.add_lengths(len(one.source.ids), 0 if one.target is None else len(one.target.ids))
-                ids = [token for one in made for side in (one.source, one.target) if side for token in side.ids]
+                    self.counts.add_lengths(
+                        len(one.source.ids), 0 if one.target is None else len(one.target.ids)
+                    )
+                ids = [
+                    token
+                    for one in made
+                    for side in (one.source, one.target)
+                    if side
+                    for token in side.ids
+                ]
                 self.unknown.add(ids, (example.first, example.second), example.where)
                 yield from made
 
@@ -119,7 +131,9 @@ class Encoder:
             target = None if example.second is None else self._target(example.second)
         else:
             source = self._side(example.first, example.second)
-        if self._is_empty(source, example) or (target is not None and self._is_empty(target, example)):
+        if self._is_empty(source, example) or (
+            target is not None and self._is_empty(target, example)
+        ):
             self.counts.skip("no tokens")
             return []
         if not _is_aligned(example, source, target):
@@ -178,7 +192,11 @@ class Encoder:
         last = first + len(pieces)
         windows = []
         for start in range(first, last, room):
-            kept = [*range(first), *range(start, min(start + room, last)), *range(last, len(whole.ids))]
+            kept = [
+                *range(first),
+                *range(start, min(start + room, last)),
+                *range(last, len(whole.ids)),
+            ]
             parts = (whole.ids, whole.words, whole.segments, whole.token_types)
             picked = [None if part is None else [part[i] for i in kept] for part in parts]
             windows.append(Sequence(index, Side(*picked)))  # type: ignore[arg-type]
@@ -191,11 +209,18 @@ class Encoder:
     def _side(self, first: Text, second: Text | None = None, *, cut: bool = False) -> Side:
         if not isinstance(first, str) and second is None:
             return self._side_of_words(first, cut=cut)
-        given = [text if text is None or isinstance(text, str) else list(text) for text in (first, second)]
-        encoding = self.tokenizer(*given, is_split_into_words=not isinstance(first, str), **self._cut(cut))
+        given = [
+            text if text is None or isinstance(text, str) else list(text)
+            for text in (first, second)
+        ]
+        encoding = self.tokenizer(
+            *given, is_split_into_words=not isinstance(first, str), **self._cut(cut)
+        )
         return self._marked(encoding)
 
-    def _side_of_words(self, words: tuple[str, ...], *, cut: bool = False, target: bool = False) -> Side:
+    def _side_of_words(
+        self, words: tuple[str, ...], *, cut: bool = False, target: bool = False
+    ) -> Side:
         """The words' pieces, each word's own; a slow tokenizer is asked word by word."""
         options = self._cut(cut)
         if getattr(self.tokenizer, "is_fast", False):
@@ -203,7 +228,9 @@ class Encoder:
             return self._marked(self.tokenizer(**given, is_split_into_words=True, **options))
         pieces = [self._pieces(word, target) for word in words]
         room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
-        flat = [(i, piece) for i, ids in enumerate(pieces) for piece in ids][: room if cut else None]
+        flat = [(i, piece) for i, ids in enumerate(pieces) for piece in ids][
+            : room if cut else None
+        ]
         ids = self.tokenizer.build_inputs_with_special_tokens([piece for _, piece in flat])
         # The added ones stand before or after all of the text: where the text begins is where it is found.
         text = [piece for _, piece in flat]
@@ -213,7 +240,9 @@ class Encoder:
 
     def _pieces(self, word: str, target: bool) -> list[int]:
         given = {"text_target": word} if target else {"text": word}
-        ids: list[int] = self.tokenizer(**given, add_special_tokens=False, verbose=False)["input_ids"]
+        ids: list[int] = self.tokenizer(**given, add_special_tokens=False, verbose=False)[
+            "input_ids"
+        ]
         return ids
 
     def _target(self, text: Text, *, cut: bool = False) -> Side:
@@ -230,7 +259,9 @@ class Encoder:
         if getattr(self.tokenizer, "is_fast", False):
             words, segments = _words_and_segments(encoding.word_ids(0), encoding.sequence_ids(0))
         else:
-            words = _words_from_marks(self.tokenizer.convert_ids_to_tokens(ids), ids, self.model.marks.special)
+            words = _words_from_marks(
+                self.tokenizer.convert_ids_to_tokens(ids), ids, self.model.marks.special
+            )
             segments = [0] * len(ids)
         return Side(ids, words, segments, encoding.get("token_type_ids"))
 
@@ -248,25 +279,35 @@ def _is_aligned(example: Example, source: Side, target: Side | None) -> bool:
 
 def _check_unicode(example: Example) -> None:
     """Half a surrogate pair comes from bad escapes in JSON and from a shell that is not in UTF-8."""
-    texts = [text if isinstance(text, str) else " ".join(text) for text in (example.first, example.second or "")]
+    texts = [
+        text if isinstance(text, str) else " ".join(text)
+        for text in (example.first, example.second or "")
+    ]
     for text in texts:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as cause:
             what = f"character {cause.start + 1} is U+{ord(text[cause.start]):04X}, half of a surrogate pair"
-            raise HeadscopeError(what, where=example.where or None, expected="Unicode text") from cause
+            raise HeadscopeError(
+                what, where=example.where or None, expected="Unicode text"
+            ) from cause
 
 
-def _words_and_segments(word_ids: list[int | None], sequence_ids: list[int | None]) -> tuple[list[int], list[int]]:
+def _words_and_segments(
+    word_ids: list[int | None], sequence_ids: list[int | None]
+) -> tuple[list[int], list[int]]:
     """Word numbers that go on over the second text; the text of each token (a special one: that before it)."""
     words, segments, last = [], [], 0
     second_starts = 1 + max(
-        (w for w, s in zip(word_ids, sequence_ids, strict=True) if w is not None and s == 0), default=-1
+        (w for w, s in zip(word_ids, sequence_ids, strict=True) if w is not None and s == 0),
+        default=-1,
     )
     for word, segment in zip(word_ids, sequence_ids, strict=True):
         last = segment if segment is not None else last
         segments.append(last)
-        words.append(-1 if word is None or segment is None else word + (second_starts if segment else 0))
+        words.append(
+            -1 if word is None or segment is None else word + (second_starts if segment else 0)
+        )
     return words, segments
 
 

@@ -37,14 +37,22 @@ def examples_of(texts: Iterable[str | tuple[str, str]]) -> list[Example]:
     given = list(texts) if isinstance(texts, Iterable) else [texts]
     wrong = [text for text in given if not isinstance(text, str) and not _is_pair(text)]
     if wrong:
-        raise HeadscopeError(f"{wrong[0]!r} is not a text", where="texts", expected="texts, or pairs of texts")
+        raise HeadscopeError(
+            f"{wrong[0]!r} is not a text", where="texts", expected="texts, or pairs of texts"
+        )
     if len({isinstance(text, str) for text in given}) > 1:
-        raise HeadscopeError("the texts are of different kinds", where="texts", expected="all texts, or all pairs")
+        raise HeadscopeError(
+            "the texts are of different kinds", where="texts", expected="all texts, or all pairs"
+        )
     return [Example(text) if isinstance(text, str) else Example(text[0], text[1]) for text in given]
 
 
 def _is_pair(text: object) -> bool:
-    return isinstance(text, tuple | list) and len(text) == 2 and all(isinstance(one, str) for one in text)
+    return (
+        isinstance(text, tuple | list)
+        and len(text) == 2
+        and all(isinstance(one, str) for one in text)
+    )
 
 
 def columns_of(column: Column) -> tuple[str, ...] | None:
@@ -55,7 +63,11 @@ def columns_of(column: Column) -> tuple[str, ...] | None:
 
 
 def read_examples(
-    paths: Iterable[str | Path], *, pairs: bool = False, column: Column = None, option: str = "--column"
+    paths: Iterable[str | Path],
+    *,
+    pairs: bool = False,
+    column: Column = None,
+    option: str = "--column",
 ) -> Iterator[Example]:
     """The examples of all files in order.
 
@@ -81,8 +93,12 @@ def read_examples(
         )
     for path in files:
         if path in BUNDLED.values() and not pairs and columns is None:
-            raise HeadscopeError("this corpus holds pairs of texts", where=Path(path).stem, mend="Add --pairs")
-        if suffix_of(path) in TABLES and not (suffix_of(path) == ".tsv" and pairs and columns is None):
+            raise HeadscopeError(
+                "this corpus holds pairs of texts", where=Path(path).stem, mend="Add --pairs"
+            )
+        if suffix_of(path) in TABLES and not (
+            suffix_of(path) == ".tsv" and pairs and columns is None
+        ):
             yield from _read_table(path, columns or (("a", "b") if pairs else ("text",)), option)
         else:
             yield from _read_pairs(path) if pairs else _read_text(path)
@@ -97,7 +113,9 @@ def _read_text(path: str | Path) -> Iterator[Example]:
         seen.append(line)
         first_lines += [] if line[1].startswith(";") else [line[1]]
     lines = chain(seen, filled)
-    for number, text in read_fasta(path, lines) if is_fasta(path, first_lines) else _content_lines(lines):
+    for number, text in (
+        read_fasta(path, lines) if is_fasta(path, first_lines) else _content_lines(lines)
+    ):
         yield Example(text, where=f"{path}:{number}")
 
 
@@ -110,10 +128,14 @@ def _read_pairs(path: str | Path) -> Iterator[Example]:
         if len(cells) != 2 or not all(cell.strip() for cell in cells):
             columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
             raise HeadscopeError(
-                columns if len(cells) != 2 else f"column {1 if not cells[0].strip() else 2} is empty",
+                columns
+                if len(cells) != 2
+                else f"column {1 if not cells[0].strip() else 2} is empty",
                 where=where,
                 expected="two texts with one tab between them (--pairs)",
-                mend="Mend the line, or leave --pairs out if each line is one text" if len(cells) == 1 else None,
+                mend="Mend the line, or leave --pairs out if each line is one text"
+                if len(cells) == 1
+                else None,
             )
         yield Example(cells[0], cells[1], where)
 
@@ -131,14 +153,18 @@ def _read_table(path: str | Path, columns: tuple[str, ...], option: str) -> Iter
         if not blank:
             yield Example(texts[0], texts[1] if len(texts) > 1 else None, record.where)
         elif len(blank) < len(columns):
-            raise HeadscopeError(f'column "{blank[0]}" is empty', where=record.where, expected="two texts (--pairs)")
+            raise HeadscopeError(
+                f'column "{blank[0]}" is empty', where=record.where, expected="two texts (--pairs)"
+            )
 
 
 def _text(record: Record, column: str, option: str) -> str:
     if column not in record.cells:
         names = choices(column, record.cells)
         raise HeadscopeError(
-            f'no column "{column}" among {names}' if record.cells else f'no column "{column}", nor any other',
+            f'no column "{column}" among {names}'
+            if record.cells
+            else f'no column "{column}", nor any other',
             where=record.where,
             mend=f"Name the column to read with {option}",
         )

@@ -26,7 +26,11 @@ def is_fasta(path: str | Path, first_lines: Sequence[str] = ()) -> bool:
     if suffix_of(path) in SUFFIXES:
         return True
     header, sequence = first_lines if len(first_lines) == 2 else ("", "")
-    return header.startswith(">") and not header.startswith(">>") and bool(_SEQUENCE.fullmatch(sequence.strip()))
+    return (
+        header.startswith(">")
+        and not header.startswith(">>")
+        and bool(_SEQUENCE.fullmatch(sequence.strip()))
+    )
 
 
 def read_fasta(path: str | Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
@@ -42,7 +46,9 @@ def read_fasta(path: str | Path, lines: Iterable[tuple[int, str]]) -> Iterator[t
             continue
         elif header is None:
             raise HeadscopeError(
-                f'"{line.strip()[:40]}" comes before the first header', where=f"{path}:{number}", expected=">ID"
+                f'"{line.strip()[:40]}" comes before the first header',
+                where=f"{path}:{number}",
+                expected=">ID",
             )
         else:
             parts.append("".join(line.split()))

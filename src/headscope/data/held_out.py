@@ -19,7 +19,9 @@ def is_held_out(number: int, share: float) -> bool:
 
 
 def check_share(share: float) -> None:
-    check_range(share, lambda x: 0 < x <= MOST, "--held-out", "is no share", f"more than 0, at most {MOST}")
+    check_range(
+        share, lambda x: 0 < x <= MOST, "--held-out", "is no share", f"more than 0, at most {MOST}"
+    )
 
 
 def check_held_out(share: float, texts: int, where: str) -> None:

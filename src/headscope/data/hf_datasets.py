@@ -28,15 +28,23 @@ def fetched(data: str, split: str, words: tuple[str, ...]) -> Path:
     """The table of a data set's split: the first of its splits that is called by one of these words."""
     name, _, config = data.removeprefix(PREFIX).partition(":")
     if not name:
-        raise HeadscopeError("no data set is named", where=f"--data {data}", expected="datasets:OWNER/NAME[:CONFIG]")
+        raise HeadscopeError(
+            "no data set is named", where=f"--data {data}", expected="datasets:OWNER/NAME[:CONFIG]"
+        )
     found = _loaded(name, config or None, data)
     chosen = next((one for one in found if any(word in one.split("_") for word in words)), None)
     if chosen is None:
         expected = choices(split, list(found))
-        raise HeadscopeError(f"no split for {split} in it", where=f"--data {data}", expected=expected)
+        raise HeadscopeError(
+            f"no split for {split} in it", where=f"--data {data}", expected=expected
+        )
     rows = found[chosen]
     stamp = hashlib.sha256(f"{data} {chosen} {rows._fingerprint}".encode()).hexdigest()[:12]
-    place = cache_directory() / "data" / f"{_plain(name)}-{_plain(config) or 'default'}-{chosen}-{stamp}.jsonl"
+    place = (
+        cache_directory()
+        / "data"
+        / f"{_plain(name)}-{_plain(config) or 'default'}-{chosen}-{stamp}.jsonl"
+    )
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=place.parent) as aside:  # one for each process that fetches it
@@ -52,12 +60,16 @@ def _loaded(name: str, config: str | None, data: str) -> Any:
         import datasets
     except ImportError as cause:
         raise HeadscopeError(
-            "data sets by id take the library datasets", where=f"--data {data}", mend="pip install datasets"
+            "data sets by id take the library datasets",
+            where=f"--data {data}",
+            mend="pip install datasets",
         ) from cause
     datasets.disable_progress_bars()
     try:
         return datasets.load_dataset(name, config)
-    except Exception as cause:  # the library raises its own, those of its file formats and those of the network
+    except (
+        Exception
+    ) as cause:  # the library raises its own, those of its file formats and those of the network
         raise HeadscopeError(
             f"cannot be had ({reason(cause)})",
             where=f"--data {data}",
@@ -67,7 +79,11 @@ def _loaded(name: str, config: str | None, data: str) -> Any:
 
 def _named(rows: Any) -> Iterator[dict[str, object]]:
     """The rows as plain objects, classes by their names."""
-    classes = {name: feature.names for name, feature in rows.features.items() if hasattr(feature, "int2str")}
+    classes = {
+        name: feature.names
+        for name, feature in rows.features.items()
+        if hasattr(feature, "int2str")
+    }
     for row in rows:
         cells = dict(_flat(row))
         for name, names in classes.items():

@@ -12,7 +12,9 @@ from headscope.model.attention_model import AttentionModel
 TEXTS = 1024  # tokenized at a time
 
 
-def packed(model: AttentionModel, texts: Iterable[Example], *, max_length: int) -> tuple[list[Sequence], Counts]:
+def packed(
+    model: AttentionModel, texts: Iterable[Example], *, max_length: int
+) -> tuple[list[Sequence], Counts]:
     """The sequences, all of `max_length` tokens with the special ones around them, the last one shorter.
 
     A text may begin in one sequence and end in the next; it is left out, and counted, if it has no tokens.
@@ -30,22 +32,30 @@ def packed(model: AttentionModel, texts: Iterable[Example], *, max_length: int) 
             continue
         counts.used += 1
         encoder.unknown.add(pieces, (text.first,), text.where)
-        waiting += [same[piece] for piece in [*(separator if waiting else []), *pieces]]  # one object a token id
+        waiting += [
+            same[piece] for piece in [*(separator if waiting else []), *pieces]
+        ]  # one object a token id
         while len(waiting) >= room:
             found.append([*before, *waiting[:room], *after])
             waiting = waiting[room:]
     encoder.unknown.warn()
     found.append([*before, *waiting, *after])
-    found = [ids for ids in found if not model.marks.special.issuperset(ids)]  # of unknown tokens alone, say
+    found = [
+        ids for ids in found if not model.marks.special.issuperset(ids)
+    ]  # of unknown tokens alone, say
     for ids in found:
         counts.add_lengths(len(ids), 0)
-    return [Sequence(i, _side(ids, len(before), len(after), encoder)) for i, ids in enumerate(found)], counts
+    return [
+        Sequence(i, _side(ids, len(before), len(after), encoder)) for i, ids in enumerate(found)
+    ], counts
 
 
 def _around(encoder: Encoder) -> tuple[list[int], list[int]]:
     """The special tokens that the tokenizer puts before and after a text."""
     text = next(
-        token for token, i in sorted(encoder.tokenizer.get_vocab().items()) if i not in encoder.model.marks.special
+        token
+        for token, i in sorted(encoder.tokenizer.get_vocab().items())
+        if i not in encoder.model.marks.special
     )
     plain = encoder.tokenizer(text, add_special_tokens=False)["input_ids"]
     whole = encoder.tokenizer(text)["input_ids"]

@@ -32,7 +32,9 @@ class Record:
         value = self.value(names)
         if not isinstance(value, str) or not value.strip():
             said = "is empty" if value is None or value == "" else f"is {json.dumps(value)[:40]}"
-            raise HeadscopeError(f'column "{self.name(names)}" {said}', where=self.where, expected="a text")
+            raise HeadscopeError(
+                f'column "{self.name(names)}" {said}', where=self.where, expected="a text"
+            )
         return value
 
     def value(self, names: Sequence[str]) -> object:
@@ -61,7 +63,9 @@ def read_records(path: str | Path) -> Iterator[Record]:
     elif kind in (".tsv", ".csv", ".txt"):
         yield from _read_table(path, "," if kind == ".csv" else "\t")
     else:
-        raise HeadscopeError(f'"{kind}" is no kind of table', where=path, expected=", ".join(_KINDS[:4]))
+        raise HeadscopeError(
+            f'"{kind}" is no kind of table', where=path, expected=", ".join(_KINDS[:4])
+        )
 
 
 def _read_table(path: str | Path, separator: str) -> Iterator[Record]:
@@ -72,7 +76,9 @@ def _read_table(path: str | Path, separator: str) -> Iterator[Record]:
             names = [name.strip() for name in cells]
             twice = {name for name in names if names.count(name) > 1}
             if twice:
-                raise HeadscopeError(f'two columns are called "{min(twice)}"', where=f"{path}:{number}")
+                raise HeadscopeError(
+                    f'two columns are called "{min(twice)}"', where=f"{path}:{number}"
+                )
             continue
         if len(cells) != len(names):
             raise HeadscopeError(
@@ -122,7 +128,9 @@ def _read_jsonl(path: str | Path) -> Iterator[Record]:
         except (ValueError, RecursionError) as cause:
             at = f":{cause.colno}" if isinstance(cause, json.JSONDecodeError) else ""
             what = cause.msg if isinstance(cause, json.JSONDecodeError) else reason(cause)
-            raise HeadscopeError(f"not JSON: {what}", where=where + at, expected=ONE_A_LINE, mend=UNLIST) from cause
+            raise HeadscopeError(
+                f"not JSON: {what}", where=where + at, expected=ONE_A_LINE, mend=UNLIST
+            ) from cause
         if not isinstance(cells, dict):
             raise HeadscopeError("not a JSON object", where=where, expected=ONE_A_LINE, mend=UNLIST)
         yield Record(cells, where)
@@ -131,7 +139,9 @@ def _read_jsonl(path: str | Path) -> Iterator[Record]:
 HALVES = ("even", "odd")
 
 
-def find_split(data: str | Path, split: str, *, task: str = "", suffixes: Sequence[str] = _KINDS) -> Path:
+def find_split(
+    data: str | Path, split: str, *, task: str = "", suffixes: Sequence[str] = _KINDS
+) -> Path:
     """The file of a split: `data` itself if it is a file, else the one in the directory that is called so.
 
     In a directory for several tasks (mnli_dev.tsv, rte_dev.tsv) the one that has the task's name too.
@@ -139,32 +149,46 @@ def find_split(data: str | Path, split: str, *, task: str = "", suffixes: Sequen
     """
     split, _, half = split.partition(":")
     if split not in SPLITS:
-        raise HeadscopeError(f'"{split}" is no split', where="--split", expected=choices(split, SPLITS))
+        raise HeadscopeError(
+            f'"{split}" is no split', where="--split", expected=choices(split, SPLITS)
+        )
     if half not in ("", *HALVES):
         raise HeadscopeError(
-            f'"{half}" is no half of {split}', where="--split", expected=f"{split}, {split}:even or {split}:odd"
+            f'"{half}" is no half of {split}',
+            where="--split",
+            expected=f"{split}, {split}:even or {split}:odd",
         )
     if hub.is_id(data):
         return hub.fetched(str(data), split, SPLITS[split])
     place = Path(data)
     if not place.exists():
-        raise HeadscopeError("not there", where=data, expected="a file, or a directory with train, dev and test files")
+        raise HeadscopeError(
+            "not there",
+            where=data,
+            expected="a file, or a directory with train, dev and test files",
+        )
     if place.is_file():
         return place
     words = SPLITS[split]
-    files = [file for file in sorted(place.iterdir()) if file.is_file() and suffix_of(file) in suffixes]
+    files = [
+        file for file in sorted(place.iterdir()) if file.is_file() and suffix_of(file) in suffixes
+    ]
     named = [file for file in files if any(word in _words(file) for word in words)]
     if len(named) > 1 and task:
         mine = [file for file in named if task in _words(file)]
         if not mine and any(task in _words(file) for file in files):
             listed = ", ".join(file.name for file in files if task in _words(file))
-            raise HeadscopeError(f"no file for {split} of {task} here, only {listed}", where=data, mend="Name a file")
+            raise HeadscopeError(
+                f"no file for {split} of {task} here, only {listed}", where=data, mend="Name a file"
+            )
         named = mine or named
     if len(named) == 1:
         return named[0]
     if not named:
         listed = ", ".join(file.name for file in files[:8]) or "no table at all"
-        raise HeadscopeError(f"no file for {split} here, only {listed}", where=data, expected=f"{words[0]}.tsv, say")
+        raise HeadscopeError(
+            f"no file for {split} here, only {listed}", where=data, expected=f"{words[0]}.tsv, say"
+        )
     raise HeadscopeError(
         f"several files for {split}: {', '.join(file.name for file in named[:8])}",
         where=data,

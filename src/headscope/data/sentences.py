@@ -33,11 +33,15 @@ class Sentence:
 
     def __post_init__(self) -> None:
         if self.between != "words" and self.target is None:
-            raise HeadscopeError("the pairs join words of a target that is missing", where=self.where or None)
+            raise HeadscopeError(
+                "the pairs join words of a target that is missing", where=self.where or None
+            )
         source, target = len(self.words), len(self.target or ())
-        queries, keys = {"words": (source, source), "target": (target, target), "across": (target, source)}[
-            self.between
-        ]
+        queries, keys = {
+            "words": (source, source),
+            "target": (target, target),
+            "across": (target, source),
+        }[self.between]
         for relation, pairs in self.pairs.items():
             for query, key in pairs:
                 if not (0 <= query < queries and 0 <= key < keys):

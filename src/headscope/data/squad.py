@@ -42,7 +42,9 @@ def read_squad(path: str | Path) -> Iterator[Question]:
         where = f"{path}:{cause.lineno}:{cause.colno}"
         raise HeadscopeError(f"not JSON: {cause.msg}", where=where, expected=LAYOUT) from cause
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as cause:
-        raise HeadscopeError(f"not laid out as SQuAD ({reason(cause)})", where=path, expected=LAYOUT) from cause
+        raise HeadscopeError(
+            f"not laid out as SQuAD ({reason(cause)})", where=path, expected=LAYOUT
+        ) from cause
 
 
 def _read_table(path: str | Path) -> Iterator[Question]:
@@ -56,10 +58,14 @@ def _read_table(path: str | Path) -> Iterator[Question]:
                 {"text": text, "answer_start": start}
                 for text, start in zip(nested["text"], nested["answer_start"], strict=True)  # type: ignore[index]
             ]
-            yield _question(record.cells | {"answers": answers}, str(record.cells["context"]), record.where)
+            yield _question(
+                record.cells | {"answers": answers}, str(record.cells["context"]), record.where
+            )
         except (KeyError, TypeError, ValueError) as cause:
             expected = "id, question, context and answers"
-            raise HeadscopeError(f"no question ({reason(cause)})", where=record.where, expected=expected) from cause
+            raise HeadscopeError(
+                f"no question ({reason(cause)})", where=record.where, expected=expected
+            ) from cause
 
 
 def _question(asked: dict[str, Any], context: str, where: str) -> Question:

@@ -59,15 +59,21 @@ def _decoded(raw: bytes, number: int, path: str | Path) -> str:
     convert = "Convert the file, with iconv say"
     if number == 1:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise HeadscopeError("the file is in UTF-16", where=path, expected="UTF-8", mend=convert)
+            raise HeadscopeError(
+                "the file is in UTF-16", where=path, expected="UTF-8", mend=convert
+            )
         raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as cause:
         column = len(raw[: cause.start].decode("utf-8")) + 1
         what = f"byte 0x{raw[cause.start]:02x} is not UTF-8"
-        raise HeadscopeError(what, where=f"{path}:{number}:{column}", expected="UTF-8", mend=convert) from cause
+        raise HeadscopeError(
+            what, where=f"{path}:{number}:{column}", expected="UTF-8", mend=convert
+        ) from cause
     if "\x00" in text:
         where = f"{path}:{number}:{text.index(chr(0)) + 1}"
-        raise HeadscopeError("a NUL byte; this is not a text file", where=where, expected="text in UTF-8")
+        raise HeadscopeError(
+            "a NUL byte; this is not a text file", where=where, expected="text in UTF-8"
+        )
     return text.rstrip("\r\n")

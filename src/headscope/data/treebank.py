@@ -17,7 +17,9 @@ from headscope.errors import HeadscopeError
 
 COLUMNS = 10
 ROOT = -1  # the governor of the word that none governs
-FORMAT = "sentences in CoNLL-U: ten columns with a tab between them, a blank line after each sentence"
+FORMAT = (
+    "sentences in CoNLL-U: ten columns with a tab between them, a blank line after each sentence"
+)
 MEND = "Mend the line, or pass --lenient to leave such sentences out; run.json will count them"
 _NOT_A_WORD = re.compile(r"[0-9]+(-[0-9]+|\.[0-9]+)")
 _SENT_ID = re.compile(r"#\s*sent_id\s*=\s*(.*\S)")
@@ -52,7 +54,10 @@ class MalformedSentence(HeadscopeError):
 
 
 def read_treebank(
-    paths: str | Path | Iterable[str | Path], *, lenient: bool = False, counts: dict[str, int] | None = None
+    paths: str | Path | Iterable[str | Path],
+    *,
+    lenient: bool = False,
+    counts: dict[str, int] | None = None,
 ) -> Iterator[Parsed]:
     """The sentences of all files in order.
 
@@ -126,12 +131,16 @@ class _Block:
             cells = line.split("\t")
             if len(cells) != COLUMNS:
                 columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
-                raise self._malformed("wrong number of columns", columns, at, "ten columns with a tab between them")
+                raise self._malformed(
+                    "wrong number of columns", columns, at, "ten columns with a tab between them"
+                )
             if _NOT_A_WORD.fullmatch(cells[0]):
                 continue
             if cells[0] != str(len(rows) + 1):
                 what = f'a word has the ID "{cells[0]}"'
-                raise self._malformed("wrong ID", what, at, f"{len(rows) + 1}, as words are counted from 1")
+                raise self._malformed(
+                    "wrong ID", what, at, f"{len(rows) + 1}, as words are counted from 1"
+                )
             for name, column in (("FORM", 1), ("DEPREL", 7)):
                 if not cells[column].strip():
                     what = f"word {cells[0]} has an empty {name} (column {column + 1})"
@@ -139,20 +148,30 @@ class _Block:
             self.at.append(at)
             rows.append(cells)
         if not rows:
-            raise self._malformed("no words", "it has no words", self.lines[0][0], "words counted from 1")
+            raise self._malformed(
+                "no words", "it has no words", self.lines[0][0], "words counted from 1"
+            )
         return rows
 
     def _governor(self, i: int, head: str, count: int) -> int:
         if not re.fullmatch("[0-9]+", head):
-            what, expected = f'word {i + 1} has the HEAD "{head}"', "the ID of a word, or 0 for the root"
+            what, expected = (
+                f'word {i + 1} has the HEAD "{head}"',
+                "the ID of a word, or 0 for the root",
+            )
             raise self._malformed("HEAD is not a number", what, self.at[i], expected)
         governor = int(head[:9]) - 1
         if governor >= count:
-            what, expected = f"word {i + 1} has the HEAD {head}", f"a number from 0 to {count}, the last word"
+            what, expected = (
+                f"word {i + 1} has the HEAD {head}",
+                f"a number from 0 to {count}, the last word",
+            )
             raise self._malformed("HEAD out of range", what, self.at[i], expected)
         if governor == i:
             what = f"word {i + 1} is its own HEAD"
-            raise self._malformed("word governs itself", what, self.at[i], "another word, or 0 for the root")
+            raise self._malformed(
+                "word governs itself", what, self.at[i], "another word, or 0 for the root"
+            )
         return governor
 
     def _check_one_root(self, governors: list[int]) -> None:
@@ -162,7 +181,9 @@ class _Block:
             raise self._malformed("no root", "no word is the root", self.at[0], expected)
         if len(roots) > 1:
             words = " and ".join([", ".join(str(i + 1) for i in roots[:-1]), str(roots[-1] + 1)])
-            raise self._malformed("several roots", f"words {words} are roots", self.at[roots[1]], expected)
+            raise self._malformed(
+                "several roots", f"words {words} are roots", self.at[roots[1]], expected
+            )
 
     def _check_no_cycle(self, governors: list[int]) -> None:
         reaches_root = {ROOT}
@@ -175,8 +196,12 @@ class _Block:
             if word in path:
                 cycle = list(path)[list(path).index(word) :]
                 what = "HEADs run in a circle: " + " → ".join(str(i + 1) for i in [*cycle, word])
-                raise self._malformed("cycle", what, self.at[word], "a way from each word to the root")
+                raise self._malformed(
+                    "cycle", what, self.at[word], "a way from each word to the root"
+                )
             reaches_root.update(path)
 
     def _malformed(self, kind: str, what: str, at: int, expected: str) -> MalformedSentence:
-        return MalformedSentence(kind, f"{self.title}: {what}", where=f"{self.path}:{at}", expected=expected)
+        return MalformedSentence(
+            kind, f"{self.title}: {what}", where=f"{self.path}:{at}", expected=expected
+        )

@@ -62,7 +62,9 @@ class UnknownTokens:
         if self._where:
             self._warned_files.add(self._where)
         line = f"{self._where or 'texts'}: {said(self.counts.content, self.counts.tokens, self.counts.pieces)}. "
-        line += "Check that the model was trained on such text, and that the file holds nothing else"
+        line += (
+            "Check that the model was trained on such text, and that the file holds nothing else"
+        )
         note(line)
 
     def _pieces_of(self, text: Text) -> list[str]:
@@ -72,9 +74,15 @@ class UnknownTokens:
         if not getattr(tokenizer, "is_fast", False):
             pieces = tokenizer.tokenize(text if is_text else " ".join(text))
             ids = tokenizer.convert_tokens_to_ids(pieces)
-            return [piece[:LONGEST_PIECE] for piece, token in zip(pieces, ids, strict=True) if token == self._id]
+            return [
+                piece[:LONGEST_PIECE]
+                for piece, token in zip(pieces, ids, strict=True)
+                if token == self._id
+            ]
         given = text if is_text else list(text)
-        encoding = tokenizer(given, add_special_tokens=False, is_split_into_words=not is_text, verbose=False)
+        encoding = tokenizer(
+            given, add_special_tokens=False, is_split_into_words=not is_text, verbose=False
+        )
         found = []
         for place, token in enumerate(encoding["input_ids"]):
             span = encoding.token_to_chars(place) if token == self._id else None
@@ -95,6 +103,11 @@ def _unknown_id(model: AttentionModel) -> int | None:
     """The unknown token's id; None if there is none, or if it has another meaning too (GPT-2: the end of a text)."""
     tokenizer = model.tokenizer
     assert tokenizer is not None
-    others = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.cls_token_id}
+    others = {
+        tokenizer.bos_token_id,
+        tokenizer.eos_token_id,
+        tokenizer.pad_token_id,
+        tokenizer.cls_token_id,
+    }
     unknown: int | None = tokenizer.unk_token_id
     return None if unknown in others else unknown

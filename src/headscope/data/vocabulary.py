@@ -22,18 +22,30 @@ def check_vocabulary(size: int) -> None:
         raise HeadscopeError(what, where="--vocabulary", expected=f"{least} or more")
 
 
-def learned_tokenizer(texts: Iterable[str], size: int, *, translates: bool = False) -> PreTrainedTokenizerBase:
+def learned_tokenizer(
+    texts: Iterable[str], size: int, *, translates: bool = False
+) -> PreTrainedTokenizerBase:
     """A tokenizer of at most `size` tokens, the special ones among them.
 
     translates: letters as they are, a text closed by </s>; else lower case, a text between [CLS] and [SEP]
     """
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import (
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
     from transformers import PreTrainedTokenizerFast
 
     check_vocabulary(size)
     names = TRANSLATOR if translates else ENCODER
     core = Tokenizer(models.BPE())
-    core.normalizer = normalizers.NFKC() if translates else normalizers.BertNormalizer(lowercase=True)
+    core.normalizer = (
+        normalizers.NFKC() if translates else normalizers.BertNormalizer(lowercase=True)
+    )
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     core.decoder = decoders.ByteLevel()
     # Word pieces would be as good, but their trainer numbers tokens in another order each time.

@@ -23,14 +23,23 @@ FORM = "a word and its numbers with blanks between them, as word2vec and GloVe w
 class WordVectors:
     """A fixed vector for each known word: row 0, of zeros, for all others."""
 
-    def __init__(self, known: dict[Hashable, Tensor], trained: set[Hashable], dimensions: int) -> None:
+    def __init__(
+        self, known: dict[Hashable, Tensor], trained: set[Hashable], dimensions: int
+    ) -> None:
         """`trained` are the words to train on: they alone decide on centre, directions and scale."""
         self._row = {key: 1 + i for i, key in enumerate(known)}
-        table = torch.stack([torch.zeros_like(next(iter(known.values()))), *known.values()]).double()
-        basis = table[sorted(self._row[key] for key in trained if key in self._row) or list(self._row.values())]
+        table = torch.stack(
+            [torch.zeros_like(next(iter(known.values()))), *known.values()]
+        ).double()
+        basis = table[
+            sorted(self._row[key] for key in trained if key in self._row)
+            or list(self._row.values())
+        ]
         centre = basis.mean(dim=0)
         if basis.shape[1] > dimensions:
-            directions = torch.linalg.eigh((basis - centre).T @ (basis - centre))[1][:, -dimensions:]
+            directions = torch.linalg.eigh((basis - centre).T @ (basis - centre))[1][
+                :, -dimensions:
+            ]
         else:
             directions = torch.eye(basis.shape[1], dtype=torch.float64)
         table = (table - centre) @ directions
@@ -51,7 +60,9 @@ class WordVectors:
         return sum(row > 0 for row in rows) / len(rows)
 
 
-def mean_embeddings(model: AttentionModel, words: Iterable[tuple[int, ...]]) -> dict[Hashable, Tensor]:
+def mean_embeddings(
+    model: AttentionModel, words: Iterable[tuple[int, ...]]
+) -> dict[Hashable, Tensor]:
     """The mean input embedding of a word's pieces, for each word as it is cut."""
     table = model.model.get_input_embeddings().weight.detach().float().cpu()
     return {pieces: table[list(pieces)].mean(dim=0) for pieces in dict.fromkeys(words)}
@@ -71,7 +82,9 @@ def read_vectors(path: str | Path, wanted: set[Hashable]) -> dict[Hashable, Tens
         if word.lower() in wanted and word.lower() not in found:
             found[word.lower()] = torch.tensor(_numbers(cells[-size:], f"{path}:{number}"))
     if not found:
-        raise HeadscopeError("it has a vector for none of the treebank's words", where=path, expected=FORM)
+        raise HeadscopeError(
+            "it has a vector for none of the treebank's words", where=path, expected=FORM
+        )
     return found
 
 
@@ -81,7 +94,9 @@ def _word_before(cells: list[str], size: int, where: str) -> str:
     if size < 1 or len(cells) <= size or any(_is_number(cell) for cell in extra):
         count = len(cells) - 1
         what = f"{count} number{'' if count == 1 else 's'} after the word"
-        raise HeadscopeError(what, where=where, expected=f"{size}, as line 1 has it" if size > 0 else FORM)
+        raise HeadscopeError(
+            what, where=where, expected=f"{size}, as line 1 has it" if size > 0 else FORM
+        )
     return " ".join(cells[: len(cells) - size])
 
 

@@ -67,7 +67,11 @@ class CorpusExamples:
         order = [role.name for role in self._roles.get((head.stack, head.layer, head.head), [])]
         rank = {name: place for place, name in enumerate(order)}
         found: dict[object, dict[str, Any]] = {}
-        rows = [row for row in self._rows.get(head, []) if called(row["role"]) in rank and words_of(row["words"])]
+        rows = [
+            row
+            for row in self._rows.get(head, [])
+            if called(row["role"]) in rank and words_of(row["words"])
+        ]
         for row in sorted(rows, key=lambda row: rank[called(row["role"])]):
             name = (row["kind"], row["words"], row["query"], row["key"])
             told = found.get(name) or self._told(head, row, max_length)
@@ -79,7 +83,9 @@ class CorpusExamples:
     def _told(self, head: Head, row: dict[Any, Any], max_length: int | None) -> dict[str, Any]:
         expected = None if math.isnan(row["expected"]) else int(row["expected"])
         shown = Shown(words_of(row["words"]), int(row["query"]), int(row["key"]), expected)
-        opened = self._kept(head, row, shown, max_length) or self._put_together(head, shown, max_length)
+        opened = self._kept(head, row, shown, max_length) or self._put_together(
+            head, shown, max_length
+        )
         direction = plain(row["direction"], 20) if isinstance(row["direction"], str) else ""
         return {
             "roles": [],
@@ -93,7 +99,9 @@ class CorpusExamples:
             **opened,
         }
 
-    def _kept(self, head: Head, row: dict[Any, Any], shown: Shown, max_length: int | None) -> dict[str, Any] | None:
+    def _kept(
+        self, head: Head, row: dict[Any, Any], shown: Shown, max_length: int | None
+    ) -> dict[str, Any] | None:
         """With the text that the study keeps; None where it does not, or where that cannot be asked."""
         texts, starts = (_list_in(row.get(name)) for name in ("text", "starts"))
         numbers = _numbers(shown.words, starts)
@@ -102,9 +110,14 @@ class CorpusExamples:
             return None
         query, key = sides
         tokens = [*self._written(query), *([] if key is query else [BETWEEN, *self._written(key)])]
-        opened = {"text": texts[0], "second": texts[1] if len(texts) > 1 else None, "is_whole": True}
+        opened = {
+            "text": texts[0],
+            "second": texts[1] if len(texts) > 1 else None,
+            "is_whole": True,
+        }
         if all(
-            n is None or (n < len(tokens) and tokens[n] == word) for n, word in zip(numbers, shown.words, strict=True)
+            n is None or (n < len(tokens) and tokens[n] == word)
+            for n, word in zip(numbers, shown.words, strict=True)
         ):
             return {**opened, "token": numbers[shown.query], "level": "tokens"}
         number = numbers[shown.query]
@@ -132,15 +145,29 @@ class CorpusExamples:
         sides = self._sides(head.stack, texts[:2], max_length) if texts[0] else None
         token = None
         if sides is not None and whole.query in places:
-            words = [word for part in (parts[:1] if head.stack == "cross" else parts[:2]) for word in part]
+            words = [
+                word
+                for part in (parts[:1] if head.stack == "cross" else parts[:2])
+                for word in part
+            ]
             number = places.index(whole.query)
             token = self._token_of(sides[0], words, number) if number < len(words) else None
         second = texts[1] if len(texts) > 1 else None
-        return {"text": texts[0], "second": second, "is_whole": False, "token": token, "level": "words"}
+        return {
+            "text": texts[0],
+            "second": second,
+            "is_whole": False,
+            "token": token,
+            "level": "words",
+        }
 
-    def _sides(self, stack: str, texts: list[str], max_length: int | None) -> tuple[Tokens, Tokens] | None:
+    def _sides(
+        self, stack: str, texts: list[str], max_length: int | None
+    ) -> tuple[Tokens, Tokens] | None:
         try:
-            batch = one_input(self.model, texts[0], texts[1] if len(texts) > 1 else None, max_length=max_length)
+            batch = one_input(
+                self.model, texts[0], texts[1] if len(texts) > 1 else None, max_length=max_length
+            )
         except HeadscopeError:  # too long, or a model that reads no pairs
             return None
         return batch.layout.sides(stack)
@@ -151,19 +178,26 @@ class CorpusExamples:
         tokenizer: Any = self.model.tokenizer
         ids = tokens.ids[0].tolist()
         names = tokenizer.convert_ids_to_tokens(ids)
-        return [plain(tokenizer.decode([i]).strip() or str(token), 40) for i, token in zip(ids, names, strict=True)]
+        return [
+            plain(tokenizer.decode([i]).strip() or str(token), 40)
+            for i, token in zip(ids, names, strict=True)
+        ]
 
     def _token_of(self, tokens: Tokens, words: list[str], number: int) -> int | None:
         """The first token of a word of the text, by how many letters come before it; else the nearest that is alike."""
         side = side_of(self.model, tokens)
         first = {unit: token for token, unit in reversed(list(enumerate(side.units())))}
         labels = [
-            (unit, _bare(label)) for unit, label in enumerate(side.word_labels()) if not side.unit_special()[unit]
+            (unit, _bare(label))
+            for unit, label in enumerate(side.word_labels())
+            if not side.unit_special()[unit]
         ]
         before, wanted = sum(len(_bare(word)) for word in words[:number]), _bare(words[number])
         found, passed = None, 0
         for place, (unit, label) in enumerate(labels):
-            if passed <= before < passed + len(label) and (label.startswith(wanted) or wanted.startswith(label)):
+            if passed <= before < passed + len(label) and (
+                label.startswith(wanted) or wanted.startswith(label)
+            ):
                 return first[unit]
             if label == wanted and (found is None or abs(place - number) < abs(found[0] - number)):
                 found = place, unit

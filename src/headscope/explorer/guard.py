@@ -100,8 +100,15 @@ class Guard:
     def _check_origin(self, headers: Headers) -> None:
         for origin in headers.getlist("origin"):
             parts = urlsplit(origin) if _can_be_split(origin) else urlsplit("")
-            if parts.scheme not in ("http", "https") or parts.netloc.lower() != headers["host"].lower():
-                raise Refusal(403, f'the request comes from "{origin[:80]}"', expected="the explorer's own page")
+            if (
+                parts.scheme not in ("http", "https")
+                or parts.netloc.lower() != headers["host"].lower()
+            ):
+                raise Refusal(
+                    403,
+                    f'the request comes from "{origin[:80]}"',
+                    expected="the explorer's own page",
+                )
 
     def _entry(self, scope: Scope, headers: Headers) -> Response | None:
         """None where the request may pass; a redirection where it brought its token in the address."""
@@ -109,7 +116,9 @@ class Guard:
             return None
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if scope["path"] == "/" and self._is_token(query.pop("token", [""])[0]):
-            answer = RedirectResponse("/" + (f"?{urlencode(query, doseq=True)}" if query else ""), 303)
+            answer = RedirectResponse(
+                "/" + (f"?{urlencode(query, doseq=True)}" if query else ""), 303
+            )
             answer.set_cookie(self._cookie, self.token, httponly=True, samesite="strict")
             return answer
         if not any(self._is_token(one) for one in self._brought(headers)):

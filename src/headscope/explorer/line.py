@@ -32,7 +32,9 @@ class Line:
         self.most = most
         self._waiting: deque[_Waiting] = deque()
         self._is_busy = False
-        self._newest: OrderedDict[str, int] = OrderedDict()  # of each page, as many as are remembered
+        self._newest: OrderedDict[str, int] = (
+            OrderedDict()
+        )  # of each page, as many as are remembered
 
     @property
     def waiting(self) -> int:
@@ -76,7 +78,11 @@ class Line:
         except asyncio.CancelledError:
             if mine in self._waiting:
                 self._waiting.remove(mine)
-            elif mine.called.done() and not mine.called.cancelled() and mine.called.exception() is None:
+            elif (
+                mine.called.done()
+                and not mine.called.cancelled()
+                and mine.called.exception() is None
+            ):
                 self._call_next()  # it was this one's turn when it went away
             raise
 
@@ -90,4 +96,8 @@ class Line:
 
 
 def _stale(turn: int, newest: int) -> Refusal:
-    return Refusal(409, f"turn {turn} is over: this page has asked turn {newest} since", mend="Nothing is to be done")
+    return Refusal(
+        409,
+        f"turn {turn} is over: this page has asked turn {newest} since",
+        mend="Nothing is to be done",
+    )

@@ -29,7 +29,9 @@ class ModelThread:
     """`await run(work, …)` gives what the work gives, or raises what it raises."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = (
+            queue.SimpleQueue()
+        )
         self._waited_for: set[Future[Any]] = set()
         self._lock = threading.Lock()
         self._is_ended = False

@@ -62,7 +62,11 @@ class Prediction(ABC):
         """A token of the vocabulary as it is read by people."""
         assert self.model.tokenizer is not None
         token = self.model.tokenizer.convert_ids_to_tokens(number)
-        return Side((token,), (False,), (None,)).token_labels()[0] if isinstance(token, str) else f"token {number}"
+        return (
+            Side((token,), (False,), (None,)).token_labels()[0]
+            if isinstance(token, str)
+            else f"token {number}"
+        )
 
 
 class Classes(Prediction):
@@ -82,7 +86,9 @@ class Classes(Prediction):
         return {"kind": self.kind, "what": what, "rows": _rows(names, before, after)}
 
     def _is_multiple(self) -> bool:
-        return getattr(self.model.model.config, "problem_type", None) == "multi_label_classification"
+        return (
+            getattr(self.model.model.config, "problem_type", None) == "multi_label_classification"
+        )
 
 
 class MaskedTokens(Prediction):
@@ -97,7 +103,10 @@ class MaskedTokens(Prediction):
     def told(self, reading: Reading, before: Tensor, after: Tensor | None) -> dict[str, Any]:
         places = self._places(reading).tolist()
         rows = [
-            {"token": place, "rows": _candidates(self._token, before[i], None if after is None else after[i])}
+            {
+                "token": place,
+                "rows": _candidates(self._token, before[i], None if after is None else after[i]),
+            }
             for i, place in enumerate(places)
         ]
         return {"kind": self.kind, "masks": rows}
@@ -170,12 +179,16 @@ class Alike(Prediction):
     def notes(self) -> tuple[str, ...]:
         if self.model.reading.is_stated:
             return ()
-        return ("no file states the pooling: the sentence vector is the mean of the token states; see --pooling",)
+        return (
+            "no file states the pooling: the sentence vector is the mean of the token states; see --pooling",
+        )
 
     def run(self, reading: Reading) -> Any:
         """The output of the model below its head, which has the states."""
         kept: list[Any] = []
-        handle = self.model.model.base_model.register_forward_hook(lambda module, args, output: kept.append(output))
+        handle = self.model.model.base_model.register_forward_hook(
+            lambda module, args, output: kept.append(output)
+        )
         try:
             output = self.model(reading.batch)
         finally:
@@ -192,9 +205,13 @@ class Alike(Prediction):
         vectors = []
         for text, sequence, skip in zip(texts, found, skipped, strict=True):
             if sequence is None:
-                raise HeadscopeError("there are no tokens in it", where=f'text "{text[:40]}"', expected="some text")
+                raise HeadscopeError(
+                    "there are no tokens in it", where=f'text "{text[:40]}"', expected="some text"
+                )
             batch = collate(self.model, [sequence])
-            is_shown = torch.equal(batch.inputs["input_ids"], reading.batch.inputs["input_ids"].cpu())
+            is_shown = torch.equal(
+                batch.inputs["input_ids"], reading.batch.inputs["input_ids"].cpu()
+            )
             states = output if is_shown else self.run(Reading(text, None, batch))
             vectors.append(pooled(states, batch, how, skip))
         return torch.cat(vectors)
@@ -202,7 +219,10 @@ class Alike(Prediction):
     def told(self, reading: Reading, before: Tensor, after: Tensor | None) -> dict[str, Any]:
         told = {"kind": self.kind, "of": "pair" if self._is_pair(reading) else "itself"}
         if self._is_pair(reading):
-            one, other = _number(before[0] @ before[1]), None if after is None else _number(after[0] @ after[1])
+            one, other = (
+                _number(before[0] @ before[1]),
+                None if after is None else _number(after[0] @ after[1]),
+            )
         else:
             one, other = 1.0, None if after is None else _number(before[0] @ after[0])
         return {**told, "before": one, "after": other}
@@ -241,10 +261,15 @@ def _main_side(batch: Batch) -> Batch:
 def _rows(names: list[str], before: Tensor, after: Tensor | None) -> list[dict[str, Any]]:
     others = [None] * len(names) if after is None else after.tolist()
     pairs = zip(names, before.tolist(), others, strict=True)
-    return [{"name": name, "before": _number(one), "after": _number(other)} for name, one, other in pairs]
+    return [
+        {"name": name, "before": _number(one), "after": _number(other)}
+        for name, one, other in pairs
+    ]
 
 
-def _candidates(name: Callable[[int], str], before: Tensor, after: Tensor | None) -> list[dict[str, Any]]:
+def _candidates(
+    name: Callable[[int], str], before: Tensor, after: Tensor | None
+) -> list[dict[str, Any]]:
     """The best tokens of either, those of the edited model first where heads are off."""
     now = before if after is None else after
     best = [*now.topk(min(CANDIDATES, len(now))).indices.tolist()]

@@ -8,6 +8,8 @@ from headscope.errors import HeadscopeError
 class Refusal(HeadscopeError):
     """An error with the HTTP status that goes with it."""
 
-    def __init__(self, status: int, what: str, *, expected: str | None = None, mend: str | None = None) -> None:
+    def __init__(
+        self, status: int, what: str, *, expected: str | None = None, mend: str | None = None
+    ) -> None:
         super().__init__(what, expected=expected, mend=mend)
         self.status = status

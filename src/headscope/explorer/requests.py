@@ -36,7 +36,9 @@ class AskedToAttend:
     def of(cls, given: dict[str, Any]) -> Self:
         names = {field.name for field in fields(cls)}
         if strange := sorted(set(given) - names):
-            raise Refusal(400, f'"{strange[0][:40]}" is not a key', expected=", ".join(sorted(names)))
+            raise Refusal(
+                400, f'"{strange[0][:40]}" is not a key', expected=", ".join(sorted(names))
+            )
         for name in ("model", "text", "off", "lens", "client"):
             if not isinstance(given.get(name, ""), str):
                 raise Refusal(400, f"{name} is not a text", expected=f'"{name}": "…"')
@@ -54,19 +56,28 @@ class AskedToAttend:
 
 async def body_of(request: Request) -> dict[str, Any]:
     """The JSON object that a request carries."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refusal(415, "the body is not said to be JSON", expected="Content-Type: application/json")
+    if (
+        request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        != "application/json"
+    ):
+        raise Refusal(
+            415, "the body is not said to be JSON", expected="Content-Type: application/json"
+        )
     try:
         async with asyncio.timeout(BODY_SECONDS):
             body = await _read(request)
     except TimeoutError as cause:
-        raise Refusal(408, f"the body did not come within {BODY_SECONDS} seconds", mend="Ask again") from cause
+        raise Refusal(
+            408, f"the body did not come within {BODY_SECONDS} seconds", mend="Ask again"
+        ) from cause
     except ClientDisconnect as cause:
         raise Refusal(400, "the body broke off", mend="Ask again") from cause
     try:
         given = json.loads(body)
     except (ValueError, RecursionError) as cause:
-        raise Refusal(400, "the body is not JSON", expected='{"model": "a", "text": "…"}') from cause
+        raise Refusal(
+            400, "the body is not JSON", expected='{"model": "a", "text": "…"}'
+        ) from cause
     if not isinstance(given, dict):
         raise Refusal(400, "the body is not a JSON object", expected='{"model": "a", "text": "…"}')
     return given

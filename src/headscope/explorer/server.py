@@ -40,7 +40,9 @@ class Server:
     The model runs in a thread of its own, one request at a time; maps are packed in other threads meanwhile.
     """
 
-    def __init__(self, sessions: Mapping[str, Session], states: States, study: StudyView | None = None) -> None:
+    def __init__(
+        self, sessions: Mapping[str, Session], states: States, study: StudyView | None = None
+    ) -> None:
         self.sessions, self.states, self.study = dict(sessions), states, study
         self.line = Line()
         self.model_thread = ModelThread()
@@ -67,7 +69,11 @@ class Server:
         ]
         if STATIC.is_dir():  # not in a checkout whose page was not built
             routes.append(Mount("/static", StaticFiles(directory=STATIC)))
-        handlers: dict[Any, Any] = {HeadscopeError: _refuse, HTTPException: _refuse_http, Exception: _fail}
+        handlers: dict[Any, Any] = {
+            HeadscopeError: _refuse,
+            HTTPException: _refuse_http,
+            Exception: _fail,
+        }
         return Starlette(routes=routes, exception_handlers=handlers)
 
     async def page(self, request: Request) -> Response:
@@ -81,7 +87,9 @@ class Server:
     async def attend(self, request: Request) -> Response:
         asked = AskedToAttend.of(await body_of(request))
         session = self._session(asked.model)
-        return answered(await self._run(asked, session.attend, asked.text, asked.second, asked.off, asked.lens))
+        return answered(
+            await self._run(asked, session.attend, asked.text, asked.second, asked.off, asked.lens)
+        )
 
     async def maps(self, request: Request) -> Response:
         state = self._state(request.path_params["id"])
@@ -89,7 +97,9 @@ class Server:
         site, maps = _layer(state, stack, layer)
         places = [(layer, head.head) for head in site.heads(len(maps))]
         return await _bytes(
-            request, f"{state.id}-{stack}-{layer}", lambda: packed(places, maps, signed=state.is_signed)
+            request,
+            f"{state.id}-{stack}-{layer}",
+            lambda: packed(places, maps, signed=state.is_signed),
         )
 
     async def difference(self, request: Request) -> Response:
@@ -100,7 +110,11 @@ class Server:
         numbers, _ = _in_common(one, other, stack, layer)
 
         def pack() -> bytes:
-            return packed([(layer, number) for number in numbers], _apart(one, other, stack, layer), signed=True)
+            return packed(
+                [(layer, number) for number in numbers],
+                _apart(one, other, stack, layer),
+                signed=True,
+            )
 
         return await _bytes(request, f"{one.id}-{other.id}-{stack}-{layer}", pack)
 
@@ -111,7 +125,10 @@ class Server:
         layers = [site.layer for site in one.weights if site.stack == given["stack"]]
 
         def largest() -> float:
-            sizes = [float(np.abs(_apart(one, other, given["stack"], layer)).max(initial=0)) for layer in layers]
+            sizes = [
+                float(np.abs(_apart(one, other, given["stack"], layer)).max(initial=0))
+                for layer in layers
+            ]
             return float(f"{max(sizes, default=0):.5g}") or 1.0
 
         return answered({"full": await asyncio.to_thread(largest)})
@@ -124,16 +141,26 @@ class Server:
         if (one.reading.text, one.reading.second) != (other.reading.text, other.reading.second):
             raise Refusal(422, "the two states are of different texts", expected="the same text")
         same = one.answer.shape == other.answer.shape
-        return answered({"cosines": (one.answer * other.answer).sum(dim=-1).tolist() if same else None})
+        return answered(
+            {"cosines": (one.answer * other.answer).sum(dim=-1).tolist() if same else None}
+        )
 
     def _two_states(self, name: str, other_name: str, stack: str) -> tuple[State, State]:
         """Two states whose maps of this stack can be compared."""
         one, other = self._state(name), self._state(other_name)
         for state in (one, other):
             if stack not in state.sides:
-                raise Refusal(404, f'there is no stack "{stack[:40]}" in this state', expected=_extent(state))
-        if [side.tokens for side in one.sides[stack]] != [side.tokens for side in other.sides[stack]]:
-            raise Refusal(422, "the two states are of different tokens", expected="the same text, tokenized alike")
+                raise Refusal(
+                    404, f'there is no stack "{stack[:40]}" in this state', expected=_extent(state)
+                )
+        if [side.tokens for side in one.sides[stack]] != [
+            side.tokens for side in other.sides[stack]
+        ]:
+            raise Refusal(
+                422,
+                "the two states are of different tokens",
+                expected="the same text, tokenized alike",
+            )
         return one, other
 
     async def thumbnails(self, request: Request) -> Response:
@@ -141,8 +168,14 @@ class Server:
         stack = request.path_params["stack"]
         sites = {site: maps for site, maps in state.weights.items() if site.stack == stack}
         if not sites:
-            raise Refusal(404, f'there is no stack "{stack[:40]}" in this state', expected=_extent(state))
-        places = [(head.layer, head.head) for site, maps in sites.items() for head in site.heads(len(maps))]
+            raise Refusal(
+                404, f'there is no stack "{stack[:40]}" in this state', expected=_extent(state)
+            )
+        places = [
+            (head.layer, head.head)
+            for site, maps in sites.items()
+            for head in site.heads(len(maps))
+        ]
 
         def pack() -> bytes:
             small = np.concatenate([thumbnails(maps) for maps in sites.values()])
@@ -165,7 +198,9 @@ class Server:
     async def study_examples(self, request: Request) -> Response:
         study = self._study()
         head, session = study.head(request.path_params["head"]), self.sessions["a"]
-        return answered(await self.model_thread.run(study.examples, head, session.max_tokens))  # it uses the tokenizer
+        return answered(
+            await self.model_thread.run(study.examples, head, session.max_tokens)
+        )  # it uses the tokenizer
 
     def _study(self) -> StudyView:
         if self.study is None:
@@ -178,11 +213,15 @@ class Server:
             try:
                 return await self.model_thread.run(work, *given)
             except MemoryError as cause:
-                raise Refusal(503, "there is not enough memory for this", mend="Ask for a shorter text") from cause
+                raise Refusal(
+                    503, "there is not enough memory for this", mend="Ask for a shorter text"
+                ) from cause
 
     def _session(self, name: str) -> Session:
         if name not in self.sessions:
-            raise Refusal(404, f'there is no model "{name[:40]}"', expected=" or ".join(self.sessions))
+            raise Refusal(
+                404, f'there is no model "{name[:40]}"', expected=" or ".join(self.sessions)
+            )
         return self.sessions[name]
 
     def _state(self, name: str) -> State:
@@ -209,20 +248,28 @@ def _number(text: str) -> int:
 
 
 def _layer(state: State, stack: str, layer: int) -> tuple[Site, NDArray[np.float32]]:
-    found = next(((site, maps) for site, maps in state.weights.items() if site == Site(stack, layer)), None)
+    found = next(
+        ((site, maps) for site, maps in state.weights.items() if site == Site(stack, layer)), None
+    )
     if found is None:
         what = f'there are no maps of "{stack[:40]}" layer {layer} in this state'
         raise Refusal(404, what, expected=_extent(state))
     return found
 
 
-def _in_common(one: State, other: State, stack: str, layer: int) -> tuple[list[int], tuple[Site, Site]]:
+def _in_common(
+    one: State, other: State, stack: str, layer: int
+) -> tuple[list[int], tuple[Site, Site]]:
     """The heads of a layer that both have, and where they are."""
     (site, maps), (other_site, other_maps) = _layer(one, stack, layer), _layer(other, stack, layer)
     numbers = {head.head for head in site.heads(len(maps))}
     both = [head.head for head in other_site.heads(len(other_maps)) if head.head in numbers]
     if not both:
-        raise Refusal(422, f"the two have no head of {stack} layer {layer} in common", expected="heads that both have")
+        raise Refusal(
+            422,
+            f"the two have no head of {stack} layer {layer} in common",
+            expected="heads that both have",
+        )
     return both, (site, other_site)
 
 
@@ -233,14 +280,20 @@ def _apart(one: State, other: State, stack: str, layer: int) -> NDArray[np.float
     except Refusal:
         return np.zeros((0, 1, 1), np.float32)
     before, after = one.weights[site], other.weights[other_site]
-    difference: NDArray[np.float32] = after[[other_site.place(n) for n in both]] - before[[site.place(n) for n in both]]
+    difference: NDArray[np.float32] = (
+        after[[other_site.place(n) for n in both]] - before[[site.place(n) for n in both]]
+    )
     return difference
 
 
 def _extent(state: State) -> str:
     stacks = dict.fromkeys(site.stack for site in state.weights)
-    layers = {stack: [site.layer for site in state.weights if site.stack == stack] for stack in stacks}
-    return ", ".join(f"{stack} layers {', '.join(map(str, numbers))}" for stack, numbers in layers.items())
+    layers = {
+        stack: [site.layer for site in state.weights if site.stack == stack] for stack in stacks
+    }
+    return ", ".join(
+        f"{stack} layers {', '.join(map(str, numbers))}" for stack, numbers in layers.items()
+    )
 
 
 async def _refuse(request: Request, error: HeadscopeError) -> Response:
@@ -248,7 +301,9 @@ async def _refuse(request: Request, error: HeadscopeError) -> Response:
 
 
 async def _refuse_http(request: Request, error: HTTPException) -> Response:
-    return answered({"error": f"{error.detail}. Expected an address of docs/explorer.md."}, error.status_code)
+    return answered(
+        {"error": f"{error.detail}. Expected an address of docs/explorer.md."}, error.status_code
+    )
 
 
 async def _fail(request: Request, error: Exception) -> Response:

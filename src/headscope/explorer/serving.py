@@ -45,7 +45,9 @@ class Explorer:
     elsewhere  the same for other machines, where it listens on all addresses of this one
     """
 
-    def __init__(self, server: Server, listening: socket.socket, host: str, token: str | None) -> None:
+    def __init__(
+        self, server: Server, listening: socket.socket, host: str, token: str | None
+    ) -> None:
         port = listening.getsockname()[1]
         end = "" if token is None else f"?token={token}"
         names = [host, *addresses_of(host)]
@@ -124,8 +126,13 @@ def serve(
     try:
         states = States()
         named = {"a": model} if compare is None else {"a": model, "b": compare}
-        models = {name: one if isinstance(one, AttentionModel) else _loaded(one) for name, one in named.items()}
-        sessions = {name: Session(name, one, states, max_length=max_length) for name, one in models.items()}
+        models = {
+            name: one if isinstance(one, AttentionModel) else _loaded(one)
+            for name, one in named.items()
+        }
+        sessions = {
+            name: Session(name, one, states, max_length=max_length) for name, one in models.items()
+        }
         view = None if found is None else StudyView(found, models["a"])
         explorer = Explorer(Server(sessions, states, view), listening, host, token)
     except BaseException:
@@ -168,7 +175,9 @@ def studied(given: Given | Sequence[Given] | None) -> tuple[Study | None, list[s
         return None, []
     chapters = join(studies).chapters
     if len(chapters) != 1:
-        named = " and ".join(f"{chapter.members[0].name} of {model_name(chapter.study)}" for chapter in chapters)
+        named = " and ".join(
+            f"{chapter.members[0].name} of {model_name(chapter.study)}" for chapter in chapters
+        )
         raise HeadscopeError(
             f"the studies are of different models: {named}" if chapters else "this is a comparison",
             where="--study",
@@ -190,7 +199,9 @@ def _listen(host: str, port: int) -> tuple[socket.socket, bool]:
                 raise HeadscopeError(
                     f"cannot listen on {host} port {tried} ({reason(cause)})", where="--host"
                 ) from cause
-    raise HeadscopeError(f"ports {port} to {last - 1} are all taken", where="--port", expected="a free port")
+    raise HeadscopeError(
+        f"ports {port} to {last - 1} are all taken", where="--port", expected="a free port"
+    )
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -42,7 +42,10 @@ MOST_TRIED = 128  # tokens
 KEPT_STATES = 16
 KEPT_BYTES = 512_000_000  # 144 heads on 512 tokens are 151 MB a state
 KEPT_TRANSLATIONS = 32
-EXAMPLES = (("The cat sat on the ", "mat", " because it was tired."), ("CC(=O)O.OCC>>CC(=O)OC", "C", ".O"))
+EXAMPLES = (
+    ("The cat sat on the ", "mat", " because it was tired."),
+    ("CC(=O)O.OCC>>CC(=O)OC", "C", ".O"),
+)
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,9 @@ class States:
         self.most, self.most_bytes = most, most_bytes
         self._kept: OrderedDict[str, State] = OrderedDict()
         self._lock = Lock()  # the model's thread writes, those that pack maps read
-        self._secret = secrets.token_bytes(16)  # a browser must not take another run's maps for these
+        self._secret = secrets.token_bytes(
+            16
+        )  # a browser must not take another run's maps for these
 
     def name_of(self, asked: Asked) -> str:
         """The same for the same question while this server runs, and for no other."""
@@ -120,7 +125,9 @@ class States:
         with self._lock:
             self._kept[state.id] = state
             self._kept.move_to_end(state.id)
-            while len(self._kept) > 1 and (len(self._kept) > self.most or self._bytes() > self.most_bytes):
+            while len(self._kept) > 1 and (
+                len(self._kept) > self.most or self._bytes() > self.most_bytes
+            ):
                 self._kept.popitem(last=False)
 
     def _bytes(self) -> int:
@@ -130,7 +137,9 @@ class States:
 class Session:
     """One model of the explorer. Whoever calls it sees to it that nobody else does at the same time."""
 
-    def __init__(self, name: str, model: AttentionModel, states: States, *, max_length: int | None = None) -> None:
+    def __init__(
+        self, name: str, model: AttentionModel, states: States, *, max_length: int | None = None
+    ) -> None:
         model.check_evaluating()
         self.name, self.model, self.states = name, model, states
         self.max_tokens = Encoder(model, max_length=max_length).max_length
@@ -191,7 +200,9 @@ class Session:
             "id": now.id,
             "off": asked.off,
             "sides": {stack: told_sides(query, key) for stack, (query, key) in now.sides.items()},
-            "prediction": self.prediction.told(now.reading, before.answer, None if after is None else after.answer),
+            "prediction": self.prediction.told(
+                now.reading, before.answer, None if after is None else after.answer
+            ),
             "summary": _summary(now, before, self._heads(asked.off)),
             "lens": _told_lens(asked.lens, now),
         }
@@ -203,7 +214,11 @@ class Session:
             raise HeadscopeError(what, expected="an encoder-decoder with a language model's head")
         heads = str(self._heads(off))
         before = self._translation(text, "")
-        return {"off": heads, "before": before, "after": self._translation(text, heads) if heads else None}
+        return {
+            "off": heads,
+            "before": before,
+            "after": self._translation(text, heads) if heads else None,
+        }
 
     def _translation(self, text: str, off: str) -> str:
         if (text, off) not in self._said:
@@ -211,7 +226,9 @@ class Session:
             with torch.inference_mode(), self._without(off):
                 said = said_by(self.model, batch)[0]
             assert self.model.tokenizer is not None
-            self._said[text, off] = inert(self.model.tokenizer.decode(said, skip_special_tokens=True))
+            self._said[text, off] = inert(
+                self.model.tokenizer.decode(said, skip_special_tokens=True)
+            )
             if len(self._said) > KEPT_TRANSLATIONS:
                 self._said.popitem(last=False)
         return self._said[text, off]
@@ -222,7 +239,9 @@ class Session:
     def asked(self, text: str, second: str | None, off: str, lens: str) -> Asked:
         """What is asked, checked and in the one way it is written."""
         if lens not in LENSES:
-            raise HeadscopeError(f'"{lens}" is no lens', where="lens", expected=choices(lens, LENSES))
+            raise HeadscopeError(
+                f'"{lens}" is no lens', where="lens", expected=choices(lens, LENSES)
+            )
         return Asked(self.name, text, second or None, str(self._heads(off)), lens)
 
     def _heads(self, named: str) -> HeadSet:
@@ -236,7 +255,9 @@ class Session:
     def _run(self, name: str, asked: Asked) -> State:
         model = self.model
         reading = Reading(
-            asked.text, asked.second, one_input(model, asked.text, asked.second, max_length=self.max_tokens)
+            asked.text,
+            asked.second,
+            one_input(model, asked.text, asked.second, max_length=self.max_tokens),
         )
         weights: dict[Site, NDArray[np.float32]] = {}
         entropy: dict[Site, NDArray[np.float32]] = {}
@@ -253,7 +274,10 @@ class Session:
         if asked.lens != "raw":
             lens = self._lens(reading, asked, max(maps.shape[-1] for maps in weights.values()))
             weights = self._through(lens)
-        if not (torch.isfinite(answer).all() and all(np.isfinite(maps).all() for maps in weights.values())):
+        if not (
+            torch.isfinite(answer).all()
+            and all(np.isfinite(maps).all() for maps in weights.values())
+        ):
             raise Refusal(
                 503,
                 f"{model.name} gave numbers that are not finite",
@@ -261,7 +285,16 @@ class Session:
             )
         order = {site: i for i, site in enumerate(model.sites)}
         weights = dict(sorted(weights.items(), key=lambda item: order[item[0]]))
-        return State(name, reading, self._sides(reading, weights), weights, entropy, answer, lens, self.prediction.kind)
+        return State(
+            name,
+            reading,
+            self._sides(reading, weights),
+            weights,
+            entropy,
+            answer,
+            lens,
+            self.prediction.kind,
+        )
 
     def _lens(self, reading: Reading, asked: Asked, length: int) -> Lens:
         if asked.lens in TRIED_ONE_BY_ONE and length > MOST_TRIED:
@@ -307,7 +340,9 @@ def _summary(now: State, before: State, off: HeadSet) -> list[dict[str, Any]]:
     of_heads = now.lens is None or now.lens.forms is None
     told = []
     for site, maps in now.weights.items():
-        moved = np.zeros(len(maps)) if now is before else _moved(maps, before.weights[site], now.shares)
+        moved = (
+            np.zeros(len(maps)) if now is before else _moved(maps, before.weights[site], now.shares)
+        )
         for i, head in enumerate(site.heads(len(maps))):
             told.append(
                 {
@@ -323,7 +358,9 @@ def _summary(now: State, before: State, off: HeadSet) -> list[dict[str, Any]]:
     return told
 
 
-def _moved(now: NDArray[np.float32], before: NDArray[np.float32], shares: bool) -> NDArray[np.float64]:
+def _moved(
+    now: NDArray[np.float32], before: NDArray[np.float32], shares: bool
+) -> NDArray[np.float64]:
     """[map]"""
     apart = np.abs(now.astype(np.float64) - before)
     if shares:

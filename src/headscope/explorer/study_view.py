@@ -55,9 +55,14 @@ class StudyView:
         tables = self.study.tables
         return {
             "model": model_name(self.study),
-            "is_of_this_model": recorded(self.study.record, "model", "sha256") == weights_sha256(self.model),
+            "is_of_this_model": recorded(self.study.record, "model", "sha256")
+            == weights_sha256(self.model),
             "statistics": [plain(name) for name in names],
-            "importances": [plain(name) for name in names if name in DEFINITIONS and name not in ("cut", "random")],
+            "importances": [
+                plain(name)
+                for name in names
+                if name in DEFINITIONS and name not in ("cut", "random")
+            ],
             "has_roles": "roles" in tables,
             "has_clusters": "clusters" in tables,
             "has_examples": "examples" in tables,
@@ -80,7 +85,9 @@ class StudyView:
                 }
             )
         return {
-            "statistics": [described(str(name), rows.to_numpy(dtype=float)) for name, rows in values],
+            "statistics": [
+                described(str(name), rows.to_numpy(dtype=float)) for name, rows in values
+            ],
             "heads": told,
         }
 
@@ -99,8 +106,12 @@ class StudyView:
             **_address(head),
             "roles": card.get("roles", []),
             "relations": card.get("relations", []),
-            "twin": None if twin is None else {"layer": twin[0], "head": twin[1], "distance": twin[2]},
-            "substitute": None if substitute is None else {"pattern": substitute[0], "distance": substitute[1]},
+            "twin": None
+            if twin is None
+            else {"layer": twin[0], "head": twin[1], "distance": twin[2]},
+            "substitute": None
+            if substitute is None
+            else {"pattern": substitute[0], "distance": substitute[1]},
             "cluster": self._clusters().get(head),
             "tests": self._tests(head),
             "importance": card.get("importance", []),
@@ -140,7 +151,10 @@ class StudyView:
         return [
             {
                 "statistic": plain(row["statistic"]),
-                **{name: short(row.get(name)) for name in ("value", "low", "high", "p", "p_adjusted")},
+                **{
+                    name: short(row.get(name))
+                    for name in ("value", "low", "high", "p", "p_adjusted")
+                },
                 "is_significant": row["is_significant"] is True,
             }
             for row in rows
@@ -156,7 +170,9 @@ class StudyView:
         for name in [name for name in statistics_of(self.study) if name.startswith(GATE)]:
             closed = heads[(heads["statistic"] == name) & (heads["value"] == 0)]
             aim = plain(name.removeprefix(GATE))
-            sets.append((f"whose gates closed ({aim})", f"their gates closed ({aim})", _heads(closed)))
+            sets.append(
+                (f"whose gates closed ({aim})", f"their gates closed ({aim})", _heads(closed))
+            )
         if (cheap := cheap_heads(self.study, self._there)) is not None:
             sets.append(cheap)
         told = []

@@ -17,6 +17,8 @@ def thumbnails(weights: NDArray[np.float32], side: int = SIDE) -> NDArray[np.flo
         length = weights.shape[axis]
         if length > side:
             starts = np.arange(side) * length // side
-            most, least = (one.reduceat(weights, starts, axis=axis) for one in (np.maximum, np.minimum))
+            most, least = (
+                one.reduceat(weights, starts, axis=axis) for one in (np.maximum, np.minimum)
+            )
             weights = np.where(most >= -least, most, least)
     return weights

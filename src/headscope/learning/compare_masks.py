@@ -38,7 +38,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 INTACT = "dense"
-NAMED = ("no-diagonal", "random:drop=1", "strided", "fixed", "longformer", "logsparse", "bigbird", "star")
+NAMED = (
+    "no-diagonal",
+    "random:drop=1",
+    "strided",
+    "fixed",
+    "longformer",
+    "logsparse",
+    "bigbird",
+    "star",
+)
 MODES = ("straight", "repaired", "from start")
 JUDGED = "judged.npz"
 
@@ -115,7 +124,11 @@ def compare_masks(
         "limit": limit,
         "mask": options.masks,
     }
-    given |= {"repair": options.repair, "start": options.start, "seeds": ",".join(map(str, options.seeds))}
+    given |= {
+        "repair": options.repair,
+        "start": options.start,
+        "seeds": ",".join(map(str, options.seeds)),
+    }
     check_effects("masks compare", given | changed(settings or Settings()))
     trains = bool(options.repair or options.start)
     source = Source(
@@ -137,7 +150,9 @@ def compare_masks(
 
     def train(case: Case, place: Path) -> dict[str, Any]:
         found = run.judge(case, place, watch)
-        say(f"{case.mode}, {case.drawn}, seed {case.seed}: {chosen.metrics[0]} {found['metric']:.4f}")
+        say(
+            f"{case.mode}, {case.drawn}, seed {case.seed}: {chosen.metrics[0]} {found['metric']:.4f}"
+        )
         return found
 
     with run.each(cases, out, overwrite=overwrite, resume=resume, train=train) as (folder, _):
@@ -159,14 +174,18 @@ class _MaskTable(Learning):
             read_mask(name)  # refused before a model is loaded
         twice = next((name for name in options.masks if options.masks.count(name) > 1), None)
         if twice is not None:
-            raise HeadscopeError(f"{twice} is named twice", where="--mask", expected="each mask once")
+            raise HeadscopeError(
+                f"{twice} is named twice", where="--mask", expected="each mask once"
+            )
         if options.repair < 0:
             raise HeadscopeError(f"{options.repair} epochs", where="--repair", expected="0 or more")
         super().__init__(source, settings, options)
         files = sorted({file for name in options.masks for file in files_of(name)})
         self.header["mask_files"] = describe_files(files)
         if options.start is not None:
-            self.header["start"] = weights_sha256(self._begun(options.start, settings.seed))  # refused before all else
+            self.header["start"] = weights_sha256(
+                self._begun(options.start, settings.seed)
+            )  # refused before all else
 
     def cases(self) -> list[Case]:
         """The whole model first in every mode: the others are compared with it."""
@@ -182,7 +201,11 @@ class _MaskTable(Learning):
         return found
 
     def _modes(self) -> list[str]:
-        wanted = {"straight": True, "repaired": self.options.repair > 0, "from start": self.options.start is not None}
+        wanted = {
+            "straight": True,
+            "repaired": self.options.repair > 0,
+            "from start": self.options.start is not None,
+        }
         return [mode for mode in MODES if wanted[mode]]
 
     def judge(self, case: Case, place: Path, watch: Watcher) -> dict[str, Any]:
@@ -194,7 +217,9 @@ class _MaskTable(Learning):
             epochs = self.options.repair if case.mode == "repaired" else self.settings.epochs
             settings = replace(self.settings, seed=case.seed, epochs=epochs)
             run = Resumable(
-                Training(model, self.task, self.train_on, settings), place, {**self.header, "case": case.name}
+                Training(model, self.task, self.train_on, settings),
+                place,
+                {**self.header, "case": case.name},
             )
             run.restore()
             for step in run.steps():
@@ -228,7 +253,9 @@ class _MaskTable(Learning):
         for case in cases:
             seed = self.options.seeds[0] if case.mode == "straight" else case.seed
             intact = held[Case(case.mode, INTACT, seed, 0)]
-            share = forbidden_share(read_mask(case.drawn), self.report_on.sequences, self.whole.sites, special)
+            share = forbidden_share(
+                read_mask(case.drawn), self.report_on.sequences, self.whole.sites, special
+            )
             rows.append(
                 {
                     "mode": case.mode,
@@ -249,7 +276,9 @@ class _MaskTable(Learning):
             "lens": "raw",
             "durations": {"masks compare": round(time.perf_counter() - self.started, 1)},
         }
-        return Study(to_frame([]), {}, record, {"mask_runs": table, "mask_table": over_seeds(table)})
+        return Study(
+            to_frame([]), {}, record, {"mask_runs": table, "mask_table": over_seeds(table)}
+        )
 
     def _judged(self, place: Path) -> Judged:
         with np.load(place / JUDGED) as held:
@@ -257,18 +286,27 @@ class _MaskTable(Learning):
 
 
 def forbidden_share(
-    mask: Mask, sequences: Sequence[Encoded], sites: Sequence[Site], special: frozenset[int] = frozenset()
+    mask: Mask,
+    sequences: Sequence[Encoded],
+    sites: Sequence[Site],
+    special: frozenset[int] = frozenset(),
 ) -> float:
     """The share of all attention within these texts that a mask forbids; in a decoder, of what is not later.
 
     special  tokens that see everything and are seen by all, whatever the mask says
     """
     own = [site for site in sites if site.stack in ("encoder", "decoder")]
-    where = own if mask.per != "model" else [next(site for site in own if site.stack == s) for s in _stacks(own)]
+    where = (
+        own
+        if mask.per != "model"
+        else [next(site for site in own if site.stack == s) for s in _stacks(own)]
+    )
     open_ = total = 0.0
     for site in where:
         is_causal = site.stack == "decoder"
-        for (size, opened), count in Counter(_shape(one, is_causal, special) for one in sequences).items():
+        for (size, opened), count in Counter(
+            _shape(one, is_causal, special) for one in sequences
+        ).items():
             allowed = mask.at(size, site).clone()
             allowed[:, list(opened)] = True
             allowed[:, :, list(opened)] = True
@@ -282,7 +320,9 @@ def _stacks(sites: Sequence[Site]) -> list[str]:
     return list(dict.fromkeys(site.stack for site in sites))
 
 
-def _shape(sequence: Encoded, is_causal: bool, special: frozenset[int]) -> tuple[int, tuple[int, ...]]:
+def _shape(
+    sequence: Encoded, is_causal: bool, special: frozenset[int]
+) -> tuple[int, tuple[int, ...]]:
     """How long a text is, and where its special tokens are."""
     side = sequence.target if is_causal and sequence.target is not None else sequence.source
     return len(side.ids), tuple(place for place, token in enumerate(side.ids) if token in special)

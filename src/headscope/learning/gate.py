@@ -51,7 +51,9 @@ class Aim:
         if self.keep is not None:
             return f"keep-{self.keep}"
         if isinstance(self.penalty, Mapping):
-            return "penalty-" + "-".join(f"{stack}-{price:g}" for stack, price in self.penalty.items())
+            return "penalty-" + "-".join(
+                f"{stack}-{price:g}" for stack, price in self.penalty.items()
+            )
         return f"penalty-{self.penalty:g}"
 
 
@@ -114,7 +116,11 @@ def gate(
     """
     options = options or GateOptions()
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
-    given: dict[str, Any] = {"from_scratch": scratch is not None, "frozen": options.frozen, "settle": options.settle}
+    given: dict[str, Any] = {
+        "from_scratch": scratch is not None,
+        "frozen": options.frozen,
+        "settle": options.settle,
+    }
     given |= {"task": chosen, "data": data, "select_on": select_on, "report_on": report_on}
     given |= {"pooling": pooling, "prompt": prompt, **changed(settings or Settings())}
     check_effects("gate", given)
@@ -168,12 +174,25 @@ class _Gating(Learning):
     may_slow = True
     options: GateOptions
 
-    def train(self, aim: Aim, place: Path, *, watch: Watcher, say: Callable[[str], None]) -> dict[str, Any]:
+    def train(
+        self, aim: Aim, place: Path, *, watch: Watcher, say: Callable[[str], None]
+    ) -> dict[str, Any]:
         """One training to its end: its plan and its model into this folder; what was found."""
         model = self.loaded(self.settings.seed)
-        settle = 1.0 if self.options.frozen else self.options.settle  # there are no weights to go on alone
-        gates = Gates(model, penalty=aim.penalty, keep=aim.keep, rate=self.options.rate, settle=settle)
-        training = Training(model, self.task, self.train_on, self.settings, learned=gates, frozen=self.options.frozen)
+        settle = (
+            1.0 if self.options.frozen else self.options.settle
+        )  # there are no weights to go on alone
+        gates = Gates(
+            model, penalty=aim.penalty, keep=aim.keep, rate=self.options.rate, settle=settle
+        )
+        training = Training(
+            model,
+            self.task,
+            self.train_on,
+            self.settings,
+            learned=gates,
+            frozen=self.options.frozen,
+        )
         run = Resumable(training, place, {**self.header, "aim": asdict(aim)}, may_slow=True)
         run.restore(say)
         try:
@@ -187,14 +206,23 @@ class _Gating(Learning):
         run.told["trace"] = [*trace, [training.total, [kept[head] for head in self.whole.heads]]]
         row = self._planned(aim, model, kept, place)
         said = f"{aim.name}: {row['left']} heads kept, {self.task.metrics[0]} {row['metric']:.4f}"
-        say(f"{said}, change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]")
+        say(
+            f"{said}, change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
+        )
         note = ""
         if bool(gates.hardly):
             note = f"{aim.name}: {said_of_little('gates', gates.settles_at(training.total), '--gate-rate')}"
             say(f"note: {note}")
-        return {"row": row, **run.told, "gates": [kept[head] for head in self.whole.heads], "note": note}
+        return {
+            "row": row,
+            **run.told,
+            "gates": [kept[head] for head in self.whole.heads],
+            "note": note,
+        }
 
-    def _follow(self, run: Resumable, gates: Gates, aim: Aim, watch: Watcher, say: Callable[[str], None]) -> None:
+    def _follow(
+        self, run: Resumable, gates: Gates, aim: Aim, watch: Watcher, say: Callable[[str], None]
+    ) -> None:
         trace: list[list[Any]] = run.told.setdefault("trace", [])
         epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
         every = max(1, run.training.total // MOMENTS)
@@ -208,10 +236,14 @@ class _Gating(Learning):
                 gates.draw(run.training.progress)
                 _check_open(gates, aim, step)
                 if aim.keep is not None:
-                    gates.values = gates.chosen()  # without noise all may be closed while the number is right
+                    gates.values = (
+                        gates.chosen()
+                    )  # without noise all may be closed while the number is right
                 left = sum(value > 0 for value in gates.heads(gates.values.tolist()).values())
                 stay = int(sum(gates.heads(gates.chosen().tolist()).values()))
-                epochs.append({**measured(run.training.model, self.task, self.select_on, step), "heads": stay})
+                epochs.append(
+                    {**measured(run.training.model, self.task, self.select_on, step), "heads": stay}
+                )
                 if aim.keep is None and stay and is_best([one for one in epochs if one["heads"]]):
                     self._keep_best(run, gates)
                 run.save()
@@ -227,7 +259,11 @@ class _Gating(Learning):
         self, aim: Aim, closed: _AllClosed, model: AttentionModel, gates: Gates, place: Path
     ) -> dict[str, Any]:
         """What is told of a training in which all heads closed; its best epoch before that into the folder."""
-        note: dict[str, Any] = {"what": closed.what, "where": str(closed.where), "step": closed.step}
+        note: dict[str, Any] = {
+            "what": closed.what,
+            "where": str(closed.where),
+            "step": closed.step,
+        }
         if not (place / BEST).exists():
             return note
         best = torch.load(place / BEST, weights_only=True)
@@ -249,13 +285,17 @@ class _Gating(Learning):
             self.forget(folder)
         raise HeadscopeError(notes[0]["what"], where=notes[0]["where"], mend=mend)
 
-    def _planned(self, aim: Aim, model: AttentionModel, kept: Mapping[Head, float], place: Path) -> dict[str, Any]:
+    def _planned(
+        self, aim: Aim, model: AttentionModel, kept: Mapping[Head, float], place: Path
+    ) -> dict[str, Any]:
         """The plan and, unless it is the model itself, what it is of into the folder; the row of the cut model."""
         plan_of = self.whole if self.options.frozen else self._written(model, place)
         removed = HeadSet([head for head, value in kept.items() if not value], among=plan_of.heads)
         cut = prune(plan_of, list(removed)) if removed else plan_of
         row = self._row(aim.name, cut)
-        told = {name: value for name, value in row.items() if name not in UNTIMED}  # the same bytes at another time
+        told = {
+            name: value for name, value in row.items() if name not in UNTIMED
+        }  # the same bytes at another time
         chosen = {"learned": aim.name, **self.judged_as(), "after": {"report": told}}
         Plan.of(plan_of, removed, chosen).write(place / PLAN)
         return {**row, "heads": str(removed)}
@@ -263,7 +303,12 @@ class _Gating(Learning):
     def _written(self, model: AttentionModel, place: Path) -> AttentionModel:
         """The trained model as it will be loaded again, by the name it will have: a plan is of these weights."""
         write_model(model, place)
-        found = load(place, model_class=self.task.model_class, device=self.source.device, reading=model.reading)
+        found = load(
+            place,
+            model_class=self.task.model_class,
+            device=self.source.device,
+            reading=model.reading,
+        )
         found.name = str(self.out / place.name)
         return found
 
@@ -286,13 +331,27 @@ class _Gating(Learning):
         nothing = float("nan")
         rows = [
             Row(
-                head.stack, head.layer, head.head, f"gate-{aim.name}", value, nothing, nothing, len(self.train_on.items)
+                head.stack,
+                head.layer,
+                head.head,
+                f"gate-{aim.name}",
+                value,
+                nothing,
+                nothing,
+                len(self.train_on.items),
             )
             for aim, one in zip(aims, found, strict=True)
             for head, value in zip(self.whole.heads, one.get("gates", ()), strict="gates" in one)
         ]
         over_time = [
-            {"aim": aim.name, "step": step, "stack": head.stack, "layer": head.layer, "head": head.head, "gate": value}
+            {
+                "aim": aim.name,
+                "step": step,
+                "stack": head.stack,
+                "layer": head.layer,
+                "head": head.head,
+                "gate": value,
+            }
             for aim, one in zip(aims, found, strict=True)
             for step, values in one["trace"]
             for head, value in zip(self.whole.heads, values, strict=True)
@@ -307,7 +366,9 @@ class _Gating(Learning):
                 "metric": self.task.metrics[0],
                 **told_by_aim(aims, found),
                 "collapsed": {
-                    aim.name: one["collapsed"] for aim, one in zip(aims, found, strict=True) if "collapsed" in one
+                    aim.name: one["collapsed"]
+                    for aim, one in zip(aims, found, strict=True)
+                    if "collapsed" in one
                 },
             },
             "pruning": {**self.judged_as(), "metric": self.task.metrics[0], "search": "gates"},
@@ -315,7 +376,10 @@ class _Gating(Learning):
             "lens": "raw",
             "durations": {"gate": round(time.perf_counter() - self.started, 1)},
         }
-        front = [{**self._row("", self.whole), "heads": ""}, *(one["row"] for one in found if "row" in one)]
+        front = [
+            {**self._row("", self.whole), "heads": ""},
+            *(one["row"] for one in found if "row" in one),
+        ]
         table = pd.DataFrame(front).assign(is_front=on_front(front))
         return Study(to_frame(rows), {}, record, {"front": table, "gates": pd.DataFrame(over_time)})
 

@@ -37,10 +37,8 @@ def open_probability(log_alpha: Tensor) -> Tensor:
 
 def gate_of(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
     """The gate for these uniform numbers; without them, the gate without noise."""
-    if uniform is None:
-        soft = torch.sigmoid(log_alpha)
-    else:
-        soft = torch.sigmoid((torch.logit(uniform, EDGE) + log_alpha) / BETA)
+    logits = log_alpha if uniform is None else (torch.logit(uniform, EDGE) + log_alpha) / BETA
+    soft = torch.sigmoid(logits)
     return (soft * (HIGH - LOW) + LOW).clamp(0.0, 1.0)
 
 
@@ -68,11 +66,17 @@ class Gates(Learned):
         count = len(self.units)
         self.log_alpha = nn.Parameter(torch.full((count,), start, device=model.device))
         self.shift = torch.zeros((), device=model.device)  # what the competition adds to log α
-        self.register_buffer("fixed", torch.full((count,), -1.0, device=model.device))  # 0 or 1 once settled
-        self.register_buffer("hardly", torch.tensor(False, device=model.device))  # settled before it had moved
+        self.register_buffer(
+            "fixed", torch.full((count,), -1.0, device=model.device)
+        )  # 0 or 1 once settled
+        self.register_buffer(
+            "hardly", torch.tensor(False, device=model.device)
+        )  # settled before it had moved
         self.hardly: Tensor
         self.start = start
-        self.register_buffer("sizes", torch.tensor([float(len(unit)) for unit in self.units], device=model.device))
+        self.register_buffer(
+            "sizes", torch.tensor([float(len(unit)) for unit in self.units], device=model.device)
+        )
         self.register_buffer("prices", self._prices(), persistent=False)
         self.prices: Tensor
         self.fixed: Tensor
@@ -83,27 +87,40 @@ class Gates(Learned):
 
     def _check(self, model: AttentionModel) -> None:
         if (self.penalty is None) == (self.keep is None):
-            raise HeadscopeError("what shall open heads cost?", where="gate", expected="either --penalty or --keep")
+            raise HeadscopeError(
+                "what shall open heads cost?", where="gate", expected="either --penalty or --keep"
+            )
         if self.keep is not None:
             self._check_reachable(self.keep, len(model.heads))
-        prices = self.penalty.values() if isinstance(self.penalty, Mapping) else [self.penalty or 0.0]
+        prices = (
+            self.penalty.values() if isinstance(self.penalty, Mapping) else [self.penalty or 0.0]
+        )
         wrong = [price for price in prices if not (price >= 0 and math.isfinite(price))]
         if wrong:
-            raise HeadscopeError(f"{wrong[0]} is no penalty", where="--penalty", expected="0 or more")
+            raise HeadscopeError(
+                f"{wrong[0]} is no penalty", where="--penalty", expected="0 or more"
+            )
         if isinstance(self.penalty, Mapping):
             stacks = sorted({head.stack for head in model.heads})
             strangers = sorted(set(self.penalty) - set(stacks))
             if strangers:
                 raise HeadscopeError(
-                    f"there is no {strangers[0]}", where="--penalty", expected=f"some of {', '.join(stacks)}"
+                    f"there is no {strangers[0]}",
+                    where="--penalty",
+                    expected=f"some of {', '.join(stacks)}",
                 )
 
     def _check_reachable(self, keep: int, most: int) -> None:
         if not 1 <= keep <= most:
-            raise HeadscopeError(f"{keep} heads cannot be kept", where="--keep", expected=f"1 to {most}")
+            raise HeadscopeError(
+                f"{keep} heads cannot be kept", where="--keep", expected=f"1 to {most}"
+            )
         possible = [number for number in range(1, most + 1) if _sums(self.units)[0] >> number & 1]
         if keep not in possible:
-            below, above = max((n for n in possible if n < keep), default=None), min(n for n in possible if n > keep)
+            below, above = (
+                max((n for n in possible if n < keep), default=None),
+                min(n for n in possible if n > keep),
+            )
             raise HeadscopeError(
                 f"{keep} heads cannot be kept, as some share weights and stay together",
                 where="--keep",
@@ -113,7 +130,9 @@ class Gates(Learned):
     def _prices(self) -> Tensor:
         """[unit]: what each costs when it is open."""
         if isinstance(self.penalty, Mapping):
-            prices = [sum(self.penalty.get(head.stack, 0.0) for head in unit) for unit in self.units]
+            prices = [
+                sum(self.penalty.get(head.stack, 0.0) for head in unit) for unit in self.units
+            ]
         else:
             prices = [(self.penalty or 0.0) * len(unit) for unit in self.units]
         return torch.tensor(prices, device=self.log_alpha.device)
@@ -125,7 +144,9 @@ class Gates(Learned):
         if self.is_due(progress):
             chosen = self.chosen()
             log_alpha = self.log_alpha.detach()
-            self.hardly.fill_(hardly_moved(log_alpha, self.start, None if self.keep is None else chosen))
+            self.hardly.fill_(
+                hardly_moved(log_alpha, self.start, None if self.keep is None else chosen)
+            )
             self.fixed.copy_(chosen)
         if self.is_settled:
             self.values = self.fixed
@@ -133,12 +154,16 @@ class Gates(Learned):
         if self.target is not None:
             self.shift = self.target.shift(self.log_alpha, self._open_share, progress)
         if self.training:
-            self.values = gate_of(self.log_alpha + self.shift, torch.rand(len(self.units)).to(self.log_alpha.device))
+            self.values = gate_of(
+                self.log_alpha + self.shift, torch.rand(len(self.units)).to(self.log_alpha.device)
+            )
         else:
             self.values = self.still()
 
     def cost(self, progress: float) -> Tensor:
-        price = 0.0 if self.is_settled or self.target is not None else self.prices  # who competes needs no price
+        price = (
+            0.0 if self.is_settled or self.target is not None else self.prices
+        )  # who competes needs no price
         return (open_probability(self.log_alpha) * price).sum()
 
     def _open_share(self, log_alpha: Tensor) -> Tensor:
@@ -166,14 +191,18 @@ class Gates(Learned):
         later = _sums([self.units[unit] for unit in order])[1:]
         for unit, reachable in zip(order, later, strict=True):
             size = len(self.units[unit])
-            if size <= left and reachable >> (left - size) & 1:  # the others can make up what is missing
+            if (
+                size <= left and reachable >> (left - size) & 1
+            ):  # the others can make up what is missing
                 found[unit] = 1.0
                 left -= size
         return found
 
     def heads(self, values: Sequence[float]) -> dict[Head, float]:
         """A number for every head from one for every unit."""
-        return {head: value for unit, value in zip(self.units, values, strict=True) for head in unit}
+        return {
+            head: value for unit, value in zip(self.units, values, strict=True) for head in unit
+        }
 
 
 def _sums(units: Sequence[tuple[Head, ...]]) -> list[int]:
@@ -196,7 +225,10 @@ class GateEdit(Edit):
         by_site: dict[Site, list[int]] = {}
         for head in heads:
             by_site.setdefault(head.site, []).append(numbers[head])
-        self._unit = {site: torch.tensor(here, device=self.gates.log_alpha.device) for site, here in by_site.items()}
+        self._unit = {
+            site: torch.tensor(here, device=self.gates.log_alpha.device)
+            for site, here in by_site.items()
+        }
 
     def changes_output(self, site: Site) -> bool:
         return site in self._unit

@@ -41,7 +41,10 @@ MASK, MAP = "mask.npz", "map.npy"
 UNDECIDED = 0.0  # where a soft mask's α starts: as far from open as from closed
 SELDOM = 0.05  # positions that a smaller share of the texts reaches are not shown
 TEXTS = 2000  # texts by which positions are sorted into kinds
-CLOSE, FEW = 0.005, 4  # a sparsity that was aimed at and missed by more is told; by some times more where it is above
+CLOSE, FEW = (
+    0.005,
+    4,
+)  # a sparsity that was aimed at and missed by more is told; by some times more where it is above
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,11 @@ def learn_mask(
     """
     options = options or MaskOptions()
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
-    given: dict[str, Any] = {"soft": options.is_soft, "frozen": options.frozen, "settle": options.settle}
+    given: dict[str, Any] = {
+        "soft": options.is_soft,
+        "frozen": options.frozen,
+        "settle": options.settle,
+    }
     given |= {"task": chosen, "data": data, "select_on": select_on, "report_on": report_on}
     given |= {"pooling": pooling, "prompt": prompt, **changed(settings or Settings())}
     check_effects("learn-mask", given)
@@ -169,7 +176,11 @@ class _MaskLearning(Learning):
     @cached_property
     def longest(self) -> int:
         """Of those that are judged by, too."""
-        return max(length for one in (self.train_on, self.select_on, self.report_on) for length in _lengths(one))
+        return max(
+            length
+            for one in (self.train_on, self.select_on, self.report_on)
+            for length in _lengths(one)
+        )
 
     def learned(self, model: AttentionModel, aim: MaskAim) -> LearnedMask:
         one = self.options
@@ -190,12 +201,16 @@ class _MaskLearning(Learning):
             start=UNDECIDED if one.is_soft else START,
         )
 
-    def train(self, aim: MaskAim, place: Path, *, watch: Watcher, say: Callable[[str], None]) -> dict[str, Any]:
+    def train(
+        self, aim: MaskAim, place: Path, *, watch: Watcher, say: Callable[[str], None]
+    ) -> dict[str, Any]:
         """One training to its end: mask, map and model into this folder; what was found."""
         model = self.loaded(aim.seed)
         mask = self.learned(model, aim)
         settings = replace(self.settings, seed=aim.seed)
-        training = Training(model, self.task, self.train_on, settings, learned=mask, frozen=self.options.frozen)
+        training = Training(
+            model, self.task, self.train_on, settings, learned=mask, frozen=self.options.frozen
+        )
         run = Resumable(training, place, {**self.header, "aim": asdict(aim)}, may_slow=True)
         run.restore(say)
         with model.edited(mask.edit()):
@@ -209,13 +224,19 @@ class _MaskLearning(Learning):
             positions = mask.positions()
             positions.write(place / MASK)
             row["sparsity"] = 1.0 - float(mask.open_share(mask.chosen()))
-            opened = dict(zip(mask.groups_named, mask.open_shares(mask.chosen()).tolist(), strict=True))
+            opened = dict(
+                zip(mask.groups_named, mask.open_shares(mask.chosen()).tolist(), strict=True)
+            )
             self._check_written(place, model, judged)
         if not self.options.frozen:
             write_model(model, place)
         said = f"{aim.name}: {self.task.metrics[0]} {row['metric']:.4f}"
         change = f"change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
-        forbidden = "" if "sparsity" not in row else f"{100 * row['sparsity']:.1f} % of attention forbidden, "
+        forbidden = (
+            ""
+            if "sparsity" not in row
+            else f"{100 * row['sparsity']:.1f} % of attention forbidden, "
+        )
         say(f"{said}, {forbidden}{change}")
         if bool(mask.bare):
             say(f"{aim.name}: this penalty closes everything; only what is always open is left")
@@ -226,7 +247,9 @@ class _MaskLearning(Learning):
         missed = 0.0 if aim.sparsity is None else row["sparsity"] - aim.sparsity
         if aim.sparsity is not None and not -CLOSE < missed < FEW * CLOSE:
             why = "every position needs a key" if missed < 0 else "there are few steps between"
-            notes.append(f"{100 * row['sparsity']:.1f} % is forbidden, not {100 * aim.sparsity:g} %: {why}")
+            notes.append(
+                f"{100 * row['sparsity']:.1f} % is forbidden, not {100 * aim.sparsity:g} %: {why}"
+            )
         note = "; ".join(f"{aim.name}: {one}" for one in notes)
         if note:
             say(f"note: {note}")
@@ -246,20 +269,30 @@ class _MaskLearning(Learning):
             if step.ends_epoch:
                 mask.eval().draw(run.training.progress)
                 epochs.append(measured(run.training.model, self.task, self.select_on, step))
-                share = float(mask.open_share(mask.alpha.detach().sigmoid() if mask.is_soft else mask.chosen()))
+                share = float(
+                    mask.open_share(
+                        mask.alpha.detach().sigmoid() if mask.is_soft else mask.chosen()
+                    )
+                )
                 run.save()
-                say(f"{aim.name}: {told_of(epochs[-1])}, {100 * share:.1f} % open")  # what is said is kept
+                say(
+                    f"{aim.name}: {told_of(epochs[-1])}, {100 * share:.1f} % open"
+                )  # what is said is kept
 
     def _check_written(self, place: Path, model: AttentionModel, judged: dict[str, Any]) -> None:
         """The file does what was learned, or something is wrong with us."""
         with model.edited(Masked(str(place / MASK))):
             again = self.judged(model)
         if abs(again["loss"] - judged["loss"]) > 1e-4:
-            raise HeadscopeError(f"the mask file gives a loss of {again['loss']:.6f}, not {judged['loss']:.6f}")
+            raise HeadscopeError(
+                f"the mask file gives a loss of {again['loss']:.6f}, not {judged['loss']:.6f}"
+            )
 
     # What was found
 
-    def study(self, aims: Sequence[MaskAim], found: Sequence[dict[str, Any]], folder: Path, command: str) -> Study:
+    def study(
+        self, aims: Sequence[MaskAim], found: Sequence[dict[str, Any]], folder: Path, command: str
+    ) -> Study:
         import pandas as pd
 
         maps = {aim.name: _mean_map(folder / aim.name) for aim in aims}
@@ -303,7 +336,16 @@ class _MaskLearning(Learning):
         """For each head the share of attention in the texts that are learned from which its mask leaves open."""
         nothing, texts = float("nan"), len(self.train_on.sequences)
         return [
-            Row(head.stack, head.layer, head.head, f"mask-open-{aim.name}", one["open"][group], nothing, nothing, texts)
+            Row(
+                head.stack,
+                head.layer,
+                head.head,
+                f"mask-open-{aim.name}",
+                one["open"][group],
+                nothing,
+                nothing,
+                texts,
+            )
             for aim, one in zip(aims, found, strict=True)
             for head in self.whole.heads
             for group in groups_of([head], self.options.per)
@@ -317,16 +359,23 @@ def _mean_map(place: Path) -> np.ndarray[Any, Any]:
     if not (place / MASK).exists():
         return np.asarray(held.mean(axis=0))
     positions = read_positions(place / MASK)
-    each = [replace(positions, groups=("all",), per="model", allowed=row[None]) for row in positions.allowed]
+    each = [
+        replace(positions, groups=("all",), per="model", allowed=row[None])
+        for row in positions.allowed
+    ]
     allowed = np.stack([one.mask("").at(held.shape[1])[0].numpy() for one in each])
     return np.asarray(allowed.mean(axis=0, dtype=np.float64))
 
 
-def _over_seeds(aims: Sequence[MaskAim], maps: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+def _over_seeds(
+    aims: Sequence[MaskAim], maps: Mapping[str, np.ndarray[Any, Any]]
+) -> dict[str, np.ndarray[Any, Any]]:
     """The mean map by kind of aim, as maps.npz has it."""
     kinds = dict.fromkeys(aim.kind for aim in aims)
     alike = {kind: [maps[aim.name] for aim in aims if aim.kind == kind] for kind in kinds}
-    return {f"mask/{kind}": np.mean(values, axis=0).astype(np.float32) for kind, values in alike.items()}
+    return {
+        f"mask/{kind}": np.mean(values, axis=0).astype(np.float32) for kind, values in alike.items()
+    }
 
 
 def _lengths(examples: Prepared) -> list[int]:
@@ -350,6 +399,12 @@ def _positions_table(
         for number, kind in enumerate(KINDS):
             values = per_seed[:, number]
             low, high = students_interval(values)
-            row = {"aim": kind_of_aim, "positions": kind, "value": values.mean(), "low": low, "high": high}
+            row = {
+                "aim": kind_of_aim,
+                "positions": kind,
+                "value": values.mean(),
+                "low": low,
+                "high": high,
+            }
             rows.append({**row, "seeds": len(values)})
     return pd.DataFrame(rows)

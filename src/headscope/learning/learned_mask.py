@@ -76,15 +76,29 @@ class LearnedMask(Learned):
         self.length = max([*counted, longest or 0])
         self.groups_named = groups_of(model.heads, per)
         self.temperature = WARM
-        entry, free, opened, total = _cells(counted, self.length, structured=structured, diagonal=diagonal)
+        entry, free, opened, total = _cells(
+            counted, self.length, structured=structured, diagonal=diagonal
+        )
         self.opened_share, self.total = opened / total, total
         device = model.device
-        self.alpha = nn.Parameter(torch.full((len(self.groups_named), len(free)), start, device=device))
-        self.register_buffer("entry", entry.to(device), persistent=False)  # [position, position]: its place in α
-        self.register_buffer("free", (free / total).to(device), persistent=False)  # [entry]: its share of attention
-        self.register_buffer("fixed", torch.full(self.alpha.shape, -1.0, device=device))  # 0 or 1 once settled
-        self.register_buffer("bare", torch.tensor(False, device=device))  # settled with all α closed
-        self.register_buffer("hardly", torch.tensor(False, device=device))  # settled before it had moved
+        self.alpha = nn.Parameter(
+            torch.full((len(self.groups_named), len(free)), start, device=device)
+        )
+        self.register_buffer(
+            "entry", entry.to(device), persistent=False
+        )  # [position, position]: its place in α
+        self.register_buffer(
+            "free", (free / total).to(device), persistent=False
+        )  # [entry]: its share of attention
+        self.register_buffer(
+            "fixed", torch.full(self.alpha.shape, -1.0, device=device)
+        )  # 0 or 1 once settled
+        self.register_buffer(
+            "bare", torch.tensor(False, device=device)
+        )  # settled with all α closed
+        self.register_buffer(
+            "hardly", torch.tensor(False, device=device)
+        )  # settled before it had moved
         self.start = start
         self.bare: Tensor
         self.hardly: Tensor
@@ -100,18 +114,30 @@ class LearnedMask(Learned):
 
     def _check(self) -> None:
         if self.form not in FORMS:
-            raise HeadscopeError(f'"{self.form}" is no form', where="--form", expected=choices(self.form, FORMS))
+            raise HeadscopeError(
+                f'"{self.form}" is no form', where="--form", expected=choices(self.form, FORMS)
+            )
         if self.per not in get_args(Per):
-            raise HeadscopeError(f'"{self.per}"', where="--per", expected=choices(self.per, get_args(Per)))
+            raise HeadscopeError(
+                f'"{self.per}"', where="--per", expected=choices(self.per, get_args(Per))
+            )
         if self.penalty is not None and not (self.penalty >= 0 and math.isfinite(self.penalty)):
-            raise HeadscopeError(f"{self.penalty} is no penalty", where="--penalty", expected="0 or more")
+            raise HeadscopeError(
+                f"{self.penalty} is no penalty", where="--penalty", expected="0 or more"
+            )
         if self.sparsity is not None and not 0 < self.sparsity < 1:
-            raise HeadscopeError(f"{self.sparsity} is no sparsity", where="--sparsity", expected="between 0 and 1")
+            raise HeadscopeError(
+                f"{self.sparsity} is no sparsity", where="--sparsity", expected="between 0 and 1"
+            )
         given = (self.penalty is not None) + (self.sparsity is not None)
         if given > 1 or (given == 0 and not self.is_soft):
-            raise HeadscopeError("what shall open attention cost?", where="learn-mask", expected=EITHER)
+            raise HeadscopeError(
+                "what shall open attention cost?", where="learn-mask", expected=EITHER
+            )
         if self.is_soft and self.sparsity is not None:
-            raise HeadscopeError("a soft mask has no sparsity", where="--soft", mend="Leave --sparsity out")
+            raise HeadscopeError(
+                "a soft mask has no sparsity", where="--soft", mend="Leave --sparsity out"
+            )
 
     def _check_reachable(self, sparsity: float) -> None:
         most = 1.0 - self.opened_share
@@ -142,7 +168,10 @@ class LearnedMask(Learned):
             chosen = self.chosen()
             self.hardly.fill_(self._hardly_moved(None if self.sparsity is None else chosen))
             self.fixed.copy_(chosen)
-            self.bare.fill_(not bool((self.alpha.detach() > 0)[:, self.free > 0].any()) and self.sparsity is None)
+            self.bare.fill_(
+                not bool((self.alpha.detach() > 0)[:, self.free > 0].any())
+                and self.sparsity is None
+            )
         self.is_hard = self.is_settled or not self.training
         if self.is_hard:
             self.logits = self.chosen()
@@ -154,16 +183,22 @@ class LearnedMask(Learned):
     def _hardly_moved(self, chosen: Tensor | None) -> bool:
         """Of the pairs that occur in the texts."""
         occur = self.free > 0
-        return hardly_moved(self.alpha.detach()[:, occur], self.start, None if chosen is None else chosen[:, occur])
+        return hardly_moved(
+            self.alpha.detach()[:, occur], self.start, None if chosen is None else chosen[:, occur]
+        )
 
     def competing(self, progress: float) -> Tensor:
         """α, with a `sparsity` such that just so much is open as shall be by now."""
         if self.target is None:
             return self.alpha
-        return self.alpha + self.target.shift(self.alpha, lambda alpha: self.open_share(torch.sigmoid(alpha)), progress)
+        return self.alpha + self.target.shift(
+            self.alpha, lambda alpha: self.open_share(torch.sigmoid(alpha)), progress
+        )
 
     def cost(self, progress: float) -> Tensor:
-        return self.open_share(torch.sigmoid(self.alpha)) * (0.0 if self.is_settled else self.penalty or 0.0)
+        return self.open_share(torch.sigmoid(self.alpha)) * (
+            0.0 if self.is_settled else self.penalty or 0.0
+        )
 
     def edit(self) -> Edit:
         return LearnedMaskEdit(self)
@@ -186,14 +221,18 @@ class LearnedMask(Learned):
         found = (alpha > 0).float() if self.sparsity is None else self._fitting(alpha)
         if not self.structured:
             return torch.maximum(found, self._best_of_rows(alpha))
-        found[:, self.free == 0] = 0.0  # distances that occur on open ends alone, of which nothing was learned
+        found[:, self.free == 0] = (
+            0.0  # distances that occur on open ends alone, of which nothing was learned
+        )
         return found
 
     def _fitting(self, alpha: Tensor) -> Tensor:
         """The most open entries, the best of every row before all others, while there is room for them."""
         assert self.sparsity is not None
         room = (1.0 - self.sparsity - self.opened_share) * len(alpha) + 1e-6
-        ranked = alpha if self.structured else alpha.masked_fill(self._best_of_rows(alpha) > 0, math.inf)
+        ranked = (
+            alpha if self.structured else alpha.masked_fill(self._best_of_rows(alpha) > 0, math.inf)
+        )
         order = torch.argsort(ranked.flatten(), descending=True, stable=True)
         sizes = self.free.expand_as(alpha).flatten()[order].double()
         used = sizes.cumsum(0)
@@ -212,7 +251,9 @@ class LearnedMask(Learned):
         values = alpha[:, self.entry].clone()
         if not self.diagonal and self.length > 1:
             values.diagonal(dim1=1, dim2=2).fill_(-math.inf)
-        best = self.entry[torch.arange(self.length, device=alpha.device), values.argmax(dim=-1)]  # [group, row]
+        best = self.entry[
+            torch.arange(self.length, device=alpha.device), values.argmax(dim=-1)
+        ]  # [group, row]
         return torch.zeros_like(alpha).scatter_(1, best, 1.0)
 
     def map(self) -> Tensor:
@@ -236,7 +277,9 @@ class LearnedMask(Learned):
         return Positions(self.groups_named, self.per, self.structured, self.diagonal, held.cpu())
 
 
-Made = tuple[Tensor, float | bool, float | bool]  # each entry's value, and what is always open and never open
+Made = tuple[
+    Tensor, float | bool, float | bool
+]  # each entry's value, and what is always open and never open
 
 
 class LearnedMaskEdit(Edit):
@@ -266,7 +309,11 @@ class LearnedMaskEdit(Edit):
         return site in self._rows and not self.changes_weights(site)
 
     def changes_weights(self, site: Site) -> bool:
-        return site in self._rows and self.learned.form == "multiplicative" and not self.learned.is_hard
+        return (
+            site in self._rows
+            and self.learned.form == "multiplicative"
+            and not self.learned.is_hard
+        )
 
     def allowed(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> Tensor:
         learned = self.learned
@@ -284,14 +331,18 @@ class LearnedMaskEdit(Edit):
         shape = (weights.shape[0], weights.shape[1], weights.shape[2], weights.shape[3])
         return weights * self._over(site, shape, lambda logits: (torch.sigmoid(logits), 1.0, 0.0))
 
-    def _over(self, site: Site, shape: tuple[int, int, int, int], made: Callable[[Tensor], Made]) -> Tensor:
+    def _over(
+        self, site: Site, shape: tuple[int, int, int, int], made: Callable[[Tensor], Made]
+    ) -> Tensor:
         """[sequence or 1, head or 1, query, key]: the entries' values at a batch's positions."""
         rows = tuple(self._rows[site])
         if (site.stack, rows, shape) in self._made:
             return self._made[site.stack, rows, shape]
         learned, keys = self.learned, shape[3]
         if keys > learned.length and not learned.structured:
-            raise HeadscopeError(f"a text of {keys} positions", expected=f"at most {learned.length}, as was learned")
+            raise HeadscopeError(
+                f"a text of {keys} positions", expected=f"at most {learned.length}, as was learned"
+            )
         place = self._places(site, shape)
         entry = learned.entry
         own, opened, closed = made(learned.logits[list(rows)])
@@ -346,6 +397,10 @@ def _cells(
         if not diagonal:
             opened -= 0.0 if not structured else count * min(2.0, size)
             here.fill_diagonal_(False)
-        free.index_add_(0, entry[:size, :size][here], torch.full((int(here.sum()),), float(count), dtype=torch.float64))
+        free.index_add_(
+            0,
+            entry[:size, :size][here],
+            torch.full((int(here.sum()),), float(count), dtype=torch.float64),
+        )
     total = float(sum(count * size**2 for size, count in lengths.items()))
     return entry, free.float(), opened, total

@@ -39,7 +39,9 @@ LOOKED_AT = 500  # examples of the split that is looked at after every epoch, at
 # packages that determine the numbers
 CODE = ("model", "data", "tasks", "masks", "training", "ablation", "pruning", "learning")
 HELD_OUT = 0.1  # of a corpus without splits: the share that is not learned from
-Watcher = Callable[[str, int, int], None]  # hears which aim is trained, and so many of so many steps
+Watcher = Callable[
+    [str, int, int], None
+]  # hears which aim is trained, and so many of so many steps
 
 
 class Named(Protocol):
@@ -87,12 +89,15 @@ class Source:
         if files[0] in files[1:]:
             if not self.task.is_free_of_labels:
                 raise HeadscopeError(
-                    "there is no train file", where=self.data, expected="a directory with a train file and a dev file"
+                    "there is no train file",
+                    where=self.data,
+                    expected="a directory with a train file and a dev file",
                 )
             return files[:1], self._held_out(files[0])
         limits = [self.limit, *([] if self.splits[0] is None else [LOOKED_AT]), self.report_limit]
         found = [
-            self.task.items(file, split, limit=most) for file, split, most in zip(files, names, limits, strict=True)
+            self.task.items(file, split, limit=most)
+            for file, split, most in zip(files, names, limits, strict=True)
         ]
         train, report = found[0], found[-1]
         select = found[1] if len(found) > 2 else []
@@ -107,7 +112,11 @@ class Source:
         select = [items[place] for place in held if place % BLOCK < BLOCK // 2]
         report = [items[place] for place in held if place % BLOCK >= BLOCK // 2]
         train = [item for place, item in enumerate(items) if not is_held_out(place, HELD_OUT)]
-        return spread(train, self.limit, file), spread(select, LOOKED_AT, file), spread(report, self.report_limit, file)
+        return (
+            spread(train, self.limit, file),
+            spread(select, LOOKED_AT, file),
+            spread(report, self.report_limit, file),
+        )
 
 
 class Learning:
@@ -126,7 +135,9 @@ class Learning:
         self.started = time.perf_counter()
         files, items = source.read()
         self.labels = self.task.labels(items[0] or items[2])
-        self.texts = [text for item in items[0] for text in item.texts] if source.scratch is not None else []
+        self.texts = (
+            [text for item in items[0] for text in item.texts] if source.scratch is not None else []
+        )
         self.whole = self.loaded(settings.seed)
         self.task.check(self.whole)
         self.whole.reading.check(self.whole.name)  # what cannot be saved is not trained
@@ -165,7 +176,9 @@ class Learning:
             "revision": self.source.revision,
         }
         if self.source.scratch is None:
-            return load(self.source.model, **how, pooling=self.source.pooling, prompt=self.source.prompt)
+            return load(
+                self.source.model, **how, pooling=self.source.pooling, prompt=self.source.prompt
+            )
         found = begun(self.source.model, self.source.scratch, self.texts, **how)
         found.untrained = ()  # what is new is about to be trained
         found.reading = found.reading.overridden(self.source.pooling, self.source.prompt)
@@ -178,7 +191,9 @@ class Learning:
 
     def judged(self, after: AttentionModel) -> dict[str, Any]:
         """What was lost on the split that is reported on, as in the front of a search."""
-        reported = self.before if after is self.whole else evaluate(after, self.task, self.report_on)
+        reported = (
+            self.before if after is self.whole else evaluate(after, self.task, self.report_on)
+        )
         chosen_on = evaluate(after, self.task, self.select_on)
         return {
             "selection_loss": float(chosen_on.losses.mean()),
@@ -199,7 +214,11 @@ class Learning:
 
     def told(self) -> dict[str, Any]:
         """The header as a run record keeps it."""
-        return {name: value for name, value in self.header.items() if name not in ("model", "code", "versions")}
+        return {
+            name: value
+            for name, value in self.header.items()
+            if name not in ("model", "code", "versions")
+        }
 
     @contextmanager
     def each(
@@ -214,9 +233,13 @@ class Learning:
         """Train for each aim in a directory of its own in OUT; what each found. What is done is not repeated."""
         names = [aim.name for aim in aims]
         if len(set(names)) < len(names) or not names:
-            raise HeadscopeError("no aim, or one twice", where=self.verb, expected="different numbers, one or more")
+            raise HeadscopeError(
+                "no aim, or one twice", where=self.verb, expected="different numbers, one or more"
+            )
         self.out = Path(out)
-        with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, DIVERGED, *names]) as folder:
+        with drafted(
+            out, overwrite=overwrite, resume=resume, kept=[HEADER, DIVERGED, *names]
+        ) as folder:
             self._remember(folder)
             try:
                 found = [self._found(aim, folder / aim.name, train) for aim in aims]
@@ -230,7 +253,9 @@ class Learning:
             (folder / HEADER).unlink()
             yield folder, found
 
-    def _found(self, aim: Named, place: Path, train: Callable[[Any, Path], dict[str, Any]]) -> dict[str, Any]:
+    def _found(
+        self, aim: Named, place: Path, train: Callable[[Any, Path], dict[str, Any]]
+    ) -> dict[str, Any]:
         if not (place / FOUND).exists():
             place.mkdir(exist_ok=True)
             found = {**train(aim, place), "learning_rate": self.settings.learning_rate}
@@ -258,11 +283,15 @@ class Learning:
 
     def _leave(self, folder: Path, error: BaseException) -> None:
         """What stays of a run that was stopped: nothing where nothing is done, else how it may go on."""
-        if not any((place / name).exists() for place in folder.iterdir() for name in (FOUND, STATE)):
+        if not any(
+            (place / name).exists() for place in folder.iterdir() for name in (FOUND, STATE)
+        ):
             self.forget(folder)
         elif isinstance(error, Diverged) and self.may_slow:
             rate = self.settings.learning_rate
-            (folder / DIVERGED).write_text(json.dumps({"what": error.what, "learning_rate": rate}), "utf-8")
+            (folder / DIVERGED).write_text(
+                json.dumps({"what": error.what, "learning_rate": rate}), "utf-8"
+            )
             if "--resume" not in (error.mend or ""):
                 error.mend = f"What is done is kept: go on with --resume and a smaller --learning-rate than {rate:g}"
 

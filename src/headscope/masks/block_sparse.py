@@ -46,7 +46,10 @@ def attend_by_blocks(query: Tensor, key: Tensor, value: Tensor, strips: Sequence
     output = torch.empty_like(query)
     for strip in strips:
         output[:, :, strip.queries] = nn.functional.scaled_dot_product_attention(
-            query[:, :, strip.queries], key[:, :, strip.keys], value[:, :, strip.keys], attn_mask=strip.allowed
+            query[:, :, strip.queries],
+            key[:, :, strip.keys],
+            value[:, :, strip.keys],
+            attn_mask=strip.allowed,
         )
     return output
 

@@ -26,7 +26,13 @@ def compiled_flex(allowed: Tensor) -> Attend:
         return allowed[head, query, key] if heads > 1 else allowed[0, query, key]
 
     blocks = create_block_mask(
-        allows, None, heads if heads > 1 else None, queries, keys, device=str(allowed.device), BLOCK_SIZE=BLOCK
+        allows,
+        None,
+        heads if heads > 1 else None,
+        queries,
+        keys,
+        device=str(allowed.device),
+        BLOCK_SIZE=BLOCK,
     )
     torch.compiler.reset()
     run = torch.compile(flex_attention, fullgraph=True, dynamic=False)

@@ -43,11 +43,19 @@ class Masked(Edit):
     def allowed(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> Tensor:
         key = (site.stack if self.of.per == "model" else site, shape)
         if key not in self._made:
-            made = over_positions(self._layout, site.stack, shape[0], shape[3], lambda length: self.of.at(length, site))
+            made = over_positions(
+                self._layout,
+                site.stack,
+                shape[0],
+                shape[3],
+                lambda length: self.of.at(length, site),
+            )
             if self.open_special:
                 special = self._special(site, shape)
                 made = made | special[:, None, :, None] | special[:, None, None, :]
-            self._made[key] = made[:, :, -shape[2] :].to(device)  # with a cache the queries are the last of the keys
+            self._made[key] = made[:, :, -shape[2] :].to(
+                device
+            )  # with a cache the queries are the last of the keys
         return self._made[key]
 
     def _special(self, site: Site, shape: tuple[int, int, int, int]) -> Tensor:

@@ -25,7 +25,11 @@ PLAIN = ".npy"
 def groups_of(heads: Iterable[Head], per: Per) -> tuple[str, ...]:
     """What has a mask of its own: `all`, layers as `encoder.0`, or heads as `encoder.0.0`; cross attention has none."""
     own = [head for head in heads if head.stack in ("encoder", "decoder")]
-    return tuple(dict.fromkeys({"model": "all", "layer": str(head.site), "head": str(head)}[per] for head in own))
+    return tuple(
+        dict.fromkeys(
+            {"model": "all", "layer": str(head.site), "head": str(head)}[per] for head in own
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,10 @@ class Positions:
 
     def mask(self, name: str) -> Mask:
         return Mask(
-            name, lambda length, site: self._at(length, site, name), self.per, lambda heads: self._check(heads, name)
+            name,
+            lambda length, site: self._at(length, site, name),
+            self.per,
+            lambda heads: self._check(heads, name),
         )
 
     def _at(self, length: int, site: Site | None, name: str) -> Tensor:
@@ -80,7 +87,11 @@ class Positions:
             return [self.groups.index(str(site))]
         numbers = site.numbers
         if numbers is None:
-            numbers = tuple(int(name.rsplit(".", 1)[1]) for name in self.groups if name.rsplit(".", 1)[0] == str(site))
+            numbers = tuple(
+                int(name.rsplit(".", 1)[1])
+                for name in self.groups
+                if name.rsplit(".", 1)[0] == str(site)
+            )
         return [self.groups.index(f"{site}.{number}") for number in numbers]
 
     def _check(self, heads: Iterable[Head], name: str) -> None:
@@ -96,7 +107,9 @@ class Positions:
     def write(self, path: Path) -> None:
         about = {"schema": 1, "groups": self.groups, "per": self.per, "diagonal": self.diagonal}
         with path.open("wb") as file:  # a path would be given another ending
-            np.savez_compressed(file, allowed=self.allowed.numpy(), about=np.array(json.dumps(about)))
+            np.savez_compressed(
+                file, allowed=self.allowed.numpy(), about=np.array(json.dumps(about))
+            )
 
 
 def read_positions(path: str | Path) -> Positions:
@@ -113,16 +126,30 @@ def _read_plain(path: str | Path) -> Positions:
     except FileNotFoundError as cause:
         raise HeadscopeError("not there", where=path, expected=MASK_FILE) from cause
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as cause:
-        raise HeadscopeError(f"not a mask: {reason(cause)}", where=path, expected=MASK_FILE) from cause
+        raise HeadscopeError(
+            f"not a mask: {reason(cause)}", where=path, expected=MASK_FILE
+        ) from cause
     if not isinstance(held, np.ndarray):
         raise HeadscopeError("not a mask: it is an archive", where=path, expected=MASK_FILE)
     if held.ndim != 2 or held.shape[0] != held.shape[1] or not held.size:
         shape = " x ".join(map(str, held.shape)) or "one number"
-        raise HeadscopeError(f"it is {shape}, not square", where=path, expected="n x n: rows attend, columns are seen")
+        raise HeadscopeError(
+            f"it is {shape}, not square",
+            where=path,
+            expected="n x n: rows attend, columns are seen",
+        )
     if held.dtype.kind not in "buif" or not np.isin(held, (0, 1)).all():
         what = f"its values are {held.dtype}, and not all 0 or 1"
-        raise HeadscopeError(what, where=path, expected="true or 1 where attention may go, else false or 0")
-    return Positions(("all",), "model", structured=False, diagonal=True, allowed=torch.from_numpy(held == 1)[None])
+        raise HeadscopeError(
+            what, where=path, expected="true or 1 where attention may go, else false or 0"
+        )
+    return Positions(
+        ("all",),
+        "model",
+        structured=False,
+        diagonal=True,
+        allowed=torch.from_numpy(held == 1)[None],
+    )
 
 
 def _read_learned(path: str | Path) -> Positions:
@@ -141,10 +168,14 @@ def _read_learned(path: str | Path) -> Positions:
     except FileNotFoundError as cause:
         raise HeadscopeError("not there", where=path, expected=MASK_FILE) from cause
     except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as cause:
-        raise HeadscopeError(f"not a mask: {reason(cause)}", where=path, expected=MASK_FILE) from cause
+        raise HeadscopeError(
+            f"not a mask: {reason(cause)}", where=path, expected=MASK_FILE
+        ) from cause
     _check_content(allowed, about, path)
     found = torch.from_numpy(allowed)
-    return Positions(tuple(about["groups"]), about["per"], found.dim() == 2, about["diagonal"], found)
+    return Positions(
+        tuple(about["groups"]), about["per"], found.dim() == 2, about["diagonal"], found
+    )
 
 
 def _check_content(allowed: Any, about: Any, path: str | Path) -> None:
@@ -152,14 +183,18 @@ def _check_content(allowed: Any, about: Any, path: str | Path) -> None:
         raise HeadscopeError(what, where=path, expected=MASK_FILE)
 
     if not isinstance(about, dict) or about.get("schema") != 1:
-        refuse(f"a mask of schema {about.get('schema') if isinstance(about, dict) else None!r}, not 1")
+        refuse(
+            f"a mask of schema {about.get('schema') if isinstance(about, dict) else None!r}, not 1"
+        )
     if about.get("per") not in get_args(Per) or not isinstance(about.get("diagonal"), bool):
         refuse("it does not say what it is a mask of")
     groups = about.get("groups")
     if not isinstance(groups, list) or not all(isinstance(name, str) for name in groups):
         refuse("it does not name its layers or heads")
     if allowed.dtype != bool or allowed.ndim not in (2, 3) or 0 in allowed.shape:
-        refuse(f"its values are {allowed.dtype} {list(allowed.shape)}, not true or false by position")
+        refuse(
+            f"its values are {allowed.dtype} {list(allowed.shape)}, not true or false by position"
+        )
     if allowed.ndim == 3 and allowed.shape[1] != allowed.shape[2]:
         refuse(f"it is {allowed.shape[1]} by {allowed.shape[2]} positions, not square")
     if len(allowed) != len(groups):

@@ -66,7 +66,9 @@ def met(allowed: Tensor, *, is_causal: bool = False) -> Tensor:
     """A mask as attention meets it: nothing later in a decoder, and a query that may attend to nothing sees itself."""
     if is_causal:
         allowed = allowed.tril()
-    return allowed | (torch.eye(allowed.shape[-1], dtype=torch.bool) & ~allowed.any(dim=-1, keepdim=True))
+    return allowed | (
+        torch.eye(allowed.shape[-1], dtype=torch.bool) & ~allowed.any(dim=-1, keepdim=True)
+    )
 
 
 def seeded(spec: str, seed: int) -> str:
@@ -94,14 +96,20 @@ def check_fits(spec: str, length: int, option: str = "--mask") -> None:
     for part in map(str.strip, spec.split("+")):
         name, told, _ = split_mask(part)
         where = f'{option} "{spec}"'
-        given = read_parameters(told, defaults_of(PATTERNS[name]), where) if name in PATTERNS else {}
+        given = (
+            read_parameters(told, defaults_of(PATTERNS[name]), where) if name in PATTERNS else {}
+        )
         beyond = [one for one in given.get("globals", ()) if one.isdecimal() and int(one) >= length]
         if beyond:
             expected = f"0 to {length - 1}, or a larger --length"
-            raise HeadscopeError(f"{length} positions have no position {beyond[0]}", where=where, expected=expected)
+            raise HeadscopeError(
+                f"{length} positions have no position {beyond[0]}", where=where, expected=expected
+            )
         if given.get("drop", 0) >= length:
             what = f"{given['drop']} of {length} keys cannot be dropped"
-            raise HeadscopeError(what, where=where, expected=f"less than {length}, or a larger --length")
+            raise HeadscopeError(
+                what, where=where, expected=f"less than {length}, or a larger --length"
+            )
 
 
 def _read_part(part: str, where: str) -> Mask:

@@ -85,13 +85,18 @@ def logsparse(length: int) -> Tensor:
 
 
 @pattern
-def bigbird(length: int, width: int = 1, globals: Positions = ("first",), random: int = 4, seed: int = 0) -> Tensor:
+def bigbird(
+    length: int, width: int = 1, globals: Positions = ("first",), random: int = 4, seed: int = 0
+) -> Tensor:
     """A window, global positions, and `random` keys for every query, drawn with replacement (Zaheer et al. 2020).
 
     With the seed 0, 1,126 pairs of 128 positions are open, 93.13 % forbidden; over seeds 93.16 %.
     """
     drawn = torch.randint(length, (length, random), generator=_chance(seed, length))
-    return longformer(length, width, globals) | torch.zeros(length, length).scatter(1, drawn, 1.0).bool()
+    return (
+        longformer(length, width, globals)
+        | torch.zeros(length, length).scatter(1, drawn, 1.0).bool()
+    )
 
 
 @pattern

@@ -38,7 +38,9 @@ def kinds_of(
 
 
 def by_kind(
-    values: NDArray[np.float64], kinds: NDArray[np.float64], opened: NDArray[np.float64] | None = None
+    values: NDArray[np.float64],
+    kinds: NDArray[np.float64],
+    opened: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """[…, kind]: the mean of [… , position, position] over the pairs of each kind; NaN where there are none.
 
@@ -46,6 +48,8 @@ def by_kind(
     """
     learned = kinds if opened is None else kinds - opened
     with np.errstate(invalid="ignore"):
-        total = np.einsum("...ij,kij->...k", values, learned) + (0.0 if opened is None else opened.sum(axis=(1, 2)))
+        total = np.einsum("...ij,kij->...k", values, learned) + (
+            0.0 if opened is None else opened.sum(axis=(1, 2))
+        )
         found: NDArray[np.float64] = total / kinds.sum(axis=(1, 2))
     return found

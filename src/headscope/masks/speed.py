@@ -24,7 +24,16 @@ from headscope.masks.flex import compiled_flex
 from headscope.masks.mask_spec import Mask, met, read_mask, sparsity
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
-from headscope.model.latency import REPEATS, fastest, forward_of, inputs_of, interleaved, longest, median, timeable
+from headscope.model.latency import (
+    REPEATS,
+    fastest,
+    forward_of,
+    inputs_of,
+    interleaved,
+    longest,
+    median,
+    timeable,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,7 +116,9 @@ def mask_speed(
     one = read_mask(mask) if isinstance(mask, str) else mask
     batch = inputs_of(model, batch_size, longest(model, min(lengths)))
     shape = _shape_of(model, batch)
-    masks = [met(one.at(length, shape.site), is_causal=shape.is_causal) for length in sorted(lengths)]
+    masks = [
+        met(one.at(length, shape.site), is_causal=shape.is_causal) for length in sorted(lengths)
+    ]
     besides = _besides(model, shape, batch, repeats)
     rows: list[AtLength] = []
     without = ""
@@ -165,7 +176,9 @@ def _shape_of(model: AttentionModel, batch: dict[str, Tensor]) -> _Shape:
     return _Shape(site, heads, width, length, len(seen) if is_one_stack else 0)
 
 
-def _besides(model: AttentionModel, shape: _Shape, batch: dict[str, Tensor], repeats: int) -> float | None:
+def _besides(
+    model: AttentionModel, shape: _Shape, batch: dict[str, Tensor], repeats: int
+) -> float | None:
     """Seconds a token that the whole model takes beside its attention; None where it has attention of several kinds."""
     if not shape.sites:
         return None
@@ -179,7 +192,9 @@ def _dense(shape: _Shape) -> Attend:
     return lambda query, key, value: sdpa(query, key, value, is_causal=shape.is_causal)
 
 
-def _ways(allowed: Tensor, states: tuple[Tensor, ...], shape: _Shape, without: str) -> tuple[dict[str, Attend], str]:
+def _ways(
+    allowed: Tensor, states: tuple[Tensor, ...], shape: _Shape, without: str
+) -> tuple[dict[str, Attend], str]:
     """Every way to attend under a mask, and why there is none by the compiler; what failed once is not tried again."""
     strips, whole = strips_of(allowed), allowed[None]
     ways: dict[str, Attend] = {
@@ -203,11 +218,17 @@ def _ways(allowed: Tensor, states: tuple[Tensor, ...], shape: _Shape, without: s
 def _check_same(found: Tensor, right: Tensor) -> None:
     largest = float((found - right).abs().max())
     if not largest <= torch.finfo(right.dtype).eps ** 0.5:
-        raise HeadscopeError(f"block-sparse attention differs from masked attention by {largest:.1e}")
+        raise HeadscopeError(
+            f"block-sparse attention differs from masked attention by {largest:.1e}"
+        )
 
 
 def _row(
-    allowed: Tensor, names: list[str], by_turn: NDArray[np.float64], shape: _Shape, besides: float | None
+    allowed: Tensor,
+    names: list[str],
+    by_turn: NDArray[np.float64],
+    shape: _Shape,
+    besides: float | None,
 ) -> AtLength:
     seconds, length = fastest(by_turn), allowed.shape[-1]
     ratios = [median(by_turn[:, place] / by_turn[:, 0]) for place in range(len(names))]
@@ -218,7 +239,8 @@ def _row(
         blocks=share_of_blocks(allowed),
         attention=None if besides is None else dense / (dense + besides * length),
         ways=tuple(
-            Timed(name, 1e3 * float(spent), *ratio) for name, spent, ratio in zip(names, seconds, ratios, strict=True)
+            Timed(name, 1e3 * float(spent), *ratio)
+            for name, spent, ratio in zip(names, seconds, ratios, strict=True)
         ),
     )
 

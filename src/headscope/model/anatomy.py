@@ -58,7 +58,9 @@ class _Dissection(Edit):
         self.model = model
         self.names = {module: name for name, module in model.model.named_modules()}
         self.given: list[tuple[str, Tensor]] = []  # what linear layers gave, in order
-        self.waiting: tuple[Site, Tensor] | None = None  # a site's result that no projection has taken yet
+        self.waiting: tuple[Site, Tensor] | None = (
+            None  # a site's result that no projection has taken yet
+        )
         self.calls: dict[Site, Call] = {}
         self.made: dict[Site, dict[str, str | None]] = {}
         self.projections: dict[Site, str] = {}
@@ -84,7 +86,12 @@ class _Dissection(Edit):
         return next((name for name, given in reversed(self.given) if _same(given, flat)), None)
 
     def take(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self.waiting is not None and args and isinstance(args[0], Tensor) and _same(args[0], self.waiting[1]):
+        if (
+            self.waiting is not None
+            and args
+            and isinstance(args[0], Tensor)
+            and _same(args[0], self.waiting[1])
+        ):
             self.projections[self.waiting[0]] = self.names[module]
             self.waiting = None
 
@@ -96,7 +103,11 @@ class _Dissection(Edit):
         model = self.model
         with ExitStack() as stack:
             for module in self.names:
-                if hasattr(module, "weight") and module.weight is not None and module.weight.dim() == 2:
+                if (
+                    hasattr(module, "weight")
+                    and module.weight is not None
+                    and module.weight.dim() == 2
+                ):
                     stack.callback(module.register_forward_pre_hook(self.take).remove)
                     stack.callback(module.register_forward_hook(self.give).remove)
             stack.enter_context(torch.inference_mode())
@@ -108,13 +119,17 @@ class _Dissection(Edit):
 
     def _parts(self, site: Site) -> Parts:
         core, turn = next(
-            (name, sites.index(site)) for name, sites in self.model.attention_modules.items() if site in sites
+            (name, sites.index(site))
+            for name, sites in self.model.attention_modules.items()
+            if site in sites
         )
         scaling = self.calls[site].scaling if site in self.calls else 1.0
         made = self.made.get(site, {})
         tap = self.model.family.tap
         named = None if tap is None or tap.projection is None else f"{core}.{tap.projection}"
-        return Parts(_block(core), turn, core, self.projections.get(site, named), **made, scaling=scaling)
+        return Parts(
+            _block(core), turn, core, self.projections.get(site, named), **made, scaling=scaling
+        )
 
 
 def weight_of(projection: nn.Module) -> Tensor:

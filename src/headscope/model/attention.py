@@ -115,7 +115,9 @@ class Attention:
 
     def through(self, lens: str, weights: Tensor) -> Attention:
         """The same call seen through a lens, with its map in the place of the weights."""
-        seen = Attention(self.site, weights, self.query, self.key, None, self._scratch, self.rows, self._values)
+        seen = Attention(
+            self.site, weights, self.query, self.key, None, self._scratch, self.rows, self._values
+        )
         seen.lens, seen.raw, seen.examples, seen.kept = lens, self, self.examples, self.kept
         return seen
 
@@ -157,7 +159,10 @@ class Attention:
             everywhere = torch.ones_like(self.weights[:1, :1], dtype=torch.bool)
             return everywhere.tril() if self.site.stack == "decoder" else everywhere
         lowest = masked_score(scores.dtype)
-        for axes in ((0, 1), (1,)):  # extremes over heads are ten times faster than comparing every cell
+        for axes in (
+            (0, 1),
+            (1,),
+        ):  # extremes over heads are ten times faster than comparing every cell
             seen_by_all = scores.amin(dim=axes, keepdim=True) > lowest
             if torch.equal(seen_by_all, scores.amax(dim=axes, keepdim=True) > lowest):
                 return seen_by_all
@@ -234,7 +239,9 @@ class Attention:
         Equal maxima share the row's credit. No index is taken (not vectorised, the slowest step there was): where
         a weight equals its row's maximum there is a 1, and the diagonals are summed.
         """
-        top = self.content_row_max - self.query.special_penalty[:, None]  # never reached in special rows
+        top = (
+            self.content_row_max - self.query.special_penalty[:, None]
+        )  # never reached in special rows
         view, memory = self._scratch.skewed(self._square(), self.weights)
         torch.eq(self._content_weights, top[..., None], out=view)
         counts = memory.sum(dim=-2)

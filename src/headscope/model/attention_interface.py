@@ -17,10 +17,14 @@ from headscope.model.fixed_attention import fixed_of, joined
 from headscope.model.kernels import Call
 from headscope.model.seam import Seam
 
-IMPLEMENTATION = "headscope"  # names with "flash", "sdpa" or "flex" in them trigger checks in transformers
+IMPLEMENTATION = (
+    "headscope"  # names with "flash", "sdpa" or "flex" in them trigger checks in transformers
+)
 ATTRIBUTE = "_headscope"
 # What attention modules pass along that changes no weight here (the mask already has it).
-HARMLESS = frozenset({"position_ids", "cache_position", "position_embeddings", "attention_mask", "input_ids"})
+HARMLESS = frozenset(
+    {"position_ids", "cache_position", "position_embeddings", "attention_mask", "input_ids"}
+)
 
 
 def attend(
@@ -54,9 +58,13 @@ def attend(
     door: tuple[Seam, str] | None = module.__dict__.get(ATTRIBUTE)
     if door is None:  # another model that shares the configuration object
         return own(), None
-    strange = [name for name, value in others.items() if isinstance(value, Tensor) and name not in HARMLESS]
+    strange = [
+        name for name, value in others.items() if isinstance(value, Tensor) and name not in HARMLESS
+    ]
     if strange or others.get("softcap") is not None:
-        raise HeadscopeError(f"{type(module).__name__} attends with {', '.join(strange) or 'softcap'}: not supported")
+        raise HeadscopeError(
+            f"{type(module).__name__} attends with {', '.join(strange) or 'softcap'}: not supported"
+        )
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     call = Call(
         module,
@@ -108,7 +116,11 @@ for _name, _function in ((IMPLEMENTATION, attend), (WITH_FIXED, attend_with_fixe
 @contextmanager
 def open_interface(seam: Seam) -> Iterator[None]:
     """Route the model's attention through the seam while this is open."""
-    modules = {name: module for name, module in seam.root.named_modules() if not seam.sites or name in seam.sites}
+    modules = {
+        name: module
+        for name, module in seam.root.named_modules()
+        if not seam.sites or name in seam.sites
+    }
     configs = _configs(seam.root)
     before = [config._attn_implementation_internal for config in configs]
     try:

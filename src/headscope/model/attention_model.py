@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
     from headscope.model.anatomy import Parts
 
-CANARY_TOLERANCE = 1e-4  # of the largest output; watching differs from SDPA by about 1e-6 of it in float32
+CANARY_TOLERANCE = (
+    1e-4  # of the largest output; watching differs from SDPA by about 1e-6 of it in float32
+)
 CANARY_ROUNDINGS = 32  # in half precision: so many of the dtype's rounding errors
 
 
@@ -70,7 +72,9 @@ class AttentionModel:
         self.untrained, self.notes = untrained, notes
         self.cut = cut
         self.reading = reading or Reading()
-        self.parts: dict[Site, Parts] | None = None  # where its parts are, once somebody has looked (model.anatomy)
+        self.parts: dict[Site, Parts] | None = (
+            None  # where its parts are, once somebody has looked (model.anatomy)
+        )
         self.family = family_of(model.config.model_type, where=name)
         self.name = name or type(model).__name__
         self.marks = Marks() if tokenizer is None else Marks.of(tokenizer)
@@ -93,9 +97,17 @@ class AttentionModel:
 
     def __repr__(self) -> str:
         stacks = Counter(site.stack for site in self.sites)
-        widths = {stack: {len(site.numbers or ()) for site in self.sites if site.stack == stack} for stack in stacks}
-        parts = [f"{stack} {count} x {' or '.join(map(str, sorted(widths[stack])))}" for stack, count in stacks.items()]
-        return f"AttentionModel({self.name!r}, {type(self.model).__name__}: {', '.join(parts)} heads)"
+        widths = {
+            stack: {len(site.numbers or ()) for site in self.sites if site.stack == stack}
+            for stack in stacks
+        }
+        parts = [
+            f"{stack} {count} x {' or '.join(map(str, sorted(widths[stack])))}"
+            for stack, count in stacks.items()
+        ]
+        return (
+            f"AttentionModel({self.name!r}, {type(self.model).__name__}: {', '.join(parts)} heads)"
+        )
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -120,7 +132,11 @@ class AttentionModel:
         for name, sites in self._seam.sites.items():
             known = fixed_of(self.model.get_submodule(name))
             for site in sites if known is not None else ():
-                for head, pattern in zip(site.heads(len(site.numbers or ())), known.patterns, strict=True):  # type: ignore[union-attr]
+                for head, pattern in zip(
+                    site.heads(len(site.numbers or ())),
+                    known.patterns,
+                    strict=True,  # type: ignore[union-attr]
+                ):
                     if pattern is not None:
                         found[head] = pattern
         return dict(sorted(found.items()))
@@ -149,28 +165,42 @@ class AttentionModel:
     def is_encoder_decoder(self) -> bool:
         return "cross" in self._expected
 
-    def __call__(self, batch: Batch | Mapping[str, Tensor] | str | Sequence[str] | None = None, **inputs: Any) -> Any:
+    def __call__(
+        self, batch: Batch | Mapping[str, Tensor] | str | Sequence[str] | None = None, **inputs: Any
+    ) -> Any:
         """The model's own output. An encoder-decoder without decoder input runs its encoder alone.
 
         batch  tensors by name, a `Batch` of `encode`, or a text or a list of texts to be tokenised
         """
         if isinstance(batch, str | list | tuple):
-            batch = import_module("headscope.data.batches").batch_of_texts(self, batch)  # a package below this one
+            batch = import_module("headscope.data.batches").batch_of_texts(
+                self, batch
+            )  # a package below this one
         if not isinstance(batch, Batch | Mapping) and (batch is not None or not inputs):
             raise HeadscopeError(
                 f"{'None' if batch is None else type(batch).__name__} is not an input",
                 where="model(…)",
                 expected="a text, a list of texts, a Batch, or tensors by name",
-                mend="Write model(input_ids=…) for token ids" if isinstance(batch, Tensor) else None,
+                mend="Write model(input_ids=…) for token ids"
+                if isinstance(batch, Tensor)
+                else None,
             )
         self._prepare()
         given = batch.inputs if isinstance(batch, Batch) else (batch or {})
         inputs = {**given, **inputs}
         inputs = {k: v.to(self.device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
         module: nn.Module = self.model
-        if self.is_encoder_decoder and not {"decoder_input_ids", "labels", "decoder_inputs_embeds"} & set(inputs):
+        if self.is_encoder_decoder and not {
+            "decoder_input_ids",
+            "labels",
+            "decoder_inputs_embeds",
+        } & set(inputs):
             module = self.model.get_encoder()
-        if hasattr(self.model.config, "use_cache") and "use_cache" not in inputs and _accepts(module, "use_cache"):
+        if (
+            hasattr(self.model.config, "use_cache")
+            and "use_cache" not in inputs
+            and _accepts(module, "use_cache")
+        ):
             inputs["use_cache"] = False
         try:
             if isinstance(batch, Batch):
@@ -187,7 +217,9 @@ class AttentionModel:
 
     def look(self, first: str, second: str | None = None, **options: Any) -> Any:
         """What every head attends to in one text or pair, as a view that draws itself in a notebook: headscope.look."""
-        return import_module("headscope").look(self, first, second, **options)  # a room below, by the public door
+        return import_module("headscope").look(
+            self, first, second, **options
+        )  # a room below, by the public door
 
     @cached_property
     def takes_segments(self) -> bool:
@@ -206,15 +238,24 @@ class AttentionModel:
             looking: Lens | None = lens
         else:
             looking = None if lens == "raw" else lens_named(lens, self)
-        told: list[Any] = [observer if looking is None else _Looked(looking, observer) for observer in observers]
-        open_now: list[Any] = seam.behind if looking is not None and looking.on_the_way_back else seam.observers
+        told: list[Any] = [
+            observer if looking is None else _Looked(looking, observer) for observer in observers
+        ]
+        open_now: list[Any] = (
+            seam.behind if looking is not None and looking.on_the_way_back else seam.observers
+        )
         with self._open(), nullcontext() if looking is None else looking.opened():
             open_now.extend(told)
             try:
                 yield
             finally:
                 _take_away(open_now, told)
-        if looking is not None and looking.on_the_way_back and told and not any(one.is_told for one in told):
+        if (
+            looking is not None
+            and looking.on_the_way_back
+            and told
+            and not any(one.is_told for one in told)
+        ):
             raise HeadscopeError(
                 "no derivative came back while it was open, so nothing was seen",
                 where=f"lens {looking.name}",
@@ -245,7 +286,9 @@ class AttentionModel:
         through the softmax tap (XLNet, for instance) have no such calls, and the inspector is not called.
         """
         if self._seam.inspecting is not None:
-            raise RuntimeError("attention calls are being inspected already; close the open `inspected` first")
+            raise RuntimeError(
+                "attention calls are being inspected already; close the open `inspected` first"
+            )
         with self._open():
             self._seam.inspecting = inspector
             try:
@@ -295,7 +338,11 @@ class AttentionModel:
     def check_evaluating(self) -> None:
         """Refuse a model in training mode, whose dropout makes every number random."""
         if self.model.training:
-            raise HeadscopeError("the model is in training mode", where=self.name, mend="Call model.model.eval() first")
+            raise HeadscopeError(
+                "the model is in training mode",
+                where=self.name,
+                mend="Call model.model.eval() first",
+            )
 
     @property
     def is_open(self) -> bool:
@@ -341,14 +388,22 @@ class AttentionModel:
     def _opened_door(self) -> ExitStack:
         tap = self.family.tap
         with ExitStack() as stack:
-            stack.enter_context(open_interface(self._seam) if tap is None else open_tap(self._seam, tap))
+            stack.enter_context(
+                open_interface(self._seam) if tap is None else open_tap(self._seam, tap)
+            )
             # The parts that may be called by themselves: with a head on top, without it, encoder or decoder alone.
             parts = [self.model, self.model.base_model]
-            parts += [self.model.get_encoder(), self.model.get_decoder()] if self.is_encoder_decoder else []
+            parts += (
+                [self.model.get_encoder(), self.model.get_decoder()]
+                if self.is_encoder_decoder
+                else []
+            )
             for module in dict.fromkeys(parts):
                 hooks = (
                     module.register_forward_pre_hook(self._seam.begin, with_kwargs=True),
-                    module.register_forward_hook(self._seam.end, with_kwargs=True, always_call=True),
+                    module.register_forward_hook(
+                        self._seam.end, with_kwargs=True, always_call=True
+                    ),
                 )
                 for hook in hooks:
                     stack.callback(hook.remove)
@@ -377,7 +432,8 @@ class AttentionModel:
         silent = [Site(site.stack, site.layer, ()) for site, numbers in kept.items() if not numbers]
         found = Counter(site.stack for site in silent)
         layers = {
-            stack: iter([n for n in range(count) if Site(stack, n) not in silent]) for stack, count in expected.items()
+            stack: iter([n for n in range(count) if Site(stack, n) not in silent])
+            for stack, count in expected.items()
         }
         self._sites = {site: site for site in silent}
         occurrences: Counter[str] = Counter()
@@ -387,39 +443,64 @@ class AttentionModel:
             found[stack] += 1
             address = Site(stack, next(layers.get(stack, iter(())), found[stack]))
             site = Site(stack, address.layer, kept.get(address, tuple(range(heads))))
-            assert len(site.numbers or ()) == heads, f"{site} attends with {heads} heads, not {site.numbers}"
+            assert len(site.numbers or ()) == heads, (
+                f"{site} attends with {heads} heads, not {site.numbers}"
+            )
             self._seam.sites.setdefault(name, []).append(site)
             self._sites[address] = site
         if found != Counter(expected):
-            seen = ", ".join(f"{found[stack]} of {count} in {stack}" for stack, count in expected.items())
+            seen = ", ".join(
+                f"{found[stack]} of {count} in {stack}" for stack, count in expected.items()
+            )
             raise HeadscopeError(
                 f"a test forward called {seen} attention sites, so numbers would be missing",
                 where=self.name,
                 mend=f"This {type(self.model).__name__} attends in a way headscope does not know",
             )
         order = {stack: i for i, stack in enumerate(expected)}
-        self._sites = dict(sorted(self._sites.items(), key=lambda item: (order[item[0].stack], item[0].layer)))
+        self._sites = dict(
+            sorted(self._sites.items(), key=lambda item: (order[item[0].stack], item[0].layer))
+        )
 
     def _sample(self, batch: int) -> dict[str, Tensor]:
         """A few tokens (or a black image) that the model can be tried on; the second sequence is padded."""
         config = self.model.config
         if not self.family.takes_text:
-            size = config.image_size if isinstance(config.image_size, tuple | list) else [config.image_size] * 2
+            size = (
+                config.image_size
+                if isinstance(config.image_size, tuple | list)
+                else [config.image_size] * 2
+            )
             noise = torch.Generator().manual_seed(0)
-            return {"pixel_values": torch.randn(batch, config.num_channels, *size, generator=noise).to(self.device)}
+            return {
+                "pixel_values": torch.randn(batch, config.num_channels, *size, generator=noise).to(
+                    self.device
+                )
+            }
         padding = getattr(config, "pad_token_id", None)
         longest = min(9, getattr(config, "max_position_embeddings", None) or 9)
-        usable = [i for i in range(min(3, config.vocab_size - 1), min(config.vocab_size, 40)) if i != padding][:longest]
+        usable = [
+            i
+            for i in range(min(3, config.vocab_size - 1), min(config.vocab_size, 40))
+            if i != padding
+        ][:longest]
         ids = torch.tensor([usable] * batch, device=self.device)
         mask = torch.ones_like(ids)
         if batch > 1:
             mask[1, len(usable) * 2 // 3 :] = 0
-            ids[1, len(usable) * 2 // 3 :] = padding if padding is not None and 0 <= padding < config.vocab_size else 0
+            ids[1, len(usable) * 2 // 3 :] = (
+                padding if padding is not None and 0 <= padding < config.vocab_size else 0
+            )
         inputs = {"input_ids": ids, "attention_mask": mask}
         if self.is_encoder_decoder:
             shorter = slice(max(1, len(usable) - 2))
-            inputs |= {"decoder_input_ids": ids[:, shorter], "decoder_attention_mask": mask[:, shorter]}
-        return inputs | {name: value.to(self.device) for name, value in self.family.dry_inputs(inputs).items()}
+            inputs |= {
+                "decoder_input_ids": ids[:, shorter],
+                "decoder_attention_mask": mask[:, shorter],
+            }
+        return inputs | {
+            name: value.to(self.device) for name, value in self.family.dry_inputs(inputs).items()
+        }
 
     def _run(self, module: nn.Module, inputs: dict[str, Tensor]) -> Any:
         self._prepare()
@@ -439,9 +520,14 @@ def _stacks(model: PreTrainedModel, family: Family, name: str) -> dict[str, int]
     expected = family.layers(model.config)
     if "cross" in expected:
         parts = {module.rpartition(".")[2] for module, _ in model.named_modules()}
-        alone = next((part for part in ("encoder", "decoder") if {"encoder", "decoder"} - parts == {part}), None)
+        alone = next(
+            (part for part in ("encoder", "decoder") if {"encoder", "decoder"} - parts == {part}),
+            None,
+        )
         if alone is not None:
-            expected = {stack: count for stack, count in expected.items() if stack not in (alone, "cross")}
+            expected = {
+                stack: count for stack, count in expected.items() if stack not in (alone, "cross")
+            }
     elif getattr(model.config, "add_cross_attention", False) or (
         "encoder" in expected and getattr(model.config, "is_decoder", False)
     ):
@@ -489,7 +575,9 @@ def _take_away(open_now: list[Any], these: Sequence[Any]) -> None:
 def _ablation(heads: Heads) -> Ablate:
     if isinstance(heads, type):
         name = heads.__name__
-        raise HeadscopeError(f"{name} is a class", where="edited", expected=f'an edit, such as {name}("3.2")')
+        raise HeadscopeError(
+            f"{name} is a class", where="edited", expected=f'an edit, such as {name}("3.2")'
+        )
     return Ablate(heads)
 
 

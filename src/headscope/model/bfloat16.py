@@ -45,7 +45,9 @@ y = torch.nn.Linear(64, 64, dtype=torch.bfloat16)(x)
 z = torch.nn.functional.scaled_dot_product_attention(y[:, None], y[:, None], y[:, None])[:, 0]
 torch.bmm(z, y.transpose(1, 2)).float().sum().backward()
 """  # forward and backward: a linear layer, fused attention and a batched product
-REMEDY = "For full speed set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 before Python starts, or use float32"
+REMEDY = (
+    "For full speed set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 before Python starts, or use float32"
+)
 
 
 def prepare_bfloat16(*values: Tensor) -> None:
@@ -101,7 +103,9 @@ def run_child(onednn: str) -> int | None:
     try:
         # -P: a torch.py in the working directory is not torch
         command = [sys.executable, "-P", "-c", PRODUCTS, onednn]
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS).returncode
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS
+        ).returncode
     except (OSError, subprocess.TimeoutExpired):
         return None
 
@@ -122,7 +126,11 @@ def _is_signal(status: int) -> bool:
 
 def _key(cpu: dict[str, str]) -> str:
     parts = [cpu.get(name, "") for name in ("model name", "microcode", "flags")]
-    parts += [platform.release(), torch.__version__, *(os.environ.get(name, "") for name in VARIABLES)]
+    parts += [
+        platform.release(),
+        torch.__version__,
+        *(os.environ.get(name, "") for name in VARIABLES),
+    ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

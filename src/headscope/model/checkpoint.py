@@ -26,8 +26,17 @@ _WEIGHTS = (  # in transformers' order of preference
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-_MOST_LAYERS = 1000  # a damaged number of layers would build modules for hours before any file is read
-_LAYERS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "encoder_layers", "decoder_layers")
+_MOST_LAYERS = (
+    1000  # a damaged number of layers would build modules for hours before any file is read
+)
+_LAYERS = (
+    "num_hidden_layers",
+    "num_layers",
+    "n_layers",
+    "n_layer",
+    "encoder_layers",
+    "decoder_layers",
+)
 _LARGEST_CONFIG_BYTES = 10_000_000
 _AGAIN = "Download it again"
 
@@ -46,15 +55,21 @@ def read_config_file(path: Path) -> dict[str, Any]:
         config = json.loads(path.read_text("utf-8"))
     except json.JSONDecodeError as cause:
         where = f"{path}:{cause.lineno}:{cause.colno}"
-        raise HeadscopeError(f"not JSON: {cause.msg}", where=where, expected=expected, mend=_AGAIN) from cause
+        raise HeadscopeError(
+            f"not JSON: {cause.msg}", where=where, expected=expected, mend=_AGAIN
+        ) from cause
     except (OSError, ValueError, RecursionError) as cause:
-        raise HeadscopeError(f"not readable ({reason(cause)})", where=path, expected=expected, mend=_AGAIN) from cause
+        raise HeadscopeError(
+            f"not readable ({reason(cause)})", where=path, expected=expected, mend=_AGAIN
+        ) from cause
     if not isinstance(config, dict):
         raise HeadscopeError("not a JSON object", where=path, expected=expected, mend=_AGAIN)
     kind = config.get("model_type")
     if not isinstance(kind, str):
         said = "no model_type" if kind is None else f"model_type is {json.dumps(kind)[:40]}"
-        raise HeadscopeError(said, where=path, expected='one that transformers knows, such as "bert"', mend=_AGAIN)
+        raise HeadscopeError(
+            said, where=path, expected='one that transformers knows, such as "bert"', mend=_AGAIN
+        )
     if "auto_map" in config and kind not in families():
         raise HeadscopeError(
             f'model type "{kind}" needs code from its own files (auto_map), which headscope never runs',
@@ -63,8 +78,17 @@ def read_config_file(path: Path) -> dict[str, Any]:
         )
     for name, number in config.items():
         least = 1 if name in _LAYERS else 0
-        if name.endswith(("layer", "layers")) and isinstance(number, int) and not least <= number <= _MOST_LAYERS:
-            raise HeadscopeError(f"{name} is {number}", where=path, expected=f"{least} to {_MOST_LAYERS}", mend=_AGAIN)
+        if (
+            name.endswith(("layer", "layers"))
+            and isinstance(number, int)
+            and not least <= number <= _MOST_LAYERS
+        ):
+            raise HeadscopeError(
+                f"{name} is {number}",
+                where=path,
+                expected=f"{least} to {_MOST_LAYERS}",
+                mend=_AGAIN,
+            )
     return config
 
 
@@ -94,11 +118,15 @@ def read_weights(
             model, missing, unused = bare, still_missing, unused_then
     check_missing(model, missing, folder, may_be_new=model_class is not None)
     if unused:
-        notes.append(f"{len(unused)} tensors of the file have no place in {type(model).__name__}, {unused[0]!r} first")
+        notes.append(
+            f"{len(unused)} tensors of the file have no place in {type(model).__name__}, {unused[0]!r} first"
+        )
     return model, missing, tuple(notes)
 
 
-def class_of(config: dict[str, Any], model_class: str | type[PreTrainedModel] | None) -> tuple[Any, list[str]]:
+def class_of(
+    config: dict[str, Any], model_class: str | type[PreTrainedModel] | None
+) -> tuple[Any, list[str]]:
     """The asked-for class, else the one that config.json names if it fits the type, else the bare model."""
     import transformers
 
@@ -106,22 +134,38 @@ def class_of(config: dict[str, Any], model_class: str | type[PreTrainedModel] | 
         return isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel)
 
     if model_class is not None:
-        cls = getattr(transformers, model_class, None) if isinstance(model_class, str) else model_class
+        cls = (
+            getattr(transformers, model_class, None)
+            if isinstance(model_class, str)
+            else model_class
+        )
         if not is_model(cls) and not str(model_class).startswith("AutoModel"):
-            raise HeadscopeError(f'transformers has no model class "{model_class}"', where="model_class")
+            raise HeadscopeError(
+                f'transformers has no model class "{model_class}"', where="model_class"
+            )
         return cls, []
     listed = config.get("architectures")
     named = listed[0] if isinstance(listed, list) and listed else None
     cls = getattr(transformers, named, None) if isinstance(named, str) else None
     if is_model(cls) and getattr(cls.config_class, "model_type", None) == config["model_type"]:  # type: ignore[union-attr]
         return cls, []
-    why = f"names {named!r}, which is no {config['model_type']} class of transformers" if named else "is missing"
+    why = (
+        f"names {named!r}, which is no {config['model_type']} class of transformers"
+        if named
+        else "is missing"
+    )
     return transformers.AutoModel, [f"architectures in config.json {why}: loaded as the bare model"]
 
 
-def check_missing(model: PreTrainedModel, missing: tuple[str, ...], folder: Path, *, may_be_new: bool) -> None:
+def check_missing(
+    model: PreTrainedModel, missing: tuple[str, ...], folder: Path, *, may_be_new: bool
+) -> None:
     """An untrained pooler is harmless; a head is new when the caller asked for one; the rest is damage."""
-    inside = [key for key in missing if key.startswith(model.base_model_prefix + ".") or model.base_model is model]
+    inside = [
+        key
+        for key in missing
+        if key.startswith(model.base_model_prefix + ".") or model.base_model is model
+    ]
     wrong = [key for key in (inside if may_be_new else missing) if "pooler" not in key]
     if wrong:
         raise HeadscopeError(
@@ -137,7 +181,10 @@ def _from_pretrained(
 ) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
     """The model, its parameters that the file lacks, and the file's that it lacks; nothing in the file is run."""
     weights = _weights_file(folder)
-    classes = {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
+    classes = {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {name: i for i, name in enumerate(labels)},
+    }
     try:
         model, info = cls.from_pretrained(
             folder,
@@ -173,9 +220,13 @@ def _refusal(cause: Exception, weights: Path, name: str) -> HeadscopeError:
 
     if isinstance(cause, MemoryError) or "allocate memory" in str(cause):
         mend = "Check the sizes in config.json; if they are right, take --dtype bfloat16 or a larger machine"
-        return HeadscopeError(f"{name} needs more memory than there is", where=weights.parent, mend=mend)
+        return HeadscopeError(
+            f"{name} needs more memory than there is", where=weights.parent, mend=mend
+        )
     of_weights: tuple[type[Exception], ...] = (SafetensorError, OSError, EOFError, RuntimeError)
-    if isinstance(cause, of_weights) or (weights.suffix == ".bin" and isinstance(cause, LookupError)):
+    if isinstance(cause, of_weights) or (
+        weights.suffix == ".bin" and isinstance(cause, LookupError)
+    ):
         what = "the weights cannot be read"
         what += "" if isinstance(cause, LookupError) else f" ({reason(cause)})"
         return HeadscopeError(what, where=weights, expected="a whole file", mend=_AGAIN)
@@ -211,13 +262,17 @@ def _weights_file(folder: Path) -> Path:
         with path.open("rb") as file:
             start = file.read(64).lstrip().lower()
     except OSError as cause:
-        raise HeadscopeError(f"cannot be read: {reason(cause)}", where=path, expected="weights") from cause
+        raise HeadscopeError(
+            f"cannot be read: {reason(cause)}", where=path, expected="weights"
+        ) from cause
     kinds = {
         b"version https://git-lfs": "a pointer of git-lfs",
         b"<!doctype": "a web page",
         b"<html": "a web page",
     }
-    what = next((kind for mark, kind in kinds.items() if start.startswith(mark)), None if start else "empty")
+    what = next(
+        (kind for mark, kind in kinds.items() if start.startswith(mark)), None if start else "empty"
+    )
     if what is not None:
         mend = "Fetch the file itself, with git lfs pull say" if "git-lfs" in what else _AGAIN
         raise HeadscopeError(f"the file is {what}", where=path, expected="weights", mend=mend)
@@ -270,5 +325,6 @@ def check_finite(model: PreTrainedModel, folder: Path, dtype: str) -> None:
                 f"the weights hold NaN or infinite numbers, in {name!r} first",
                 where=folder,
                 expected="numbers",
-                mend="Get a sound checkpoint" + (", or load it in float32" if dtype == "float16" else ""),
+                mend="Get a sound checkpoint"
+                + (", or load it in float32" if dtype == "float16" else ""),
             )

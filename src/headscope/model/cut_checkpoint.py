@@ -60,7 +60,9 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
         found: dict[str, Tensor] = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as cause:
         raise HeadscopeError(
-            f"the weights cannot be read ({reason(cause)})", where=folder / WEIGHTS, expected="a whole file"
+            f"the weights cannot be read ({reason(cause)})",
+            where=folder / WEIGHTS,
+            expected="a whole file",
         ) from cause
     return found
 
@@ -76,10 +78,13 @@ def _built(cls: Any, folder: Path, labels: Sequence[str]) -> PreTrainedModel:
         config.label2id = {name: i for i, name in enumerate(labels)}
     try:
         with no_init_weights():
-            model: PreTrainedModel = cls.from_config(config) if hasattr(cls, "from_config") else cls(config)
+            model: PreTrainedModel = (
+                cls.from_config(config) if hasattr(cls, "from_config") else cls(config)
+            )
     except Exception as cause:  # wrong values in config.json fail in every class in its own way
         raise HeadscopeError(
-            f"no {getattr(cls, '__name__', cls)} can be built from it ({reason(cause)})", where=folder / "config.json"
+            f"no {getattr(cls, '__name__', cls)} can be built from it ({reason(cause)})",
+            where=folder / "config.json",
         ) from cause
     if (folder / "generation_config.json").is_file() and model.can_generate():
         from transformers import GenerationConfig
@@ -122,7 +127,8 @@ def _submodule(model: PreTrainedModel, name: str, folder: Path) -> nn.Module:
         found: nn.Module = model.get_submodule(name)
     except AttributeError as cause:
         raise HeadscopeError(
-            f"names a module {name!r} that {type(model).__name__} does not have", where=folder / NAME
+            f"names a module {name!r} that {type(model).__name__} does not have",
+            where=folder / NAME,
         ) from cause
     return found
 

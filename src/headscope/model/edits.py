@@ -28,7 +28,11 @@ class Edit:
 
     def __repr__(self) -> str:
         at: dict[Site, list[int | tuple[int, object]]] = getattr(self, "_at", {})
-        heads = [f"{site}.{head if isinstance(head, int) else head[0]}" for site, here in at.items() for head in here]
+        heads = [
+            f"{site}.{head if isinstance(head, int) else head[0]}"
+            for site, here in at.items()
+            for head in here
+        ]
         return f"{type(self).__name__}({', '.join(heads or map(str, self._named()))})"
 
     def _named(self) -> Iterable[str | Head]:
@@ -92,7 +96,9 @@ class Gate(Edit):
     def output(self, site: Site, output: Tensor) -> Tensor:
         values: list[Tensor] = [output.new_ones(())] * output.shape[2]
         for head, gate in self._at[site]:
-            values[site.place(head)] = torch.as_tensor(gate, dtype=output.dtype, device=output.device).reshape(())
+            values[site.place(head)] = torch.as_tensor(
+                gate, dtype=output.dtype, device=output.device
+            ).reshape(())
         return output * torch.stack(values)[:, None]
 
 
@@ -120,7 +126,9 @@ class Replace(Edit):
 
     def __init__(self, vectors: Mapping[Any, Tensor]) -> None:
         """One vector [width] for each head."""
-        self.vectors = {named: vector for key, vector in vectors.items() for named in named_heads(key)}
+        self.vectors = {
+            named: vector for key, vector in vectors.items() for named in named_heads(key)
+        }
         self._at: dict[Site, list[tuple[int, Tensor]]] = {}
 
     def _named(self) -> Iterable[str | Head]:
@@ -190,9 +198,15 @@ class MaskScores(Edit):
         return site in self._at
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
-        mask = self.mask.to(scores.device) if self.mask.dtype == torch.bool else self.mask.to(scores)
+        mask = (
+            self.mask.to(scores.device) if self.mask.dtype == torch.bool else self.mask.to(scores)
+        )
         lowest = masked_score(scores.dtype)
-        masked = scores.masked_fill(~mask, lowest) if mask.dtype == torch.bool else (scores + mask).clamp_min(lowest)
+        masked = (
+            scores.masked_fill(~mask, lowest)
+            if mask.dtype == torch.bool
+            else (scores + mask).clamp_min(lowest)
+        )
         here = torch.zeros(scores.shape[1], dtype=torch.bool, device=scores.device)
         here[[site.place(head) for head in self._at[site]]] = True
         # Padding stays below what is forbidden here: a query with nothing left spreads over real keys only.

@@ -72,12 +72,16 @@ def _learned(patterns: tuple[str | None, ...]) -> list[int]:
 def check_fix(model: AttentionModel, wanted: Mapping[Head, str]) -> dict[str, tuple[str, str]]:
     """The attention modules of these heads, with the names of their query and key projections; or a refusal."""
     if model.is_open:
-        raise HeadscopeError("the model is being watched or edited", mend="Leave the with block before fixing heads")
+        raise HeadscopeError(
+            "the model is being watched or edited", mend="Leave the with block before fixing heads"
+        )
     if not wanted:
         raise HeadscopeError("no head to fix", where="fix", expected=SYNTAX)
     again = sorted(set(wanted) & set(model.fixed))
     if again:
-        raise HeadscopeError(f"{again[0]} is fixed already: {model.fixed[again[0]]}", where=model.name)
+        raise HeadscopeError(
+            f"{again[0]} is fixed already: {model.fixed[again[0]]}", where=model.name
+        )
     found = {}
     for name, sites in model.attention_modules.items():
         if any(head.site in sites for head in wanted):
@@ -92,7 +96,11 @@ def _projections(model: AttentionModel, name: str) -> tuple[str, str]:
         return known.query, known.key
     part: Parts = anatomy(model)[model.attention_modules[name][0]]
     made = (part.query, part.key, part.value)
-    inside = [one.removeprefix(f"{name}.") for one in made if one is not None and one.startswith(f"{name}.")]
+    inside = [
+        one.removeprefix(f"{name}.")
+        for one in made
+        if one is not None and one.startswith(f"{name}.")
+    ]
     if len(set(inside)) < 3:
         raise HeadscopeError(
             f"the queries and keys of {type(model.model).__name__} are not what linear layers of their own give, "
@@ -130,11 +138,15 @@ def read_patterns(text: str, heads: tuple[Head, ...], *, where: str = "--fix") -
             here = _read(",".join(waiting), pattern, heads, where)
             twice = sorted(set(here) & set(found))
             if twice:
-                raise HeadscopeError(f"{twice[0]} is given twice", where=f'{where} "{text}"', expected="each once")
+                raise HeadscopeError(
+                    f"{twice[0]} is given twice", where=f'{where} "{text}"', expected="each once"
+                )
             found |= here
             waiting = []
     if waiting:
-        raise HeadscopeError(f'"{waiting[-1]}" has no pattern', where=f'{where} "{text}"', expected=SYNTAX)
+        raise HeadscopeError(
+            f'"{waiting[-1]}" has no pattern', where=f'{where} "{text}"', expected=SYNTAX
+        )
     return found
 
 
@@ -144,14 +156,18 @@ def _text(text: str, where: str) -> str:
     try:
         lines = [line.strip() for line in Path(text).read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as cause:
-        raise HeadscopeError("not a readable text file", where=text, expected=f"lines {SYNTAX}") from cause
+        raise HeadscopeError(
+            "not a readable text file", where=text, expected=f"lines {SYNTAX}"
+        ) from cause
     return ",".join(line for line in lines if line and not line.startswith("#"))
 
 
 def _read(named: str, pattern: str, heads: tuple[Head, ...], where: str) -> dict[Head, str]:
     if pattern not in (*PATTERNS, "raganato"):
         raise HeadscopeError(
-            f'"{pattern}" is no fixed pattern', where=where, expected=choices(pattern, [*PATTERNS, "raganato"])
+            f'"{pattern}" is no fixed pattern',
+            where=where,
+            expected=choices(pattern, [*PATTERNS, "raganato"]),
         )
     these = HeadSet(named, among=heads)
     if pattern != "raganato":
@@ -172,5 +188,8 @@ def _read(named: str, pattern: str, heads: tuple[Head, ...], where: str) -> dict
 def written(patterns: Mapping[Head, str], among: Iterable[Head]) -> str:
     """A line for each pattern, as `read_patterns` reads it from a file; among: the heads of the model."""
     everyone = tuple(among)
-    named = {name: [head for head in patterns if patterns[head] == name] for name in sorted(set(patterns.values()))}
+    named = {
+        name: [head for head in patterns if patterns[head] == name]
+        for name in sorted(set(patterns.values()))
+    }
     return "".join(f"{HeadSet(heads, among=everyone)}={name}\n" for name, heads in named.items())

@@ -128,7 +128,9 @@ class Positions:
         exact = value.to(torch.promote_types(value.dtype, torch.float32))
         towards = self.rank + 1 if name in ("left", "end") else self.count - self.rank
         share = towards.to(exact.dtype) / self.count
-        weight = ((torch.ones_like(share) if name == "uniform" else share**3) * self.real)[:, None, :, None]
+        weight = ((torch.ones_like(share) if name == "uniform" else share**3) * self.real)[
+            :, None, :, None
+        ]
         if name == "left":
             found = self._summed(exact, weight, self.place - 2)
         elif name == "right":  # running sums from the end
@@ -140,7 +142,9 @@ class Positions:
             found = mean.expand(-1, -1, self.place.shape[1], -1)
         return found.to(value.dtype)
 
-    def _summed(self, value: Tensor, weight: Tensor, place: Tensor, *, from_the_end: bool = False) -> Tensor:
+    def _summed(
+        self, value: Tensor, weight: Tensor, place: Tensor, *, from_the_end: bool = False
+    ) -> Tensor:
         """The weighted mean of the values up to these places, or from them on."""
 
         def running(tensor: Tensor) -> Tensor:
@@ -149,7 +153,9 @@ class Positions:
         return self.taken(running(value * weight), place) / self.taken(running(weight), place)
 
 
-def joined(fixed: FixedHeads, learned: Tensor | None, value: Tensor, mask: Tensor | None, queries: int) -> Tensor:
+def joined(
+    fixed: FixedHeads, learned: Tensor | None, value: Tensor, mask: Tensor | None, queries: int
+) -> Tensor:
     """The heads' results [batch, query, head, width] in their order: those of the others, and of the fixed ones."""
     positions = Positions(real_keys(mask, value.shape[2], value.device), queries)
     parts = [] if learned is None else [learned]
@@ -177,9 +183,21 @@ def whole(call: Call) -> Call:
     lowest = masked_score(call.query.dtype)
     logs = {}
     for name in fixed.names:
-        pattern = laid_over(real, lambda length, name=name: fixed_pattern(name, length, fixed.is_causal))  # type: ignore[misc]
+        pattern = laid_over(
+            real,
+            lambda length, name=name: fixed_pattern(name, length, fixed.is_causal),  # type: ignore[misc]
+        )
         logs[name] = pattern[:, -queries:].log().clamp_min(lowest).to(call.query)
     own = call.query.new_zeros(1, heads, 1, 1) if call.bias is None else call.bias
     size = (max([len(own), *map(len, logs.values())]), queries, keys)
-    bias = [(own[:, place] if name is None else logs[name]).expand(size) for place, name in enumerate(fixed.patterns)]
-    return replace(call, query=spread(call.query), key=spread(call.key), bias=torch.stack(bias, dim=1), fixed=None)
+    bias = [
+        (own[:, place] if name is None else logs[name]).expand(size)
+        for place, name in enumerate(fixed.patterns)
+    ]
+    return replace(
+        call,
+        query=spread(call.query),
+        key=spread(call.key),
+        bias=torch.stack(bias, dim=1),
+        fixed=None,
+    )

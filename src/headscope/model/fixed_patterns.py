@@ -62,16 +62,22 @@ def by_head(patterns: Patterns, heads: tuple[Head, ...]) -> dict[Head, str]:
         _check_name(name)
         for head in HeadSet(named, among=heads):
             if head.stack not in ("encoder", "decoder"):
-                raise HeadscopeError(f"{head} reads one text and attends to another", expected="self-attention")
+                raise HeadscopeError(
+                    f"{head} reads one text and attends to another", expected="self-attention"
+                )
             if head.stack == "decoder" and name in LOOK_AHEAD:
-                raise HeadscopeError(f"{head} cannot look ahead, as {name} does", expected="a pattern to the left")
+                raise HeadscopeError(
+                    f"{head} cannot look ahead, as {name} does", expected="a pattern to the left"
+                )
             found[head] = name
     return found
 
 
 def _check_name(name: str) -> None:
     if name not in PATTERNS:
-        raise HeadscopeError(f'"{name}" is no fixed pattern', where="Fixed", expected=choices(name, PATTERNS))
+        raise HeadscopeError(
+            f'"{name}" is no fixed pattern', where="Fixed", expected=choices(name, PATTERNS)
+        )
 
 
 class Fixed(Edit):
@@ -102,7 +108,9 @@ class Fixed(Edit):
             place = site.place(head)
             pattern = self._pattern(site.stack, name, scores)
             # What is hidden stays hidden; a logarithm is a score, whose softmax is the pattern.
-            parts[place] = torch.where(parts[place] > masked_score(scores.dtype), pattern, parts[place])
+            parts[place] = torch.where(
+                parts[place] > masked_score(scores.dtype), pattern, parts[place]
+            )
         return torch.stack(parts, dim=1)
 
     def _pattern(self, stack: str, name: str, scores: Tensor) -> Tensor:
@@ -111,6 +119,8 @@ class Fixed(Edit):
         key = (stack, name, keys)
         if key not in self._made:
             causal = stack == "decoder"
-            found = over_positions(self._layout, stack, batch, keys, lambda n: fixed_pattern(name, n, causal))
+            found = over_positions(
+                self._layout, stack, batch, keys, lambda n: fixed_pattern(name, n, causal)
+            )
             self._made[key] = found.log().clamp_min(masked_score(scores.dtype)).to(scores)
         return self._made[key][:, -queries:]

@@ -42,7 +42,9 @@ class _Graph(Edit):
         return weights
 
 
-def attention_gradients(model: AttentionModel, batch: Batch, target: int | None = None) -> tuple[Weights, Weights, str]:
+def attention_gradients(
+    model: AttentionModel, batch: Batch, target: int | None = None
+) -> tuple[Weights, Weights, str]:
     """Of one input the weights, the gradients by them of what the model says, and in words what that is."""
     if model.model.dtype.itemsize < 4:
         raise HeadscopeError(
@@ -66,7 +68,9 @@ def _array(cells: Tensor) -> NDArray[np.float64]:
     return cells[0].detach().double().cpu().numpy()
 
 
-def gradient_rollout(weights: Weights, gradients: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.float32]]:
+def gradient_rollout(
+    weights: Weights, gradients: Weights, sites: Iterable[Site]
+) -> dict[str, NDArray[np.float32]]:
     """For each stack [layer, 1, query, key]: the relevance gathered up to each layer."""
     lengths = {site.stack: cells.shape[1:] for site, cells in weights.items()}
     own: dict[str, NDArray[np.float64]] = {
@@ -76,7 +80,9 @@ def gradient_rollout(weights: Weights, gradients: Weights, sites: Iterable[Site]
     found: dict[str, list[NDArray[np.float64]]] = {}
     order = {"encoder": 0, "decoder": 1, "cross": 2}
     there = [site for site in sites if site.stack in lengths and site.stack in order]
-    for site in sorted(there, key=lambda site: (site.stack != "encoder", site.layer, order[site.stack])):
+    for site in sorted(
+        there, key=lambda site: (site.stack != "encoder", site.layer, order[site.stack])
+    ):
         mean = np.zeros(lengths[site.stack])
         if site in weights:
             mean = np.maximum(weights[site] * gradients[site], 0).mean(axis=0)

@@ -14,7 +14,9 @@ def silenced(attention: Any) -> Any:
 
     class SilentAttention(attention):  # type: ignore[misc]
         def forward(self, hidden_states: Tensor, *args: Any, **others: Any) -> tuple[Tensor, None]:
-            keep_pace(self, hidden_states, others.get("past_key_values"), others.get("key_value_states"))
+            keep_pace(
+                self, hidden_states, others.get("past_key_values"), others.get("key_value_states")
+            )
             return what_is_left(self, hidden_states), None
 
     return SilentAttention
@@ -32,7 +34,9 @@ def what_is_left(core: nn.Module, hidden: Tensor) -> Tensor:
 
     for module in core.modules():
         if isinstance(module, nn.Linear | Conv1D):
-            taken, given = module.weight.shape if isinstance(module, Conv1D) else module.weight.T.shape
+            taken, given = (
+                module.weight.shape if isinstance(module, Conv1D) else module.weight.T.shape
+            )
             if taken == 0 and given > 0:
                 if isinstance(module, nn.Linear):
                     found: Tensor = module(hidden[..., :0])

@@ -47,7 +47,12 @@ class Call:
     def shape(self) -> tuple[int, int, int, int]:
         """Of the weights: batch, head, query, key."""
         batch, heads, queries, _ = self.query.shape
-        return batch, heads if self.fixed is None else len(self.fixed.patterns), queries, self.key.shape[2]
+        return (
+            batch,
+            heads if self.fixed is None else len(self.fixed.patterns),
+            queries,
+            self.key.shape[2],
+        )
 
     @property
     def groups(self) -> int:
@@ -70,7 +75,11 @@ class Call:
         masks = [] if self.mask is None else [self.mask]
         if self.is_causal:
             _, _, queries, keys = self.shape
-            masks.append(torch.ones(queries, keys, dtype=torch.bool, device=self.query.device).tril()[None, None])
+            masks.append(
+                torch.ones(queries, keys, dtype=torch.bool, device=self.query.device).tril()[
+                    None, None
+                ]
+            )
         return masks
 
 
@@ -85,10 +94,14 @@ def narrowed_scores(scores: Tensor, masks: Sequence[Tensor]) -> Tensor:
     """The same for scores [batch, head, query, key] in which padding is masked already."""
     seen = scores.detach() > masked_score(scores.dtype)
     allowed, added = _together([seen, *masks], (*scores.shape,), scores)
-    return torch.where(allowed, scores if added is None else scores + added, torch.finfo(scores.dtype).min)
+    return torch.where(
+        allowed, scores if added is None else scores + added, torch.finfo(scores.dtype).min
+    )
 
 
-def _together(masks: Sequence[Tensor], shape: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor | None]:
+def _together(
+    masks: Sequence[Tensor], shape: tuple[int, ...], like: Tensor
+) -> tuple[Tensor, Tensor | None]:
     """Where all masks let attention go, at least to a query itself, and what those that are no bools add."""
     lowest = masked_score(like.dtype)
     allowed = torch.ones((), dtype=torch.bool, device=like.device)
@@ -101,7 +114,11 @@ def _together(masks: Sequence[Tensor], shape: tuple[int, ...], like: Tensor) -> 
             finite = mask.to(like.dtype).clamp_min(lowest)
             added = finite if added is None else added + finite
     queries, keys = shape[-2:]
-    own = torch.ones(queries, keys, dtype=torch.bool, device=like.device).triu(keys - queries).tril(keys - queries)
+    own = (
+        torch.ones(queries, keys, dtype=torch.bool, device=like.device)
+        .triu(keys - queries)
+        .tril(keys - queries)
+    )
     return allowed | (own & ~allowed.any(dim=-1, keepdim=True)), added
 
 
@@ -110,7 +127,9 @@ def attend_by_kernel(call: Call) -> Tensor:
     mask = call.mask
     if call.bias is not None and mask is not None:
         hidden = torch.finfo(call.query.dtype).min
-        mask = call.bias.masked_fill(~mask, hidden) if mask.dtype == torch.bool else call.bias + mask
+        mask = (
+            call.bias.masked_fill(~mask, hidden) if mask.dtype == torch.bool else call.bias + mask
+        )
     output = nn.functional.scaled_dot_product_attention(
         call.query,
         call.key.repeat_interleave(call.groups, dim=1),
@@ -138,10 +157,14 @@ def attend_plainly(
         hidden = torch.finfo(scores.dtype).min
         scores = scores.masked_fill(~mask, hidden) if mask.dtype == torch.bool else scores + mask
     scores = edit_scores(scores)
-    weights = edit_weights(torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)))
+    weights = edit_weights(
+        torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    )
     if see is not None:
         see(weights, scores, value)
-    weights = nn.functional.dropout(weights.to(value.dtype), p=call.dropout, training=call.module.training)
+    weights = nn.functional.dropout(
+        weights.to(value.dtype), p=call.dropout, training=call.module.training
+    )
     return (weights @ value).transpose(1, 2).contiguous()
 
 
@@ -182,11 +205,19 @@ def attend_in_chunks(
             out=products,
         )
         if call.bias is not None:
-            scores += call.bias[chunk.rows if call.bias.shape[0] > 1 else slice(None)][..., chunk.key_kept]
+            scores += call.bias[chunk.rows if call.bias.shape[0] > 1 else slice(None)][
+                ..., chunk.key_kept
+            ]
         for mask in masks:
-            _apply_mask(scores, mask[chunk.rows if mask.shape[0] > 1 else slice(None)][..., chunk.key_kept])
+            _apply_mask(
+                scores, mask[chunk.rows if mask.shape[0] > 1 else slice(None)][..., chunk.key_kept]
+            )
         torch.softmax(scores, dim=-1, out=weights)
-        torch.bmm(weights.view(-1, queries, keys), value.flatten(0, 1), out=mixed.view(-1, *mixed.shape[2:]))
+        torch.bmm(
+            weights.view(-1, queries, keys),
+            value.flatten(0, 1),
+            out=mixed.view(-1, *mixed.shape[2:]),
+        )
         output[chunk.rows] = mixed.transpose(1, 2)
         see(chunk, weights[:, :, chunk.query_kept], scores[:, :, chunk.query_kept], value)
     return output

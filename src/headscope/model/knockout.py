@@ -47,7 +47,9 @@ class KnockOut(Edit):
         for which in (to, of):
             if isinstance(which, str) and which not in TOKENS:
                 raise HeadscopeError(
-                    f'"{which}" is no class of tokens', where="KnockOut", expected=choices(which, TOKENS)
+                    f'"{which}" is no class of tokens',
+                    where="KnockOut",
+                    expected=choices(which, TOKENS),
                 )
         self.to, self.of, self.renormalise, self.spared = to, of, renormalise, 0
         self.layers = None if layers is None else frozenset(layers)
@@ -64,7 +66,11 @@ class KnockOut(Edit):
                 expected=f"0 to {max(head.layer for head in heads)}",
             )
         chosen = HeadSet(heads if self.heads is None else self.heads, among=heads).by_site()
-        self._at = {site: here for site, here in chosen.items() if self.layers is None or site.layer in self.layers}
+        self._at = {
+            site: here
+            for site, here in chosen.items()
+            if self.layers is None or site.layer in self.layers
+        }
 
     def begins(self, layout: Layout) -> None:
         self._layout = layout
@@ -95,7 +101,8 @@ class KnockOut(Edit):
         here = torch.zeros(cells.shape[1], dtype=torch.bool, device=cells.device)
         here[[site.place(head) for head in self._at[site]]] = True
         query, key = (
-            chosen_tokens(which, side).to(cells.device) for which, side in zip((self.of, self.to), sides, strict=True)
+            chosen_tokens(which, side).to(cells.device)
+            for which, side in zip((self.of, self.to), sides, strict=True)
         )
         edges = here[:, None, None] & query[:, None, :, None] & key[:, None, None, :]
         return edges.expand(cells.shape), sides[0].real.to(cells.device)
@@ -117,4 +124,6 @@ def chosen_tokens(which: Which, tokens: Tokens) -> Tensor:
         meant: Tensor = tokens.real if which == "all" else getattr(tokens, which)
         return meant
     places = tokens.real.long().cumsum(dim=1) - 1
-    return tokens.real & torch.isin(places, torch.tensor(sorted(which), device=places.device, dtype=places.dtype))
+    return tokens.real & torch.isin(
+        places, torch.tensor(sorted(which), device=places.device, dtype=places.dtype)
+    )

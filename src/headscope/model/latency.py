@@ -76,10 +76,15 @@ def inputs_of(model: AttentionModel, batch_size: int, length: int) -> dict[str, 
     check_count(batch_size, "--batch-size")
     check_count(length, "--length")
     if not model.family.takes_text:
-        return {name: value[:1].repeat(batch_size, 1, 1, 1) for name, value in model._sample(batch=1).items()}
+        return {
+            name: value[:1].repeat(batch_size, 1, 1, 1)
+            for name, value in model._sample(batch=1).items()
+        }
     if length > longest(model, length):
         raise HeadscopeError(
-            f"{length} tokens are too many", where="--length", expected=f"at most {longest(model, length)}"
+            f"{length} tokens are too many",
+            where="--length",
+            expected=f"at most {longest(model, length)}",
         )
     sample = model._sample(batch=1)
     found = {}
@@ -141,8 +146,16 @@ def layers(
 ) -> Layers:
     """How the model's time falls as every layer loses the same share of its heads."""
     models = {len(one.heads): one for one in (thinned(model, share) for share in SHARES)}
-    found = measure(list(models.values()), batch_size=batch_size, length=length, repeats=repeats, progress=progress)
-    return Layers(tuple(count / len(model.heads) for count in models), tuple(one.ratio for one in found))
+    found = measure(
+        list(models.values()),
+        batch_size=batch_size,
+        length=length,
+        repeats=repeats,
+        progress=progress,
+    )
+    return Layers(
+        tuple(count / len(model.heads) for count in models), tuple(one.ratio for one in found)
+    )
 
 
 def thinned(model: AttentionModel, share: float) -> AttentionModel:
@@ -191,10 +204,16 @@ def working_bytes(run: Callable[[], Any], device: torch.device) -> int:
         run()
         return torch.cuda.max_memory_allocated(device) - before
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler reports its own start
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
         run()
-    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-    held = np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
+    events = [
+        event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"
+    ]
+    held = np.cumsum(
+        [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    )
     return int(held.max(initial=0))
 
 

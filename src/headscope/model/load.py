@@ -59,10 +59,16 @@ def load(
     say          told what is being fetched
     """
     if not isinstance(spec, str | Path):
-        what = "this model is loaded already" if isinstance(spec, AttentionModel) else f"{spec!r} is not a model"
+        what = (
+            "this model is loaded already"
+            if isinstance(spec, AttentionModel)
+            else f"{spec!r} is not a model"
+        )
         raise HeadscopeError(what, where="model", expected="its name, directory or hub id")
     if dtype not in DTYPES:
-        raise HeadscopeError(f'"{dtype}" is not a dtype', where="--dtype", expected=choices(dtype, DTYPES))
+        raise HeadscopeError(
+            f'"{dtype}" is not a dtype', where="--dtype", expected=choices(dtype, DTYPES)
+        )
     place = device_named(device)
     if dtype == "bfloat16" and place.type == "cpu":
         ensure_bfloat16()
@@ -74,9 +80,13 @@ def load(
     manifest = read_manifest(folder)
     with quiet():
         if manifest is None:
-            model, untrained, notes = read_weights(folder, config, model_class, DTYPES[dtype], labels)
+            model, untrained, notes = read_weights(
+                folder, config, model_class, DTYPES[dtype], labels
+            )
         else:
-            model, untrained, notes = read_cut_weights(folder, config, manifest, model_class, DTYPES[dtype], labels)
+            model, untrained, notes = read_cut_weights(
+                folder, config, manifest, model_class, DTYPES[dtype], labels
+            )
         tokenizer = read_tokenizer(folder, model) if family.takes_text else None
     check_finite(model, folder, dtype)
     model = model.to(place).eval()
@@ -88,7 +98,9 @@ def load(
         revision=revision,
         untrained=untrained,
         notes=notes,
-        cut=None if manifest is None else Cut(manifest.origin, manifest.kept, manifest.silent, manifest.history),
+        cut=None
+        if manifest is None
+        else Cut(manifest.origin, manifest.kept, manifest.silent, manifest.history),
         reading=reading,
     )
 

@@ -15,7 +15,9 @@ from headscope.model.fixed_attention import FixedHeads
 from headscope.model.zoo.wheels import sha256_of
 
 NAME, WEIGHTS, SCHEMA = "cut.json", "model.safetensors", 1
-_MEND = "Cut the model again, or get the whole directory: headscope prune MODEL --heads HEADS --out DIR"
+_MEND = (
+    "Cut the model again, or get the whole directory: headscope prune MODEL --heads HEADS --out DIR"
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ class Manifest:
             for site, numbers in self.kept.items()
             for head in Site(site.stack, site.layer, numbers).heads(len(numbers))
         }
-        return HeadSet([head for head in self.origin.heads if head not in stay], among=self.origin.heads)
+        return HeadSet(
+            [head for head in self.origin.heads if head not in stay], among=self.origin.heads
+        )
 
 
 def write_manifest(manifest: Manifest, folder: Path, form: str) -> None:
@@ -106,11 +110,17 @@ def write_manifest(manifest: Manifest, folder: Path, form: str) -> None:
         },
         "kept": {str(site): list(numbers) for site, numbers in manifest.kept.items()},
         "modules": {name: list(numbers) for name, numbers in manifest.modules.items()},
-        **({"fixed": {name: asdict(fixed) for name, fixed in manifest.fixed.items()}} if manifest.fixed else {}),
+        **(
+            {"fixed": {name: asdict(fixed) for name, fixed in manifest.fixed.items()}}
+            if manifest.fixed
+            else {}
+        ),
         "chosen": manifest.chosen,
         **({"left_out": list(manifest.left_out)} if manifest.left_out else {}),
         "weights": {
-            path.name: sha256_of(path) for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".onnx")
+            path.name: sha256_of(path)
+            for path in sorted(folder.iterdir())
+            if path.suffix in (".safetensors", ".onnx")
         },
     }
     content["sum"] = _sum(content)
@@ -131,26 +141,39 @@ def read_manifest(folder: Path) -> Manifest | None:
                 str(content["parent"]["sha256"]),
                 {_site(name): int(width) for name, width in content["parent"]["heads"].items()},
             ),
-            modules={str(name): tuple(map(int, numbers)) for name, numbers in content["modules"].items()},
-            kept={_site(name): tuple(map(int, numbers)) for name, numbers in content["kept"].items()},
+            modules={
+                str(name): tuple(map(int, numbers)) for name, numbers in content["modules"].items()
+            },
+            kept={
+                _site(name): tuple(map(int, numbers)) for name, numbers in content["kept"].items()
+            },
             chosen=dict(content["chosen"]),
             fixed={str(name): _fixed(told) for name, told in content.get("fixed", {}).items()},
         )
         weights, said = dict(content["weights"]), content["sum"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
         raise HeadscopeError(
-            f"not readable ({reason(cause)})", where=path, expected="what headscope prune wrote", mend=_MEND
+            f"not readable ({reason(cause)})",
+            where=path,
+            expected="what headscope prune wrote",
+            mend=_MEND,
         ) from cause
     if said != _sum({name: value for name, value in content.items() if name != "sum"}):
         raise HeadscopeError(
-            "was edited: its checksum differs", where=path, expected="what headscope prune wrote", mend=_MEND
+            "was edited: its checksum differs",
+            where=path,
+            expected="what headscope prune wrote",
+            mend=_MEND,
         )
     if content["form"] != "small":
         return None  # full shapes: any loader reads them
     for name, digest in weights.items():
         if not (folder / name).is_file() or sha256_of(folder / name) != digest:
             raise HeadscopeError(
-                f"{name} is not the file this was written for", where=path, expected=f"sha256 {digest[:8]}…", mend=_MEND
+                f"{name} is not the file this was written for",
+                where=path,
+                expected=f"sha256 {digest[:8]}…",
+                mend=_MEND,
             )
     return found
 

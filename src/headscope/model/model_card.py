@@ -36,12 +36,18 @@ _POOL = {
     "onnx": "The graph gives the token states [text, token, width]. Pool them in this way over the tokens whose "
     "`attention_mask` is 1, then apply the modules.",
 }
-_FIXED = "These heads have no queries and keys: they attend by fixed patterns (Raganato et al. 2020)."
+_FIXED = (
+    "These heads have no queries and keys: they attend by fixed patterns (Raganato et al. 2020)."
+)
 
 
 def card(model: AttentionModel, form: str, chosen: dict[str, Any]) -> str:
     origin, removed, fixed = origin_of(model), removed_heads(model), model.fixed
-    title = [f"without {len(removed)} of {len(origin.heads)} attention heads"] if removed or not fixed else []
+    title = (
+        [f"without {len(removed)} of {len(origin.heads)} attention heads"]
+        if removed or not fixed
+        else []
+    )
     title += [f"with {len(fixed)} of {len(origin.heads)} attention heads fixed"] if fixed else []
     cls = type(model.model).__name__
     lines = [
@@ -53,8 +59,16 @@ def card(model: AttentionModel, form: str, chosen: dict[str, Any]) -> str:
         "",
         f"Cut from `{origin.name}` (sha256 `{origin.sha256[:16]}…`), class `{cls}`. {_SAID[form]}",
         "",
-        *([f"Removed (LAYER.HEAD, counted from 0): `{removed}`", ""] if removed or not fixed else []),
-        *([_FIXED, "", *(f"- {line}" for line in written(fixed, model.heads).splitlines()), ""] if fixed else []),
+        *(
+            [f"Removed (LAYER.HEAD, counted from 0): `{removed}`", ""]
+            if removed or not fixed
+            else []
+        ),
+        *(
+            [_FIXED, "", *(f"- {line}" for line in written(fixed, model.heads).splitlines()), ""]
+            if fixed
+            else []
+        ),
         "```python",
         _LOAD[form].replace("{cls}", cls),
         "```",
@@ -66,7 +80,13 @@ def _vectors(model: AttentionModel, form: str) -> list[str]:
     """How token states become one vector of a text, if that is stated, and which files were not copied."""
     reading, lines = model.reading, []
     if reading.is_stated:
-        lines = ["", "## Vectors of texts", "", *(f"- {name}: {value}" for name, value in reading.lines()), ""]
+        lines = [
+            "",
+            "## Vectors of texts",
+            "",
+            *(f"- {name}: {value}" for name, value in reading.lines()),
+            "",
+        ]
         lines.append(_POOL[form])
     if (left_out := left_out_of(reading)) is not None:
         lines += ["", f"Files {left_out}."]
@@ -86,7 +106,12 @@ def _told(chosen: dict[str, Any]) -> list[str]:
     if chosen.get("warning"):
         lines += ["", str(chosen["warning"])]
     if chosen.get("history"):
-        lines += ["", "Before, it had been cut already:", "", *(f"- {one}" for one in chosen["history"])]
+        lines += [
+            "",
+            "Before, it had been cut already:",
+            "",
+            *(f"- {one}" for one in chosen["history"]),
+        ]
     metrics = chosen.get("metrics")
     if metrics:
         lines += [

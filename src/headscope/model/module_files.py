@@ -30,7 +30,11 @@ def transformer_folder(folder: Path) -> Path:
 def list_modules(folder: Path) -> list[dict[str, Any]]:
     """The entries of modules.json, with paths that stay inside the folder."""
     listed = read_json(folder, MODULES)
-    if not isinstance(listed, list) or not listed or not all(isinstance(module, dict) for module in listed):
+    if (
+        not isinstance(listed, list)
+        or not listed
+        or not all(isinstance(module, dict) for module in listed)
+    ):
         raise CannotRead(f"{MODULES} is not a list of modules")
     for module in listed:
         path, kind = module.get("path"), module.get("type")
@@ -38,7 +42,9 @@ def list_modules(folder: Path) -> list[dict[str, Any]]:
             raise CannotRead(f"{MODULES}: a module has no path or no type")
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or "\\" in path:
             raise CannotRead(f'{MODULES}: the path "{path}" leads out of the directory')
-    for module in listed[1:]:  # only the transformer may be in the directory itself: config.json is its own
+    for module in listed[
+        1:
+    ]:  # only the transformer may be in the directory itself: config.json is its own
         if PurePosixPath(module["path"]) == PurePosixPath("."):
             raise CannotRead(f"{MODULES}: {module['type']} has no directory of its own")
     return listed

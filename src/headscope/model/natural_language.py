@@ -38,7 +38,9 @@ def is_natural_language(tokens: Iterable[str]) -> bool:
 
 
 def _is_word(stem: str) -> bool:
-    if not all(unicodedata.category(c)[0] in "LM" for c in stem):  # letters, and marks such as Hindi vowels
+    if not all(
+        unicodedata.category(c)[0] in "LM" for c in stem
+    ):  # letters, and marks such as Hindi vowels
         return False
     has_case = any(c.lower() != c.upper() for c in stem)
     return not has_case or (len(stem) >= SHORTEST_WORD and any(c.islower() for c in stem))
@@ -64,6 +66,12 @@ def _decoded(tokens: Iterable[str]) -> Iterator[str]:
 
 def _byte_of() -> dict[str, int]:
     """GPT-2's table: printable bytes stand for themselves, the others for signs from U+0100 on."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    printable = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
     others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | {
+        chr(256 + i): byte for i, byte in enumerate(others)
+    }

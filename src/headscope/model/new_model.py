@@ -39,7 +39,14 @@ NAMES = {
         "num_key_value_heads",
     ),
     "hidden": ("hidden_size", "dim", "d_model", "n_embd"),
-    "intermediate": ("intermediate_size", "hidden_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "n_inner"),
+    "intermediate": (
+        "intermediate_size",
+        "hidden_dim",
+        "encoder_ffn_dim",
+        "decoder_ffn_dim",
+        "d_ff",
+        "n_inner",
+    ),
 }
 WIDTHS = ("head_dim", "d_kv")  # of one head
 KINDS = "layer_types"  # one for each layer: which attend to a window and which to all
@@ -104,7 +111,9 @@ def _config(given: dict[str, Any], path: Path) -> PreTrainedConfig:
             return AutoConfig.for_model(**{**given, "dtype": "float32"})
     except Exception as cause:  # wrong values fail in every configuration in its own way
         what = f"no configuration can be made of it ({reason(cause)})"
-        raise HeadscopeError(what, where=path, expected="a configuration as transformers writes it") from cause
+        raise HeadscopeError(
+            what, where=path, expected="a configuration as transformers writes it"
+        ) from cause
 
 
 def resized(config: PreTrainedConfig, sizes: Sizes) -> PreTrainedConfig:
@@ -120,10 +129,15 @@ def resized(config: PreTrainedConfig, sizes: Sizes) -> PreTrainedConfig:
             raise HeadscopeError(f"{config.model_type} has no such size", where=f"--{name}")
         for one in here:
             setattr(made, one, value)
-    heads, hidden = (next(getattr(made, one) for one in NAMES[name] if one in own) for name in ("heads", "hidden"))
+    heads, hidden = (
+        next(getattr(made, one) for one in NAMES[name] if one in own)
+        for name in ("heads", "hidden")
+    )
     if wanted and hidden % heads:
         raise HeadscopeError(
-            f"{heads} heads do not share {hidden} evenly", where="--heads, --hidden", expected="a multiple of the heads"
+            f"{heads} heads do not share {hidden} evenly",
+            where="--heads, --hidden",
+            expected="a multiple of the heads",
         )
     for one in WIDTHS:
         if wanted and own.get(one) is not None:
@@ -174,12 +188,20 @@ def new_model(
     try:
         with quiet():
             model = kind.from_config(config).float()
-            if is_own and source.folder is not None and (source.folder / "generation_config.json").is_file():
+            if (
+                is_own
+                and source.folder is not None
+                and (source.folder / "generation_config.json").is_file()
+            ):
                 # translations are searched for as the trained model does
-                model.generation_config = transformers.GenerationConfig.from_pretrained(source.folder)
+                model.generation_config = transformers.GenerationConfig.from_pretrained(
+                    source.folder
+                )
     except Exception as cause:  # as above
         what = f"no model can be built of this size ({reason(cause)})"
-        raise HeadscopeError(what, where=source.name, expected="sizes that fit each other") from cause
+        raise HeadscopeError(
+            what, where=source.name, expected="sizes that fit each other"
+        ) from cause
     fixed = getattr(model.get_input_embeddings(), "padding_idx", None)
     if fixed is not None and fixed != tokenizer.pad_token_id:
         raise HeadscopeError(
@@ -197,7 +219,10 @@ def _follow(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Non
         setattr(config, name, getattr(tokenizer, name, None))
     if config.is_encoder_decoder:
         config.decoder_start_token_id = tokenizer.pad_token_id
-        for name, value in {"decoder_vocab_size": size, "forced_eos_token_id": tokenizer.eos_token_id}.items():
+        for name, value in {
+            "decoder_vocab_size": size,
+            "forced_eos_token_id": tokenizer.eos_token_id,
+        }.items():
             if hasattr(config, name):
                 setattr(config, name, value)
 

@@ -14,5 +14,7 @@ def checked_pooling(name: str | None) -> str | None:
         return None
     pooling = ALIASES.get(name, name)
     if pooling not in POOLINGS:
-        raise HeadscopeError(f'must be one of {", ".join(POOLINGS)}, got "{name}"', where="--pooling")
+        raise HeadscopeError(
+            f'must be one of {", ".join(POOLINGS)}, got "{name}"', where="--pooling"
+        )
     return pooling

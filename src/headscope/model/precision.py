@@ -19,7 +19,11 @@ def cast(model: PreTrainedModel, dtype: torch.dtype) -> None:
     kept = model._get_dtype_plan(dtype)
     for name, value in model.state_dict(keep_vars=True).items():
         if value.is_floating_point():
-            wanted = (one for part, one in kept.items() if re.search(rf"(^|\.){re.escape(part)}(\.|$)", name))
+            wanted = (
+                one
+                for part, one in kept.items()
+                if re.search(rf"(^|\.){re.escape(part)}(\.|$)", name)
+            )
             value.data = value.data.to(next(wanted, dtype))
 
 

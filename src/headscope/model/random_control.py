@@ -18,4 +18,6 @@ def random_twin(model: AttentionModel, seed: int = 0) -> AttentionModel:
     cast(untrained, model.model.dtype)
     untrained = untrained.to(model.device).eval()
     name = f"{model.name} with random weights"
-    return AttentionModel(untrained, model.tokenizer, name=name, reading=model.reading).wear(*model.worn)
+    return AttentionModel(untrained, model.tokenizer, name=name, reading=model.reading).wear(
+        *model.worn
+    )

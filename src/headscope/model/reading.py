@@ -31,7 +31,10 @@ IN_WORDS = {
     "mean_sqrt_len": "the sum of its tokens' states over the root of their number",
     "weightedmean": "the mean of its tokens' states, weighted by position",
 }
-ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}  # prompts by what a text is in retrieval
+ROLES = {
+    "query": ("query",),
+    "document": ("document", "passage", "corpus"),
+}  # prompts by what a text is in retrieval
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,9 @@ class Dense:
                 where=f"{self.folder}/config.json",
             )
         bias = None if self.bias is None else self.bias.to(vectors)
-        moved: Tensor = ACTIVATIONS[self.activation](torch.nn.functional.linear(vectors, self.weight.to(vectors), bias))
+        moved: Tensor = ACTIVATIONS[self.activation](
+            torch.nn.functional.linear(vectors, self.weight.to(vectors), bias)
+        )
         return moved
 
     def __str__(self) -> str:
@@ -167,9 +172,13 @@ class Reading:
         if pooling == "weightedmean":
             weights = weights * positions.to(states)[..., None]
         total = weights.sum(dim=1).clamp_min(1e-9)
-        return (states * weights).sum(dim=1) / (total.sqrt() if pooling == "mean_sqrt_len" else total)
+        return (states * weights).sum(dim=1) / (
+            total.sqrt() if pooling == "mean_sqrt_len" else total
+        )
 
-    def vectors(self, states: Tensor, real: Tensor, skipped: Tensor | int = 0, *, hold_lengths: bool = False) -> Tensor:
+    def vectors(
+        self, states: Tensor, real: Tensor, skipped: Tensor | int = 0, *, hold_lengths: bool = False
+    ) -> Tensor:
         """[sequence, width]: one vector a text, as sentence-transformers gives it.
 
         hold_lengths  treat the lengths that vectors are divided by as constants in the backward pass
@@ -208,14 +217,19 @@ class Reading:
         """The reading for people: (name, value) pairs."""
         pooling = f"{self.pooling} ({self.stated_by})" if self.is_stated else "not stated"
         prompts = [f"{name} {text!r}" for name, text in self.prompts.items() if text]
-        default = "" if self.default_prompt_name is None else f"; default: {self.default_prompt_name}"
+        default = (
+            "" if self.default_prompt_name is None else f"; default: {self.default_prompt_name}"
+        )
         override = [] if self.prompt is None else [f"--prompt {self.prompt!r}"]
         tokens = "" if self.include_prompt else "; its tokens are left out of pooling"
         length = "the tokenizer's limit" if self.max_length is None else f"{self.max_length} tokens"
         return [
             ("pooling", pooling if self.problem is None else f"cannot be applied: {self.problem}"),
             ("then", ", ".join(map(str, self.modules)) or "nothing"),
-            ("prompts", (", ".join(override or prompts) or "none") + ("" if override else default) + tokens),
+            (
+                "prompts",
+                (", ".join(override or prompts) or "none") + ("" if override else default) + tokens,
+            ),
             ("length", length + (", lower-cased" if self.lower_case else "")),
             ("similarity", self.similarity or "not stated"),
         ]

@@ -39,7 +39,9 @@ LENGTHS = (  # in the order of sentence-transformers
     "sentence_xlm-roberta_config.json",
     "sentence_xlnet_config.json",
 )
-_TEXT = re.compile(r"(\.(txt|md|rst|\d+))?", re.IGNORECASE)  # endings of a licence: never weights or code
+_TEXT = re.compile(
+    r"(\.(txt|md|rst|\d+))?", re.IGNORECASE
+)  # endings of a licence: never weights or code
 LICENCES = re.compile(r"(licen[cs]e|copying|notice)([-_.].*)?", re.IGNORECASE)
 _BOOLEANS = {
     "pooling_mode_cls_token": "cls",
@@ -50,9 +52,23 @@ _BOOLEANS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _TO_FILE = {ours: theirs for theirs, ours in ALIASES.items()}
-_ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
+_ARGUMENTS = (
+    "model_args",
+    "model_kwargs",
+    "tokenizer_args",
+    "processor_kwargs",
+    "config_args",
+    "config_kwargs",
+)
 # Arguments that do not change a vector, or that are read from elsewhere.
-_HARMLESS = {"attn_implementation", "dtype", "model_max_length", "padding_side", "torch_dtype", "trust_remote_code"}
+_HARMLESS = {
+    "attn_implementation",
+    "dtype",
+    "model_max_length",
+    "padding_side",
+    "torch_dtype",
+    "trust_remote_code",
+}
 # Written by transformers and headscope themselves for the saved model, and records of what made the source.
 _WRITTEN_ANEW = {
     "config.json",
@@ -107,7 +123,9 @@ def _stated(folder: Path) -> Reading:
         raise CannotRead(f"{MODULES}: no Pooling follows the Transformer")
     files = {MODULES: _written_modules(modules)}
     reading = _pooling(folder, modules[1]["path"], files)
-    reading = replace(reading, modules=tuple(_module(folder, module, files) for module in modules[2:]))
+    reading = replace(
+        reading, modules=tuple(_module(folder, module, files) for module in modules[2:])
+    )
     reading = _lengths(folder, modules[0]["path"], reading, files)
     return replace(_prompts(folder, reading, files), files=files)
 
@@ -136,20 +154,26 @@ def _pooling(folder: Path, path: str, files: dict[str, bytes]) -> Reading:
     pooling = ALIASES.get(modes[0], modes[0])
     if pooling not in POOLINGS:
         raise CannotRead(f'{name}: pooling "{modes[0]}" is not supported')
-    return Reading(pooling=pooling, stated_by=name, include_prompt=bool(content.get("include_prompt", True)))
+    return Reading(
+        pooling=pooling, stated_by=name, include_prompt=bool(content.get("include_prompt", True))
+    )
 
 
 def _module(folder: Path, module: dict[str, Any], files: dict[str, bytes]) -> Normalize | Dense:
     kind, path = _kind(module), module["path"]
     if kind not in ("Normalize", "Dense"):
-        raise CannotRead(f"{MODULES}: the module type {module['type']} is not supported (only Normalize and Dense are)")
+        raise CannotRead(
+            f"{MODULES}: the module type {module['type']} is not supported (only Normalize and Dense are)"
+        )
     name = f"{path}/config.json"
     if kind == "Normalize" and not (folder / name).is_file():
         return Normalize(path)  # old versions write nothing
     content = _object(folder, name, files)
     for key in ("module_input_name", "module_output_name"):
         if content.get(key, "sentence_embedding") not in (None, "sentence_embedding"):
-            raise CannotRead(f"{name}: {key} {content[key]!r} is not supported (only sentence_embedding is)")
+            raise CannotRead(
+                f"{name}: {key} {content[key]!r} is not supported (only sentence_embedding is)"
+            )
     return Normalize(path) if kind == "Normalize" else _dense(folder, path, content, files)
 
 
@@ -164,7 +188,9 @@ def _dense(folder: Path, path: str, content: dict[str, Any], files: dict[str, by
         raise CannotRead(f"{path}/config.json: use_residual is not supported")
     name = f"{path}/model.safetensors"
     if not (folder / name).is_file():
-        raise CannotRead(f"{path} has no model.safetensors, and weights in other formats are not read")
+        raise CannotRead(
+            f"{path} has no model.safetensors, and weights in other formats are not read"
+        )
     files[name] = (folder / name).read_bytes()
     try:
         tensors = load(files[name])
@@ -184,8 +210,12 @@ def _lengths(folder: Path, path: str, reading: Reading, files: dict[str, bytes])
     content = _object(folder / path, name, inside)
     files |= inside
     if content.get("transformer_task", "feature-extraction") != "feature-extraction":
-        raise CannotRead(f"{name}: transformer_task {content['transformer_task']!r} is not supported")
-    given = {key: value for group in _ARGUMENTS for key, value in (content.get(group) or {}).items()}
+        raise CannotRead(
+            f"{name}: transformer_task {content['transformer_task']!r} is not supported"
+        )
+    given = {
+        key: value for group in _ARGUMENTS for key, value in (content.get(group) or {}).items()
+    }
     unknown = sorted(set(given) - _HARMLESS)
     if unknown:
         raise CannotRead(f"{name}: the argument {unknown[0]!r} is not supported")
@@ -200,7 +230,9 @@ def _prompts(folder: Path, reading: Reading, files: dict[str, bytes]) -> Reading
         return reading
     content = _object(folder, PROMPTS, files)
     prompts, default = content.get("prompts") or {}, content.get("default_prompt_name")
-    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+    if not isinstance(prompts, dict) or not all(
+        isinstance(text, str | None) for text in prompts.values()
+    ):
         raise CannotRead(f"{PROMPTS}: prompts must be texts by name")
     if default is not None and default not in prompts:
         raise CannotRead(f'{PROMPTS}: default_prompt_name "{default}" is not one of the prompts')
@@ -235,13 +267,24 @@ def files_of(reading: Reading, width: int | None) -> dict[str, bytes]:
             files[MODULES] = _as_bytes(_new_modules())
         pooling = reading.pooling or "mean"
         mode = _TO_FILE.get(pooling, pooling)
-        stated = {"embedding_dimension": width, "pooling_mode": mode, "include_prompt": reading.include_prompt}
-        booleans = {key: value == mode for key, value in _BOOLEANS.items()}  # for versions before 5.4
-        files[f"{path}/config.json"] = _as_bytes({**stated, "word_embedding_dimension": width, **booleans})
+        stated = {
+            "embedding_dimension": width,
+            "pooling_mode": mode,
+            "include_prompt": reading.include_prompt,
+        }
+        booleans = {
+            key: value == mode for key, value in _BOOLEANS.items()
+        }  # for versions before 5.4
+        files[f"{path}/config.json"] = _as_bytes(
+            {**stated, "word_embedding_dimension": width, **booleans}
+        )
     if reading.prompt is not None:
         content = json.loads(files.get(PROMPTS, b"{}"))
         names = dict.fromkeys(("default", "query", "document"), reading.prompt)
-        content |= {"prompts": {**(content.get("prompts") or {}), **names}, "default_prompt_name": "default"}
+        content |= {
+            "prompts": {**(content.get("prompts") or {}), **names},
+            "default_prompt_name": "default",
+        }
         files[PROMPTS] = _as_bytes(content)
     return files
 
@@ -259,7 +302,9 @@ def _new_modules() -> list[dict[str, Any]]:
 
 def _licences(folder: Path) -> list[Path]:
     named = (
-        path for path in sorted(folder.iterdir()) if LICENCES.fullmatch(path.name) and _TEXT.fullmatch(path.suffix)
+        path
+        for path in sorted(folder.iterdir())
+        if LICENCES.fullmatch(path.name) and _TEXT.fullmatch(path.suffix)
     )
     return [path for path in named if path.is_file() and path.stat().st_size <= MOST_BYTES]
 
@@ -271,17 +316,29 @@ def _others(folder: Path, taken: set[str]) -> list[str]:
     for path in folder.iterdir():
         if path.name.startswith(".") or path.name in taken or _is_written_anew(path.name):
             continue
-        is_taken_from = path == transformer or any(name.startswith(f"{path.name}/") for name in taken)
-        if not path.is_dir() or not is_taken_from:  # other directories are not walked: they may be large
+        is_taken_from = path == transformer or any(
+            name.startswith(f"{path.name}/") for name in taken
+        )
+        if (
+            not path.is_dir() or not is_taken_from
+        ):  # other directories are not walked: they may be large
             found.append(f"{path.name}/" if path.is_dir() else path.name)
             continue
         inside = {one.relative_to(folder).as_posix() for one in path.rglob("*") if one.is_file()}
-        found += [name for name in inside - taken if path != transformer or not _is_written_anew(Path(name).name)]
+        found += [
+            name
+            for name in inside - taken
+            if path != transformer or not _is_written_anew(Path(name).name)
+        ]
     return found
 
 
 def _is_written_anew(name: str) -> bool:
-    return name in _WRITTEN_ANEW or name in LENGTHS or bool(re.fullmatch(r"model-\d+-of-\d+\.safetensors", name))
+    return (
+        name in _WRITTEN_ANEW
+        or name in LENGTHS
+        or bool(re.fullmatch(r"model-\d+-of-\d+\.safetensors", name))
+    )
 
 
 def _object(folder: Path, name: str, files: dict[str, bytes]) -> dict[str, Any]:

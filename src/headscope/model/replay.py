@@ -81,7 +81,9 @@ class Replay:
         self.outputs: dict[tuple[str, int], Any] = {}  # what each call of each block gave
         self.encoded: Any = None  # what the encoder of an encoder-decoder gave
         self.order: list[tuple[str, int]] = []  # the calls of blocks
-        self.forms: dict[str, tuple[Any, int]] = {}  # what attention modules give, and which item holds the result
+        self.forms: dict[
+            str, tuple[Any, int]
+        ] = {}  # what attention modules give, and which item holds the result
         self.result = self._first()
         self.last = self.order[-1]
         self.by_row = reads_first and self._can_read_a_row()
@@ -180,8 +182,12 @@ class Replay:
                 stack.callback(self.modules[name].register_forward_hook(remember(name)).remove)
             for part in self.parts.values():
                 core, projection = self.modules[part.core], self.modules[_projection(part)]
-                stack.callback(core.register_forward_hook(keep(given, part.core, whole=True)).remove)
-                stack.callback(projection.register_forward_hook(keep(used, part.core, whole=False)).remove)
+                stack.callback(
+                    core.register_forward_hook(keep(given, part.core, whole=True)).remove
+                )
+                stack.callback(
+                    projection.register_forward_hook(keep(used, part.core, whole=False)).remove
+                )
             if self.model.is_encoder_decoder:
                 encoder = self.model.model.get_encoder()
                 stack.callback(encoder.register_forward_hook(remember_encoder).remove)
@@ -197,7 +203,11 @@ class Replay:
     def _before(self, site: Site) -> list[Site]:
         """The sites of the same call of the same block that come before this one: self attention before cross."""
         part = self.parts[site]
-        same = [one for one, other in self.parts.items() if (other.block, other.turn) == (part.block, part.turn)]
+        same = [
+            one
+            for one, other in self.parts.items()
+            if (other.block, other.turn) == (part.block, part.turn)
+        ]
         names = list(self.model.attention_modules)
         return [one for one in same if names.index(self.parts[one].core) < names.index(part.core)]
 
@@ -237,7 +247,9 @@ class Replay:
         run at all. Elsewhere (a norm inside it) it runs, on zeros instead of queries, keys and values.
         """
         with ExitStack() as stack:
-            stack.enter_context(_once(self.modules[_projection(part)], lambda *args, **kwargs: output))
+            stack.enter_context(
+                _once(self.modules[_projection(part)], lambda *args, **kwargs: output)
+            )
             if part.core in self.forms:
                 form, place = self.forms[part.core]
                 filled = output if form is None else (*form[:place], output, *form[place + 1 :])
@@ -283,7 +295,10 @@ class Replay:
             if known:
                 return original(*args, **named)
             self._row_context = [self._first_row(part, hidden)]
-            with _once(projection, lambda *_: project(self._row_context[0])), self._without_attention(part, row):
+            with (
+                _once(projection, lambda *_: project(self._row_context[0])),
+                self._without_attention(part, row),
+            ):
                 return original(*args, **named)
 
         with _patched(block, forward):
@@ -306,16 +321,22 @@ class Replay:
         Keys and values of all tokens are never made: a query of head width is taken back through the key projection
         and compared with the tokens themselves, and their mean by attention goes through the value projection.
         """
-        query, key, value = (self.modules[name] for name in (part.query, part.key, part.value) if name is not None)
+        query, key, value = (
+            self.modules[name] for name in (part.query, part.key, part.value) if name is not None
+        )
         assert self.real is not None
         states = query(hidden[:, 0])
         heads = sum(head.site == self._site(part) for head in self.model.heads)
         batch, width = states.shape[0], states.shape[-1] // heads
-        asked = torch.einsum("bhw,hwd->bhd", states.view(batch, heads, width), weight_of(key).view(heads, width, -1))
+        asked = torch.einsum(
+            "bhw,hwd->bhd", states.view(batch, heads, width), weight_of(key).view(heads, width, -1)
+        )
         scores = asked @ hidden.transpose(1, 2) * part.scaling
         scores = scores.masked_fill(~self.real[:, None], torch.finfo(scores.dtype).min)
         mixed = torch.softmax(scores, dim=-1) @ hidden
-        results = torch.einsum("bhd,hwd->bhw", mixed, weight_of(value).view(heads, width, -1)).flatten(1)
+        results = torch.einsum(
+            "bhd,hwd->bhw", mixed, weight_of(value).view(heads, width, -1)
+        ).flatten(1)
         if value.bias is not None:
             results = results + value.bias
         return results[:, None]

@@ -43,7 +43,9 @@ def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | Non
     if is_named or (text and os.path.isdir(folder)):  # noqa: PTH112 - Path.is_dir raises for a name too long
         if revision is not None:
             what = "a named model" if is_named else "a directory"
-            raise HeadscopeError(f'"{text}" is {what}', where=f'--revision "{revision}"', expected="a hub id with it")
+            raise HeadscopeError(
+                f'"{text}" is {what}', where=f'--revision "{revision}"', expected="a hub id with it"
+            )
         if is_named:
             return None, text, None
         if not (transformer_folder(folder) / "config.json").is_file():
@@ -56,11 +58,17 @@ def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | Non
         return folder, text, None
     typed, _, tail = text.partition("@")
     identifier = _hub_id(typed)
-    if isinstance(spec, Path) or os.path.exists(folder) or not (typed in HUB_IDS or _HUB_ID.fullmatch(typed)):  # noqa: PTH110
+    if (
+        isinstance(spec, Path)
+        or os.path.exists(folder)  # noqa: PTH110
+        or not (typed in HUB_IDS or _HUB_ID.fullmatch(typed))
+    ):
         raise _no_model(text, folder)
     if revision and tail and revision != tail:
         raise HeadscopeError(
-            f'"{text}" names another revision', where=f'--revision "{revision}"', expected="one of them"
+            f'"{text}" names another revision',
+            where=f'--revision "{revision}"',
+            expected="one of them",
         )
     return None, identifier, revision or tail or None
 
@@ -68,7 +76,12 @@ def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | Non
 def _no_model(text: str, folder: Path) -> HeadscopeError:
     if os.path.exists(folder) and text:  # noqa: PTH110 - Path.exists raises for a name that is too long
         mend = "Give the directory it is in"
-        return HeadscopeError("this is a file", where=text, expected="the directory of a transformers model", mend=mend)
+        return HeadscopeError(
+            "this is a file",
+            where=text,
+            expected="the directory of a transformers model",
+            mend=mend,
+        )
     if os.sep in text:
         mend = "Check the path; a hub id has the form org/name, and headscope models lists the named models"
         return HeadscopeError("there is no such directory", where=text, mend=mend)
@@ -86,23 +99,35 @@ def _hub_id(typed: str) -> str:
         return typed
     from huggingface_hub import try_to_load_from_cache
 
-    is_cached = {name: isinstance(try_to_load_from_cache(name, "config.json"), str) for name in (typed, HUB_IDS[typed])}
+    is_cached = {
+        name: isinstance(try_to_load_from_cache(name, "config.json"), str)
+        for name in (typed, HUB_IDS[typed])
+    }
     return typed if is_cached[typed] and not is_cached[HUB_IDS[typed]] else HUB_IDS[typed]
 
 
-def _from_hub(identifier: str, typed: str, revision: str | None, say: Callable[[str], None]) -> Path:
+def _from_hub(
+    identifier: str, typed: str, revision: str | None, say: Callable[[str], None]
+) -> Path:
     """A hub model's files in the hub's own cache: safetensors where there are any, else pickled weights."""
     from huggingface_hub import snapshot_download
 
-    switches = (os.environ.get(name, "").upper() for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+    switches = (
+        os.environ.get(name, "").upper() for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    )
     offline = any(switch in ("1", "TRUE", "YES", "ON") for switch in switches)
     if not offline:
-        say(f"{typed}: no such directory here, asking the hub{'' if typed == identifier else f' for {identifier}'}")
+        say(
+            f"{typed}: no such directory here, asking the hub{'' if typed == identifier else f' for {identifier}'}"
+        )
     try:
         for patterns in (_FILES, ("pytorch_model*.bin*",)):
             folder = Path(
                 snapshot_download(
-                    identifier, revision=revision, allow_patterns=list(patterns), local_files_only=offline
+                    identifier,
+                    revision=revision,
+                    allow_patterns=list(patterns),
+                    local_files_only=offline,
                 )
             )
             if list(transformer_folder(folder).glob("*.safetensors")):
@@ -110,11 +135,17 @@ def _from_hub(identifier: str, typed: str, revision: str | None, say: Callable[[
         if not (transformer_folder(folder) / "config.json").is_file():
             raise FileNotFoundError("it has no config.json")
         return folder
-    except Exception as cause:  # the hub library raises a dozen unrelated types for "not there" and "no network"
+    except (
+        Exception
+    ) as cause:  # the hub library raises a dozen unrelated types for "not there" and "no network"
         at = f" at revision {revision}" if revision else ""
         named = "of this name" if typed == identifier else identifier
         raise HeadscopeError(
             f'there is no directory "{typed}", and the hub\'s model {named} cannot be had{at}: '
-            + ("it is not in the local cache and HF_HUB_OFFLINE is set" if offline else reason(cause)),
+            + (
+                "it is not in the local cache and HF_HUB_OFFLINE is set"
+                if offline
+                else reason(cause)
+            ),
             mend="Check the name and the network, or give a directory or a named model (headscope models)",
         ) from cause

@@ -49,7 +49,9 @@ class Sides:
         return slice(0, self.encoder) if stack == "encoder" else slice(self.encoder, None)
 
     def columns(self, stack: str) -> slice:
-        return slice(0, self.encoder) if stack in ("encoder", "cross") else slice(self.encoder, None)
+        return (
+            slice(0, self.encoder) if stack in ("encoder", "cross") else slice(self.encoder, None)
+        )
 
 
 def steps(weights: Weights, sites: Iterable[Site]) -> tuple[list[Step], Sides]:
@@ -59,7 +61,8 @@ def steps(weights: Weights, sites: Iterable[Site]) -> tuple[list[Step], Sides]:
     """
     lengths = {site.stack: mixed.shape[1:] for site, mixed in weights.items()}
     sides = Sides(
-        lengths["encoder"][0] if "encoder" in lengths else 0, lengths["decoder"][0] if "decoder" in lengths else 0
+        lengths["encoder"][0] if "encoder" in lengths else 0,
+        lengths["decoder"][0] if "decoder" in lengths else 0,
     )
     order = {"encoder": 0, "decoder": 1, "cross": 2}
     there = [site for site in sites if site.stack in lengths and site.stack in order]
@@ -85,7 +88,10 @@ def rollout(weights: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.flo
 def even(weights: Weights) -> dict[Site, NDArray[np.float64]]:
     """[1, query, key] of each site: the same weight on every token that a row sees (some head's weight is above 0)."""
     seen = {site: (mixed > 0).any(axis=0, keepdims=True) for site, mixed in weights.items()}
-    return {site: cells / np.maximum(cells.sum(axis=-1, keepdims=True), 1) for site, cells in seen.items()}
+    return {
+        site: cells / np.maximum(cells.sum(axis=-1, keepdims=True), 1)
+        for site, cells in seen.items()
+    }
 
 
 def is_masked(weights: Weights) -> bool:
@@ -100,7 +106,9 @@ def _products(found: list[Step], sides: Sides) -> Iterator[tuple[Site, NDArray[n
         yield step.site, product
 
 
-def blocks(reached: Iterable[tuple[Site, NDArray[np.float64]]], sides: Sides) -> dict[str, NDArray[np.float32]]:
+def blocks(
+    reached: Iterable[tuple[Site, NDArray[np.float64]]], sides: Sides
+) -> dict[str, NDArray[np.float32]]:
     """The parts of matrices over all tokens that are each stack's, at the end of each layer."""
     layers: dict[str, dict[int, NDArray[np.float64]]] = {}
     for site, matrix in reached:

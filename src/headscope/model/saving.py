@@ -74,7 +74,11 @@ def check_form_of(model: AttentionModel, form: str) -> None:
 
 
 def write_model(
-    model: AttentionModel, folder: Path, *, form: str = "small", chosen: dict[str, Any] | None = None
+    model: AttentionModel,
+    folder: Path,
+    *,
+    form: str = "small",
+    chosen: dict[str, Any] | None = None,
 ) -> None:
     """The files of a model in a folder that is there. One that was not cut is written as transformers does."""
     check_form_of(model, form)
@@ -159,7 +163,9 @@ class _Whole(nn.Module):
         self.model, self.names = model, names
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        found: Tensor = self.model(**dict(zip(self.names, inputs, strict=True)), return_dict=False)[0]
+        found: Tensor = self.model(**dict(zip(self.names, inputs, strict=True)), return_dict=False)[
+            0
+        ]
         return found
 
 
@@ -239,12 +245,16 @@ def _runtime() -> Callable[[Path, dict[str, Any]], Any]:
         import onnxscript  # noqa: F401
     except ImportError as cause:
         raise HeadscopeError(
-            f"{cause.name} is not installed", where="--form onnx", mend='pip install "headscope[onnx]"'
+            f"{cause.name} is not installed",
+            where="--form onnx",
+            mend='pip install "headscope[onnx]"',
         ) from cause
 
     def run(path: Path, inputs: dict[str, Any]) -> Any:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         wanted = {one.name for one in session.get_inputs()}
-        return session.run(None, {name: value for name, value in inputs.items() if name in wanted})[0]
+        return session.run(None, {name: value for name, value in inputs.items() if name in wanted})[
+            0
+        ]
 
     return run

@@ -38,7 +38,9 @@ def said(model: AttentionModel, batch: Batch, target: int | None = None) -> tupl
     return largest[_checked(target, len(largest))], f"the largest logit at token {target}"
 
 
-def _of_states(model: AttentionModel, batch: Batch, output: Any, target: int | None) -> tuple[Tensor, str]:
+def _of_states(
+    model: AttentionModel, batch: Batch, output: Any, target: int | None
+) -> tuple[Tensor, str]:
     states: Tensor | None = getattr(output, "last_hidden_state", None)
     tokens = batch.layout.decoder if "decoder_input_ids" in batch.inputs else batch.layout.encoder
     tokens = tokens or batch.layout.decoder
@@ -57,7 +59,10 @@ def _of_states(model: AttentionModel, batch: Batch, output: Any, target: int | N
         vector = reading.vectors(states, tokens.real, hold_lengths=True)
         return towards(vector).sum(), f"{reading.in_words} in its own direction"
     is_second = tokens.segments == 1
-    first, second = (reading.vectors(states, tokens.real & of, hold_lengths=True)[0] for of in (~is_second, is_second))
+    first, second = (
+        reading.vectors(states, tokens.real & of, hold_lengths=True)[0]
+        for of in (~is_second, is_second)
+    )
     what = f"the dot product of the two texts' vectors, each {reading.in_words}"
     return first @ second / (_length(first) * _length(second)), what
 
@@ -69,5 +74,7 @@ def _length(vector: Tensor) -> Tensor:
 
 def _checked(target: int, tokens: int) -> int:
     if not 0 <= target < tokens:
-        raise HeadscopeError(f"there is no token {target}", where="target", expected=f"0 to {tokens - 1}")
+        raise HeadscopeError(
+            f"there is no token {target}", where="target", expected=f"0 to {tokens - 1}"
+        )
     return target

@@ -21,26 +21,43 @@ from headscope.heads import Site
 from headscope.model.attention import Attention, Scratch
 from headscope.model.edits import Edit
 from headscope.model.fixed_attention import whole
-from headscope.model.kernels import Call, attend_by_kernel, attend_in_chunks, attend_plainly, narrowed, narrowed_scores
+from headscope.model.kernels import (
+    Call,
+    attend_by_kernel,
+    attend_in_chunks,
+    attend_plainly,
+    narrowed,
+    narrowed_scores,
+)
 from headscope.model.tokens import Chunk, Layout, Marks, Tokens, layout_of
 
 Observer = Callable[[Attention], None]
-CallInspector = Callable[[Site, Call], None]  # called before each attention call, with its queries, keys and values
-Backward = Callable[[Attention, Tensor], None]  # told of the loss' derivative by the weights, when it is known
+CallInspector = Callable[
+    [Site, Call], None
+]  # called before each attention call, with its queries, keys and values
+Backward = Callable[
+    [Attention, Tensor], None
+]  # told of the loss' derivative by the weights, when it is known
 
 
 class Seam:
     """What is watched and edited on one model, and where the current forward pass has got to."""
 
-    def __init__(self, root: nn.Module, *, marks: Marks, decoder_only: bool, takes_text: bool) -> None:
+    def __init__(
+        self, root: nn.Module, *, marks: Marks, decoder_only: bool, takes_text: bool
+    ) -> None:
         self.root, self.marks = root, marks
         self.decoder_only, self.takes_text = decoder_only, takes_text
-        self.sites: dict[str, list[Site]] = {}  # the sites of each attention module, in the order of its calls
+        self.sites: dict[
+            str, list[Site]
+        ] = {}  # the sites of each attention module, in the order of its calls
         self.observers: list[Observer] = []
         self.behind: list[Backward] = []  # observers of the way back
         self.edits: list[Edit] = []
         self.given_layout: Layout | None = None
-        self.recording: list[tuple[str, int]] | None = None  # (module, heads) of each call, in the dry run
+        self.recording: list[tuple[str, int]] | None = (
+            None  # (module, heads) of each call, in the dry run
+        )
         self.inspecting: CallInspector | None = None
         self._layout = Layout()
         self._calls: Counter[str] = Counter()
@@ -76,7 +93,9 @@ class Seam:
             seen.update(site.stack for site in (self.sites[name] * calls)[:calls])
         expected = Counter(site.stack for sites in self.sites.values() for site in sites)
         wrong = [
-            f"{seen[stack]} of {expected[stack]} sites in {stack}" for stack in seen if seen[stack] != expected[stack]
+            f"{seen[stack]} of {expected[stack]} sites in {stack}"
+            for stack in seen
+            if seen[stack] != expected[stack]
         ]
         if wrong or not seen:
             raise HeadscopeError(
@@ -85,9 +104,13 @@ class Seam:
                 mend="Call the whole model, once, without gradient checkpointing",
             )
 
-    def _read_layout(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Layout:
+    def _read_layout(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Layout:
         inputs = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
-        return layout_of({**inputs.get("kwargs", {}), **inputs}, self.marks, decoder_only=self.decoder_only)
+        return layout_of(
+            {**inputs.get("kwargs", {}), **inputs}, self.marks, decoder_only=self.decoder_only
+        )
 
     # What happens at a site
 
@@ -101,7 +124,9 @@ class Seam:
         sites = self.sites[name]
         return sites[occurrence % len(sites)]
 
-    def _masks(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> list[Tensor]:
+    def _masks(
+        self, site: Site, shape: tuple[int, int, int, int], device: torch.device
+    ) -> list[Tensor]:
         return [edit.allowed(site, shape, device) for edit in self.edits if edit.changes_mask(site)]
 
     def mask_scores(self, site: Site | None, scores: Tensor) -> Tensor:
@@ -156,9 +181,17 @@ class Seam:
         again = self._has_observers and self._depth == 0 and _needs_graph(call)
         if site is None or not (watched or written_out or again):
             output = own()
-        elif written_out or self.behind or call.dropout or _needs_graph(call) or call.query.dtype.itemsize < 4:
+        elif (
+            written_out
+            or self.behind
+            or call.dropout
+            or _needs_graph(call)
+            or call.query.dtype.itemsize < 4
+        ):
             see = partial(self.show, site) if watched else None
-            output = attend_plainly(call, partial(self.edit_scores, site), partial(self.edit_weights, site), see)
+            output = attend_plainly(
+                call, partial(self.edit_scores, site), partial(self.edit_weights, site), see
+            )
         else:
             chunks, padding = self._chunks(site, call.shape, call.query.device)
             see_chunk = partial(self._tell, site)
@@ -168,7 +201,8 @@ class Seam:
     def _is_opened(self, site: Site) -> bool:
         """Whether somebody wants to see or change more of a call than what its heads give."""
         edited = any(
-            edit.changes_mask(site) or edit.changes_scores(site) or edit.changes_weights(site) for edit in self.edits
+            edit.changes_mask(site) or edit.changes_scores(site) or edit.changes_weights(site)
+            for edit in self.edits
         )
         return edited or self._has_observers or self.inspecting is not None
 
@@ -191,28 +225,40 @@ class Seam:
             kept = values.detach()[chunk.rows][:, :, chunk.key_kept]
             self._tell(site, chunk, part, raw.to(part.dtype, copy=torch.is_grad_enabled()), kept)
 
-    def _tell(self, site: Site, chunk: Chunk, weights: Tensor, scores: Tensor, values: Tensor) -> None:
-        attention = Attention(site, weights, chunk.query, chunk.key, scores, self._scratch, chunk.rows, values)
+    def _tell(
+        self, site: Site, chunk: Chunk, weights: Tensor, scores: Tensor, values: Tensor
+    ) -> None:
+        attention = Attention(
+            site, weights, chunk.query, chunk.key, scores, self._scratch, chunk.rows, values
+        )
         attention.kept = chunk.query_kept
         for observer in self.observers:
             observer(attention)
 
-    def _tell_behind(self, site: Site, chunks: list[Chunk], weights: Tensor, values: Tensor, gradient: Tensor) -> None:
+    def _tell_behind(
+        self, site: Site, chunks: list[Chunk], weights: Tensor, values: Tensor, gradient: Tensor
+    ) -> None:
         """On the way back: every chunk's weights with the loss' derivative by them."""
         with torch.no_grad():
             for chunk in chunks if self.behind else ():
                 kept = values[chunk.rows][:, :, chunk.key_kept]
                 part = _within(chunk, weights)
-                attention = Attention(site, part, chunk.query, chunk.key, None, self._scratch, chunk.rows, kept)
+                attention = Attention(
+                    site, part, chunk.query, chunk.key, None, self._scratch, chunk.rows, kept
+                )
                 attention.kept = chunk.query_kept
                 for observer in self.behind:
                     observer(attention, _within(chunk, gradient.detach()))
 
-    def _chunks(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> tuple[list[Chunk], Tensor]:
+    def _chunks(
+        self, site: Site, shape: tuple[int, int, int, int], device: torch.device
+    ) -> tuple[list[Chunk], Tensor]:
         """The batch in runs of equal length, and which keys [batch, key] are padding."""
         batch, heads, queries, keys = shape
         if not self.takes_text and self._layout.encoder is None:
-            self._layout = Layout(encoder=Tokens(torch.ones(batch, queries, dtype=torch.bool, device=device)))
+            self._layout = Layout(
+                encoder=Tokens(torch.ones(batch, queries, dtype=torch.bool, device=device))
+            )
         sides = self._layout.sides(site.stack)
         if sides is None:
             raise HeadscopeError(
@@ -220,7 +266,9 @@ class Seam:
                 mend="Pass input_ids and a mask [sequence, token], and decoder_input_ids to an encoder-decoder",
             )
         if not all(bool(side.real.any(dim=1).all()) for side in sides):
-            raise HeadscopeError(f"a sequence of {site.stack} is nothing but padding", expected="a token in each")
+            raise HeadscopeError(
+                f"a sequence of {site.stack} is nothing but padding", expected="a token in each"
+            )
         if (sides[0].length, sides[1].length) != (queries, keys):
             raise HeadscopeError(
                 f"{site} attends from {queries} to {keys} tokens, but the input has "
@@ -231,7 +279,9 @@ class Seam:
 
 
 def _needs_graph(call: Call) -> bool:
-    return torch.is_grad_enabled() and any(t.requires_grad for t in (call.query, call.key, call.value))
+    return torch.is_grad_enabled() and any(
+        t.requires_grad for t in (call.query, call.key, call.value)
+    )
 
 
 def _within(chunk: Chunk, cells: Tensor) -> Tensor:

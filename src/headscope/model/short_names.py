@@ -54,7 +54,9 @@ _OWNERS = {
         "roberta-large-openai-detector",
     ),
     "albert": tuple(
-        f"albert-{size}-v{version}" for size in ("base", "large", "xlarge", "xxlarge") for version in (1, 2)
+        f"albert-{size}-v{version}"
+        for size in ("base", "large", "xlarge", "xxlarge")
+        for version in (1, 2)
     ),
     "google-t5": ("t5-small", "t5-base", "t5-large", "t5-3b", "t5-11b"),
     "xlnet": ("xlnet-base-cased", "xlnet-large-cased"),

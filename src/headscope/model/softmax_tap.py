@@ -52,7 +52,9 @@ class _SoftmaxMode(TorchFunctionMode):
     def __init__(self, seam: Seam, site: Site | None, tap: Tap, heads: int) -> None:
         super().__init__()
         self.seam, self.site, self.tap, self.heads, self.hits = seam, site, tap, heads, 0
-        self.waiting: tuple[Site, Tensor, Tensor] | None = None  # weights and scores that have met no values yet
+        self.waiting: tuple[Site, Tensor, Tensor] | None = (
+            None  # weights and scores that have met no values yet
+        )
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -66,7 +68,11 @@ class _SoftmaxMode(TorchFunctionMode):
         scores = self.seam.edit_scores(self.site, self.seam.mask_scores(self.site, args[0]))
         weights = self.seam.edit_weights(self.site, func(scores, *args[1:], **kwargs))
         if self.site is not None and self.seam.is_watched(self.site):
-            self.waiting = self.site, weights.float() if weights.dtype.itemsize < 4 else weights, scores
+            self.waiting = (
+                self.site,
+                weights.float() if weights.dtype.itemsize < 4 else weights,
+                scores,
+            )
         return weights
 
     def _is_attention(self, scores: Tensor) -> bool:
@@ -78,7 +84,9 @@ def open_tap(seam: Seam, tap: Tap) -> Iterator[None]:
     """Route the model's attention through the seam while this is open."""
     with ExitStack() as stack:
         for name, module in seam.root.named_modules():
-            is_attention = any(cls.__name__ == tap.module for cls in type(module).__mro__)  # a cut one is a kind of it
+            is_attention = any(
+                cls.__name__ == tap.module for cls in type(module).__mro__
+            )  # a cut one is a kind of it
             if is_attention and tap.heads(module):
                 stack.enter_context(_tapped(seam, tap, name, module))
         yield
@@ -100,7 +108,8 @@ def _tapped(seam: Seam, tap: Tap, name: str, module: nn.Module) -> Iterator[None
             result = original(*args, **kwargs)
         if mode.hits != 1 or mode.waiting is not None:
             raise HeadscopeError(
-                f"{name} took {mode.hits} attention softmaxes", expected="one a call, and its product with values"
+                f"{name} took {mode.hits} attention softmaxes",
+                expected="one a call, and its product with values",
             )
         return result if tap.edit is None else tap.edit(result, edit)
 

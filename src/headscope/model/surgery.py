@@ -30,8 +30,17 @@ from headscope.model.weights_hash import weights_sha256
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")  # attributes that hold a number of heads
-WIDTHS = ("all_head_size", "inner_dim", "split_size")  # attributes that hold heads times their width
+COUNTS = (
+    "num_attention_heads",
+    "num_heads",
+    "n_heads",
+    "n_head",
+)  # attributes that hold a number of heads
+WIDTHS = (
+    "all_head_size",
+    "inner_dim",
+    "split_size",
+)  # attributes that hold heads times their width
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}  # of the largest output
 
 
@@ -98,7 +107,11 @@ def prune(
     remove = _asked(model, heads, layers)
     check_cut(model, remove)
     kept = {
-        site: tuple(number for number in site.numbers or () if Head(site.stack, site.layer, number) not in remove)
+        site: tuple(
+            number
+            for number in site.numbers or ()
+            if Head(site.stack, site.layer, number) not in remove
+        )
         for site in model.sites
     }
     origin = origin_of(model)
@@ -127,7 +140,9 @@ def prune(
 
 
 def _loaded(model: AttentionModel | str | Path) -> AttentionModel:
-    from headscope.model.load import as_model  # which reads pruned models with the help of this file
+    from headscope.model.load import (
+        as_model,
+    )  # which reads pruned models with the help of this file
 
     return as_model(model)
 
@@ -144,10 +159,14 @@ def expanded(model: AttentionModel) -> PreTrainedModel:
     whole: PreTrainedModel = type(model.model)(copy.deepcopy(model.model.config)).eval()
     state = model.model.state_dict()
     shapes = {name: tensor.shape for name, tensor in whole.state_dict().items()}
-    whole.load_state_dict({name: one for name, one in state.items() if one.shape == shapes.get(name)}, strict=False)
+    whole.load_state_dict(
+        {name: one for name, one in state.items() if one.shape == shapes.get(name)}, strict=False
+    )
     names = {module: name for name, module in whole.named_modules()}
     full = AttentionModel(whole, model.tokenizer, name=model.name)
-    for part in _slices(full, whole, {site: model._sites[site].numbers or () for site in full.sites}):
+    for part in _slices(
+        full, whole, {site: model._sites[site].numbers or () for site in full.sites}
+    ):
         part.fill(state.get(f"{names[part.module]}.{part.name}"))
     whole.generation_config = copy.deepcopy(getattr(model.model, "generation_config", None))
     cast(whole, model.model.dtype)
@@ -179,7 +198,9 @@ def read_heads(model: AttentionModel, heads: str) -> HeadSet:
     for item in heads.split(","):
         here = set(HeadSet(item, among=original_heads(model)))
         if seen & here:
-            raise HeadscopeError(f"{min(seen & here)} is given twice", where=f'heads "{heads}"', expected="each once")
+            raise HeadscopeError(
+                f"{min(seen & here)} is given twice", where=f'heads "{heads}"', expected="each once"
+            )
         seen |= here
         if "*" not in item or not here & set(model.heads):
             _refuse_gone(model, here)
@@ -190,16 +211,30 @@ def _refuse_gone(model: AttentionModel, heads: Iterable[Head]) -> None:
     again = sorted(set(heads) & set(removed_heads(model)))
     if again:
         left = HeadSet(model.heads, among=original_heads(model))
-        raise HeadscopeError(f"{again[0]} is already gone", where="heads", expected=f"some of {left}")
+        raise HeadscopeError(
+            f"{again[0]} is already gone", where="heads", expected=f"some of {left}"
+        )
 
 
-def _asked(model: AttentionModel, heads: Heads | None, layers: int | str | Iterable[int | str] | None) -> HeadSet:
+def _asked(
+    model: AttentionModel, heads: Heads | None, layers: int | str | Iterable[int | str] | None
+) -> HeadSet:
     if heads is None and layers is None:
-        raise HeadscopeError("nothing to remove", expected="heads, or layers", mend='prune(model, "3.2,4.*")')
+        raise HeadscopeError(
+            "nothing to remove", expected="heads, or layers", mend='prune(model, "3.2,4.*")'
+        )
     if heads is not None and layers is not None:
-        raise HeadscopeError("heads and layers at once", expected="one of them", mend='prune(model, "3.2,4.*")')
+        raise HeadscopeError(
+            "heads and layers at once", expected="one of them", mend='prune(model, "3.2,4.*")'
+        )
     if layers is not None:
-        given = layers.split(",") if isinstance(layers, str) else layers if isinstance(layers, Iterable) else [layers]
+        given = (
+            layers.split(",")
+            if isinstance(layers, str)
+            else layers
+            if isinstance(layers, Iterable)
+            else [layers]
+        )
         return _of_layers(model, [str(layer) for layer in given])
     if isinstance(heads, str):
         return read_heads(model, heads)
@@ -219,18 +254,24 @@ def _of_layers(model: AttentionModel, layers: Sequence[str]) -> HeadSet:
     for layer in layers:
         if layer.strip() not in known:
             there = ", ".join(dict.fromkeys(str(head.site) for head in model.heads))
-            raise HeadscopeError(f'"{layer.strip()}" has no heads in this model', where="layers", expected=there)
+            raise HeadscopeError(
+                f'"{layer.strip()}" has no heads in this model', where="layers", expected=there
+            )
     return read_heads(model, ",".join(f"{layer.strip()}.*" for layer in layers))
 
 
 def check_cut(model: AttentionModel, remove: HeadSet) -> None:
     """Refuse what cannot be cut."""
     if model.is_open:
-        raise HeadscopeError("the model is being watched or edited", mend="Leave the with block before cutting")
+        raise HeadscopeError(
+            "the model is being watched or edited", mend="Leave the with block before cutting"
+        )
     if not remove:
         raise HeadscopeError("nothing to remove", expected="heads, or layers")
     if len(remove) == len(model.heads):
-        raise HeadscopeError("these are all heads of the model", where="heads", expected="at least one that stays")
+        raise HeadscopeError(
+            "these are all heads of the model", where="heads", expected="at least one that stays"
+        )
     for unit in units(model):
         asked = [head for head in unit if head in remove]
         if asked and len(asked) < len(unit):
@@ -238,7 +279,11 @@ def check_cut(model: AttentionModel, remove: HeadSet) -> None:
             is_shared = len({head.site for head in unit}) > 1
             raise HeadscopeError(
                 f"{asked[0]} cannot be cut alone: "
-                + ("layers share their weights" if is_shared else "query heads share a key and value head"),
+                + (
+                    "layers share their weights"
+                    if is_shared
+                    else "query heads share a key and value head"
+                ),
                 where=model.name,
                 expected=f"all of {whole}, or none",
                 mend=f"Write {f'*.{asked[0].head}' if is_shared else whole}; to switch off one of them without "
@@ -270,11 +315,15 @@ class Slice:
                 whole.index_copy_(self.axis, self.cells.to(whole.device), part.to(whole))
 
 
-def slices(core: nn.Module, projection: nn.Module | None, places: list[int], heads: int, group: int) -> list[Slice]:
+def slices(
+    core: nn.Module, projection: nn.Module | None, places: list[int], heads: int, group: int
+) -> list[Slice]:
     """What belongs to these of a module's heads: rows of its linear layers, and columns of its output projection."""
     from transformers.pytorch_utils import Conv1D
 
-    assert projection is not None, f"{type(core).__name__} has no output projection that is a module"
+    assert projection is not None, (
+        f"{type(core).__name__} has no output projection that is a module"
+    )
     width = weight_of(projection).shape[1] // heads
     fixed = fixed_of(core)
     few = () if fixed is None else (core.get_submodule(fixed.query), core.get_submodule(fixed.key))
@@ -284,10 +333,14 @@ def slices(core: nn.Module, projection: nn.Module | None, places: list[int], hea
             continue
         axis = int(isinstance(module, Conv1D))  # a Conv1D stores [in, out]
         blocks, shared = divmod(module.weight.shape[axis], heads * width)
-        if fixed is not None and module in few:  # rows of those heads alone that have queries and keys
+        if (
+            fixed is not None and module in few
+        ):  # rows of those heads alone that have queries and keys
             starts = [place * width for place, head in enumerate(fixed.learned) if head in places]
         elif not shared:  # several blocks where queries, keys and values are made together
-            starts = [(block * heads + place) * width for block in range(blocks) for place in places]
+            starts = [
+                (block * heads + place) * width for block in range(blocks) for place in places
+            ]
         else:  # keys and values that several query heads share
             starts = [place * width for place in dict.fromkeys(place // group for place in places)]
         found.append(Slice(module, "weight", axis, cells(starts, width)))
@@ -301,7 +354,9 @@ def cells(starts: list[int], width: int) -> Tensor:
     return torch.tensor([start + i for start in starts for i in range(width)], dtype=torch.long)
 
 
-def _slices(model: AttentionModel, root: nn.Module, kept: Mapping[Site, tuple[int, ...]]) -> list[Slice]:
+def _slices(
+    model: AttentionModel, root: nn.Module, kept: Mapping[Site, tuple[int, ...]]
+) -> list[Slice]:
     """What stays of every attention module that loses heads; `root` is built like the model."""
     parts = anatomy(model)
     found = []
@@ -312,7 +367,10 @@ def _slices(model: AttentionModel, root: nn.Module, kept: Mapping[Site, tuple[in
             places = [site.place(number) for number in kept[site]]
             if model.family.axes:
                 mine = torch.tensor(places, dtype=torch.long)
-                found += [Slice(core, parameter, axis, mine) for parameter, axis in model.family.axes.items()]
+                found += [
+                    Slice(core, parameter, axis, mine)
+                    for parameter, axis in model.family.axes.items()
+                ]
             else:
                 output = None if projection is None else root.get_submodule(projection)
                 found += slices(core, output, places, len(site.numbers or ()), group_size(model))

@@ -18,7 +18,9 @@ from headscope.model.tokens import Batch
 if TYPE_CHECKING:
     import pandas as pd
 
-Weights = Mapping[Site, NDArray[np.float64]]  # [head, query, key] of one input, at every site that attended
+Weights = Mapping[
+    Site, NDArray[np.float64]
+]  # [head, query, key] of one input, at every site that attended
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,14 @@ class TokenMap:
         for stack, values in self.maps.items():
             expected = (len(self.forms), *map(len, self.tokens[stack]))
             if values.ndim != 4 or values.shape[1:] != expected:
-                raise ValueError(f"{stack} {values.shape}: expected [layer, {', '.join(map(str, expected))}]")
+                raise ValueError(
+                    f"{stack} {values.shape}: expected [layer, {', '.join(map(str, expected))}]"
+                )
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{stack} {' x '.join(map(str, values.shape))}" for stack, values in self.maps.items())
+        sizes = ", ".join(
+            f"{stack} {' x '.join(map(str, values.shape))}" for stack, values in self.maps.items()
+        )
         return f"TokenMap({self.by!r}: {sizes})"
 
     def table(self) -> pd.DataFrame:
@@ -62,7 +68,9 @@ class TokenMap:
             queries, keys = (np.array(names, dtype=object) for names in self.tokens[stack])
             columns = {
                 "stack": stack,
-                "layer": layer if self.layers is None else np.array(self.layers, dtype=object)[layer],
+                "layer": layer
+                if self.layers is None
+                else np.array(self.layers, dtype=object)[layer],
                 "form": np.array(self.forms, dtype=object)[form],
                 "query": query,
                 "query_token": queries[query],
@@ -86,7 +94,9 @@ def weights_of(model: AttentionModel, batch: Batch) -> dict[Site, NDArray[np.flo
     return found
 
 
-def tokens_of(model: AttentionModel, batch: Batch, stack: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def tokens_of(
+    model: AttentionModel, batch: Batch, stack: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The tokens along the axes of a stack's maps, as the tokenizer prints them."""
     sides = batch.layout.sides(stack)
     assert sides is not None

@@ -32,13 +32,17 @@ class Marks:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> Marks:
-        separator = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+        separator = (
+            tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+        )
         vocabulary = tokenizer.get_vocab()
         return cls(
             special=frozenset(tokenizer.all_special_ids),
             classification=_ids(tokenizer.cls_token_id),
             separator=_ids(separator),
-            punctuation=frozenset(i for token, i in vocabulary.items() if token.lstrip("▁Ġ") in (".", ",")),
+            punctuation=frozenset(
+                i for token, i in vocabulary.items() if token.lstrip("▁Ġ") in (".", ",")
+            ),
             padding=tokenizer.pad_token_id,
         )
 
@@ -136,7 +140,13 @@ class Tokens:
         def moved(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else tensor.to(device)
 
-        return Tokens(self.real.to(device), moved(self.ids), moved(self.words), moved(self.segments), self.marks)
+        return Tokens(
+            self.real.to(device),
+            moved(self.ids),
+            moved(self.words),
+            moved(self.segments),
+            self.marks,
+        )
 
 
 DERIVED = (
@@ -170,7 +180,9 @@ class Layout:
     encoder: Tokens | None = None
     decoder: Tokens | None = None
     targets: Tokens | None = None
-    _chunks: dict[tuple[str, int], list[Chunk]] = field(default_factory=dict, compare=False, repr=False)
+    _chunks: dict[tuple[str, int], list[Chunk]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def sides(self, stack: str) -> tuple[Tokens, Tokens] | None:
         """The query and key side of a stack; None where this batch does not tell."""
@@ -197,7 +209,9 @@ class Layout:
         return Layout(moved(self.encoder), moved(self.decoder), moved(self.targets))
 
 
-def over_positions(layout: Layout | None, stack: str, batch: int, keys: int, make: Callable[[int], Tensor]) -> Tensor:
+def over_positions(
+    layout: Layout | None, stack: str, batch: int, keys: int, make: Callable[[int], Tensor]
+) -> Tensor:
     """[sequence or 1, …, key, key]: what `make` gives for each sequence's own length, at its tokens; 1 at padding.
 
     Positions are counted over real tokens. With a cache of earlier tokens the layout tells only the last: then there is
@@ -230,11 +244,18 @@ def _chunks(query: Tokens, key: Tokens, heads: int) -> list[Chunk]:
     chunks, start = [], 0
     for stop in range(1, len(queries) + 1):
         full = (stop - start + 1) * heads * query.length * key.length > CHUNK_CELLS
-        if stop < len(queries) and not full and _same(queries, start, stop) and _same(keys, start, stop):
+        if (
+            stop < len(queries)
+            and not full
+            and _same(queries, start, stop)
+            and _same(keys, start, stop)
+        ):
             continue
         rows, query_kept, key_kept = slice(start, stop), queries[start], keys[start]
         cut = query.cut(rows, query_kept)
-        chunks.append(Chunk(rows, query_kept, key_kept, cut, cut if key is query else key.cut(rows, key_kept)))
+        chunks.append(
+            Chunk(rows, query_kept, key_kept, cut, cut if key is query else key.cut(rows, key_kept))
+        )
         start = stop
     return chunks
 
@@ -274,10 +295,17 @@ def layout_of(inputs: Mapping[str, Any], marks: Marks, *, decoder_only: bool = F
     encoder = _side(inputs, marks, "")
     if decoder_only:
         return Layout(decoder=encoder)
-    mapping = inputs.get("target_mapping")  # [sequence, target, token]: the query stream's rows are the targets
+    mapping = inputs.get(
+        "target_mapping"
+    )  # [sequence, target, token]: the query stream's rows are the targets
     targets = None
     if mapping is not None and encoder is not None:
-        targets = Tokens(encoder.real & (mapping.sum(dim=1) > 0), encoder.ids, segments=encoder.segments, marks=marks)
+        targets = Tokens(
+            encoder.real & (mapping.sum(dim=1) > 0),
+            encoder.ids,
+            segments=encoder.segments,
+            marks=marks,
+        )
     return Layout(encoder=encoder, decoder=_side(inputs, marks, "decoder_"), targets=targets)
 
 
@@ -288,7 +316,9 @@ def _side(inputs: Mapping[str, Any], marks: Marks, prefix: str) -> Tokens | None
     if given is None:
         return None
     mask: Tensor | None = inputs.get(f"{prefix}attention_mask")
-    if mask is None and not prefix and inputs.get("input_mask") is not None:  # XLNet's: 1 at padding
+    if (
+        mask is None and not prefix and inputs.get("input_mask") is not None
+    ):  # XLNet's: 1 at padding
         mask = 1 - inputs["input_mask"]
     if mask is not None and mask.dim() != 2:
         return None  # a mask between tokens does not say which of them are padding

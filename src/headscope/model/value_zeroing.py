@@ -69,7 +69,9 @@ def value_zeroing(model: AttentionModel, batch: Batch) -> dict[str, NDArray[np.f
     return found
 
 
-def zeroed(model: AttentionModel, batch: Batch, *, by_head: bool = False) -> dict[str, dict[Site, NDArray[np.float64]]]:
+def zeroed(
+    model: AttentionModel, batch: Batch, *, by_head: bool = False
+) -> dict[str, dict[Site, NDArray[np.float64]]]:
     """For each stack and site [1 or head, query, key]: how far each query's state at the layer's output turns."""
     model.check_evaluating()
     found: dict[str, dict[Site, NDArray[np.float64]]] = {}
@@ -79,10 +81,14 @@ def zeroed(model: AttentionModel, batch: Batch, *, by_head: bool = False) -> dic
         queries, keys = (side.length for side in sides)
         sites = [site for site in model.sites if site.stack == stack and site.numbers]
         heads = max(len(site.numbers or ()) for site in sites)
-        tries = [Try(key, head) for head in (range(heads) if by_head else (None,)) for key in range(keys)]
+        tries = [
+            Try(key, head) for head in (range(heads) if by_head else (None,)) for key in range(keys)
+        ]
         turned = _tried(model, batch, stack, sites, tries)
         found[stack] = {
-            site: turned[site].reshape(-1, keys, queries).transpose(0, 2, 1)[: len(site.numbers or ())]
+            site: turned[site]
+            .reshape(-1, keys, queries)
+            .transpose(0, 2, 1)[: len(site.numbers or ())]
             for site in sites
         }
     return found
@@ -98,7 +104,11 @@ def _tried(
         now = tries[start : start + room]
         # One row too many where rows and tokens are equally many, so that the two axes can be told apart.
         rows = 1 + len(now) + (1 + len(now) in lengths_of(batch))
-        with torch.inference_mode(), model.edited(_Zeroing(stack, now)), _put_back(model, sites, rows) as states:
+        with (
+            torch.inference_mode(),
+            model.edited(_Zeroing(stack, now)),
+            _put_back(model, sites, rows) as states,
+        ):
             model(repeated(batch, rows))
         for site in sites:
             parts[site].append(turned_from_first(states[site][: 1 + len(now)]))
@@ -120,7 +130,9 @@ def _put_back(model: AttentionModel, sites: list[Site], rows: int) -> Iterator[d
             nonlocal turn
             turn += 1
             states: Tensor = output if isinstance(output, Tensor) else output[0]
-            by_row = states if states.shape[0] == rows else states.transpose(0, 1)  # XLNet's: token, row, width
+            by_row = (
+                states if states.shape[0] == rows else states.transpose(0, 1)
+            )  # XLNet's: token, row, width
             if turn in here:
                 found[here[turn]] = by_row
             same = by_row[:1].expand_as(by_row)
@@ -151,7 +163,9 @@ def knocked_out(model: AttentionModel, batch: Batch) -> dict[str, NDArray[np.flo
         for site in sites:
             heads = site.heads(len(site.numbers or ()))
             for form, renormalise in enumerate((True, False)):
-                values[site.layer, form] = _last_states_turned(model, batch, stack, heads, keys, renormalise).T
+                values[site.layer, form] = _last_states_turned(
+                    model, batch, stack, heads, keys, renormalise
+                ).T
         found[stack] = values.astype(np.float32)
     return found
 
@@ -213,23 +227,32 @@ def repeated(batch: Batch, rows: int) -> Batch:
         if tokens is None:
             return None
         ids, words, segments = (
-            None if one is None else again(one) for one in (tokens.ids, tokens.words, tokens.segments)
+            None if one is None else again(one)
+            for one in (tokens.ids, tokens.words, tokens.segments)
         )
         return Tokens(again(tokens.real), ids, words, segments, tokens.marks)
 
-    layout = Layout(side(batch.layout.encoder), side(batch.layout.decoder), side(batch.layout.targets))
+    layout = Layout(
+        side(batch.layout.encoder), side(batch.layout.decoder), side(batch.layout.targets)
+    )
     return Batch({name: again(tensor) for name, tensor in batch.inputs.items()}, layout)
 
 
 def stacks_of(model: AttentionModel, batch: Batch) -> list[str]:
     """The stacks that attend when the model is called with this one input."""
     if len(batch) != 1 or not all(
-        bool(side.real.all()) for side in (batch.layout.encoder, batch.layout.decoder) if side is not None
+        bool(side.real.all())
+        for side in (batch.layout.encoder, batch.layout.decoder)
+        if side is not None
     ):
-        raise HeadscopeError("tries are made with one input at a time, without padding", expected="a batch of one")
+        raise HeadscopeError(
+            "tries are made with one input at a time, without padding", expected="a batch of one"
+        )
     there = dict.fromkeys(site.stack for site in model.sites if site.numbers)
     return [stack for stack in there if stack in STACKS and batch.layout.sides(stack) is not None]
 
 
 def lengths_of(batch: Batch) -> list[int]:
-    return [side.length for side in (batch.layout.encoder, batch.layout.decoder) if side is not None]
+    return [
+        side.length for side in (batch.layout.encoder, batch.layout.decoder) if side is not None
+    ]

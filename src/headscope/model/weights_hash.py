@@ -25,7 +25,11 @@ def weights_sha256(model: AttentionModel) -> str:
 def _of_tensors(model: AttentionModel) -> str:
     """Of the weight files (several: of their digests in order of name), or of a live model's tensors."""
     digest = hashlib.sha256()
-    files = sorted(p for p in model.path.iterdir() if p.suffix in (".safetensors", ".bin")) if model.path else []
+    files = (
+        sorted(p for p in model.path.iterdir() if p.suffix in (".safetensors", ".bin"))
+        if model.path
+        else []
+    )
     safe = [p for p in files if p.suffix == ".safetensors"] or files
     if len(safe) == 1:
         return _of_file(safe[0])

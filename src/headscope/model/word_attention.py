@@ -40,11 +40,15 @@ SAME_WEIGHT = 1e-6  # relative: rounding differs from batch to batch by more tha
 def check_pool(pool: str) -> None:
     if pool not in get_args(Pool):
         raise HeadscopeError(
-            f'"{pool}" is not a way to join pieces', where="pool", expected=choices(pool, get_args(Pool))
+            f'"{pool}" is not a way to join pieces',
+            where="pool",
+            expected=choices(pool, get_args(Pool)),
         )
 
 
-def word_attention(weights: Tensor, query_tokens: Tokens, key_tokens: Tokens, pool: Pool = "mean") -> WordAttention:
+def word_attention(
+    weights: Tensor, query_tokens: Tokens, key_tokens: Tokens, pool: Pool = "mean"
+) -> WordAttention:
     """From weights [sequence, head, query, key] between tokens; what several ask for is `Attention.between_words`.
 
     `pool` says how the rows of a word's pieces become one: their mean, the first, or the largest, renormalised.
@@ -58,7 +62,10 @@ def word_attention(weights: Tensor, query_tokens: Tokens, key_tokens: Tokens, po
     rows = torch.cat([by_key, weights.sum(dim=-1, keepdim=True) - inside], dim=-1)
     if pool == "max":
         pooled = torch.stack(
-            [rows.masked_fill(~query[:, None, :, word, None], 0.0).amax(dim=2) for word in range(query.shape[-1])],
+            [
+                rows.masked_fill(~query[:, None, :, word, None], 0.0).amax(dim=2)
+                for word in range(query.shape[-1])
+            ],
             dim=2,
         )
         pooled = pooled / pooled.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(pooled.dtype).tiny)
@@ -72,6 +79,8 @@ def word_attention(weights: Tensor, query_tokens: Tokens, key_tokens: Tokens, po
 def pieces_of_words(tokens: Tokens) -> Tensor:
     """[sequence, token, word]: whether a token is a piece of a word; words are counted from 0."""
     if tokens.words is None:
-        raise HeadscopeError("the words of these tokens are not known", expected="batches from headscope.encode")
+        raise HeadscopeError(
+            "the words of these tokens are not known", expected="batches from headscope.encode"
+        )
     count = int(tokens.words.max()) + 1
     return tokens.words[..., None] == torch.arange(count, device=tokens.words.device)

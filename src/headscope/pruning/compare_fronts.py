@@ -26,18 +26,24 @@ GROUPS = {
 }
 
 
-def fronts(studies: Sequence[str | Path], *, roles: str | Path | None = None, command: str = "") -> Study:
+def fronts(
+    studies: Sequence[str | Path], *, roles: str | Path | None = None, command: str = ""
+) -> Study:
     """The fronts of several cuts or gates, which must be of one model, task and split.
 
     studies  directories that `headscope prune` or `headscope gate` wrote
     roles    a study of `headscope analyze`: what the heads do that each set leaves, against all heads of the model
     """
     if len(studies) < 2:
-        raise HeadscopeError("one front is no comparison", where="fronts", expected="two or more studies")
+        raise HeadscopeError(
+            "one front is no comparison", where="fronts", expected="two or more studies"
+        )
     found = [(Path(place), _study_in(Path(place))) for place in studies]
     for place, study in found[1:]:
         if other := unlike(found[0][1].record, study.record):
-            raise HeadscopeError(f"another {other} than {found[0][0]} has", where=place, expected="all alike")
+            raise HeadscopeError(
+                f"another {other} than {found[0][0]} has", where=place, expected="all alike"
+            )
     table = one_table([(place.name, study) for place, study in found])
     first = found[0][1].record
     record = {
@@ -63,14 +69,20 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
     from scipy.stats import hypergeom
 
-    every = [Head(row["stack"], int(row["layer"]), int(row["head"])) for row in roles.to_dict("records")]
+    every = [
+        Head(row["stack"], int(row["layer"]), int(row["head"])) for row in roles.to_dict("records")
+    ]
     heads = tuple(dict.fromkeys(every))
     having: dict[str, set[Head]] = {}
     for head, role in zip(every, roles["role"], strict=True):
         having.setdefault(_group(str(role)), set()).add(head)
     rows = []
     for one in fronts.to_dict("records"):
-        removed = set(HeadSet(one["heads"], among=heads)) if isinstance(one["heads"], str) and one["heads"] else set()
+        removed = (
+            set(HeadSet(one["heads"], among=heads))
+            if isinstance(one["heads"], str) and one["heads"]
+            else set()
+        )
         left = set(heads) - removed
         for role, those in having.items():
             kept = len(those & left)
@@ -101,7 +113,9 @@ def _study_in(place: Path) -> Study:
     study = Study(place_of(place))
     if "front" not in study.tables or "pruning" not in study.record:
         raise HeadscopeError(
-            "a study without a front", where=place, expected="one of headscope prune or headscope gate"
+            "a study without a front",
+            where=place,
+            expected="one of headscope prune or headscope gate",
         )
     return study
 
@@ -110,7 +124,9 @@ def roles_in(place: Path, sha256: str) -> pd.DataFrame:
     """What the heads of the model with this digest do, from a study of `headscope analyze`."""
     study = Study(place)
     if "roles" not in study.tables:
-        raise HeadscopeError("a study without roles", where=place, expected="one of headscope analyze")
+        raise HeadscopeError(
+            "a study without roles", where=place, expected="one of headscope analyze"
+        )
     if study.record.get("model", {}).get("sha256") != sha256:
         raise HeadscopeError("a study of another model", where=place, expected="the same weights")
     return study.tables["roles"]
@@ -122,11 +138,17 @@ def unlike(first: dict[str, Any], second: dict[str, Any]) -> str | None:
         "model": lambda record: record["model"]["sha256"],
         "task": lambda record: record["pruning"]["task"],
         "split that is reported on": lambda record: record["pruning"].get("reported_on"),
-        "data": lambda record: {file["sha256"] for file in record["pruning"].get("data", [])} or None,
+        "data": lambda record: (
+            {file["sha256"] for file in record["pruning"].get("data", [])} or None
+        ),
     }
     for name, of in asked.items():
         mine, other = of(first), of(second)
-        same = bool(mine & other) if isinstance(mine, set) and isinstance(other, set) else mine == other
+        same = (
+            bool(mine & other)
+            if isinstance(mine, set) and isinstance(other, set)
+            else mine == other
+        )
         if not same:
             return name
     return None
@@ -137,7 +159,8 @@ def one_table(found: Sequence[tuple[str, Study]]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.concat(
-        [_front_of(study, name) for (_, study), name in zip(found, _names(found), strict=True)], ignore_index=True
+        [_front_of(study, name) for (_, study), name in zip(found, _names(found), strict=True)],
+        ignore_index=True,
     )
 
 
@@ -151,7 +174,8 @@ def _names(found: Sequence[tuple[str, Study]]) -> list[str]:
 
     names = [named(study.record) for _, study in found]
     return [
-        f"{name} ({place})" if names.count(name) > 1 else name for name, (place, _) in zip(names, found, strict=True)
+        f"{name} ({place})" if names.count(name) > 1 else name
+        for name, (place, _) in zip(names, found, strict=True)
     ]
 
 
@@ -165,5 +189,7 @@ def _front_of(study: Study, name: str) -> pd.DataFrame:
 def lines(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Each search with its sizes in order, random draws averaged."""
     for name, part in table.groupby("search", sort=False):
-        mean = part.groupby("removed", as_index=False)[["metric", "metric_low", "metric_high", "metric_change"]].mean()
+        mean = part.groupby("removed", as_index=False)[
+            ["metric", "metric_low", "metric_high", "metric_change"]
+        ].mean()
         yield str(name), mean.sort_values("removed")

@@ -78,17 +78,30 @@ class Shown:
         if self.form == "plain":
             same = f"{before.parameters / 1e6:.2f} million parameters, {before.megabytes:.1f} MB"
             return [f"size: {heads} would be zeros; the form plain keeps its {same}"]
-        parameters = f"{before.parameters / 1e6:.2f} to {after.parameters / 1e6:.2f} million parameters"
-        return [f"size: {heads} would go, {parameters}, {before.megabytes:.1f} to {after.megabytes:.1f} MB"]
+        parameters = (
+            f"{before.parameters / 1e6:.2f} to {after.parameters / 1e6:.2f} million parameters"
+        )
+        return [
+            f"size: {heads} would go, {parameters}, {before.megabytes:.1f} to {after.megabytes:.1f} MB"
+        ]
 
     def _chosen(self) -> list[str]:
         """Of a plan that a search made: how far it was to go, and on which examples."""
         chosen = self.plan.chosen
         if "search" not in chosen:
             return []
-        target = next(f"{name.replace('_', '-')} {value:g}" for name, value in chosen["target"].items() if value)
-        row, on = chosen["after"]["report"], [chosen[side] for side in ("selected_on", "reported_on")]
-        change = f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
+        target = next(
+            f"{name.replace('_', '-')} {value:g}"
+            for name, value in chosen["target"].items()
+            if value
+        )
+        row, on = (
+            chosen["after"]["report"],
+            [chosen[side] for side in ("selected_on", "reported_on")],
+        )
+        change = (
+            f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
+        )
         return [
             f"target: {target}, by the search {chosen['search']} for {chosen['task']}",
             f"chosen on: {on[0]['split']}, {on[0]['examples']} examples",

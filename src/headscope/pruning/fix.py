@@ -30,7 +30,14 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.fix_heads import check_fix, fix, read_patterns, written
 from headscope.model.manifest import NAME as MANIFEST
 from headscope.model.saving import write_model
-from headscope.pruning.pareto_front import UNTIMED, Speeds, changes, on_front, speeds_of, time_columns
+from headscope.pruning.pareto_front import (
+    UNTIMED,
+    Speeds,
+    changes,
+    on_front,
+    speeds_of,
+    time_columns,
+)
 from headscope.pruning.recovery import Judgement
 from headscope.pruning.search import JournalMemory
 from headscope.pruning.subset_evaluator import Memory
@@ -99,12 +106,18 @@ def fix_into(
     check_apart(to_choose, to_report, "--report-on")
     loaded = loaded_for(model, task)
     loaded.reading.check(loaded.name)  # what cannot be saved is not fixed
-    given = None if options.patterns is None else read_patterns(options.patterns, loaded.heads, where="--patterns")
+    given = (
+        None
+        if options.patterns is None
+        else read_patterns(options.patterns, loaded.heads, where="--patterns")
+    )
     heads = _candidates(loaded, options, given)
     if not isinstance(options.sizes, int) and max(options.sizes) > len(heads):
         what = f"{max(options.sizes)} heads cannot be fixed"
         raise HeadscopeError(what, where="--sizes", expected=f"at most {len(heads)}")
-    with drafted(out, overwrite=overwrite, resume=resume, kept=[ALONE, REPORTED, JOURNAL], record=MANIFEST) as folder:
+    with drafted(
+        out, overwrite=overwrite, resume=resume, kept=[ALONE, REPORTED, JOURNAL], record=MANIFEST
+    ) as folder:
         run = _Run(loaded, judgement, options, heads, folder, resume, progress, say)
         run.choose(given)
         study = run.alone(REPORTED, judgement.report_on, judgement.report_limit, run.patterns)
@@ -121,16 +134,24 @@ def fix_into(
     return told
 
 
-def _candidates(model: AttentionModel, options: FixOptions, given: Mapping[Head, str] | None) -> list[Head]:
+def _candidates(
+    model: AttentionModel, options: FixOptions, given: Mapping[Head, str] | None
+) -> list[Head]:
     """The heads that may be fixed, or a refusal before anything is measured."""
-    free = [head for head in model.heads if head.stack in ("encoder", "decoder") and head not in model.fixed]
+    free = [
+        head
+        for head in model.heads
+        if head.stack in ("encoder", "decoder") and head not in model.fixed
+    ]
     heads = list(given) if given is not None else free
     if options.heads is not None:
         heads = list(HeadSet(options.heads, among=model.heads))
         across = [head for head in heads if head.stack not in ("encoder", "decoder")]
         if across:
             raise HeadscopeError(
-                f"{across[0]} reads one text and attends to another", where="--heads", expected="self-attention"
+                f"{across[0]} reads one text and attends to another",
+                where="--heads",
+                expected="self-attention",
             )
     check_fix(model, given or dict.fromkeys(heads, "current"))
     if any(len(sites) > 1 for sites in model.attention_modules.values()):
@@ -167,17 +188,25 @@ class _Run:
 
     def choose(self, given: Mapping[Head, str] | None) -> None:
         """Each head's pattern, and the order in which heads are fixed: those first that are missed least."""
-        self.say(f"fixing {len(self.heads)} heads one at a time on {self.judgement.learn_on}, to choose")
+        self.say(
+            f"fixing {len(self.heads)} heads one at a time on {self.judgement.learn_on}, to choose"
+        )
         study = self.alone(ALONE, self.judgement.learn_on, self.options.limit, given)
         told = study.record["importance"]["patterns"]
-        self.patterns = dict(given) if given is not None else {head: told[str(head)] for head in self.heads}
+        self.patterns = (
+            dict(given) if given is not None else {head: told[str(head)] for head in self.heads}
+        )
         by_loss = self.task.objective == "loss"
         rows = study.heads[study.heads["statistic"] == (LOSS if by_loss else METRIC)]
         places = zip(rows["stack"], rows["layer"], rows["head"], strict=True)
         change = dict(zip((Head(*place) for place in places), rows["value"].tolist(), strict=True))
-        self.order = sorted(self.heads, key=lambda head: (change[head] if by_loss else -change[head], head))
+        self.order = sorted(
+            self.heads, key=lambda head: (change[head] if by_loss else -change[head], head)
+        )
 
-    def alone(self, name: str, split: str, limit: int | None, patterns: Mapping[Head, str] | None) -> Study:
+    def alone(
+        self, name: str, split: str, limit: int | None, patterns: Mapping[Head, str] | None
+    ) -> Study:
         """The exact change by each head alone on a split."""
         place = self.folder / name
         place.mkdir(exist_ok=True)
@@ -216,7 +245,8 @@ class _Run:
         }
         self.memory = JournalMemory(Journal(self.folder, header, resume=self.resume))
         self.examples: list[Prepared] = [
-            self.task.prepare(self.model, items, max_length=self.judgement.max_length) for items in splits
+            self.task.prepare(self.model, items, max_length=self.judgement.max_length)
+            for items in splits
         ]
         self.draws = None if self.task.mean_column is not None else resamples(len(splits[1]), 0)
         self.intact = self._judged("intact", lambda: self.model)
@@ -237,7 +267,9 @@ class _Run:
         """From none to all."""
         count, wanted = len(self.heads), self.options.sizes
         if isinstance(wanted, int):
-            return sorted({round(i * count / max(wanted - 1, 1)) for i in range(wanted)} | {0, count})
+            return sorted(
+                {round(i * count / max(wanted - 1, 1)) for i in range(wanted)} | {0, count}
+            )
         return sorted({*wanted, 0, count})
 
     def _row(self, kind: str, named: str, heads: list[Head]) -> dict[str, Any]:
@@ -245,7 +277,11 @@ class _Run:
 
         def fixed() -> AttentionModel:
             if not found:
-                found.append(fix(self.model, {head: self.patterns[head] for head in heads}) if heads else self.model)
+                found.append(
+                    fix(self.model, {head: self.patterns[head] for head in heads})
+                    if heads
+                    else self.model
+                )
             return found[0]
 
         chosen_on, reported = self._judged(f"{kind} {named}", fixed) if heads else self.intact
@@ -255,7 +291,9 @@ class _Run:
             "named": named,
             "fixed": len(heads),
             "learned": len(self.model.heads) - len(heads) - len(self.model.fixed),
-            "parameters": before if not heads else sum(p.numel() for p in fixed().model.parameters()),
+            "parameters": before
+            if not heads
+            else sum(p.numel() for p in fixed().model.parameters()),
             **(
                 UNTIMED
                 if not heads
@@ -279,7 +317,10 @@ class _Run:
         known = self.memory.get(key)
         if known is None:
             size = self.judgement.batch_size
-            both = [evaluate(model(), self.task, examples, batch_size=size) for examples in self.examples]
+            both = [
+                evaluate(model(), self.task, examples, batch_size=size)
+                for examples in self.examples
+            ]
             known = [{"losses": one.losses.tolist(), "scores": one.scores.tolist()} for one in both]
             self.memory.add(key, known)
         return [Judged(np.array(one["losses"]), np.array(one["scores"])) for one in known]
@@ -330,8 +371,14 @@ class _Run:
             "task": self.task.name,
             "metric": self.task.metrics[0],
             "judged_on": f"{self.task.name}, {self.judgement.report_on}, {len(self.examples[1].items)} examples",
-            "selected_on": {"split": self.judgement.learn_on, "examples": len(self.examples[0].items)},
-            "reported_on": {"split": self.judgement.report_on, "examples": len(self.examples[1].items)},
+            "selected_on": {
+                "split": self.judgement.learn_on,
+                "examples": len(self.examples[0].items),
+            },
+            "reported_on": {
+                "split": self.judgement.report_on,
+                "examples": len(self.examples[1].items),
+            },
             "patterns": {str(head): name for head, name in sorted(patterns.items())},
             "order": list(map(str, self.order)),
             "within": within["fixed"],
@@ -352,7 +399,9 @@ class _Run:
     def _sentence(self) -> str:
         on = f"on {len(self.examples[0].items)} examples of {self.judgement.learn_on}"
         patterns = (
-            "Each head follows the pattern it is nearest to" if self.options.patterns is None else "Patterns were named"
+            "Each head follows the pattern it is nearest to"
+            if self.options.patterns is None
+            else "Patterns were named"
         )
         return f"{patterns}; heads that are missed least come first ({on}). Nothing was chosen on the examples below."
 
@@ -368,5 +417,7 @@ def _within(rows: list[dict[str, Any]]) -> dict[str, Any]:
     sizes = [row for row in rows if row["kind"] == "least"]
     least = WITHIN * sizes[0]["selection_metric"]
     return max(
-        (row for row in sizes if row["selection_metric"] >= least), key=lambda row: row["fixed"], default=sizes[0]
+        (row for row in sizes if row["selection_metric"] >= least),
+        key=lambda row: row["fixed"],
+        default=sizes[0],
     )

@@ -67,7 +67,11 @@ def in_steps(
         say(f"note: {report.knows_nothing}")
     path = steps.followed(wanted, say)
     front = report.front([path], path[-1], options.sizes, say)
-    told = {"in_steps": {name: getattr(mending, name) for name in ("recover", "teacher", "learning_rate")}}
+    told = {
+        "in_steps": {
+            name: getattr(mending, name) for name in ("recover", "teacher", "learning_rate")
+        }
+    }
     result = found(asked, report, front, path[-1], time.perf_counter() - started, told)
     say(result.plan.chosen["advice"])
     last = steps.model_of(path[-1].removed)
@@ -79,7 +83,12 @@ class _Steps:
     """The sets of removed heads on the way, each with the directory of the model that was trained without them."""
 
     def __init__(
-        self, asked: Asked, selection: Selection, folder: Path, judgement: Judgement, mending: Mending
+        self,
+        asked: Asked,
+        selection: Selection,
+        folder: Path,
+        judgement: Judgement,
+        mending: Mending,
     ) -> None:
         self.asked, self.selection, self.folder = asked, selection, folder
         self.judgement, self.mending = judgement, mending
@@ -97,7 +106,9 @@ class _Steps:
             heads = self._next(path[-1], wanted - gone) if gone < wanted else []
             if not heads:
                 return path
-            after = removed | {number for number, unit in enumerate(self.selection.units) if unit[0] in heads}
+            after = removed | {
+                number for number, unit in enumerate(self.selection.units) if unit[0] in heads
+            }
             self._trained(removed, after, heads, self.folder / STEPS[len(path) - 1], say)
             path.append(State(after, self.selection.evaluated_as(after, self.model_of(after))))
 
@@ -119,17 +130,24 @@ class _Steps:
             self._last = removed, now
         return self._last[1]
 
-    def _trained(self, before: Removed, after: Removed, heads: list[Head], place: Path, say: Told) -> None:
+    def _trained(
+        self, before: Removed, after: Removed, heads: list[Head], place: Path, say: Told
+    ) -> None:
         self._places[after] = place
         if not place.is_dir():
             cut = prune(self.model_of(before), heads)
-            recovered(self.asked.model, cut, self.folder, self.judgement, self.mending, say=say).save(place)
+            recovered(
+                self.asked.model, cut, self.folder, self.judgement, self.mending, say=say
+            ).save(place)
             clear(self.folder)
 
     def _next(self, state: State, most: int) -> list[Head]:
         """The heads that go in one step: the least important in the model as it is now, not more than so many."""
         options, everyone = self.asked.options, self.selection
-        each = max(round(options.step * len(self.asked.model.heads)), *(len(unit) for unit in everyone.units))
+        each = max(
+            round(options.step * len(self.asked.model.heads)),
+            *(len(unit) for unit in everyone.units),
+        )
         memory = Memory()
         memory.add("evaluate []", asdict(state.outcome))  # it was evaluated when it was trained
         here = self.asked.selection(memory, self.model_of(state.removed))
@@ -147,7 +165,9 @@ class _Steps:
 def _check_same(folder: Path, asked: Asked, judgement: Judgement, mending: Mending) -> None:
     """Refuse to go on with the steps of another run."""
     header: dict[str, Any] = asked.header() | {
-        "code": code_of("model", "data", "tasks", "ablation", "pruning", "training", "statistics", "study"),
+        "code": code_of(
+            "model", "data", "tasks", "ablation", "pruning", "training", "statistics", "study"
+        ),
         "train": describe_files([find_split(judgement.data, "train", task=judgement.task.name)]),
         "mending": asdict(mending),
     }

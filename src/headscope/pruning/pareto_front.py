@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Told = Callable[[str], None]
 
 
-def changes(task: Task, before: Judged, after: Judged, draws: NDArray[np.int64] | None) -> dict[str, Any]:
+def changes(
+    task: Task, before: Judged, after: Judged, draws: NDArray[np.int64] | None
+) -> dict[str, Any]:
     """Loss and metric of the one, and their change from the other, paired example by example."""
     metrics = metrics_of(task, after)
     name = task.metrics[0]
@@ -47,18 +49,26 @@ def changes(task: Task, before: Judged, after: Judged, draws: NDArray[np.int64] 
     }
 
 
-Speeds = list[dict[str, Any]]  # the whole model's and the cut one's, measured in turns: fields of `speed.Speed`
+Speeds = list[
+    dict[str, Any]
+]  # the whole model's and the cut one's, measured in turns: fields of `speed.Speed`
 
 
 def speeds_of(model: AttentionModel, cut: AttentionModel) -> Speeds:
     """Measure a cut model beside the whole one."""
     length = speed.longest(model, speed.TIMED[1])
-    return [asdict(one) for one in speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)]
+    return [
+        asdict(one) for one in speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)
+    ]
 
 
 def time_columns(speeds: Speeds) -> dict[str, float]:
     """The columns of front.csv: the cut model's time over the whole one's, and its interval."""
-    return {"time": speeds[1]["ratio"], "time_low": speeds[1]["low"], "time_high": speeds[1]["high"]}
+    return {
+        "time": speeds[1]["ratio"],
+        "time_low": speeds[1]["low"],
+        "time_high": speeds[1]["high"],
+    }
 
 
 UNTIMED = {"time": 1.0, "time_low": 1.0, "time_high": 1.0}  # the whole model beside itself
@@ -67,7 +77,8 @@ UNTIMED = {"time": 1.0, "time_low": 1.0, "time_high": 1.0}  # the whole model be
 def on_front(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
     """Which rows no other one dominates; one whose metric is undefined is on no front."""
     return [
-        bool(np.isfinite(row["metric"])) and not any(_dominates(other, row) for other in rows if other is not row)
+        bool(np.isfinite(row["metric"]))
+        and not any(_dominates(other, row) for other in rows if other is not row)
         for row in rows
     ]
 
@@ -105,7 +116,9 @@ class Report:
         self.cut = cut or selection.cut
         self.model, self.task = selection.model, selection.task
         self.repairs = repairs
-        self.draws = None if self.task.mean_column is not None else resamples(len(prepared.items), 0)
+        self.draws = (
+            None if self.task.mean_column is not None else resamples(len(prepared.items), 0)
+        )
         self.intact = self._judged(lambda: self.model, "report []")
         self.metrics = metrics_of(self.task, self.intact)
         self.knows_nothing = chance_note(self.model, self.task, prepared, self.metrics)
@@ -113,7 +126,9 @@ class Report:
     def _judged(self, model: Callable[[], AttentionModel], key: str) -> Judged:
         known = self.selection.memory.get(key)
         if known is None:
-            judged = evaluate(model(), self.task, self.prepared, batch_size=self.selection.batch_size)
+            judged = evaluate(
+                model(), self.task, self.prepared, batch_size=self.selection.batch_size
+            )
             known = {"losses": judged.losses.tolist(), "scores": judged.scores.tolist()}
             self.selection.memory.add(key, known)
         return Judged(np.array(known["losses"]), np.array(known["scores"]))
@@ -132,7 +147,10 @@ class Report:
                     found.append(self._row(state, draw, repair, is_chosen))
                     told = f"{found[-1]['removed']} removed{', ' + repair if repair else ''}"
                     say(f"{told}: {self.task.metrics[0]} {found[-1]['metric']:.4f} there")
-        return [row | {"is_front": is_front} for row, is_front in zip(found, on_front(found), strict=True)]
+        return [
+            row | {"is_front": is_front}
+            for row, is_front in zip(found, on_front(found), strict=True)
+        ]
 
     def _mended(self, state: State, repair: str) -> AttentionModel:
         """The cut model, mended; not the one that the search goes on with."""
@@ -141,7 +159,14 @@ class Report:
         assert self.calibration is not None
         cut = prune(self.model, list(self.selection.heads(state.removed)))
         for way in repair.split("+"):
-            repaired(self.model, cut, way, self.task, self.calibration, batch_size=self.selection.batch_size)
+            repaired(
+                self.model,
+                cut,
+                way,
+                self.task,
+                self.calibration,
+                batch_size=self.selection.batch_size,
+            )
         return cut
 
     def _row(self, state: State, draw: int, repair: str, is_chosen: bool) -> dict[str, Any]:
@@ -165,7 +190,9 @@ class Report:
     def judged(self, state: State, repair: str = "") -> Judged:
         """The model without this set on the report split, evaluated once."""
         key = f"report {repair}{sorted(state.removed)}"
-        return self._judged(lambda: self._mended(state, repair), key) if state.removed else self.intact
+        return (
+            self._judged(lambda: self._mended(state, repair), key) if state.removed else self.intact
+        )
 
     def speeds(self, state: State, cut: AttentionModel | None = None) -> Speeds:
         """The model without this set beside the whole one, measured once: the same numbers wherever they are shown."""
@@ -180,9 +207,15 @@ class Report:
         """The states of these sizes, or so many evenly spread ones; always the first, the last and the best."""
         ends = {0, len(path) - 1}
         if not isinstance(sizes, int):
-            places = {i for i, state in enumerate(path) if self.selection.size(state.removed) in sizes}
+            places = {
+                i for i, state in enumerate(path) if self.selection.size(state.removed) in sizes
+            }
         elif len(path) <= sizes:
             return path
         else:
             places = {round(i * (len(path) - 1) / max(sizes - 1, 1)) for i in range(sizes)}
-        return [state for i, state in enumerate(path) if i in places | ends or state.removed == best.removed]
+        return [
+            state
+            for i, state in enumerate(path)
+            if i in places | ends or state.removed == best.removed
+        ]

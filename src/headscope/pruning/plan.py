@@ -52,12 +52,19 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
         heads, name, digest = content["heads"], content["model"]["name"], content["model"]["sha256"]
         chosen = dict(content.get("chosen", {}))
     except OSError as cause:
-        raise HeadscopeError(f"cannot be read: {reason(cause)}", where=path, expected=expected) from cause
+        raise HeadscopeError(
+            f"cannot be read: {reason(cause)}", where=path, expected=expected
+        ) from cause
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
-        raise HeadscopeError(f"not a plan ({reason(cause)})", where=path, expected=expected) from cause
+        raise HeadscopeError(
+            f"not a plan ({reason(cause)})", where=path, expected=expected
+        ) from cause
     if content.get("sum") != _sum({key: value for key, value in content.items() if key != "sum"}):
         raise HeadscopeError(
-            "was edited: its checksum differs", where=path, expected=expected, mend=f"Name the heads: --heads {heads}"
+            "was edited: its checksum differs",
+            where=path,
+            expected=expected,
+            mend=f"Name the heads: --heads {heads}",
         )
     here = weights_sha256(model)
     if digest != here:

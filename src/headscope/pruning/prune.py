@@ -53,7 +53,9 @@ def shown(
 ) -> Shown:
     """The plan, and what carrying it out would come to; nothing is written."""
     if wanted.steps:
-        raise HeadscopeError("steps with training cannot be shown without training", where="--dry-run")
+        raise HeadscopeError(
+            "steps with training cannot be shown without training", where="--dry-run"
+        )
     wanted.check(judgement, Mending(), options)
     whole = _loaded(model, judgement)
     plan, found = _planned(whole, wanted, judgement, options, None, progress, say)
@@ -89,7 +91,9 @@ def prune_into(
     model = _loaded(model, judgement)
     check_form_of(model, form)
     if mending.recover and model.model.dtype != torch.float32:
-        raise HeadscopeError("training is done in float32", where="--dtype", mend="Leave --dtype or --recover out")
+        raise HeadscopeError(
+            "training is done in float32", where="--dtype", mend="Leave --dtype or --recover out"
+        )
     if wanted.heads is not None:
         check_cut(model, read_heads(model, wanted.heads))  # before anything is written
     opened: list[Journal] = []
@@ -102,7 +106,9 @@ def prune_into(
         trained, found = None, None
         try:
             if wanted.steps and wanted.target is not None and judgement is not None:
-                trained, found = in_steps(model, wanted.target, folder, judgement, mending, options, say=say)
+                trained, found = in_steps(
+                    model, wanted.target, folder, judgement, mending, options, say=say
+                )
                 plan = found.plan
             else:
                 plan, found = _planned(model, wanted, judgement, options, journal, progress, say)
@@ -128,7 +134,9 @@ def prune_into(
             (folder / name).unlink(missing_ok=True)
         if found is not None:
             (folder / "study").mkdir()
-            study = _as_saved(found.study, command, {"form": form, "how": told["how"], "stages": told["stages"]})
+            study = _as_saved(
+                found.study, command, {"form": form, "how": told["how"], "stages": told["stages"]}
+            )
             write_tables(study, folder / "study")
             report(study, folder / "study")
         (folder / JOURNAL).unlink(missing_ok=True)
@@ -139,15 +147,26 @@ def _announced(plan: Plan, found: Search | None) -> str:
     """What is cut, and why although it is not recommended."""
     reason = ""
     if found is not None and not found.is_kept:
-        target = " ".join(f"{name} {value}" for name, value in plan.chosen["target"].items() if value is not None)
-        reason = f" to reach the target ({target}), though not shown to stay within the allowed loss"
-    return f"cutting {len(plan.heads)} head{'s' if len(plan.heads) > 1 else ''}{reason}: {plan.heads}"
+        target = " ".join(
+            f"{name} {value}" for name, value in plan.chosen["target"].items() if value is not None
+        )
+        reason = (
+            f" to reach the target ({target}), though not shown to stay within the allowed loss"
+        )
+    return (
+        f"cutting {len(plan.heads)} head{'s' if len(plan.heads) > 1 else ''}{reason}: {plan.heads}"
+    )
 
 
 def _as_saved(study: Study, command: str, saved: dict[str, Any]) -> Study:
     """The study of a search that was carried out, with what was written."""
     pruning = study.record["pruning"] | {"saved": saved}
-    return Study(study.heads, study.maps, study.record | {"command": command, "pruning": pruning}, study.tables)
+    return Study(
+        study.heads,
+        study.maps,
+        study.record | {"command": command, "pruning": pruning},
+        study.tables,
+    )
 
 
 def _loaded(model: AttentionModel | Loader, judgement: Judgement | None) -> AttentionModel:
@@ -227,7 +246,9 @@ def carry_out(
         assert measured is not None
         items = judgement.task.items(judgement.data, judgement.learn_on, limit=CALIBRATION)
         examples = judgement.task.prepare(cut, items, max_length=judgement.max_length)
-        repaired(model, cut, repair, judgement.task, examples, batch_size=judgement.batch_size, say=say)
+        repaired(
+            model, cut, repair, judgement.task, examples, batch_size=judgement.batch_size, say=say
+        )
         measured.take(repair, cut, stages, say)
     if mending.recover and trained is None:
         assert judgement is not None
@@ -245,7 +266,9 @@ def carry_out(
     chosen["speed"] = [whole, smaller | {"name": "cut"}]
     aim, reached = (plan.chosen.get("target") or {}).get("speedup"), 1 / smaller["ratio"]
     if aim is not None and reached < aim:
-        say(f"note: it is {reached:.2f} times as fast, not {aim:g}: that was expected from evenly thinned layers")
+        say(
+            f"note: it is {reached:.2f} times as fast, not {aim:g}: that was expected from evenly thinned layers"
+        )
     say("writing the model")
     write_model(cut, folder, form=form, chosen=chosen)
     plan.write(folder / "plan.json")
@@ -266,10 +289,14 @@ class _Measured:
         self.judgement, task = judgement, judgement.task
         items = task.items(judgement.data, judgement.report_on, limit=judgement.report_limit)
         self.prepared = task.prepare(model, items, max_length=judgement.max_length)
-        self.draws = None if task.mean_column is not None else resamples(len(self.prepared.items), 0)
+        self.draws = (
+            None if task.mean_column is not None else resamples(len(self.prepared.items), 0)
+        )
         examples = len(self.prepared.items)
         if found is None:
-            say(f"evaluating the unpruned and the pruned model on {examples} examples of {judgement.report_on}")
+            say(
+                f"evaluating the unpruned and the pruned model on {examples} examples of {judgement.report_on}"
+            )
         self.before = self._judged(model) if found is None else found.judged[0]
         say(unpruned(task, task.measure(self.before.scores)[task.metrics[0]], examples))
         self.metrics = metrics_of(task, self.before)
@@ -277,7 +304,9 @@ class _Measured:
         self.margin = Margin.of(math.nan if intact is None else intact, keep_metric)
 
     def _judged(self, model: AttentionModel) -> Judged:
-        return evaluate(model, self.judgement.task, self.prepared, batch_size=self.judgement.batch_size)
+        return evaluate(
+            model, self.judgement.task, self.prepared, batch_size=self.judgement.batch_size
+        )
 
     def take(
         self,
@@ -295,14 +324,27 @@ class _Measured:
         earlier = [one["metrics"]["loss"]["value"] for one in stages.values()]
         verdict = verdict_of(change.value, change.low, change.high, self.margin, change.count)
         told = f"change of {change.value:+.4f} [{change.low:+.4f}, {change.high:+.4f}]"
-        stages[stage] = {"metrics": metrics, "change": asdict(change), "verdict": f"A {told}: {verdict.sentence}."}
-        say(f"{stage}: {name} {metrics[name]['value']:.4f}, {told} on {self.judgement.report_on}: {verdict.sentence}")
+        stages[stage] = {
+            "metrics": metrics,
+            "change": asdict(change),
+            "verdict": f"A {told}: {verdict.sentence}.",
+        }
+        say(
+            f"{stage}: {name} {metrics[name]['value']:.4f}, {told} on {self.judgement.report_on}: {verdict.sentence}"
+        )
         if earlier and metrics["loss"]["value"] > earlier[-1]:
-            say(f"note: the loss rose by it, from {earlier[-1]:.4f} to {metrics['loss']['value']:.4f}")
+            say(
+                f"note: the loss rose by it, from {earlier[-1]:.4f} to {metrics['loss']['value']:.4f}"
+            )
 
 
 def _told(
-    plan: Plan, mending: Mending, measured: _Measured | None, stages: dict[str, Any], *, is_trained: bool
+    plan: Plan,
+    mending: Mending,
+    measured: _Measured | None,
+    stages: dict[str, Any],
+    *,
+    is_trained: bool,
 ) -> dict[str, Any]:
     """For the manifest and the card."""
     found: dict[str, Any] = dict(plan.chosen)
@@ -313,9 +355,13 @@ def _told(
         found["metrics"] = {name: [measured.metrics[name], last[name]] for name in measured.metrics}
         found["stages"] = stages
         found["verdict"] = list(stages.values())[-1]["verdict"]
-        found["judged_on"] = f"{task.name}, {measured.judgement.report_on}, {len(measured.prepared.items)} examples"
+        found["judged_on"] = (
+            f"{task.name}, {measured.judgement.report_on}, {len(measured.prepared.items)} examples"
+        )
     found["repair"] = list(mending.repairs)
-    found["recover"] = {"epochs": mending.recover, "teacher": mending.teacher} if mending.recover else None
+    found["recover"] = (
+        {"epochs": mending.recover, "teacher": mending.teacher} if mending.recover else None
+    )
     return found
 
 
@@ -330,7 +376,9 @@ def _sentence(plan: Plan, mending: Mending, *, is_judged: bool, is_trained: bool
             f"{on['split']}{'; nothing was chosen on the examples below' if is_judged else ''}."
         )
     if "in_steps" in plan.chosen and not is_trained:
-        said += " They were chosen in steps with training between them, which this model has not had."
+        said += (
+            " They were chosen in steps with training between them, which this model has not had."
+        )
     if mending.repairs:
         said += f" Repaired without training: {', '.join(mending.repairs)}."
     if mending.recover:

@@ -39,8 +39,16 @@ class Wanted:
         named = heads if count is None else None
         aims = [one for one in (count, sparsity, keep_metric, speedup) if one is not None]
         if (named is not None) + (plan is not None) + bool(aims) > 1:
-            raise HeadscopeError("the heads are given already", where="prune", expected="one way to say what to remove")
-        target = Target(count, sparsity, keep_metric, speedup) if named is None and plan is None else None
+            raise HeadscopeError(
+                "the heads are given already",
+                where="prune",
+                expected="one way to say what to remove",
+            )
+        target = (
+            Target(count, sparsity, keep_metric, speedup)
+            if named is None and plan is None
+            else None
+        )
         return Wanted(named, plan, target, steps)
 
     def check(self, judgement: Judgement | None, mending: Mending, options: SearchOptions) -> None:
@@ -52,12 +60,26 @@ class Wanted:
     def check_options(self, has_task: bool, mending: Mending, options: SearchOptions) -> None:
         """The same, as far as the options alone can tell."""
         if self.target is not None and not has_task:
-            raise HeadscopeError("a search needs a task", where="--task", mend="Add --task NAME and --data PATH")
+            raise HeadscopeError(
+                "a search needs a task", where="--task", mend="Add --task NAME and --data PATH"
+            )
         if not has_task and (mending.repairs or mending.recover):
             where = "--repair" if mending.repairs else "--recover"
-            raise HeadscopeError("there is no task to learn from", where=where, mend="Add --task NAME and --data PATH")
-        given = options.given() | {"heads": self.heads, "plan": self.plan, "repair": mending.repairs}
-        given |= {"recover": mending.recover, "teacher": mending.teacher, "learning_rate": mending.learning_rate}
+            raise HeadscopeError(
+                "there is no task to learn from",
+                where=where,
+                mend="Add --task NAME and --data PATH",
+            )
+        given = options.given() | {
+            "heads": self.heads,
+            "plan": self.plan,
+            "repair": mending.repairs,
+        }
+        given |= {
+            "recover": mending.recover,
+            "teacher": mending.teacher,
+            "learning_rate": mending.learning_rate,
+        }
         check_effects("prune", given)
         mending.check()
         if self.steps:
@@ -66,7 +88,9 @@ class Wanted:
     def _check_steps(self, mending: Mending, options: SearchOptions) -> None:
         if mending.repairs or options.repairs:
             where = "--repair" if mending.repairs else "--try-repairs"
-            raise HeadscopeError("what was trained cannot be repaired from what was not", where=where)
+            raise HeadscopeError(
+                "what was trained cannot be repaired from what was not", where=where
+            )
         if not (options.how == "iterative" and mending.recover and self.target is not None):
             raise HeadscopeError(
                 "there are no steps to train between",

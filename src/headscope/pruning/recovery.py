@@ -51,7 +51,10 @@ class Judgement:
         if mending.repairs or mending.recover:
             self.check_apart_from(self.learn_on)
         if mending.recover:
-            files = [find_split(self.data, split, task=self.task.name) for split in ("train", self.learn_on)]
+            files = [
+                find_split(self.data, split, task=self.task.name)
+                for split in ("train", self.learn_on)
+            ]
             if files[0] == files[1]:
                 raise HeadscopeError(
                     "there is no train file",
@@ -79,7 +82,9 @@ class Judgement:
             "columns": ",".join(f"{ours}={theirs}" for ours, theirs in self.task.columns.items()),
             "labels": ",".join(f"{theirs}={ours}" for theirs, ours in self.task.renamed.items()),
         }
-        return shlex.join(word for name, value in told.items() if value for word in (f"--{name}", str(value)))
+        return shlex.join(
+            word for name, value in told.items() if value for word in (f"--{name}", str(value))
+        )
 
 
 def recovered(
@@ -97,8 +102,12 @@ def recovered(
     here.mkdir()
     write_model(cut, here)
     if mending.teacher and model.path is None:
-        raise HeadscopeError("the teacher has no files", where="--teacher", expected="a model that was loaded")
-    settings = Settings(epochs=mending.recover, learning_rate=mending.learning_rate, seed=mending.seed)
+        raise HeadscopeError(
+            "the teacher has no files", where="--teacher", expected="a model that was loaded"
+        )
+    settings = Settings(
+        epochs=mending.recover, learning_rate=mending.learning_rate, seed=mending.seed
+    )
     if _is_of(there, here, settings, judgement, mending):
         say("it is trained already")
     else:
@@ -116,7 +125,9 @@ def recovered(
             teacher=model.path if mending.teacher else None,
             say=say,
         )
-    found = load(there, model_class=judgement.task.model_class, device=str(model.device), reading=cut.reading)
+    found = load(
+        there, model_class=judgement.task.model_class, device=str(model.device), reading=cut.reading
+    )
     found.path = None  # its files are gone; it is written anew
     assert found.cut is not None
     assert cut.cut is not None
@@ -124,13 +135,17 @@ def recovered(
     return found
 
 
-def _is_of(there: Path, cut: Path, settings: Settings, judgement: Judgement, mending: Mending) -> bool:
+def _is_of(
+    there: Path, cut: Path, settings: Settings, judgement: Judgement, mending: Mending
+) -> bool:
     """Whether a training was finished before, from the same weights and data in the same way."""
     if not (there / RECORD).is_file():
         return False
     record = json.loads((there / RECORD).read_text("utf-8"))
     splits = ("train", judgement.learn_on)
-    files = describe_files([find_split(judgement.data, split, task=judgement.task.name) for split in splits])
+    files = describe_files(
+        [find_split(judgement.data, split, task=judgement.task.name) for split in splits]
+    )
     return bool(
         record["model"]["sha256"] == weights_sha256(load(cut))
         and record["settings"] == asdict(settings)

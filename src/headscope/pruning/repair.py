@@ -63,7 +63,12 @@ def fold(
             weight = weight_of(whole.model.get_submodule(name))
             width = weight.shape[1] // sum(head.site == site for head in whole.heads)
             here = [head for head in gone if head.site == site]
-            share = torch.stack([_columns(weight, whole.place(head), width) @ means[head].to(weight) for head in here])
+            share = torch.stack(
+                [
+                    _columns(weight, whole.place(head), width) @ means[head].to(weight)
+                    for head in here
+                ]
+            )
             shares.setdefault(name, []).append(share.sum(dim=0))
     without = 0
     for name, found in shares.items():
@@ -118,10 +123,15 @@ def refit(
         is_first = next(one for one in calls if parts[one].block == part.block) == site
         is_silent = not any(head.site == site for head in cut.heads)
         if is_silent and not _passed(cut, task, batches[0], part, times):
-            say(f"note: {site} has no heads left, and nothing is called that could be fitted; fold mends its bias")
+            say(
+                f"note: {site} has no heads left, and nothing is called that could be fitted; fold mends its bias"
+            )
             continue
         for batch in batches:
-            wanted, given = _passed(whole, task, batch, part, times), _passed(cut, task, batch, part, times)
+            wanted, given = (
+                _passed(whole, task, batch, part, times),
+                _passed(cut, task, batch, part, times),
+            )
             for (_, target, before), (context, _, now) in zip(wanted, given, strict=True):
                 shift = before - now if is_first and before.shape == target.shape else 0.0
                 gram.add(context, target + shift, _real(batch, site))
@@ -158,7 +168,9 @@ def _passed(
     with ExitStack() as stack:
         block = model.model.get_submodule(part.block)
         stack.callback(block.register_forward_pre_hook(enter, with_kwargs=True).remove)
-        stack.callback(model.model.get_submodule(part.projection).register_forward_hook(leave).remove)
+        stack.callback(
+            model.model.get_submodule(part.projection).register_forward_hook(leave).remove
+        )
         stack.enter_context(torch.inference_mode())
         stack.enter_context(suppress(_Reached))
         task.watched(model, batch)
@@ -172,7 +184,11 @@ class _Gram:
         self.projection = projection
         weight = weight_of(projection).double().cpu()  # [out, in]
         bias = projection.bias
-        offset = torch.zeros(len(weight), 1).double() if bias is None else bias.detach().double().cpu()[:, None]  # type: ignore[operator]
+        offset = (
+            torch.zeros(len(weight), 1).double()
+            if bias is None
+            else bias.detach().double().cpu()[:, None]  # type: ignore[operator]
+        )
         self.has_bias = bias is not None
         self.before = torch.cat([weight, offset], dim=1)
         size = self.before.shape[1]
@@ -183,7 +199,9 @@ class _Gram:
     def add(self, context: Tensor, target: Tensor, real: Tensor) -> None:
         """context [sequence, token, in], target [sequence, token, out], real [sequence, token]."""
         taken = context[real.to(context.device)].double().cpu()
-        taken = torch.cat([taken, torch.full((len(taken), 1), float(self.has_bias), dtype=torch.float64)], dim=1)
+        taken = torch.cat(
+            [taken, torch.full((len(taken), 1), float(self.has_bias), dtype=torch.float64)], dim=1
+        )
         residual = target[real.to(target.device)].double().cpu() - taken @ self.before.T
         self.gram += taken.T @ taken
         self.against += residual.T @ taken
@@ -194,9 +212,15 @@ class _Gram:
         """Put the fitted weights in place; the mean squared error a token before and after."""
         size = self.gram.shape[0]
         ridge = RIDGE * float(self.gram.diagonal().mean()) + 1e-12
-        change = torch.linalg.solve(self.gram + ridge * torch.eye(size, dtype=torch.float64), self.against.T).T
+        change = torch.linalg.solve(
+            self.gram + ridge * torch.eye(size, dtype=torch.float64), self.against.T
+        ).T
         fitted = self.before + change
-        after = self.squares - 2 * float((change * self.against).sum()) + float(((change @ self.gram) * change).sum())
+        after = (
+            self.squares
+            - 2 * float((change * self.against).sum())
+            + float(((change @ self.gram) * change).sum())
+        )
         from transformers.pytorch_utils import Conv1D
 
         with torch.no_grad():

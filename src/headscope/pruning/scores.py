@@ -33,7 +33,9 @@ def scores_by(
     rules  of relevance
     """
     if importance not in SCORES:
-        raise HeadscopeError(f'"{importance}" is no importance', where="--by", expected=choices(importance, SCORES))
+        raise HeadscopeError(
+            f'"{importance}" is no importance', where="--by", expected=choices(importance, SCORES)
+        )
 
     def scores(removed: Removed) -> NDArray[np.float64]:
         key = f"scores {importance} {rules + ' ' if importance in RELEVANCE_SCORES else ''}{sorted(removed)}"
@@ -73,16 +75,25 @@ def _by_gradient(selection: Selection, removed: Removed, importance: str) -> lis
     def added(table: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.stack([table[:, columns].sum(axis=1) for columns in of_units], axis=1)
 
-    whole = Terms(tuple(unit[0] for unit in left), added(found.signed), added(found.absolute), added(found.tokens))
+    whole = Terms(
+        tuple(unit[0] for unit in left),
+        added(found.signed),
+        added(found.absolute),
+        added(found.tokens),
+    )
     values = of_items(whole.importances()[importance], np.arange(len(prepared.items)))
     known = dict(zip(left, values.tolist(), strict=True))
     return [known.get(unit, 0.0) for unit in selection.units]
 
 
-def _by_relevance(selection: Selection, removed: Removed, importance: str, rules: Rules) -> list[float]:
+def _by_relevance(
+    selection: Selection, removed: Removed, importance: str, rules: Rules
+) -> list[float]:
     """Of the model that is really cut; terms are added up within a unit first, as those of gradients are."""
     model, task, prepared = selection.cut(removed), selection.task, selection.prepared
-    found = relevances(model, task, prepared, rules=rules, batch_size=selection.batch_size, seed=selection.seed)
+    found = relevances(
+        model, task, prepared, rules=rules, batch_size=selection.batch_size, seed=selection.seed
+    )
     whole = found.together(selection.units)
     values = of_items(whole.importances()[importance], np.arange(len(prepared.items)))
     known = dict(zip(whole.heads, values.tolist(), strict=True))
@@ -90,16 +101,27 @@ def _by_relevance(selection: Selection, removed: Removed, importance: str, rules
 
 
 def _of_heads(selection: Selection, removed: Removed, importance: str) -> OfHeads:
-    model, task, prepared, size = selection.cut(removed), selection.task, selection.prepared, selection.batch_size
+    model, task, prepared, size = (
+        selection.cut(removed),
+        selection.task,
+        selection.prepared,
+        selection.batch_size,
+    )
     if importance == "norm":
         norms = output_norms(model, task, prepared, model.heads, size)
         if norms is None:
             expected = ", ".join(GRADIENT_SCORES)
-            raise HeadscopeError("this family's heads have no norms", where="--by norm", expected=expected)
+            raise HeadscopeError(
+                "this family's heads have no norms", where="--by norm", expected=expected
+            )
         return dict(zip(model.heads, norms.mean(axis=0).tolist(), strict=True))
     asked = chosen([importance])
-    for _ in stream(model, (batch_of(model, prepared, numbers) for numbers in plan(prepared, size)), asked):
+    for _ in stream(
+        model, (batch_of(model, prepared, numbers) for numbers in plan(prepared, size)), asked
+    ):
         pass
-    sign = -1.0 if importance == "entropy" else 1.0  # a head that spreads its attention is held for less important
+    sign = (
+        -1.0 if importance == "entropy" else 1.0
+    )  # a head that spreads its attention is held for less important
     rows = [row for statistic in asked for row in statistic.table() if row.statistic == importance]
     return {Head(row.stack, row.layer, row.head): sign * row.value for row in rows}

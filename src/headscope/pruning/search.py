@@ -83,7 +83,9 @@ def search(
     say(unpruned(selection.task, selection.intact.metric, examples))
     say(f"search: {options.how}")
     run = Pursuit(selection, target, say, progress)
-    report = Report(selection, asked.reported_on, repairs=options.repairs, calibration=asked.calibration())
+    report = Report(
+        selection, asked.reported_on, repairs=options.repairs, calibration=asked.calibration()
+    )
     if report.knows_nothing is not None:
         say(f"note: {report.knows_nothing}")
     paths = [run.followed(path) for path in _paths(selection, options)]

@@ -92,7 +92,9 @@ class Asked:
             self.chosen_on,
             objective=self.objective,  # type: ignore[arg-type]
             at_least=self.options.at_least,
-            among=None if self.options.among is None else read_heads(self.model, written_heads(self.options.among)),
+            among=None
+            if self.options.among is None
+            else read_heads(self.model, written_heads(self.options.among)),
             max_length=self.max_length,
             batch_size=self.batch_size,
             seed=self.options.seed,
@@ -121,11 +123,23 @@ def ask(
 ) -> Asked:
     """Read the examples, refuse what is chosen on and reported on at once, then load the model."""
     limits = (options.limit, report_limit)
-    items = [task.items(data, split, limit=limit) for split, limit in zip(splits, limits, strict=True)]
+    items = [
+        task.items(data, split, limit=limit) for split, limit in zip(splits, limits, strict=True)
+    ]
     check_apart(items[0], items[1], "--report-on")
     loaded = loaded_for(model, task)
     loaded.canary()
     chosen_on, reported_on = (task.prepare(loaded, one, max_length=max_length) for one in items)
     return Asked(
-        loaded, task, data, splits, chosen_on, reported_on, target, options, report_limit, max_length, batch_size
+        loaded,
+        task,
+        data,
+        splits,
+        chosen_on,
+        reported_on,
+        target,
+        options,
+        report_limit,
+        max_length,
+        batch_size,
     )

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Front = list[dict[str, Any]]  # the rows of the table
-CLOCK = ("time", "time_low", "time_high", "is_front")  # of a row: by the clock, which is never twice the same
+CLOCK = (
+    "time",
+    "time_low",
+    "time_high",
+    "is_front",
+)  # of a row: by the clock, which is never twice the same
 
 
 @dataclass
@@ -56,17 +61,26 @@ class Search:
 
 
 def found(
-    asked: Asked, report: Report, front: Front, best: State, seconds: float, more: Mapping[str, Any] | None = None
+    asked: Asked,
+    report: Report,
+    front: Front,
+    best: State,
+    seconds: float,
+    more: Mapping[str, Any] | None = None,
 ) -> Search:
     """The set that was chosen, as a plan and as a study. more: what else is to be known of how it was found."""
     selection = report.selection
     heads = selection.heads(best.removed)
     record = _record(asked, report, front, best) | dict(more or {})
     timeless = deepcopy(record)  # a plan is the same whenever it is made
-    timeless["after"]["report"] = {key: one for key, one in record["after"]["report"].items() if key not in CLOCK}
+    timeless["after"]["report"] = {
+        key: one for key, one in record["after"]["report"].items() if key not in CLOCK
+    }
     plan = Plan.of(asked.model, heads, timeless)
     study = _study(asked, selection, heads, front, {**record, "seconds": round(seconds, 1)})
-    verdict = verdict_in(record["after"]["report"], _margin(asked, front), len(asked.reported_on.items))
+    verdict = verdict_in(
+        record["after"]["report"], _margin(asked, front), len(asked.reported_on.items)
+    )
     judged = report.intact, report.judged(best)
     return Search(plan, study, report.speeds(best), judged, is_kept=verdict.kind == "kept")
 
@@ -74,7 +88,11 @@ def found(
 def _record(asked: Asked, report: Report, front: Front, best: State) -> dict[str, Any]:
     selection, model = report.selection, asked.model
     heads = selection.heads(best.removed)
-    row = next(one for one in front if one["removed"] == len(heads) and one["draw"] == 0 and not one["repair"])
+    row = next(
+        one
+        for one in front
+        if one["removed"] == len(heads) and one["draw"] == 0 and not one["repair"]
+    )
     select_on, report_on = asked.splits
     return {
         "task": asked.task.name,
@@ -101,8 +119,14 @@ def warning_of(target: Target, front: Front, report_on: str) -> str | None:
     """A set that keeps the metric where it was chosen may not keep it elsewhere."""
     if target.keep_metric is None:
         return None
-    plain = {row["removed"]: row["metric"] for row in front if row["draw"] == 0 and not row["repair"]}
-    left = next(row["metric"] for row in front if row["is_chosen"]) / plain[0] if plain[0] else float("nan")
+    plain = {
+        row["removed"]: row["metric"] for row in front if row["draw"] == 0 and not row["repair"]
+    }
+    left = (
+        next(row["metric"] for row in front if row["is_chosen"]) / plain[0]
+        if plain[0]
+        else float("nan")
+    )
     if not left < target.keep_metric:
         return None
     return (
@@ -122,12 +146,23 @@ def _margin(asked: Asked, front: Front) -> Margin:
     return Margin.of(intact, asked.target.keep_metric)
 
 
-def _study(asked: Asked, selection: Selection, heads: HeadSet, front: Front, pruning: dict[str, Any]) -> Study:
+def _study(
+    asked: Asked, selection: Selection, heads: HeadSet, front: Front, pruning: dict[str, Any]
+) -> Study:
     import pandas as pd
 
     nothing = float("nan")
     rows = [
-        Row(head.stack, head.layer, head.head, "cut", float(head in heads), nothing, nothing, selection.count)
+        Row(
+            head.stack,
+            head.layer,
+            head.head,
+            "cut",
+            float(head in heads),
+            nothing,
+            nothing,
+            selection.count,
+        )
         for head in asked.model.heads
     ]
     tried = [
@@ -149,4 +184,6 @@ def _study(asked: Asked, selection: Selection, heads: HeadSet, front: Front, pru
         "seed": asked.options.seed,
         "lens": "raw",
     }
-    return Study(to_frame(rows), {}, record, {"front": pd.DataFrame(front), "search": pd.DataFrame(tried)})
+    return Study(
+        to_frame(rows), {}, record, {"front": pd.DataFrame(front), "search": pd.DataFrame(tried)}
+    )

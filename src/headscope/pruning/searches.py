@@ -24,7 +24,9 @@ from headscope.pruning.subset_evaluator import Removed, Selection, State
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Scores = Callable[[Removed], "NDArray[np.float64]"]  # the importance of every unit when these are gone
+Scores = Callable[
+    [Removed], "NDArray[np.float64]"
+]  # the importance of every unit when these are gone
 
 
 def rank(selection: Selection, scores: Scores) -> Iterator[State]:
@@ -33,7 +35,9 @@ def rank(selection: Selection, scores: Scores) -> Iterator[State]:
 
 
 def random(selection: Selection, seed: int) -> Iterator[State]:
-    yield from _in_order(selection, np.random.default_rng(seed).permutation(len(selection.units)).tolist())
+    yield from _in_order(
+        selection, np.random.default_rng(seed).permutation(len(selection.units)).tolist()
+    )
 
 
 def _in_order(selection: Selection, order: Sequence[int]) -> Iterator[State]:
@@ -65,7 +69,9 @@ def greedy(selection: Selection) -> Iterator[State]:
         yield best
 
 
-def beam(selection: Selection, width: int = WIDTH, expansion: int = EXPANSION, swaps: int = SWAPS) -> Iterator[State]:
+def beam(
+    selection: Selection, width: int = WIDTH, expansion: int = EXPANSION, swaps: int = SWAPS
+) -> Iterator[State]:
     """The best `width` sets of each size, grown from those of the size before, and swaps of the best of them.
 
     A greedy path is always among the sets that are grown: the best child of its own last set, whatever else the beam
@@ -85,7 +91,9 @@ def beam(selection: Selection, width: int = WIDTH, expansion: int = EXPANSION, s
         for place, state in enumerate(states):
             if state.removed == path.removed:
                 continue
-            promising = _promising(selection, state.removed, gains)[: max(1, expansion // (place + 1))]
+            promising = _promising(selection, state.removed, gains)[
+                : max(1, expansion // (place + 1))
+            ]
             wanted = [unit for unit in promising if state.removed | {unit} not in found]
             for child in selection.children(state.removed, wanted, keep=width):
                 found[child.removed] = child
@@ -109,11 +117,16 @@ def _path_children(
         candidates = sorted({*predicted, *_promising(selection, path.removed, gains)[:expansion]})
     children = selection.children(path.removed, candidates)
     before = selection.goodness(path.outcome)
-    before = before if np.isfinite(before) else 0.0  # an undefined metric: whatever is defined is better
+    before = (
+        before if np.isfinite(before) else 0.0
+    )  # an undefined metric: whatever is defined is better
     for child in children:
         (unit,) = child.removed - path.removed
         # Equal metrics are told apart by the loss.
-        gains[unit] = selection.goodness(child.outcome) - before, child.outcome.loss - path.outcome.loss
+        gains[unit] = (
+            selection.goodness(child.outcome) - before,
+            child.outcome.loss - path.outcome.loss,
+        )
     return children
 
 
@@ -123,7 +136,9 @@ def _by_slope(selection: Selection, removed: Removed) -> list[int]:
     return sorted(selection.candidates(removed), key=lambda unit: (slopes[unit], unit))
 
 
-def _promising(selection: Selection, removed: Removed, gains: dict[int, tuple[float, float]]) -> list[int]:
+def _promising(
+    selection: Selection, removed: Removed, gains: dict[int, tuple[float, float]]
+) -> list[int]:
     """The candidates at a set, in turns by what was last measured and by the gradient at the set.
 
     The gradient knows what the set has changed, but it is that of the loss, where the search may go by the metric, and
@@ -131,13 +146,17 @@ def _promising(selection: Selection, removed: Removed, gains: dict[int, tuple[fl
     """
     predicted = _by_slope(selection, removed)
     measured = sorted(predicted, key=lambda unit: (gains[unit], unit))
-    return list(dict.fromkeys(unit for pair in zip(measured, predicted, strict=True) for unit in pair))
+    return list(
+        dict.fromkeys(unit for pair in zip(measured, predicted, strict=True) for unit in pair)
+    )
 
 
 def _best(selection: Selection, states: Iterable[State], width: int) -> list[State]:
     """The best sets; only those tried on all examples, as there always are some."""
     whole = [state for state in states if state.outcome.examples == selection.count]
-    return sorted(whole, key=lambda state: (selection.goodness(state.outcome), sorted(state.removed)))[:width]
+    return sorted(
+        whole, key=lambda state: (selection.goodness(state.outcome), sorted(state.removed))
+    )[:width]
 
 
 def _swapped(selection: Selection, state: State, swaps: int) -> State | None:
@@ -150,7 +169,9 @@ def _swapped(selection: Selection, state: State, swaps: int) -> State | None:
     for returned in back:
         fewer = state.removed - {returned}
         going = [
-            unit for unit in selection.candidates(fewer) if unit != returned and fewer | {unit} not in selection.tried
+            unit
+            for unit in selection.candidates(fewer)
+            if unit != returned and fewer | {unit} not in selection.tried
         ]
         wanted = sorted(going, key=lambda unit: (slopes[unit], unit))[:swaps]
         for child in selection.children(fewer, wanted, keep=1)[:1]:

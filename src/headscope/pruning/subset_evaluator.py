@@ -93,21 +93,34 @@ class Selection:
     ) -> None:
         if objective not in OBJECTIVES:
             raise HeadscopeError(
-                f'"{objective}" is no objective', where="--objective", expected=choices(objective, OBJECTIVES)
+                f'"{objective}" is no objective',
+                where="--objective",
+                expected=choices(objective, OBJECTIVES),
             )
         self.model, self.task, self.prepared = model, task, prepared
-        self.objective, self.at_least, self.batch_size, self.seed = objective, at_least, batch_size, seed
+        self.objective, self.at_least, self.batch_size, self.seed = (
+            objective,
+            at_least,
+            batch_size,
+            seed,
+        )
         self.memory = memory or Memory()
         sample = np.random.default_rng(seed).permutation(len(prepared.items))[:GUIDE]
         few = [prepared.items[i] for i in sorted(sample)]
-        self.guide = prepared if len(few) == len(prepared.items) else task.prepare(model, few, max_length=max_length)
+        self.guide = (
+            prepared
+            if len(few) == len(prepared.items)
+            else task.prepare(model, few, max_length=max_length)
+        )
         used = set(sites_in_use(model, task, prepared))
         self.units = [unit for unit in units(model) if any(head.site in used for head in unit)]
         if among is not None:
             self.units = [unit for unit in self.units if all(head in among for head in unit)]
         if not self.units:
             raise HeadscopeError(
-                "none of these heads can be cut alone", where="--among", expected="heads that the task uses, as 3.2,4.*"
+                "none of these heads can be cut alone",
+                where="--among",
+                expected="heads that the task uses, as 3.2,4.*",
             )
         self.tried: dict[Removed, Outcome] = {}
         self.spent = 0.0
@@ -123,7 +136,9 @@ class Selection:
     # Sets
 
     def heads(self, removed: Iterable[int]) -> HeadSet:
-        return HeadSet([head for unit in removed for head in self.units[unit]], among=self.model.heads)
+        return HeadSet(
+            [head for unit in removed for head in self.units[unit]], among=self.model.heads
+        )
 
     def size(self, removed: Iterable[int]) -> int:
         return sum(len(self.units[unit]) for unit in removed)
@@ -137,7 +152,10 @@ class Selection:
         for number, unit in enumerate(self.units):
             if number in removed or len(unit) >= total:
                 continue
-            if all(left[site] - lost >= self.at_least for site, lost in Counter(head.site for head in unit).items()):
+            if all(
+                left[site] - lost >= self.at_least
+                for site, lost in Counter(head.site for head in unit).items()
+            ):
                 found.append(number)
         return found
 
@@ -151,7 +169,10 @@ class Selection:
     def cut(self, removed: Removed) -> AttentionModel:
         """The model without these units; the last one asked for is kept."""
         if self._cut[0] != removed:
-            self._cut = removed, self.model if not removed else prune(self.model, list(self.heads(removed)))
+            self._cut = (
+                removed,
+                self.model if not removed else prune(self.model, list(self.heads(removed))),
+            )
         return self._cut[1]
 
     def evaluated(self, removed: Removed) -> Outcome:
@@ -169,7 +190,9 @@ class Selection:
         """What one set does in this model, which was trained after these units were cut."""
         return self._note(removed, self._measured(model), 1.0)
 
-    def children(self, removed: Removed, candidates: Sequence[int], *, keep: int | None = None) -> list[State]:
+    def children(
+        self, removed: Removed, candidates: Sequence[int], *, keep: int | None = None
+    ) -> list[State]:
         """The sets with one unit more, best first.
 
         keep  how many of them are wanted: the others race for these places. None: all are tried on all examples
@@ -188,7 +211,14 @@ class Selection:
             self._note(child, outcome, outcome.examples / self.count)
             states.append(State(child, outcome))
         # Whoever dropped out is behind all that did not, whatever their few examples say.
-        return sorted(states, key=lambda one: (-one.outcome.examples, self.goodness(one.outcome), sorted(one.removed)))
+        return sorted(
+            states,
+            key=lambda one: (
+                -one.outcome.examples,
+                self.goodness(one.outcome),
+                sorted(one.removed),
+            ),
+        )
 
     def slopes(self, removed: Removed) -> NDArray[np.float64]:
         """[unit]: the change of loss that switching each on or off should make, to second order, by a few examples.
@@ -201,11 +231,16 @@ class Selection:
         known = self.memory.get(key)
         if known is None:
             gone = self.heads(removed)
-            found = terms(self.model, self.task, self.guide, batch_size=self.batch_size, removed=list(gone))
+            found = terms(
+                self.model, self.task, self.guide, batch_size=self.batch_size, removed=list(gone)
+            )
             column = {head: found.signed[:, place] for place, head in enumerate(found.heads)}
             nothing = np.zeros(len(found.signed))
             first = [
-                sum((column.get(head, nothing) * (1 if head in gone else -1) for head in unit), nothing)
+                sum(
+                    (column.get(head, nothing) * (1 if head in gone else -1) for head in unit),
+                    nothing,
+                )
                 for unit in self.units
             ]
             known = [float((change + 0.5 * change**2).mean()) for change in first]
@@ -227,9 +262,15 @@ class Selection:
         return outcome
 
     def _outcome(self, losses: NDArray[np.float64], scores: NDArray[np.float64]) -> Outcome:
-        return Outcome(float(losses.mean()), float(self.task.measure(scores)[self.task.metrics[0]]), len(losses))
+        return Outcome(
+            float(losses.mean()),
+            float(self.task.measure(scores)[self.task.metrics[0]]),
+            len(losses),
+        )
 
-    def _raced(self, removed: Removed, candidates: Sequence[int], keep: int | None) -> list[Outcome]:
+    def _raced(
+        self, removed: Removed, candidates: Sequence[int], keep: int | None
+    ) -> list[Outcome]:
         if self._way is None:
             self._way = Sweep(self.model, self.task, self.prepared, batch_size=self.batch_size).way
         sweep = Sweep(
@@ -244,16 +285,23 @@ class Selection:
         losses: dict[int, list[NDArray[np.float64]]] = {unit: [] for unit in candidates}
         scores: dict[int, list[NDArray[np.float64]]] = {unit: [] for unit in candidates}
         live = list(candidates)
-        blocks, looks = self._blocks(sweep, None if keep is None or keep >= len(candidates) else keep)
+        blocks, looks = self._blocks(
+            sweep, None if keep is None or keep >= len(candidates) else keep
+        )
         for number, items in enumerate(blocks):
-            groups = sweep.groups([variants[unit] for unit in live])[1:]  # the parent itself is known
+            groups = sweep.groups([variants[unit] for unit in live])[
+                1:
+            ]  # the parent itself is known
             for unit in sweep.run(number, items, groups):
                 for place, variant in enumerate(unit.variants):
                     losses[int(variant.named)].append(unit.losses[place])
                     scores[int(variant.named)].append(unit.scores[place])
             if keep is not None and number in looks:
                 live = self._still_in(live, losses, scores, keep)
-        return [self._outcome(np.concatenate(losses[unit]), np.concatenate(scores[unit])) for unit in candidates]
+        return [
+            self._outcome(np.concatenate(losses[unit]), np.concatenate(scores[unit]))
+            for unit in candidates
+        ]
 
     def _blocks(self, sweep: Sweep, keep: int | None) -> tuple[list[list[int]], set[int]]:
         """The examples in random order, and the blocks after which a race is looked at.

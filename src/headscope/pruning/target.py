@@ -37,11 +37,16 @@ class Target:
                 expected="heads by name (--heads 3.2,4.*), or with --task NAME and --data PATH one of --heads N, "
                 "--sparsity P, --keep-metric F and --speedup X",
             )
-        (name, value), option = next(iter(given.items())), f"--{next(iter(given)).replace('_', '-')}"
+        (name, value), option = (
+            next(iter(given.items())),
+            f"--{next(iter(given)).replace('_', '-')}",
+        )
         if name == "heads" and value < 1:
             raise HeadscopeError(f"{value} is too few", where=option, expected="1 or more")
         if name == "sparsity" and not 0 < value < 1:
-            raise HeadscopeError(f"{value} is no share", where=option, expected="a number between 0 and 1")
+            raise HeadscopeError(
+                f"{value} is no share", where=option, expected="a number between 0 and 1"
+            )
         if name == "keep_metric":
             check_keep_metric(value)
         if name == "speedup" and not value > 1:
@@ -65,12 +70,16 @@ class Target:
         return wanted
 
 
-def check_reachable(wanted: int, count: int, reachable: int, option: str, at_least: int = 0) -> None:
+def check_reachable(
+    wanted: int, count: int, reachable: int, option: str, at_least: int = 0
+) -> None:
     """Refuse to remove more heads than can be removed. count: of the heads that may go."""
     if wanted > reachable:
         kept = f", as {at_least} stay in each layer" if at_least else ""
         raise HeadscopeError(
-            f"{wanted} of {count} heads cannot go", where=option, expected=f"at most {reachable}{kept}"
+            f"{wanted} of {count} heads cannot go",
+            where=option,
+            expected=f"at most {reachable}{kept}",
         )
 
 
@@ -87,14 +96,20 @@ def estimate(seconds: float, steps: int, examples: int) -> str:
     minutes = seconds * steps / 60
     if minutes < 2:
         return ""
-    fewer = f"; --limit {FEWER} makes it {max(minutes * FEWER / examples, 1):.0f}" if examples > 2 * FEWER else ""
+    fewer = (
+        f"; --limit {FEWER} makes it {max(minutes * FEWER / examples, 1):.0f}"
+        if examples > 2 * FEWER
+        else ""
+    )
     return f"about {minutes:.0f} min at most for {steps} steps{fewer}"
 
 
 class Pursuit:
     """Follows a search until its target is reached."""
 
-    def __init__(self, selection: Selection, target: Target, say: Told, progress: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, selection: Selection, target: Target, say: Told, progress: Callable[[int, int], None]
+    ) -> None:
         self.selection, self.target, self.say, self.progress = selection, target, say, progress
         name, intact = selection.task.metrics[0], selection.intact.metric
         if target.keep_metric is not None and not intact > 0:
@@ -108,13 +123,24 @@ class Pursuit:
         if target.speedup is not None:
             from headscope.model import latency as speed
 
-            known = selection.memory.get("layers")  # a run that goes on keeps the clock it began with
+            known = selection.memory.get(
+                "layers"
+            )  # a run that goes on keeps the clock it began with
             if known is None:
-                batch_size, length = speed.TIMED[0], speed.longest(selection.model, speed.TIMED[1])  # as it is judged
-                known = asdict(speed.layers(selection.model, batch_size=batch_size, length=length, repeats=6))
+                batch_size, length = (
+                    speed.TIMED[0],
+                    speed.longest(selection.model, speed.TIMED[1]),
+                )  # as it is judged
+                known = asdict(
+                    speed.layers(selection.model, batch_size=batch_size, length=length, repeats=6)
+                )
                 selection.memory.add("layers", known)
             self.layers = speed.Layers(tuple(known["share"]), tuple(known["time"]))
-        if self.layers is not None and target.speedup is not None and target.speedup > self.layers.bound:
+        if (
+            self.layers is not None
+            and target.speedup is not None
+            and target.speedup > self.layers.bound
+        ):
             raise HeadscopeError(
                 f"{target.speedup:g} times is more than head pruning can give here",
                 where="--speedup",
@@ -131,16 +157,24 @@ class Pursuit:
         for state in path:
             if self.most is not None and self.selection.size(state.removed) > self.most:
                 reached = self.selection.size(found[-1].removed)
-                self.say(f"note: {reached} heads instead of {self.most}: the next share their weights and go together")
+                self.say(
+                    f"note: {reached} heads instead of {self.most}: the next share their weights and go together"
+                )
                 break
             found.append(state)
             size = self.selection.size(state.removed)
             self.say(self._told(state))
-            if len(found) == 2 and (line := estimate(time.monotonic() - started, self.reachable, self.selection.count)):
+            if len(found) == 2 and (
+                line := estimate(time.monotonic() - started, self.reachable, self.selection.count)
+            ):
                 self.say(line)
             self.progress(min(size, self.reachable), self.reachable)
             below = 0 if self._keeps(state) else below + 1
-            if (self.most is not None and size >= self.most) or below >= PATIENCE or self._is_fast(state):
+            if (
+                (self.most is not None and size >= self.most)
+                or below >= PATIENCE
+                or self._is_fast(state)
+            ):
                 break
         return found
 

@@ -56,7 +56,11 @@ class Role:
     @property
     def strength(self) -> float:
         """How far the value is from the role's threshold (0) to all there can be (1)."""
-        return (self.value - self.threshold) / (1 - self.threshold) if self.threshold < 1 else self.value
+        return (
+            (self.value - self.threshold) / (1 - self.threshold)
+            if self.threshold < 1
+            else self.value
+        )
 
 
 def roles_by_head(study: Study) -> dict[Place, list[Role]]:
@@ -102,7 +106,11 @@ def is_relation(role: str, study: Study) -> bool:
 def cards_of(study: Study) -> dict[str, Any]:
     """For the page's script: `heads`, by stack and head; `sentences`, which the examples name by number."""
     roles, twins = roles_by_head(study), _twins(study)
-    substitutes, relations, importance = _substitutes(study), _relations(study), importance_lines(study)
+    substitutes, relations, importance = (
+        _substitutes(study),
+        _relations(study),
+        importance_lines(study),
+    )
     parts: list[dict[Place, Any]] = [roles, twins, substitutes, relations, importance]
     if not any(parts):
         return {"heads": [], "sentences": []}
@@ -128,7 +136,9 @@ def cards_of(study: Study) -> dict[str, Any]:
 def by_gain(relations: pd.DataFrame) -> list[dict[Any, Any]]:
     """The rows of relations.csv that have a head, the largest gains first: over the best offset, and the control."""
     ranked = relations[relations["accuracy"].notna()]
-    rival = ranked[["baseline", "control"]].astype(float).max(axis=1)  # NaN where no control was asked is passed over
+    rival = (
+        ranked[["baseline", "control"]].astype(float).max(axis=1)
+    )  # NaN where no control was asked is passed over
     order = (ranked["accuracy"] - rival).sort_values(ascending=False, kind="stable")
     return list(ranked.loc[order.index].assign(gain=order).to_dict("records"))
 
@@ -167,10 +177,17 @@ def _substitutes(study: Study) -> dict[Place, list[Any]]:
 def importance_lines(study: Study) -> dict[Place, list[dict[str, str]]]:
     """What a head's removal changes, and what its fixed pattern in its place does: what, number, and what follows."""
     found: dict[Place, list[dict[str, str]]] = {}
-    task, metric = (plain(recorded(study.record, "importance", key) or f"the {key}", 40) for key in ("task", "metric"))
+    task, metric = (
+        plain(recorded(study.record, "importance", key) or f"the {key}", 40)
+        for key in ("task", "metric")
+    )
     table = study.tables.get("significance")
     for statistic, named in ((LOSS, "loss"), (METRIC, metric)):
-        rows = None if table is None else table[(table["statistic"] == statistic) & table["value"].notna()]
+        rows = (
+            None
+            if table is None
+            else table[(table["statistic"] == statistic) & table["value"].notna()]
+        )
         decimals = DECIMALS if rows is None else decimals_for(rows["value"])
         for row in [] if rows is None else rows.to_dict("records"):
             told = {"what": f"change of {named} of {task} without it", "after": _tested(row)}
@@ -187,7 +204,9 @@ def importance_lines(study: Study) -> dict[Place, list[dict[str, str]]]:
 def _tested(row: dict[Any, Any]) -> str:
     """What follows a change and its interval: both p values, and the verdict of the corrected one."""
     known = {"p": row.get("p"), "p (Holm)": row["p_adjusted"]}
-    told = ", ".join(f"{name} {p_text(value)}" for name, value in known.items() if not is_missing(value))
+    told = ", ".join(
+        f"{name} {p_text(value)}" for name, value in known.items() if not is_missing(value)
+    )
     verdict = "★ significant" if row["is_significant"] is True else "not significant"
     return f" (95 %, uncorrected); {told}: {verdict}" if told else ", not tested"
 
@@ -214,7 +233,9 @@ def _relations(study: Study) -> dict[Place, list[dict[str, Any]]]:
     return found
 
 
-def _fitting_examples(study: Study, roles: dict[Place, list[Role]]) -> tuple[list[list[str]], dict[Place, list[Any]]]:
+def _fitting_examples(
+    study: Study, roles: dict[Place, list[Role]]
+) -> tuple[list[list[str]], dict[Place, list[Any]]]:
     """Examples of as many roles of each head as the page has room for, the strongest first."""
     table = study.tables.get("examples")
     if table is None:
@@ -227,7 +248,9 @@ def _fitting_examples(study: Study, roles: dict[Place, list[Role]]) -> tuple[lis
     return [], {}
 
 
-def _examples(table: pd.DataFrame, kept: set[tuple[Place, str]]) -> tuple[list[list[str]], dict[Place, list[Any]]]:
+def _examples(
+    table: pd.DataFrame, kept: set[tuple[Place, str]]
+) -> tuple[list[list[str]], dict[Place, list[Any]]]:
     """The different sentences, and for each head [role, kind, direction, sentence, query, key, weight, expected]."""
     numbers: dict[str, int] = {}
     sentences: list[list[str]] = []

@@ -36,22 +36,30 @@ class Part:
     rows: list[list[Cell]]
     file: str
     figures: tuple[str, ...] = ()
-    words: frozenset[int] = field(default_factory=frozenset)  # columns of text; the others hold numbers
-    marks: tuple[tuple[str, str], ...] = ()  # how words are marked in its cells: words, each marked so
+    words: frozenset[int] = field(
+        default_factory=frozenset
+    )  # columns of text; the others hold numbers
+    marks: tuple[
+        tuple[str, str], ...
+    ] = ()  # how words are marked in its cells: words, each marked so
     lead: str = ""  # the section's answer, before its figures
 
 
 def measured(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:
     if is_missing(value):
         return Cell(NONE)
-    interval = "" if is_missing(low) or is_missing(high) else f" [{low:.{decimals}f}, {high:.{decimals}f}]"
+    interval = (
+        "" if is_missing(low) or is_missing(high) else f" [{low:.{decimals}f}, {high:.{decimals}f}]"
+    )
     return Cell(f"{value:.{decimals}f}{interval}".replace("-", "−"), float(value))
 
 
 def number(value: Any, after: str = "", *, sign: bool = False, decimals: int = DECIMALS) -> Cell:
     if is_missing(value):
         return Cell(NONE)
-    return Cell(f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−") + after, float(value))
+    return Cell(
+        f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−") + after, float(value)
+    )
 
 
 def decimals_for(values: Iterable[float]) -> int:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headscope.report.cells import Part
-from headscope.report.facts import corpus_facts, few_texts, heads_of, model_facts, studied, unknown_tokens
+from headscope.report.facts import (
+    corpus_facts,
+    few_texts,
+    heads_of,
+    model_facts,
+    studied,
+    unknown_tokens,
+)
 from headscope.report.grids import model_name, plain, slug, stacks_of, statistics_of
 from headscope.report.other_tables import other_tables
 from headscope.report.pack import PAGE_BYTES as PAGE_BYTES
@@ -42,7 +49,9 @@ def drawn(chapter: Chapter) -> Drawn:
     from headscope.report.plates import plates_for, plates_of
 
     others = [
-        plates_for(member.study, tuple(name for part in parts_of(member.study) for name in part.figures))
+        plates_for(
+            member.study, tuple(name for part in parts_of(member.study) for name in part.figures)
+        )
         for member in chapter.others
     ]
     return Drawn(plates_of(chapter.study), others)
@@ -60,14 +69,22 @@ def view_of(chapter: Chapter, figures: Drawn, number: int, room: int) -> dict[st
     plates = [*figures.plates, *(plate for of in figures.others for plate in of)]
     is_heavy = sum(len(plate.inline()) for plate in plates if not plate.is_raster) > MOST_SVG_BYTES
     shown = [_figure(plate, is_heavy, prefix) for plate in figures.plates]
-    parts = [(part, [one for one in shown if one["stem"].startswith(part.figures)]) for part in parts_of(study)]
+    parts = [
+        (part, [one for one in shown if one["stem"].startswith(part.figures)])
+        for part in parts_of(study)
+    ]
     placed = {figure["name"] for _, of_part in parts for figure in of_part}
     parts += list(_others(chapter, figures, is_heavy, prefix))
     is_cut = set(study.heads["statistic"]) == {"cut"}
     tables = _tables(chapter)
     sheets = list(other_tables(tables, {part.file.removesuffix(".csv") for part, _ in parts}))
-    taken = sum(len(str(item)) for _, of in [*parts, (None, shown)] for one in of for item in one.values())
-    taken += sum(BYTES_OF_CELL * len(p.columns) * len(p.rows) for p in [*(part for part, _ in parts), *sheets])
+    taken = sum(
+        len(str(item)) for _, of in [*parts, (None, shown)] for one in of for item in one.values()
+    )
+    taken += sum(
+        BYTES_OF_CELL * len(p.columns) * len(p.rows)
+        for p in [*(part for part, _ in parts), *sheets]
+    )
     numbers = payload(study, tables, taken, room)
     return {
         "number": number,
@@ -86,7 +103,9 @@ def view_of(chapter: Chapter, figures: Drawn, number: int, room: int) -> dict[st
         "parts": parts,
         "sheets": sheets,
         "stories": [one for one in shown if one["name"] not in placed and not _is_heat_map(one)],
-        "heat_maps": [] if is_cut else [one for one in shown if _is_heat_map(one)],  # the explorer shows it
+        "heat_maps": []
+        if is_cut
+        else [one for one in shown if _is_heat_map(one)],  # the explorer shows it
         "glossary": _glossary(study),
         "files": {f"{one['name']}.csv" for one in numbers["tables"]},
         "data": Markup(to_json(numbers)),  # to_json leaves no sign that HTML reads
@@ -96,7 +115,9 @@ def view_of(chapter: Chapter, figures: Drawn, number: int, room: int) -> dict[st
 def _tables(chapter: Chapter) -> dict[str, pd.DataFrame]:
     """All tables by name; those of other studies with these studies' names behind."""
     others = {
-        named(name, member.name): table for member in chapter.others for name, table in member.study.tables.items()
+        named(name, member.name): table
+        for member in chapter.others
+        for name, table in member.study.tables.items()
     }
     return {**chapter.study.tables, **others}
 
@@ -115,7 +136,9 @@ def _others(
             if part.file.removesuffix(".csv") not in member.study.tables:
                 continue  # a part made of heads.csv: these rows are in the joined one
             own = [
-                _figure(_renamed(plate, chapter.study, member.name), is_heavy, f"{prefix}o{number}-")
+                _figure(
+                    _renamed(plate, chapter.study, member.name), is_heavy, f"{prefix}o{number}-"
+                )
                 for plate in plates
                 if plate.name.startswith(part.figures)
             ]
@@ -133,7 +156,9 @@ def _renamed(plate: Plate, joined: Study, study: str) -> Plate:
     if plate.source.kind == "table":
         names = tuple(named(name, study) for name in names)
     else:
-        names = tuple(f"{name} ({study})" if f"{name} ({study})" in known else name for name in names)
+        names = tuple(
+            f"{name} ({study})" if f"{name} ({study})" in known else name for name in names
+        )
     return replace(plate, source=plate.source._replace(names=names))
 
 
@@ -165,5 +190,11 @@ def _glossary(study: Study) -> list[tuple[str, str, str]]:
     """(statistic, unit, definition) for what is in the study."""
     rows = []
     for name in statistics_of(study):
-        rows.append((plain(name), scale_of(name, np.array([])).unit, plain(sentence_of(name) or title_of(name), 600)))
+        rows.append(
+            (
+                plain(name),
+                scale_of(name, np.array([])).unit,
+                plain(sentence_of(name) or title_of(name), 600),
+            )
+        )
     return rows

@@ -30,7 +30,12 @@ def colourings_of(study: Study) -> list[dict[str, Any]]:
 
 
 def _packed(
-    study: Study, title: str, definition: str, of_head: Labels, colours: Callable[[str, int], str], order: list[str]
+    study: Study,
+    title: str,
+    definition: str,
+    of_head: Labels,
+    colours: Callable[[str, int], str],
+    order: list[str],
 ) -> dict[str, Any]:
     stacks = stacks_of(study)
     names = [name for name in order if any(label == name for label, _ in of_head.values())]
@@ -42,29 +47,50 @@ def _packed(
         for (of, layer, head), (label, text) in of_head.items():
             if of == stack:
                 brief = brief_of(text)
-                cells[layer * heads + head] = [numbers[label], text, *([brief] if brief != text else [])]
+                cells[layer * heads + head] = [
+                    numbers[label],
+                    text,
+                    *([brief] if brief != text else []),
+                ]
         found.append(cells if any(cell is not None for cell in cells) else None)
     labels = [
-        {"text": plain(name, 60), "colour": colours(name, i), "heads": sum(one == name for one, _ in of_head.values())}
+        {
+            "text": plain(name, 60),
+            "colour": colours(name, i),
+            "heads": sum(one == name for one, _ in of_head.values()),
+        }
         for name, i in numbers.items()
     ]
-    return {"title": plain(title, 80), "definition": plain(definition, 600), "labels": labels, "stacks": found}
+    return {
+        "title": plain(title, 80),
+        "definition": plain(definition, 600),
+        "labels": labels,
+        "stacks": found,
+    }
 
 
 def _roles(study: Study) -> Iterator[dict[str, Any]]:
-    of_head = {place: family_of(roles[0].name, study) for place, roles in roles_by_head(study).items()}
+    of_head = {
+        place: family_of(roles[0].name, study) for place, roles in roles_by_head(study).items()
+    }
     if of_head:
         definition = (
             "Each head's main role: relations, antecedents and rare words before positions, these before kinds of "
             "tokens, how broad or sure attention is last; of several alike the strongest. Grey: no rule holds. "
             "The numbers count heads whose value is beyond the rule's threshold, also if its interval is not."
         )
-        yield _packed(study, "main role", definition, of_head, lambda name, _: FAMILIES[name], list(FAMILIES))
+        yield _packed(
+            study, "main role", definition, of_head, lambda name, _: FAMILIES[name], list(FAMILIES)
+        )
 
 
 def _significance(study: Study) -> Iterator[dict[str, Any]]:
     table = study.tables.get("significance")
-    rows = [] if table is None else table[(table["statistic"] == LOSS) & table["value"].notna()].to_dict("records")
+    rows = (
+        []
+        if table is None
+        else table[(table["statistic"] == LOSS) & table["value"].notna()].to_dict("records")
+    )
     of_head: Labels = {}
     for row in rows:
         is_sure = row["is_significant"] is True
@@ -75,7 +101,9 @@ def _significance(study: Study) -> Iterator[dict[str, Any]]:
             "Whether the loss changes when the head is removed alone, after Holm's correction over all heads. "
             "No evidence is not evidence that a head does nothing."
         )
-        yield _packed(study, "what matters", definition, of_head, lambda name, _: MATTERS[name], list(MATTERS))
+        yield _packed(
+            study, "what matters", definition, of_head, lambda name, _: MATTERS[name], list(MATTERS)
+        )
 
 
 def _sets(study: Study) -> Iterator[dict[str, Any]]:
@@ -85,9 +113,14 @@ def _sets(study: Study) -> Iterator[dict[str, Any]]:
         if not (is_cut or is_gate):
             continue
         gone, stays = ("cut", "stays") if is_cut else ("closed", "open")
-        rows = study.heads[(study.heads["statistic"] == name) & study.heads["value"].notna()].to_dict("records")
+        rows = study.heads[
+            (study.heads["statistic"] == name) & study.heads["value"].notna()
+        ].to_dict("records")
         is_gone = [(row["value"] >= 0.5) == is_cut for row in rows]
-        of_head = {_place(row): (gone, "✕") if one else (stays, "") for row, one in zip(rows, is_gone, strict=True)}
+        of_head = {
+            _place(row): (gone, "✕") if one else (stays, "")
+            for row, one in zip(rows, is_gone, strict=True)
+        }
         told = "What the plan removes." if is_cut else "What the learned gates leave open."
         colours = {gone: GONE, stays: STAYS}
         yield _packed(study, name, told, of_head, lambda one, _, of=colours: of[one], [stays, gone])  # type: ignore[misc]
@@ -96,11 +129,18 @@ def _sets(study: Study) -> Iterator[dict[str, Any]]:
 def _clusters(study: Study) -> Iterator[dict[str, Any]]:
     table = study.tables.get("clusters")
     known = [] if table is None else table.dropna(subset=["cluster"]).to_dict("records")
-    of_head = {_place(row): (f"cluster {int(row['cluster'])}", str(int(row["cluster"]))) for row in known}
+    of_head = {
+        _place(row): (f"cluster {int(row['cluster'])}", str(int(row["cluster"]))) for row in known
+    }
     if of_head:
-        order = sorted({label for label, _ in of_head.values()}, key=lambda label: int(label.rpartition(" ")[2]))
+        order = sorted(
+            {label for label, _ in of_head.values()},
+            key=lambda label: int(label.rpartition(" ")[2]),
+        )
         definition = "Heads that attend alike, by Jensen–Shannon divergence; colours repeat where there are many."
-        yield _packed(study, "cluster", definition, of_head, lambda _, i: CLUSTERS[i % len(CLUSTERS)], order)
+        yield _packed(
+            study, "cluster", definition, of_head, lambda _, i: CLUSTERS[i % len(CLUSTERS)], order
+        )
 
 
 def _place(row: dict[Any, Any]) -> Place:

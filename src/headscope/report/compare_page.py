@@ -65,7 +65,10 @@ def render(comparison: Comparison, plates: list[Plate]) -> str:
 def _reproduction(comparison: Comparison) -> Facts:
     record: dict[str, Any] = without_paths(comparison.record)
     facts = [("command", plain(record["command"], 2000))] if record.get("command") else []
-    facts += [(f"{plain(name, 60)} version", plain(version)) for name, version in record.get("versions", {}).items()]
+    facts += [
+        (f"{plain(name, 60)} version", plain(version))
+        for name, version in record.get("versions", {}).items()
+    ]
     for study in record.get("studies", []):
         if study["model"].get("sha256"):
             facts.append((f"{plain(study['name'], 60)} sha256", plain(study["model"]["sha256"])))

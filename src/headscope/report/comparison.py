@@ -32,12 +32,22 @@ def plates_of(comparison: Comparison) -> list[Plate]:
     from headscope.report.plates import Plate, svg_of
 
     return [
-        Plate(one.name, one.title, one.caption, svg_of(one.figure), one.figure, is_raster=False, data=one.data)
+        Plate(
+            one.name,
+            one.title,
+            one.caption,
+            svg_of(one.figure),
+            one.figure,
+            is_raster=False,
+            data=one.data,
+        )
         for one in drawings_of(comparison)
     ]
 
 
-def comparison_view(comparison: Comparison, plates: list[Plate], prefix: str = "") -> dict[str, Any]:
+def comparison_view(
+    comparison: Comparison, plates: list[Plate], prefix: str = ""
+) -> dict[str, Any]:
     """What the template needs of a comparison; ids begin with `prefix`."""
     from markupsafe import Markup
 
@@ -45,7 +55,8 @@ def comparison_view(comparison: Comparison, plates: list[Plate], prefix: str = "
         "prefix": prefix,
         "names": [plain(name, 80) for name in comparison.names],
         "studies": [
-            (plain(name, 80), summary(study)) for name, study in zip(comparison.names, comparison.studies, strict=True)
+            (plain(name, 80), summary(study))
+            for name, study in zip(comparison.names, comparison.studies, strict=True)
         ],
         "notes": [plain(note, 400) for note in comparison.notes],
         "figures": [
@@ -102,7 +113,11 @@ def _on_matching(comparison: Comparison) -> list[Finding]:
         by_name = dict(zip(comparison.names, comparison.studies, strict=True))
         is_site = any(is_shared(by_name[row[of]], row["stack"]) for of in ("study", "other"))
         noun = "sites of heads" if is_site else "heads"
-        left = f"; {row['unmatched']} {noun} of the larger model are left over" if row["unmatched"] else ""
+        left = (
+            f"; {row['unmatched']} {noun} of the larger model are left over"
+            if row["unmatched"]
+            else ""
+        )
         sentence = (
             f"{_where(comparison, row['stack'])}{row['matched']} {noun} of {one} are matched to {noun} of {other} at a "
             f"mean distance of {_short(row['distance'])} standard deviations; shuffled match at {_short(row['null'])} "
@@ -153,7 +168,9 @@ def _roles(comparison: Comparison) -> Table:
     shares: dict[str, float] = {}
     for study, by_role, heads in zip(comparison.studies, columns, every, strict=True):
         for role, places in by_role.items():
-            shares[role] = shares.get(role, 0.0) + number_of(study, places) / number_of(study, heads)
+            shares[role] = shares.get(role, 0.0) + number_of(study, places) / number_of(
+                study, heads
+            )
     rows = [
         [
             called(role),
@@ -179,7 +196,16 @@ def _places(table: pd.DataFrame) -> Iterator[Place]:
 
 
 def _matching(comparison: Comparison) -> Table:
-    headings = ["models", "stack", "among heads of", "pairs", "mean distance", "noise of texts", "shuffled", "p"]
+    headings = [
+        "models",
+        "stack",
+        "among heads of",
+        "pairs",
+        "mean distance",
+        "noise of texts",
+        "shuffled",
+        "p",
+    ]
     headings += ["depths correlate"]
     rows = []
     for row in comparison.matching.to_dict("records"):
@@ -206,15 +232,25 @@ def _matches(comparison: Comparison) -> Table:
     table = comparison.matches
     if not len(table):
         return [], []
-    nearest = table[table["within"] == "stack"].sort_values("distance", kind="stable").head(MOST_MATCHES)
+    nearest = (
+        table[table["within"] == "stack"].sort_values("distance", kind="stable").head(MOST_MATCHES)
+    )
     several = comparison.layers["stack"].nunique() > 1
     rows = []
     for row in nearest.to_dict("records"):
         stack = f"{plain(row['stack'])}." if several else ""
         one = f"{plain(row['study'], 60)} {stack}{row['layer']}.{row['head']}"
         other = f"{plain(row['other'], 60)} {stack}{row['other_layer']}.{row['other_head']}"
-        rows.append([one, other, _short(row["distance"]), _short(row["noise"]), _short(row["chance"])])
-    return ["head", "matched to", "distance", "noise of texts", "share of shuffled pairs as near"], rows
+        rows.append(
+            [one, other, _short(row["distance"]), _short(row["noise"]), _short(row["chance"])]
+        )
+    return [
+        "head",
+        "matched to",
+        "distance",
+        "noise of texts",
+        "share of shuffled pairs as near",
+    ], rows
 
 
 def _layer_changes(comparison: Comparison) -> Table:

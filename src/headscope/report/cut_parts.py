@@ -20,12 +20,16 @@ def front(study: Study) -> Part | None:
     if table is None or not len(table):
         return None
     several = table["draw"].nunique() > 1
-    table = table.assign(repair=table["repair"].astype(object).fillna(""))  # an empty cell of a csv is read as nothing
+    table = table.assign(
+        repair=table["repair"].astype(object).fillna("")
+    )  # an empty cell of a csv is read as nothing
     table = table.sort_values("removed", kind="stable")
     mended = table["repair"].nunique() > 1
     rows = [
         [
-            Cell(f"{int(row['removed'])}{' (cut)' if row['is_chosen'] else ''}", int(row["removed"])),
+            Cell(
+                f"{int(row['removed'])}{' (cut)' if row['is_chosen'] else ''}", int(row["removed"])
+            ),
             *([Cell(str(int(row["draw"])), int(row["draw"]))] if several else []),
             *([Cell(plain(row["repair"], 20), plain(row["repair"], 20))] if mended else []),
             Cell("on it" if row["is_front"] else "dominated", float(row["is_front"])),
@@ -39,7 +43,9 @@ def front(study: Study) -> Part | None:
         ]
         for row in table.to_dict("records")
     ]
-    splits = [recorded(study.record, "pruning", side, "split") for side in ("selected_on", "reported_on")]
+    splits = [
+        recorded(study.record, "pruning", side, "split") for side in ("selected_on", "reported_on")
+    ]
     timed = recorded(study.record, "pruning", "timed")
     note = (
         f"Sets of heads were chosen on {plain(splits[0] or 'one split', 30)} and are reported on "
@@ -82,7 +88,9 @@ def _verdict(study: Study, row: dict[Any, Any]) -> Cell:
     if not row["removed"]:
         return Cell(NONE)
     count = recorded(study.record, "pruning", "reported_on", "examples")
-    return Cell(*WORDS[verdict_in(row, _margin(study, row), count if isinstance(count, int) else None).kind])
+    return Cell(
+        *WORDS[verdict_in(row, _margin(study, row), count if isinstance(count, int) else None).kind]
+    )
 
 
 def _margin(study: Study, row: dict[Any, Any]) -> Margin:
@@ -91,7 +99,10 @@ def _margin(study: Study, row: dict[Any, Any]) -> Margin:
 
 def _speedup(row: dict[Any, Any]) -> Cell:
     """1 / time, as everywhere else that a speed is shown; the ends of the interval change places."""
-    time, low, high = (math.nan if is_missing(row[name]) else row[name] for name in ("time", "time_low", "time_high"))
+    time, low, high = (
+        math.nan if is_missing(row[name]) else row[name]
+        for name in ("time", "time_low", "time_high")
+    )
     return measured(1 / time, 1 / high, 1 / low, 2)
 
 
@@ -129,4 +140,13 @@ def fixing(study: Study) -> Part | None:
         "change of metric",
         "change of loss",
     )
-    return Part("fixing", "What can be fixed", note, columns, rows, "fixing.csv", ("fixing",), frozenset({0}))
+    return Part(
+        "fixing",
+        "What can be fixed",
+        note,
+        columns,
+        rows,
+        "fixing.csv",
+        ("fixing",),
+        frozenset({0}),
+    )

@@ -40,8 +40,15 @@ def summary(study: Study) -> str:
 def studied(study: Study, *, with_model: bool = True) -> str:
     """One sentence: what was asked of which model, on what."""
     record = study.record
-    asked = [said for kind, say in STUDIED.items() if isinstance(record.get(kind), Mapping) and (said := say(record))]
-    told = "; ".join(asked) or f"{_counted(study.heads['statistic'].nunique(), 'statistic')} of its heads"
+    asked = [
+        said
+        for kind, say in STUDIED.items()
+        if isinstance(record.get(kind), Mapping) and (said := say(record))
+    ]
+    told = (
+        "; ".join(asked)
+        or f"{_counted(study.heads['statistic'].nunique(), 'statistic')} of its heads"
+    )
     if not with_model:
         return f"{told}."
     removed = recorded(record, "model", "cut")
@@ -56,14 +63,16 @@ def _texts(record: Mapping[str, Any]) -> str:
     through = "" if lens == "raw" else f", through the lenses {lens}"
     length = mean_length(record)
     each = f", {length:.0f} in each on average" if length is not None else ""
-    return (
-        f"what attention does over {many}{f' ({_grouped(tokens)} tokens{each})' if tokens is not None else ''}{through}"
-    )
+    return f"what attention does over {many}{f' ({_grouped(tokens)} tokens{each})' if tokens is not None else ''}{through}"
 
 
 def _removed(record: Mapping[str, Any]) -> str:
     mode = recorded(record, "importance", "mode")
-    what = "what each head's fixed pattern in its place changes" if mode == "fixed" else "which heads matter"
+    what = (
+        "what each head's fixed pattern in its place changes"
+        if mode == "fixed"
+        else "which heads matter"
+    )
     count = recorded(record, "importance", "examples")
     on = f", on {_grouped(count)} examples" if count is not None else ""
     return f"{what} for {plain(recorded(record, 'importance', 'task') or 'a task', 40)}{on}"
@@ -74,7 +83,11 @@ def _searched(record: Mapping[str, Any]) -> str:
     if told.get("search") == "gates":
         return ""  # said of the gates
     sides = [recorded(told, side, "split") for side in ("selected_on", "reported_on")]
-    where = f", chosen on {plain(sides[0], 30)} and reported on {plain(sides[1], 30)}" if all(sides) else ""
+    where = (
+        f", chosen on {plain(sides[0], 30)} and reported on {plain(sides[1], 30)}"
+        if all(sides)
+        else ""
+    )
     return f"what {plain(told.get('task'), 40)} can do without (search: {plain(told.get('search'), 30)}){where}"
 
 
@@ -107,7 +120,9 @@ def model_facts(study: Study) -> Facts:
     """What is known of the model, in the order a reader asks."""
     record = study.record
     facts = [
-        (key, plain(recorded(record, "model", key))) for key in ("class", "revision") if recorded(record, "model", key)
+        (key, plain(recorded(record, "model", key)))
+        for key in ("class", "revision")
+        if recorded(record, "model", key)
     ]
     for kind in ("model", "gates", "learned_masks"):
         notes = recorded(record, kind, "notes")
@@ -118,7 +133,9 @@ def model_facts(study: Study) -> Facts:
 def _edits(record: Mapping[str, Any]) -> Facts:
     """What the model wore: a mask by its name, anything else as it is written."""
     edits = recorded(record, "model", "edits")
-    named = [(str(edit), read_worn(str(edit))) for edit in (edits if isinstance(edits, list) else [])]
+    named = [
+        (str(edit), read_worn(str(edit))) for edit in (edits if isinstance(edits, list) else [])
+    ]
     return [
         ("edit", plain(edit, 120))
         if worn is None
@@ -131,15 +148,26 @@ def corpus_facts(study: Study) -> Facts:
     """Files and counts: read, used, truncated, skipped and why. What was not recorded is not mentioned."""
     record = study.record
     facts: Facts = []
-    files = [plain(recorded(file, "path"), 120) for file in _files(record) if recorded(file, "path")]
+    files = [
+        plain(recorded(file, "path"), 120) for file in _files(record) if recorded(file, "path")
+    ]
     if files:
-        facts.append(("files" if len(files) > 1 else "file", ", ".join(files[:5]) + _and_more(len(files) - 5)))
+        facts.append(
+            (
+                "files" if len(files) > 1 else "file",
+                ", ".join(files[:5]) + _and_more(len(files) - 5),
+            )
+        )
     for key in ("read", "used", "truncated"):
         if recorded(record, "data", key) is not None:
             facts.append((f"texts {key}", _grouped(recorded(record, "data", key))))
     if (length := mean_length(record)) is not None:
         ends = [recorded(record, "data", end) for end in ("shortest", "longest")]
-        extent = f" ({_grouped(ends[0])} to {_grouped(ends[1])})" if all(_is_number(end) for end in ends) else ""
+        extent = (
+            f" ({_grouped(ends[0])} to {_grouped(ends[1])})"
+            if all(_is_number(end) for end in ends)
+            else ""
+        )
         facts.append(("mean length", f"{length:.0f} tokens{extent}"))
     for kind, what in (("treebank", "sentences"), ("coreference", "documents")):
         known = recorded(record, kind, "documents" if kind == "coreference" else "used")
@@ -150,14 +178,18 @@ def corpus_facts(study: Study) -> Facts:
         facts.append(("word frequencies", plain(recorded(record, "frequency", "list"), 60)))
     skipped = recorded(record, "data", "skipped")
     if isinstance(skipped, Mapping):
-        reasons = [f"{_grouped(count)} {plain(reason, 60)}" for reason, count in skipped.items() if count]
+        reasons = [
+            f"{_grouped(count)} {plain(reason, 60)}" for reason, count in skipped.items() if count
+        ]
         facts.append(("texts skipped", ", ".join(reasons) or "0"))
     if recorded(record, "data", "tokens") is not None:
         facts.append(("tokens", _grouped(recorded(record, "data", "tokens"))))
     if recorded(record, "data", "max_length") is not None:
         facts.append(("texts cut at", f"{_grouped(recorded(record, 'data', 'max_length'))} tokens"))
     if recorded(record, "data", "pairs") is not None:
-        facts.append(("input", "pairs of texts" if recorded(record, "data", "pairs") else "single texts"))
+        facts.append(
+            ("input", "pairs of texts" if recorded(record, "data", "pairs") else "single texts")
+        )
     return facts
 
 
@@ -170,8 +202,13 @@ def _task_facts(record: Mapping[str, Any]) -> Facts:
     metric = plain(recorded(record, "importance", "metric"), 40)
     known = recorded(record, "importance", "intact", metric) or {}
     if all(isinstance(known.get(name), int | float) for name in ("value", "low", "high")):
-        facts.append((f"{metric} intact", f"{known['value']:.4f} [{known['low']:.4f}, {known['high']:.4f}]"))
-    modes = {"mean": "its mean result in the place of a head's", "uniform": "a head attends to all tokens alike"}
+        facts.append(
+            (f"{metric} intact", f"{known['value']:.4f} [{known['low']:.4f}, {known['high']:.4f}]")
+        )
+    modes = {
+        "mean": "its mean result in the place of a head's",
+        "uniform": "a head attends to all tokens alike",
+    }
     modes["fixed"] = "a head attends by the fixed pattern it is nearest to"
     if recorded(record, "importance", "mode") in modes:
         facts.append(("ablation", modes[recorded(record, "importance", "mode")]))
@@ -193,7 +230,9 @@ def unknown_tokens(study: Study) -> list[str]:
         )
         if _is_number(content) and _is_number(tokens) and tokens > WARN_SHARE * content:
             listed = [plain(piece, 30) for piece in pieces] if isinstance(pieces, Mapping) else []
-            found.append(f"{UNKNOWN_IN.get(kind, 'Task')}: {unknown_share(content, tokens, listed)}.")
+            found.append(
+                f"{UNKNOWN_IN.get(kind, 'Task')}: {unknown_share(content, tokens, listed)}."
+            )
     return list(dict.fromkeys(found))
 
 
@@ -205,17 +244,32 @@ def reproduction(study: Study) -> Facts:
         facts.append(("command", plain(record["command"], 2000)))
     for name, version in _items(record.get("versions")):
         facts.append((f"{name} version", plain(version)))
-    for label, key in (("model path", "path"), ("model revision", "revision"), ("model sha256", "sha256")):
+    for label, key in (
+        ("model path", "path"),
+        ("model revision", "revision"),
+        ("model sha256", "sha256"),
+    ):
         if recorded(record, "model", key):
             facts.append((label, plain(recorded(record, "model", key))))
     for file in _files(record):
         if recorded(file, "sha256"):
-            facts.append((f"{plain(recorded(file, 'path') or 'data', 120)} sha256", plain(recorded(file, "sha256"))))
+            facts.append(
+                (
+                    f"{plain(recorded(file, 'path') or 'data', 120)} sha256",
+                    plain(recorded(file, "sha256")),
+                )
+            )
     if record.get("seed") is not None:
         facts.append(("seed", plain(record["seed"])))
     if record.get("options"):
-        facts.append(("options", plain(json.dumps(record["options"], default=str, ensure_ascii=False), 2000)))
-    spent = [f"{name} {seconds:.1f} s" for name, seconds in _items(record.get("durations")) if _is_number(seconds)]
+        facts.append(
+            ("options", plain(json.dumps(record["options"], default=str, ensure_ascii=False), 2000))
+        )
+    spent = [
+        f"{name} {seconds:.1f} s"
+        for name, seconds in _items(record.get("durations"))
+        if _is_number(seconds)
+    ]
     if spent:
         facts.append(("time spent", ", ".join(spent)))
     if record.get("schema") is not None:
@@ -239,7 +293,11 @@ def _files(record: Mapping[str, Any]) -> list[Any]:
 
 
 def _items(value: object) -> list[tuple[str, Any]]:
-    return [(plain(key, 60), item) for key, item in value.items()] if isinstance(value, Mapping) else []
+    return (
+        [(plain(key, 60), item) for key, item in value.items()]
+        if isinstance(value, Mapping)
+        else []
+    )
 
 
 def _is_number(value: object) -> bool:

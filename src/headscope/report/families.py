@@ -57,4 +57,6 @@ def family_of(role: str, study: Study) -> tuple[str, str]:
     if role.startswith("positional "):
         return "position", called(role).removeprefix("positional ")
     name = role.removeprefix("syntactic: ")
-    return ("relation", plain(name, 8)) if is_relation(role, study) else ("confident", plain(name, 8))
+    return (
+        ("relation", plain(name, 8)) if is_relation(role, study) else ("confident", plain(name, 8))
+    )

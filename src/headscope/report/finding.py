@@ -54,7 +54,9 @@ class Measured(NamedTuple):
 
     def _with_interval(self, sign: bool) -> str:
         if math.isfinite(self.low) and math.isfinite(self.high):
-            low, high = (short_number(end, self.decimals, sign=sign) for end in (self.low, self.high))
+            low, high = (
+                short_number(end, self.decimals, sign=sign) for end in (self.low, self.high)
+            )
             return f"{short_number(self.value, self.decimals, sign=sign)} [{low}, {high}]"
         return short_number(self.value, self.decimals, sign=sign)
 
@@ -93,8 +95,13 @@ class Finding:
         return (self.chapter, self.heads[0].head) if self.heads else None
 
     def __str__(self) -> str:
-        named = "; ".join(f"{head.head}: {head.text()}" if head.text() else head.head for head in self.heads)
-        return f"{self.sentence} {named}".rstrip() + f"{f' and {self.more} more' if self.more else ''}{self.after}."
+        named = "; ".join(
+            f"{head.head}: {head.text()}" if head.text() else head.head for head in self.heads
+        )
+        return (
+            f"{self.sentence} {named}".rstrip()
+            + f"{f' and {self.more} more' if self.more else ''}{self.after}."
+        )
 
 
 def strength_of(value: float, low: float, high: float, chance: float) -> float:
@@ -113,7 +120,11 @@ def read_measured(
 
 
 def measured_in(
-    study: Study, row: dict[Any, Any], value: str, decimals: int = DECIMALS, ends: tuple[str, str] = ("low", "high")
+    study: Study,
+    row: dict[Any, Any],
+    value: str,
+    decimals: int = DECIMALS,
+    ends: tuple[str, str] = ("low", "high"),
 ) -> Measured:
     """A row of a table that names a head."""
     return read_measured(row, (value, *ends), decimals, address_of(study, row))
@@ -131,7 +142,9 @@ def said_of_change(row: dict[Any, Any], count: Any = None, keep_metric: Any = No
     keep_metric  the share of the metric that was to be left, if that was asked for
     """
     change = change_of(row)
-    verdict = verdict_in(row, margin_of(row, keep_metric), count if isinstance(count, int) else None)
+    verdict = verdict_in(
+        row, margin_of(row, keep_metric), count if isinstance(count, int) else None
+    )
     return f"a change of {change.text(sign=True)}: {verdict.sentence}"
 
 

@@ -42,15 +42,21 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
         above = {place: row for place, row in rows.items() if row.value > 0.5}
         if above:
             best = _strongest_sites(study, above)
-            verb = "gives more than half of its" if len(best) == 1 else "give more than half of their"
+            verb = (
+                "gives more than half of its" if len(best) == 1 else "give more than half of their"
+            )
             each = ", at its strongest site" if len(best) == 1 else ", each at its strongest site"
             at = each if is_shared(study, stack) else ""
             sentence = f"{counted(study, above, rows)}{where} {verb} attention to {target}{at}:"
             more, top = max(len(best) - MOST_NAMED, 0), best[0]
             strength = strength_of(top.value, top.low, top.high, 0.5)
             named, is_clear = tuple(best[:MOST_NAMED]), excludes(top, 0.5)
-            return Finding(statistic, sentence, named, more, is_clear=is_clear, strength=strength, topic=topic)
-        sentence = f"No head{where} gives more than half of its attention to {target}; the most is that of"
+            return Finding(
+                statistic, sentence, named, more, is_clear=is_clear, strength=strength, topic=topic
+            )
+        sentence = (
+            f"No head{where} gives more than half of its attention to {target}; the most is that of"
+        )
         most = next(iter(rows.values()))
         return Finding(statistic, sentence, (most,), is_clear=excludes(most, 0.5), topic=topic)
 
@@ -67,7 +73,11 @@ def _extreme(statistic: str, words: str, topic: str, *, least: bool = False) -> 
         middle = short_number(median(row.value for row in rows))
         named = (rows[-1] if least else rows[0],)
         return Finding(
-            statistic, words.format(where=where), named, topic=topic, after=f"; the median head's is {middle}"
+            statistic,
+            words.format(where=where),
+            named,
+            topic=topic,
+            after=f"; the median head's is {middle}",
         )
 
     return rule
@@ -83,7 +93,9 @@ def _strongest_sites(study: Study, rows: dict[Place, Measured]) -> list[Measured
 
 def _unless_classification(rule: Rule) -> Rule:
     """The rule, for stacks that have no classification token, which would be the first token."""
-    return lambda study, stack, where: None if stack in stacks_with(study, "cls") else rule(study, stack, where)
+    return lambda study, stack, where: (
+        None if stack in stacks_with(study, "cls") else rule(study, stack, where)
+    )
 
 
 def _of_natural_language(rule: Rule) -> Rule:
@@ -103,10 +115,16 @@ RULES: tuple[Rule, ...] = (
     _majority("sep", "separators", "special tokens"),
     _unless_classification(_majority("first", "the first token", "special tokens")),
     _of_natural_language(
-        _extreme("punctuation", 'The most attention to "." and "," among the heads{where} is that of', "punctuation")
+        _extreme(
+            "punctuation",
+            'The most attention to "." and "," among the heads{where} is that of',
+            "punctuation",
+        )
     ),
     _extreme("entropy", "The broadest head{where}, by entropy in nats, is head", "breadth"),
-    _extreme("entropy", "The narrowest head{where}, by entropy in nats, is head", "breadth", least=True),
+    _extreme(
+        "entropy", "The narrowest head{where}, by entropy in nats, is head", "breadth", least=True
+    ),
     _extreme(
         "confidence-content",
         "The surest head{where}, special tokens left out (mean largest weight), is head",
@@ -130,12 +148,19 @@ def roles(study: Study) -> Iterator[Finding]:
     every = roles_by_head(study)
     sure = {place: [role for role in of if role.is_sure] for place, of in every.items()}
     sure = {place: of for place, of in sure.items() if of}
-    heads = list(study.heads[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None))
+    heads = list(
+        study.heads[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None)
+    )
     if "roles" not in study.tables or not heads:
         return
     if not sure:
         many = number_of(study, heads)
-        yield Finding("", f"No evidence that any of the {many} heads has a role by the rules", (), kind="roles")
+        yield Finding(
+            "",
+            f"No evidence that any of the {many} heads has a role by the rules",
+            (),
+            kind="roles",
+        )
         return
     main = {place: of[0] for place, of in sure.items()}  # one a head: the numbers add up
     counts: dict[str, list[Place]] = {}
@@ -152,13 +177,19 @@ def roles(study: Study) -> Iterator[Finding]:
     place, best = max(main.items(), key=lambda item: item[1].strength)
     row = {"stack": place[0], "layer": place[1], "head": place[2], **vars(best)}
     at = " at each site" if is_shared(study) else ""
-    others_too = f"; {number_of(study, every)} by the value alone, as the map counts" if len(every) > len(sure) else ""
+    others_too = (
+        f"; {number_of(study, every)} by the value alone, as the map counts"
+        if len(every) > len(sure)
+        else ""
+    )
     sentence = (
         f"{counted(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold"
         f"{others_too}), by their main role{at}: {listed}; the clearest, {best.name}, is"
     )
     strength = strength_of(best.value, best.low, best.high, best.threshold)
-    yield Finding("", sentence, (measured_in(study, row, "value"),), kind="roles", strength=strength)
+    yield Finding(
+        "", sentence, (measured_in(study, row, "value"),), kind="roles", strength=strength
+    )
 
 
 def _threshold(roles: list[Role]) -> str:
@@ -191,16 +222,23 @@ def relations(study: Study) -> Iterator[Finding]:
             f"Relation {plain(row['relation'], 60)}, {plain(row['direction'], 20)}: the best fixed offset is right in "
             f"{short_number(row['baseline'])} of the pairs; the head chosen on other sentences is"
         )
-        found, rival = measured_in(study, row, "accuracy"), float(row["accuracy"]) - float(row["gain"])
+        found, rival = (
+            measured_in(study, row, "accuracy"),
+            float(row["accuracy"]) - float(row["gain"]),
+        )
         strength = strength_of(found.value, found.low, found.high, rival)
-        yield Finding("", sentence, (found,), kind="relations", is_clear=found.low > rival, strength=strength)
+        yield Finding(
+            "", sentence, (found,), kind="relations", is_clear=found.low > rival, strength=strength
+        )
 
 
 def coreference(study: Study) -> Iterator[Finding]:
     table = study.tables.get("coreference")
     if table is None:
         return
-    rows = table[(table["kind"] == "all") & (table["candidates"] == "mentions") & table["accuracy"].notna()]
+    rows = table[
+        (table["kind"] == "all") & (table["candidates"] == "mentions") & table["accuracy"].notna()
+    ]
     for row in rows.to_dict("records"):
         sentence = (
             f"Antecedents: the nearest mention with the same head word is right for {short_number(row['head_match'])} "
@@ -209,7 +247,9 @@ def coreference(study: Study) -> Iterator[Finding]:
         found, rival = measured_in(study, row, "accuracy"), float(row["head_match"])
         strength = strength_of(found.value, found.low, found.high, rival)
         is_clear = excludes(found, rival)
-        yield Finding("antecedent", sentence, (found,), kind="relations", is_clear=is_clear, strength=strength)
+        yield Finding(
+            "antecedent", sentence, (found,), kind="relations", is_clear=is_clear, strength=strength
+        )
 
 
 def rare_words(study: Study) -> Iterator[Finding]:
@@ -222,11 +262,15 @@ def rare_words(study: Study) -> Iterator[Finding]:
         f"One of the two rarest words: the best simple guess ({plain(guess['baseline'], 40)}) is right in "
         f"{short_number(guess['value'])} of the sentences; the head that most often points there is"
     )
-    best = rows.sort_values(["value", "stack", "layer", "head"], ascending=[False, True, True, True]).to_dict("records")
+    best = rows.sort_values(
+        ["value", "stack", "layer", "head"], ascending=[False, True, True, True]
+    ).to_dict("records")
     found, rival = measured_in(study, best[0], "value"), float(guess["value"])
     strength = strength_of(found.value, found.low, found.high, rival)
     is_clear = excludes(found, rival)
-    yield Finding("two-rarest", sentence, (found,), kind="relations", is_clear=is_clear, strength=strength)
+    yield Finding(
+        "two-rarest", sentence, (found,), kind="relations", is_clear=is_clear, strength=strength
+    )
 
 
 def twins(study: Study) -> Iterator[Finding]:
@@ -236,14 +280,20 @@ def twins(study: Study) -> Iterator[Finding]:
         return
     pairs = [
         (row, row | {"layer": row["twin_layer"], "head": row["twin_head"]})
-        for row in table[table["twin_distance"].notna()].sort_values("twin_distance", kind="stable").to_dict("records")
+        for row in table[table["twin_distance"].notna()]
+        .sort_values("twin_distance", kind="stable")
+        .to_dict("records")
     ]
-    pairs = [pair for pair in pairs if len({head_of(study, _place(one)) for one in pair}) == 2]  # not one shared head
+    pairs = [
+        pair for pair in pairs if len({head_of(study, _place(one)) for one in pair}) == 2
+    ]  # not one shared head
     if not pairs:
         return
     row, other = pairs[0]
     sentence = f"The two heads that attend most alike, {row['twin_distance']:.2g} nats apart, are"
-    heads = tuple(Measured(address_of(study, one), math.nan, math.nan, math.nan) for one in (row, other))
+    heads = tuple(
+        Measured(address_of(study, one), math.nan, math.nan, math.nan) for one in (row, other)
+    )
     yield Finding("", sentence, heads, topic="twins")
 
 
@@ -256,7 +306,9 @@ def _ranked(study: Study, statistic: str, stack: str) -> dict[Place, Measured]:
     if stack not in stacks_with(study, statistic):
         return {}
     heads = study.heads
-    rows = heads[(heads["stack"] == stack) & (heads["statistic"] == statistic) & heads["value"].notna()]
+    rows = heads[
+        (heads["stack"] == stack) & (heads["statistic"] == statistic) & heads["value"].notna()
+    ]
     rows = rows.sort_values(["value", "layer", "head"], ascending=[False, True, True])
     uniform = uniform_shares(study, statistic, stack)
     return {

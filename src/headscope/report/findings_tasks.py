@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-CHANGE = {"metric_change": "value", "change_low": "low", "change_high": "high"}  # of a stage, as in front.csv
+CHANGE = {
+    "metric_change": "value",
+    "change_low": "low",
+    "change_high": "high",
+}  # of a stage, as in front.csv
 COARSE = 0.1  # of the loss: where only larger changes could be seen, there were too few examples
 
 
@@ -44,7 +48,9 @@ def knows_nothing(study: Study) -> Iterator[Finding]:
     for part in ("importance", "pruning"):
         if told := recorded(study.record, part, "knows_nothing"):
             sentence = plain(told, 400)
-            yield Finding("", sentence[:1].upper() + sentence[1:], (), kind="importance", topic="chance")
+            yield Finding(
+                "", sentence[:1].upper() + sentence[1:], (), kind="importance", topic="chance"
+            )
 
 
 def removals(study: Study) -> Iterator[Finding]:
@@ -60,10 +66,16 @@ def removals(study: Study) -> Iterator[Finding]:
     decimals = decimals_for(rows["value"])
     rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
     sure = rows[rows["is_significant"].eq(True)]  # empty where nothing was tested
-    named = [measured_in(study, row, "value", decimals) for row in (sure if len(sure) else rows[:1]).to_dict("records")]
+    named = [
+        measured_in(study, row, "value", decimals)
+        for row in (sure if len(sure) else rows[:1]).to_dict("records")
+    ]
     sentence = f"No head's {noun} alone changes the loss of {task} significantly; the largest change is that of"
     if len(sure):
-        places = ([(row["stack"], row["layer"], row["head"]) for row in of.to_dict("records")] for of in (sure, rows))
+        places = (
+            [(row["stack"], row["layer"], row["head"]) for row in of.to_dict("records")]
+            for of in (sure, rows)
+        )
         sentence = (
             f"{doing} one head alone changes the loss of {task} significantly for {counted(study, *places)} "
             "(above 0: worse without it), most of all for"
@@ -86,13 +98,21 @@ def _resolution(study: Study, rows: pd.DataFrame, *, is_found: bool) -> str:
     is_coarse = count < ENOUGH_TEXTS or share > COARSE
     if not math.isfinite(least) or (is_found and not is_coarse):
         return ""
-    told = f"so few examples ({count}) could hardly show any" if is_coarse else f"on {count} examples"
+    told = (
+        f"so few examples ({count}) could hardly show any" if is_coarse else f"on {count} examples"
+    )
     told += f": to be significant, a change had to be beyond {short_number(least, decimals_for([least]))}"
     told += f" ({100 * share:.0f} % of the loss)" if share > 0 else ""
     told += " at the median head"
     if not is_found:  # the head that is named is a noisy one, often as not
-        own = least_significant(rows["low"][:1], rows["high"][:1], int(rows["count"].iloc[0]), tests=len(rows))
-        told += f", beyond {short_number(own, decimals_for([own]))} at this one" if math.isfinite(own) else ""
+        own = least_significant(
+            rows["low"][:1], rows["high"][:1], int(rows["count"].iloc[0]), tests=len(rows)
+        )
+        told += (
+            f", beyond {short_number(own, decimals_for([own]))} at this one"
+            if math.isfinite(own)
+            else ""
+        )
     return f"; {told}"
 
 
@@ -114,24 +134,39 @@ def cut(study: Study) -> Iterator[Finding]:
         f"{int(row['removed'])} of {whole} heads are cut{faster}: {metric} on {split} is {row['metric']:.4f}"
         f"{_intact(study)}, {said_of_change(row, count, keep)}{_others(table, row, margin_of(row, keep), count, split)}"
     )
-    yield Finding("cut", sentence, (), kind="cut", strength=strength_of(change.value, change.low, change.high, 0.0))
+    yield Finding(
+        "cut",
+        sentence,
+        (),
+        kind="cut",
+        strength=strength_of(change.value, change.low, change.high, 0.0),
+    )
     yield from _saved(study, metric, count, keep)
     if warning := recorded(study.record, "pruning", "warning"):
         yield Finding("cut", plain(warning, 300), (), kind="cut", is_clear=False)
 
 
-def _others(table: pd.DataFrame, chosen: dict[Any, Any], margin: Margin, count: int | None, split: str) -> str:
+def _others(
+    table: pd.DataFrame, chosen: dict[Any, Any], margin: Margin, count: int | None, split: str
+) -> str:
     """The largest set that is shown to stay within the allowed loss, if that is another one than the set cut.
 
     A smaller set is told of only if the one cut is not shown to stay within it.
     """
     is_kept = verdict_in(chosen, margin, count).kind == "kept"
     least = int(chosen["removed"]) + 1 if is_kept else 1
-    rows = [row for row in table.to_dict("records") if int(row["removed"]) >= least and not row["is_chosen"]]
+    rows = [
+        row
+        for row in table.to_dict("records")
+        if int(row["removed"]) >= least and not row["is_chosen"]
+    ]
     most = largest_kept(rows, margin, count)
     if most is not None:
         named = plain(most["repair"], 30) if isinstance(most["repair"], str) else ""
-        repair, change = f", repaired by {named}," if named else "", change_of(dict(most)).text(sign=True)
+        repair, change = (
+            f", repaired by {named}," if named else "",
+            change_of(dict(most)).text(sign=True),
+        )
         return f"; removing {int(most['removed'])}{repair} stays within it: {change}; {picked_on(split)}"
     return "" if is_kept else "; no reported set is shown to stay within it"
 
@@ -139,13 +174,19 @@ def _others(table: pd.DataFrame, chosen: dict[Any, Any], margin: Margin, count: 
 def _judged(study: Study) -> tuple[str, str]:
     """The metric, and the split that is reported on."""
     metric = plain(recorded(study.record, "pruning", "metric") or "the metric", 30)
-    return metric, plain(recorded(study.record, "pruning", "reported_on", "split") or "another split", 30)
+    return metric, plain(
+        recorded(study.record, "pruning", "reported_on", "split") or "another split", 30
+    )
 
 
 def _intact(study: Study) -> str:
     """What the whole model has, to be compared with."""
     metric = recorded(study.record, "pruning", "metric")
-    value = recorded(study.record, "pruning", "intact", "report", metric, "value") if isinstance(metric, str) else None
+    value = (
+        recorded(study.record, "pruning", "intact", "report", metric, "value")
+        if isinstance(metric, str)
+        else None
+    )
     return f" ({value:.4f} with all heads)" if isinstance(value, float) else ""
 
 
@@ -166,7 +207,11 @@ def _saved(study: Study, metric: str, count: int | None, keep_metric: Any) -> It
 def cheap(study: Study) -> Iterator[Finding]:
     """The cheap importance that ranks heads most like exact removal."""
     table = study.tables.get("agreement")
-    rows = table[(table["importance"] != "random") & table["correlation"].notna()] if table is not None else None
+    rows = (
+        table[(table["importance"] != "random") & table["correlation"].notna()]
+        if table is not None
+        else None
+    )
     if rows is None or not len(rows):
         yield from noisy_ranks(study)
         return
@@ -191,7 +236,9 @@ def cheap(study: Study) -> Iterator[Finding]:
         sentence += f"; the true importances, which do not, would reach {short_number(ceiling)}"
     strength = strength_of(found.value, found.low, found.high, 0.0)
     is_clear = excludes(found, 0.0) and not is_noise
-    yield Finding("", sentence, (), kind="importance", is_clear=is_clear, strength=strength, topic="cheap")
+    yield Finding(
+        "", sentence, (), kind="importance", is_clear=is_clear, strength=strength, topic="cheap"
+    )
 
 
 def noisy_ranks(study: Study) -> Iterator[Finding]:

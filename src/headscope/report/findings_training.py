@@ -24,7 +24,9 @@ def over_training(study: Study) -> Iterator[Finding]:
     if table is None or every is None or every["step"].nunique() < 2:
         return
     steps = sorted(int(step) for step in every["step"].unique())
-    places = list(every[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None))
+    places = list(
+        every[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None)
+    )
     held = {step: _heads_by_family(study, table[table["step"] == step]) for step in steps}
     first, last = (set().union(*held[step].values()) for step in (steps[0], steps[-1]))
     sentence = (
@@ -32,15 +34,27 @@ def over_training(study: Study) -> Iterator[Finding]:
         f"{number_of(study, first)} to {counted(study, last, places, noun='')}"
     )
     changes = {
-        name: tuple(number_of(study, held[step].get(name, ())) for step in (steps[0], steps[-1])) for name in FAMILIES
+        name: tuple(number_of(study, held[step].get(name, ())) for step in (steps[0], steps[-1]))
+        for name in FAMILIES
     }
-    told = sorted((name for name in FAMILIES if any(changes[name])), key=lambda name: -max(changes[name]))
+    told = sorted(
+        (name for name in FAMILIES if any(changes[name])), key=lambda name: -max(changes[name])
+    )
     if told:
-        each = (f"{CALLED.get(name, name)} {changes[name][0]} to {changes[name][1]}" for name in told[:MOST_CHANGES])
+        each = (
+            f"{CALLED.get(name, name)} {changes[name][0]} to {changes[name][1]}"
+            for name in told[:MOST_CHANGES]
+        )
         sentence += f" ({', '.join(each)})"
-    later = {name: next(step for step in steps if held[step].get(name)) for name in told if not changes[name][0]}
+    later = {
+        name: next(step for step in steps if held[step].get(name))
+        for name in told
+        if not changes[name][0]
+    }
     if later:
-        named = (f"{CALLED.get(name, name)} head appeared at step {step}" for name, step in later.items())
+        named = (
+            f"{CALLED.get(name, name)} head appeared at step {step}" for name, step in later.items()
+        )
         sentence += f"; the first {', the first '.join(list(named)[:MOST_FIRSTS])}"
     yield Finding("", sentence, (), kind="training")
 

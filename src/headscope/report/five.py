@@ -25,10 +25,14 @@ def five_of(
     first: list[Finding] = []
     for kind in KINDS:
         if of_kind := [one for one in left if one.kind == kind]:
-            first.append(min(of_kind, key=lambda one: _leads_again(one, first)))  # the first of those that are new
+            first.append(
+                min(of_kind, key=lambda one: _leads_again(one, first))
+            )  # the first of those that are new
     left = [one for one in left if all(one is not other for other in first)]
     while left and len(first) < MOST:
-        first.append(min(left, key=lambda one: (_repeats(one, first), -one.strength, KINDS.index(one.kind))))
+        first.append(
+            min(left, key=lambda one: (_repeats(one, first), -one.strength, KINDS.index(one.kind)))
+        )
         left = [one for one in left if one is not first[-1]]
     first = first[:MOST]
     return first, [one for one in every if all(one is not other for other in first)]

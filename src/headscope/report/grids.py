@@ -26,7 +26,9 @@ MOST = 1000  # layers or heads that are believed of a record
 def stacks_of(study: Study) -> list[str]:
     """The stacks that have rows, in the order in which stacks are listed everywhere."""
     found = dict.fromkeys(str(name) for name in study.heads["stack"])
-    return sorted(found, key=lambda name: (STACKS.index(name) if name in STACKS else len(STACKS), name))
+    return sorted(
+        found, key=lambda name: (STACKS.index(name) if name in STACKS else len(STACKS), name)
+    )
 
 
 def statistics_of(study: Study) -> list[str]:
@@ -42,7 +44,9 @@ def shape_of(study: Study, stack: str) -> tuple[int, int]:
     return max(layers, int(rows["layer"].max()) + 1), max(heads, int(rows["head"].max()) + 1)
 
 
-def grid_of(study: Study, statistic: str, stack: str, column: Column = "value") -> NDArray[np.float64]:
+def grid_of(
+    study: Study, statistic: str, stack: str, column: Column = "value"
+) -> NDArray[np.float64]:
     """One column of one statistic as [layer, head]; NaN where a head has no row."""
     grid = np.full(shape_of(study, stack), np.nan)
     rows = study.heads[(study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)]
@@ -63,7 +67,13 @@ def maps_of(study: Study, kind: Literal["map", "offset"], axes: int) -> dict[str
     for key in sorted(study.maps, key=lambda name: (_rank(name.partition("/")[2]), name)):
         prefix, _, stack = key.partition("/")
         array = study.maps[key]
-        if prefix == kind and stack and array.ndim == axes and array.size and np.isfinite(array).any():
+        if (
+            prefix == kind
+            and stack
+            and array.ndim == axes
+            and array.size
+            and np.isfinite(array).any()
+        ):
             found[stack] = array
     return found
 
@@ -86,7 +96,10 @@ def plain(text: object, limit: int = 200) -> str:
     Control characters and lone surrogates break XML and UTF-8; direction overrides let a name rewrite the
     line around it. Each becomes a visible replacement character.
     """
-    line = "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in str(text))
+    line = "".join(
+        "\ufffd" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c
+        for c in str(text)
+    )
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 

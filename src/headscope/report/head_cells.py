@@ -44,4 +44,8 @@ def p_cell(value: Any) -> Cell:
 
 
 def count_cell(value: Any) -> Cell:
-    return Cell(NONE) if is_missing(value) else Cell(f"{int(value):,}".replace(",", "\u202f"), float(value))
+    return (
+        Cell(NONE)
+        if is_missing(value)
+        else Cell(f"{int(value):,}".replace(",", "\u202f"), float(value))
+    )

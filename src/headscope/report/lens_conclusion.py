@@ -34,16 +34,28 @@ def conclusion_of(study: Study) -> Conclusion | None:
     if known is None or not len(known):
         return None
     rows = known.to_dict("records")
-    telling = [row for row in rows if excludes(read_measured(row, ("correlation", "low", "high")), 0.0)]
+    telling = [
+        row for row in rows if excludes(read_measured(row, ("correlation", "low", "high")), 0.0)
+    ]
     return _some(study, rows, telling, known) if telling else _none(study, rows)
 
 
-def _some(study: Study, rows: list[dict[Any, Any]], telling: list[dict[Any, Any]], known: pd.DataFrame) -> Conclusion:
+def _some(
+    study: Study, rows: list[dict[Any, Any]], telling: list[dict[Any, Any]], known: pd.DataFrame
+) -> Conclusion:
     best = max(telling, key=lambda row: abs(float(row["correlation"])))
     found = read_measured(best, ("correlation", "low", "high"))
-    same = (known["statistic"] == best["statistic"]) & (known["stack"] == best["stack"]) & (known["lens"] == "raw")
+    same = (
+        (known["statistic"] == best["statistic"])
+        & (known["stack"] == best["stack"])
+        & (known["lens"] == "raw")
+    )
     raw = known[same]["correlation"]
-    beside = f", through raw attention {short_number(raw.iloc[0])}" if len(raw) and best["lens"] != "raw" else ""
+    beside = (
+        f", through raw attention {short_number(raw.iloc[0])}"
+        if len(raw) and best["lens"] != "raw"
+        else ""
+    )
     ceiling = ceiling_of(best)
     sentence = (
         f"{len(telling)} of {len(rows)} statistics through lenses can be told from 0 (about "
@@ -58,7 +70,11 @@ def _some(study: Study, rows: list[dict[Any, Any]], telling: list[dict[Any, Any]
 
 def _none(study: Study, rows: list[dict[Any, Any]]) -> Conclusion:
     ceilings = [ceiling_of(row) for row in rows]
-    more = "" if all(ceiling >= LEAST_CEILING for ceiling in ceilings) else f"; {_more(study, ceilings)}"
+    more = (
+        ""
+        if all(ceiling >= LEAST_CEILING for ceiling in ceilings)
+        else f"; {_more(study, ceilings)}"
+    )
     sentence = f"No statistic through any lens can be told from 0 ({len(rows)} rows); {_reach(study, rows)}{more}"
     return Conclusion(sentence, not all(map(math.isnan, ceilings)))
 

@@ -21,8 +21,20 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-MASSES = ("special", "cls", "sep", "punctuation", "confidence", "raw-correlation", "row-total", "rank")
-ONLY_IF_VARIES = ("row-total", "rank")  # they say something of a lens, not of a layer, where they are the same in all
+MASSES = (
+    "special",
+    "cls",
+    "sep",
+    "punctuation",
+    "confidence",
+    "raw-correlation",
+    "row-total",
+    "rank",
+)
+ONLY_IF_VARIES = (
+    "row-total",
+    "rank",
+)  # they say something of a lens, not of a layer, where they are the same in all
 FORMS = {  # of mixing.csv, in Kobayashi's order and words
     "weight": "weights",
     "norm": "norm",
@@ -48,7 +60,9 @@ def lens_parts(study: Study) -> Iterator[Part | None]:
 
 def lenses_of(study: Study) -> list[str]:
     """The lenses that rows of the study were seen through, raw first."""
-    names = [bare_name(str(name)).partition("@")[2] for name in dict.fromkeys(study.heads["statistic"])]
+    names = [
+        bare_name(str(name)).partition("@")[2] for name in dict.fromkeys(study.heads["statistic"])
+    ]
     others = list(dict.fromkeys(name for name in names if name))
     return ["raw", *others] if others else []
 
@@ -56,7 +70,10 @@ def lenses_of(study: Study) -> list[str]:
 def forms_of(table: pd.DataFrame) -> dict[str, str]:
     """The forms of mixing.csv that a table has, with their words, in Kobayashi's order."""
     there = [str(form) for form in dict.fromkeys(table["form"])]
-    return {form: FORMS.get(form, form) for form in sorted(there, key=lambda one: _place_among(one, tuple(FORMS)))}
+    return {
+        form: FORMS.get(form, form)
+        for form in sorted(there, key=lambda one: _place_among(one, tuple(FORMS)))
+    }
 
 
 def _place_among(name: str, names: tuple[str, ...]) -> int:
@@ -80,7 +97,11 @@ def _side_by_side(study: Study) -> Part | None:
         known = [value for values in of_layers for value in values if not math.isnan(value)]
         decimals = 0 if all(value == round(value) for value in known) else DECIMALS
         rows += [
-            [Cell(statistic, statistic), _layer(study, *place), *(number(value, decimals=decimals) for value in values)]
+            [
+                Cell(statistic, statistic),
+                _layer(study, *place),
+                *(number(value, decimals=decimals) for value in values),
+            ]
             for place, values in zip(layers, of_layers, strict=True)
             if not all(map(math.isnan, values))
         ]
@@ -93,13 +114,21 @@ def _side_by_side(study: Study) -> Part | None:
     )
     note += _told(study)
     columns = ("statistic", "layer", *lenses)
-    return Part("lenses", "Other lenses", note, columns, rows, "heads.csv", ("lens-",), frozenset({0}))
+    return Part(
+        "lenses", "Other lenses", note, columns, rows, "heads.csv", ("lens-",), frozenset({0})
+    )
 
 
 def _varying(of_layers: list[list[float]]) -> list[list[float]]:
     """[layer][lens]; a lens that says the same of all layers, as written, is left out (NaN)."""
-    varies = [len({f"{value:.{DECIMALS}f}" for value in column}) > 1 for column in zip(*of_layers, strict=True)]
-    return [[value if is_kept else math.nan for value, is_kept in zip(row, varies, strict=True)] for row in of_layers]
+    varies = [
+        len({f"{value:.{DECIMALS}f}" for value in column}) > 1
+        for column in zip(*of_layers, strict=True)
+    ]
+    return [
+        [value if is_kept else math.nan for value, is_kept in zip(row, varies, strict=True)]
+        for row in of_layers
+    ]
 
 
 def _told(study: Study) -> str:
@@ -108,7 +137,9 @@ def _told(study: Study) -> str:
     if recorded(study.record, "lenses", "loss_means"):
         told += f"The loss: {plain(recorded(study.record, 'lenses', 'loss_means'), 300)}. "
     for lens in lenses_of(study):
-        short, all_of = (recorded(study.record, "lenses", lens, key) for key in ("short", "sequences"))
+        short, all_of = (
+            recorded(study.record, "lenses", lens, key) for key in ("short", "sequences")
+        )
         if isinstance(short, int) and isinstance(all_of, int) and short:
             told += (
                 f"{lens}: {short} of {all_of} maps of a layer are of texts no longer than a head is wide, where all of "
@@ -137,7 +168,16 @@ def _furthest(study: Study) -> Part | None:
         "heads and statistics: a pick, so expect less of it on other texts. A head's card shows it at work."
     )
     columns = ("head", "statistic", "lens", "raw", "through the lens", "rank among heads")
-    return Part("lens-heads", "Where lenses disagree", note, columns, rows, "lens_heads.csv", (), frozenset({1, 2}))
+    return Part(
+        "lens-heads",
+        "Where lenses disagree",
+        note,
+        columns,
+        rows,
+        "lens_heads.csv",
+        (),
+        frozenset({1, 2}),
+    )
 
 
 def _examples(study: Study) -> Part | None:
@@ -150,12 +190,26 @@ def _examples(study: Study) -> Part | None:
         raw_peaks, peaks = (_has_peak(row, weight) for weight in ("raw_weight", "lens_weight"))
         marks = {"query": row["query"], "key": row["raw_key"] if raw_peaks else -1}
         marks |= {"through": row["lens_key"] if peaks else -1}
-        marked = tuple((word, " ".join(m for m, at in marks.items() if at == i)) for i, word in enumerate(words))
+        marked = tuple(
+            (word, " ".join(m for m, at in marks.items() if at == i))
+            for i, word in enumerate(words)
+        )
         raw = f"{words[row['raw_key']]} {_size(row['raw_weight'])}, through it {_size(row['raw_key_through'])}"
         through = f"{words[row['lens_key']]} {_size(row['lens_weight'])}, raw {_size(row['lens_key_raw'])}"
-        told = (raw if raw_peaks else _spread(row["raw_weight"]), through if peaks else _spread(row["lens_weight"]))
+        told = (
+            raw if raw_peaks else _spread(row["raw_weight"]),
+            through if peaks else _spread(row["lens_weight"]),
+        )
         lens, text = Cell(plain(row["lens"], 30), row["lens"]), Cell(" ".join(words), marked=marked)
-        rows.append([_head(study, row), lens, text, *(Cell(plain(one, 400)) for one in told), number(row["apart"])])
+        rows.append(
+            [
+                _head(study, row),
+                lens,
+                text,
+                *(Cell(plain(one, 400)) for one in told),
+                number(row["apart"]),
+            ]
+        )
     note = (
         "Of the heads above, in three texts the row where lens and weights are furthest apart, if there is one among "
         "those where they point to different tokens. Numbers are shares of a row; it is spread evenly where no token "
@@ -165,8 +219,14 @@ def _examples(study: Study) -> Part | None:
     columns = ("head", "lens", "text", "raw", "through the lens", "apart")
     heading = "Where lenses disagree: examples"
     words_in = frozenset({1, 2, 3, 4})
-    marks_told = (("the token that looks", "query"), ("largest weight", "key"), ("largest through the lens", "through"))
-    return Part("lens-examples", heading, note, columns, rows, "lens_examples.csv", (), words_in, marks_told)
+    marks_told = (
+        ("the token that looks", "query"),
+        ("largest weight", "key"),
+        ("largest through the lens", "through"),
+    )
+    return Part(
+        "lens-examples", heading, note, columns, rows, "lens_examples.csv", (), words_in, marks_told
+    )
 
 
 def _has_peak(row: dict[Any, Any], weight: str) -> bool:
@@ -196,9 +256,16 @@ def _separators(study: Study) -> Part | None:
         [
             _layer(study, stack, layer),
             Cell(NAMES[kind], kind),
-            *(measured(*(of[m][end] for end in ("value", "low", "high"))) if m in of else Cell("–") for m in measures),
+            *(
+                measured(*(of[m][end] for end in ("value", "low", "high")))
+                if m in of
+                else Cell("–")
+                for m in measures
+            ),
         ]
-        for (stack, layer, kind), of in sorted(cells.items(), key=lambda item: (item[0][0], item[0][2], item[0][1]))
+        for (stack, layer, kind), of in sorted(
+            cells.items(), key=lambda item: (item[0][0], item[0][2], item[0][1])
+        )
     ]
     told = verdicts(table)
     lead = " ".join(verdict.sentence for verdict in told)
@@ -209,7 +276,17 @@ def _separators(study: Study) -> Part | None:
     )
     headings = ("layer", "tokens", "attention", "gradient", "weighted", "centred")
     heading = "Is attention to separators, or to another sink, a no-op?"
-    return Part("no-op", heading, note.strip(), headings, rows, "gradients.csv", ("no-op",), frozenset({1}), lead=lead)
+    return Part(
+        "no-op",
+        heading,
+        note.strip(),
+        headings,
+        rows,
+        "gradients.csv",
+        ("no-op",),
+        frozenset({1}),
+        lead=lead,
+    )
 
 
 def lengths_covered(study: Study) -> str:
@@ -231,7 +308,9 @@ def width_of_heads(study: Study, stack: str) -> int | None:
     if isinstance(known, int):
         return known
     heads = study.heads
-    ranks = heads[(heads["stack"] == stack) & (heads["statistic"] == "rank@effective")]["value"].dropna()
+    ranks = heads[(heads["stack"] == stack) & (heads["statistic"] == "rank@effective")][
+        "value"
+    ].dropna()
     return round(float(ranks.max())) if len(ranks) else None
 
 
@@ -246,7 +325,12 @@ def _lengths(study: Study) -> Part | None:
     rows = [
         [
             _layer(study, stack, layer),
-            *(measured(*(of[n][end] for end in ("value", "low", "high"))) if n in of else Cell("–") for n in lengths),
+            *(
+                measured(*(of[n][end] for end in ("value", "low", "high")))
+                if n in of
+                else Cell("–")
+                for n in lengths
+            ),
         ]
         for (stack, layer), of in cells.items()
     ]
@@ -258,7 +342,9 @@ def _lengths(study: Study) -> Part | None:
         note += f" {lengths_covered(study)}"
     headings = ("layer", *(f"≤ {length}" for length in lengths))
     heading = "How effective attention leaves the raw one as texts grow"
-    return Part("lengths", heading, note, headings, rows, "effective_lengths.csv", ("effective-lengths",))
+    return Part(
+        "lengths", heading, note, headings, rows, "effective_lengths.csv", ("effective-lengths",)
+    )
 
 
 def _mixing(study: Study) -> Part | None:
@@ -272,7 +358,12 @@ def _mixing(study: Study) -> Part | None:
     rows = [
         [
             _layer(study, stack, layer),
-            *(measured(*(of[f][end] for end in ("value", "low", "high"))) if f in of else Cell("–") for f in forms),
+            *(
+                measured(*(of[f][end] for end in ("value", "low", "high")))
+                if f in of
+                else Cell("–")
+                for f in forms
+            ),
         ]
         for (stack, layer), of in cells.items()
     ]
@@ -281,7 +372,9 @@ def _mixing(study: Study) -> Part | None:
         "heads move, with the residual, and behind the LayerNorm where one follows."
     )
     columns = ("layer", *forms.values())
-    return Part("mixing", "How much each layer mixes tokens", note, columns, rows, "mixing.csv", ("mixing",))
+    return Part(
+        "mixing", "How much each layer mixes tokens", note, columns, rows, "mixing.csv", ("mixing",)
+    )
 
 
 def _agreement(study: Study) -> Part | None:
@@ -319,7 +412,17 @@ def _agreement(study: Study) -> Part | None:
     heading = "Do lenses agree with exact removal?"
     words = frozenset(range(3 if is_many else 2))
     lead = f"{conclusion.sentence}."
-    return Part("lens-agreement", heading, note, columns, rows, "lenses.csv", ("agree-lens",), words, lead=lead)
+    return Part(
+        "lens-agreement",
+        heading,
+        note,
+        columns,
+        rows,
+        "lenses.csv",
+        ("agree-lens",),
+        words,
+        lead=lead,
+    )
 
 
 def _relevance(study: Study) -> Part | None:
@@ -334,9 +437,16 @@ def _relevance(study: Study) -> Part | None:
     rows = [
         [
             _layer(study, stack, layer),
-            *(measured(*(of[p][end] for end in ("value", "low", "high"))) if p in of else Cell("–") for p in parts),
+            *(
+                measured(*(of[p][end] for end in ("value", "low", "high")))
+                if p in of
+                else Cell("–")
+                for p in parts
+            ),
         ]
-        for (stack, layer), of in sorted(cells.items(), key=lambda item: (STACKS.index(item[0][0]), item[0][1]))
+        for (stack, layer), of in sorted(
+            cells.items(), key=lambda item: (STACKS.index(item[0][0]), item[0][1])
+        )
     ]
     note = (
         "What the model says, shared out among what it was made of, in parts of it. What leaves a layer is what enters "
@@ -344,7 +454,15 @@ def _relevance(study: Study) -> Part | None:
         "Layer −1 is the embeddings, the last one what comes after all layers."
     )
     heading = "Where relevance goes"
-    return Part("relevance", heading, note, ("layer", *parts), rows, "relevance_layers.csv", ("relevance-layers",))
+    return Part(
+        "relevance",
+        heading,
+        note,
+        ("layer", *parts),
+        rows,
+        "relevance_layers.csv",
+        ("relevance-layers",),
+    )
 
 
 def _layer(study: Study, stack: str, layer: int) -> Cell:

@@ -56,8 +56,13 @@ class Look:
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(text if len(text) <= 40 else f"{text[:39]}…") for text in self.text)
-        tokens, lenses = len(self.stacks[0].key.tokens), ", ".join(lens.name for lens in self.lenses)
-        changed = "".join(f", {what}" for what in ((f"off {self.off}",) if self.off else ()) + self.edits)
+        tokens, lenses = (
+            len(self.stacks[0].key.tokens),
+            ", ".join(lens.name for lens in self.lenses),
+        )
+        changed = "".join(
+            f", {what}" for what in ((f"off {self.off}",) if self.off else ()) + self.edits
+        )
         return f"Look({self.model!r}, {shown}, {tokens} tokens, lens {lenses}{changed})"
 
     @property
@@ -69,7 +74,9 @@ class Look:
         """The whole HTML document; it needs nothing beside it."""
         style, script = _asset("saved.css"), _asset("saved.js")
         environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(_BUILT), autoescape=True, undefined=jinja2.StrictUndefined
+            loader=jinja2.FileSystemLoader(_BUILT),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
         )
         return environment.get_template("saved.html").render(
             model=inert(local_name(self.model)),
@@ -92,7 +99,9 @@ class Look:
     def _payload(self) -> dict[str, object]:
         """What the page is made of: what the explorer's server tells of a model, and its answers through each lens."""
         text, *rest = (inert(text) for text in self.text)
-        sides = {one.stack: told_sides(one.query, one.key) for lens in self.lenses for one in lens.stacks}
+        sides = {
+            one.stack: told_sides(one.query, one.key) for lens in self.lenses for one in lens.stacks
+        }
         of_heads = [lens for lens in self.lenses if lens.forms is None]
         there = {one.stack: one.there for lens in reversed(of_heads) for one in lens.stacks}
         return {
@@ -100,14 +109,23 @@ class Look:
                 "id": "a",
                 "name": inert(local_name(self.model)),
                 "stacks": [
-                    {"name": stack, "layers": [{"layer": i, "heads": h} for i, h in enumerate(there.get(stack, []))]}
+                    {
+                        "name": stack,
+                        "layers": [
+                            {"layer": i, "heads": h} for i, h in enumerate(there.get(stack, []))
+                        ],
+                    }
                     for stack in sides
                 ],
                 "lenses": {
                     "heads": [lens.name for lens in of_heads],
                     "tokens": [lens.name for lens in self.lenses if lens.forms is not None],
                 },
-                "example": {"text": text, "second": rest[0] if rest else None, "lens": self.lenses[0].name},
+                "example": {
+                    "text": text,
+                    "second": rest[0] if rest else None,
+                    "lens": self.lenses[0].name,
+                },
                 "off": self.off,
             },
             "sides": sides,
@@ -153,7 +171,9 @@ def _asset(name: str) -> str:
 
 def _csp_hash(text: str) -> str:
     """The name by which the content security policy allows exactly this inline text."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode(
+        "ascii"
+    )
 
 
 def _json_for_html(data: object) -> str:
@@ -168,20 +188,28 @@ def page_path(path: str | Path) -> Path:
     if place.suffix.lower() in (".html", ".htm") or place.is_dir():
         return place
     if place.suffix.lower() in OTHER_FILES:
-        raise HeadscopeError(f'"{place.name}" is no page', where=path, expected="a name that ends in .html")
+        raise HeadscopeError(
+            f'"{place.name}" is no page', where=path, expected="a name that ends in .html"
+        )
     return place.with_name(f"{place.name}.html")
 
 
 def check_place(path: Path) -> None:
     """Refuse a path that no page can have, before work is done for it."""
     if path.is_dir():
-        raise HeadscopeError("this is a folder", where=path, expected="the name of a file, such as look.html")
+        raise HeadscopeError(
+            "this is a folder", where=path, expected="the name of a file, such as look.html"
+        )
     there = next(folder for folder in path.parents if folder.exists())
     if not there.is_dir():
-        raise HeadscopeError(f'"{there}" is a file, not a folder', where=path, mend="Choose another path")
+        raise HeadscopeError(
+            f'"{there}" is a file, not a folder', where=path, mend="Choose another path"
+        )
     if there != path.parent:
         mend = f"Check the path, or make the directory: mkdir -p {shlex.quote(str(path.parent))}"
-        raise HeadscopeError(f"cannot be written: there is no directory {path.parent}", where=path, mend=mend)
+        raise HeadscopeError(
+            f"cannot be written: there is no directory {path.parent}", where=path, mend=mend
+        )
 
 
 def _write_whole(path: Path, content: bytes) -> None:

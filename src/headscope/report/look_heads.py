@@ -14,7 +14,9 @@ from headscope.model.attention import Attention
 from headscope.model.lenses import lens_named
 from headscope.model.lenses.effective import EffectiveLens
 
-Found = tuple[dict[Site, NDArray[np.float64]], str, bool]  # maps [head, query, key], how to read them, whether shares
+Found = tuple[
+    dict[Site, NDArray[np.float64]], str, bool
+]  # maps [head, query, key], how to read them, whether shares
 
 
 def raw(given: Input) -> Found:

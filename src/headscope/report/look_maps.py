@@ -33,12 +33,17 @@ class StackMaps:
     def __post_init__(self) -> None:
         expected = (len(self.query.tokens), len(self.key.tokens))
         if self.weights.ndim != 4 or self.weights.shape[2:] != expected:
-            raise ValueError(f"weights {self.weights.shape}: expected [layer, head, {expected[0]}, {expected[1]}]")
+            raise ValueError(
+                f"weights {self.weights.shape}: expected [layer, head, {expected[0]}, {expected[1]}]"
+            )
 
     @property
     def there(self) -> list[list[int]]:
         """For each layer the heads that are there."""
-        return [[head for head, weights in enumerate(layer) if not np.isnan(weights).all()] for layer in self.weights]
+        return [
+            [head for head, weights in enumerate(layer) if not np.isnan(weights).all()]
+            for layer in self.weights
+        ]
 
 
 @dataclass(frozen=True)
@@ -68,14 +73,34 @@ class Lens:
         """What the page is told about this lens: as the explorer's server tells it, and the maps of every layer."""
         for one in self.stacks:
             self._check(one)
-        places = [(one, i, head) for one in self.stacks for i, heads in enumerate(one.there) for head in heads]
-        largest = [float(f"{np.abs(one.weights[layer, head]).max():.5g}") for one, layer, head in places]
+        places = [
+            (one, i, head)
+            for one in self.stacks
+            for i, heads in enumerate(one.there)
+            for head in heads
+        ]
+        largest = [
+            float(f"{np.abs(one.weights[layer, head]).max():.5g}") for one, layer, head in places
+        ]
         summary = [
-            {"stack": one.stack, "layer": layer, "head": head, "largest": size, "entropy": None, "change": 0}
+            {
+                "stack": one.stack,
+                "layer": layer,
+                "head": head,
+                "largest": size,
+                "entropy": None,
+                "change": 0,
+            }
             for (one, layer, head), size in zip(places, largest, strict=True)
         ]
         full = 1.0 if self.shares else max(largest, default=0.0) or 1.0
-        told = {"name": self.name, "how": self.how, "shares": self.shares, "signed": self.is_signed, "full": full}
+        told = {
+            "name": self.name,
+            "how": self.how,
+            "shares": self.shares,
+            "signed": self.is_signed,
+            "full": full,
+        }
         return {
             "lens": told | {"forms": self.forms, "layers": self.layers},
             "summary": summary,
@@ -86,8 +111,12 @@ class Lens:
         """Of each layer the maps that are there, in one text; nothing where there are none."""
         texts = []
         for layer, heads in enumerate(one.there):
-            maps = packed([(layer, head) for head in heads], one.weights[layer, heads], signed=self.is_signed)
-            texts.append(base64.b64encode(zlib.compress(maps, 9)).decode("ascii") if heads else None)
+            maps = packed(
+                [(layer, head) for head in heads], one.weights[layer, heads], signed=self.is_signed
+            )
+            texts.append(
+                base64.b64encode(zlib.compress(maps, 9)).decode("ascii") if heads else None
+            )
         return texts
 
     def _check(self, one: StackMaps) -> None:
@@ -105,5 +134,6 @@ class Lens:
                     )
                 if not is_finite:
                     raise HeadscopeError(
-                        f"{one.stack}.{layer}.{head} is not finite through the lens {self.name}", mend=mend
+                        f"{one.stack}.{layer}.{head} is not finite through the lens {self.name}",
+                        mend=mend,
                     )

@@ -64,7 +64,9 @@ class Side:
             core = [at for at in tokens if not self._signs[at] and _bare(self.tokens[at])]
             ends = [at for at in tokens if core and self._signs[at] and not core[0] < at < core[-1]]
             found |= {at: at for at in ends}
-            found |= {at - 1: at for at in ends if at - 1 in tokens[:1] and not _bare(self.tokens[at - 1])}
+            found |= {
+                at - 1: at for at in ends if at - 1 in tokens[:1] and not _bare(self.tokens[at - 1])
+            }
         return found
 
     @cached_property
@@ -72,7 +74,8 @@ class Side:
         """For each token whether it is nothing but punctuation, its marks of a word's start taken off."""
         in_bytes = _is_byte_level(self.tokens)
         return tuple(
-            not (special or _continues(token)) and _is_punctuation(_bare(_readable(token, in_bytes)))
+            not (special or _continues(token))
+            and _is_punctuation(_bare(_readable(token, in_bytes)))
             for token, special in zip(self.tokens, self.special, strict=True)
         )
 
@@ -117,7 +120,9 @@ class Side:
             "tokens": self.token_labels(),
             "printed": tuple(inert(token) for token in self.tokens),
             "special": [int(special) for special in self.special],
-            "punctuation": [int(sign or signs[unit]) for sign, unit in zip(self._signs, units, strict=True)],
+            "punctuation": [
+                int(sign or signs[unit]) for sign, unit in zip(self._signs, units, strict=True)
+            ],
             "unit": units,
             "words": self.word_labels(),
             "word_special": [int(special) for special in self.unit_special()],
@@ -154,7 +159,9 @@ def _byte_of_character() -> dict[str, int]:
     """GPT-2's alphabet: each byte as one printable character. Printable ones stand for themselves."""
     itself = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in itself]
-    return {chr(byte): byte for byte in itself} | {chr(256 + at): byte for at, byte in enumerate(others)}
+    return {chr(byte): byte for byte in itself} | {
+        chr(256 + at): byte for at, byte in enumerate(others)
+    }
 
 
 def _is_byte_level(tokens: Sequence[str]) -> bool:

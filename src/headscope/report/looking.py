@@ -52,7 +52,9 @@ def look(
         lenses = tuple(through(given, name) for name in wanted)
         switched_off = str(HeadSet(heads_off(model.edits), among=model.heads))
         others = tuple(repr(edit) for edit in model.edits if not heads_off([edit]))
-    return Look(model.name, (first,) if second is None else (first, second), lenses, switched_off, others)
+    return Look(
+        model.name, (first,) if second is None else (first, second), lenses, switched_off, others
+    )
 
 
 def lenses_asked(lens: str | Iterable[str], where: str = "--lens") -> tuple[str, ...]:
@@ -60,7 +62,9 @@ def lenses_asked(lens: str | Iterable[str], where: str = "--lens") -> tuple[str,
     wanted = tuple(dict.fromkeys(names_in(lens, "lens")))
     unknown = next((name for name in wanted if name not in LENSES), None)
     if unknown is not None or not wanted:
-        raise HeadscopeError(f'"{unknown or ""}" is no lens', where=where, expected=choices(unknown or "", LENSES))
+        raise HeadscopeError(
+            f'"{unknown or ""}" is no lens', where=where, expected=choices(unknown or "", LENSES)
+        )
     return wanted
 
 
@@ -73,12 +77,16 @@ def through(given: Input, name: str) -> Lens:
     for stack in dict.fromkeys(site.stack for site in given.model.sites):
         here = {site: values for site, values in found.items() if site.stack == stack}
         if here:
-            stacks.append(StackMaps(stack, *_sides(given, stack), by_number(here).astype(np.float32)))
+            stacks.append(
+                StackMaps(stack, *_sides(given, stack), by_number(here).astype(np.float32))
+            )
     return Lens(name, tuple(stacks), how, shares)
 
 
 def _token_lens(given: Input, found: TokenMap) -> Lens:
-    stacks = tuple(StackMaps(stack, *_sides(given, stack), values) for stack, values in found.maps.items())
+    stacks = tuple(
+        StackMaps(stack, *_sides(given, stack), values) for stack, values in found.maps.items()
+    )
     return Lens(found.by, stacks, found.how, found.shares, found.forms, found.layers)
 
 

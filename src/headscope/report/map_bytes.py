@@ -33,6 +33,12 @@ def packed(places: Sequence[Place], weights: NDArray[np.float32], *, signed: boo
     sizes = np.abs(weights)
     largest = sizes.max(axis=-1).astype("<f4")
     roots = np.sqrt(sizes / np.where(largest > 0, largest, np.float32(1))[..., None])
-    codes = np.rint(127 * np.sign(weights) * roots).astype(np.int8) if signed else np.rint(255 * roots).astype(np.uint8)
+    codes = (
+        np.rint(127 * np.sign(weights) * roots).astype(np.int8)
+        if signed
+        else np.rint(255 * roots).astype(np.uint8)
+    )
     head = struct.pack("<4s4I", MAGIC, SIGNED if signed else WEIGHTS, *codes.shape)
-    return b"".join([head, np.array(places, dtype="<u2").tobytes(), largest.tobytes(), codes.tobytes()])
+    return b"".join(
+        [head, np.array(places, dtype="<u2").tobytes(), largest.tobytes(), codes.tobytes()]
+    )

@@ -33,9 +33,20 @@ def learned_masks(study: Study) -> Part | None:
     note = (
         f"Masks are reported on {plain(splits[1], 30)}: {metric}, its change and that of the loss against the model "
         "without a mask, example by example, with 95 % intervals. "
-        + ("Only the mask was trained." if frozen else "The weights were trained with the mask: a change is of both.")
+        + (
+            "Only the mask was trained."
+            if frozen
+            else "The weights were trained with the mask: a change is of both."
+        )
     )
-    columns = ("aim", "seed", *(["forbidden share"] if hard else []), metric, "change", "change of loss")
+    columns = (
+        "aim",
+        "seed",
+        *(["forbidden share"] if hard else []),
+        metric,
+        "change",
+        "change of loss",
+    )
     name, figures = "learned-masks", ("learned-mask",)
     heading = "Which positions matter"
     return Part(name, heading, note, columns, rows, "learned_masks.csv", figures, frozenset({0}))
@@ -66,4 +77,6 @@ def mask_table(study: Study) -> Part | None:
     )
     columns = ("mask", "trained", "forbidden share", metric, "change", "change of loss", "seeds")
     name, figures = "mask-table", ("mask-table",)
-    return Part(name, "What masks cost", note, columns, rows, "mask_table.csv", figures, frozenset({0, 1}))
+    return Part(
+        name, "What masks cost", note, columns, rows, "mask_table.csv", figures, frozenset({0, 1})
+    )

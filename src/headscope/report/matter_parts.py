@@ -10,7 +10,14 @@ from headscope.ablation.significance import ALPHA
 from headscope.report.cells import NONE, Cell, Part, decimals_for, is_missing, measured, number
 from headscope.report.finding import ceiling_of, too_noisy
 from headscope.report.grids import plain, recorded
-from headscope.report.head_cells import UNCORRECTED, count_cell, head_cell, named_cell, p_cell, place_of
+from headscope.report.head_cells import (
+    UNCORRECTED,
+    count_cell,
+    head_cell,
+    named_cell,
+    p_cell,
+    place_of,
+)
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
@@ -28,8 +35,12 @@ def significance(study: Study) -> Part | None:
         return None
     records = table.to_dict("records")
     of_metric = {place_of(row): row for row in records if row["statistic"] == METRIC}
-    of_loss = sorted((row for row in records if row["statistic"] == LOSS), key=lambda row: _size(row["value"]))
-    loss, metric = (decimals_for(table[table["statistic"] == name]["value"]) for name in (LOSS, METRIC))
+    of_loss = sorted(
+        (row for row in records if row["statistic"] == LOSS), key=lambda row: _size(row["value"])
+    )
+    loss, metric = (
+        decimals_for(table[table["statistic"] == name]["value"]) for name in (LOSS, METRIC)
+    )
     rows = [
         [
             head_cell(study, place_of(row)),
@@ -42,7 +53,8 @@ def significance(study: Study) -> Part | None:
         for row in of_loss
     ]
     tests = {
-        name: sorted({plain(row["test"], 20) for row in records if row["statistic"] == name}) for name in (LOSS, METRIC)
+        name: sorted({plain(row["test"], 20) for row in records if row["statistic"] == name})
+        for name in (LOSS, METRIC)
     }
     note = (
         f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Ablated minus intact when "
@@ -77,7 +89,11 @@ def _metric_cells(row: dict[Any, Any] | None, decimals: int) -> tuple[Cell, ...]
 def _tested(row: dict[Any, Any]) -> tuple[Cell, ...]:
     """The p-value of the test, the same after Holm's correction, and a star if that is significant."""
     is_significant = row["is_significant"] is True
-    return p_cell(row.get("p")), p_cell(row["p_adjusted"]), Cell("★" if is_significant else "", float(is_significant))
+    return (
+        p_cell(row.get("p")),
+        p_cell(row["p_adjusted"]),
+        Cell("★" if is_significant else "", float(is_significant)),
+    )
 
 
 def all_but_one(study: Study) -> Part | None:
@@ -151,7 +167,9 @@ def agreement(study: Study) -> Part | None:
             number(row["by_chance"], decimals=1),
             number(row["rank_spread"], decimals=1),
         ]
-        for row in table.sort_values("correlation", ascending=False, kind="stable").to_dict("records")
+        for row in table.sort_values("correlation", ascending=False, kind="stable").to_dict(
+            "records"
+        )
     ]
     note = (
         "How each cheap importance ranks heads against exact removal: Spearman's correlation over heads, with its "
@@ -163,11 +181,20 @@ def agreement(study: Study) -> Part | None:
         "Overlap: how many of the least important heads are the same ones, and what chance would give. Rank spread: "
         "the mean width of the 95 % interval of a head's rank (– where an importance is one number a head)."
     )
-    columns = ("importance", "correlation [interval over examples]", "ceiling", "overlap", "by chance", "rank spread")
+    columns = (
+        "importance",
+        "correlation [interval over examples]",
+        "ceiling",
+        "overlap",
+        "by chance",
+        "rank spread",
+    )
     noisy = too_noisy(table.to_dict("records")[0])
     lead = f"No ranking is drawn: {noisy}." if noisy else ""
     heading, words = f"{MATTER}: cheap importances", frozenset({0})
-    return Part("agreement", heading, note, columns, rows, "agreement.csv", ("agreement",), words, lead=lead)
+    return Part(
+        "agreement", heading, note, columns, rows, "agreement.csv", ("agreement",), words, lead=lead
+    )
 
 
 def _size(value: Any) -> float:

@@ -43,13 +43,27 @@ def other_tables(tables: Mapping[str, pd.DataFrame], placed: Collection[str]) ->
         if name in placed or not len(table):
             continue
         columns = tuple(plain(column, 40) for column in table.columns)
-        rows = [[_cell(value) for value in row] for row in table.head(MOST_ROWS).itertuples(index=False, name=None)]
-        words = frozenset(i for i, column in enumerate(table.columns) if table[column].dtype.kind not in "fiub")
+        rows = [
+            [_cell(value) for value in row]
+            for row in table.head(MOST_ROWS).itertuples(index=False, name=None)
+        ]
+        words = frozenset(
+            i for i, column in enumerate(table.columns) if table[column].dtype.kind not in "fiub"
+        )
         rest = f", the first {MOST_ROWS} of them here" if len(table) > MOST_ROWS else ""
         note = f"{len(table)} row{'' if len(table) == 1 else 's'}{rest}."
         bare, _, study = name.partition(" (")
         heading = TITLES.get(bare, bare.replace("_", " ")) + (f" ({study}" if study else "")
-        yield Part(f"table-{slug(name)}", plain(heading, 120), note, columns, rows, f"{name}.csv", (), words)
+        yield Part(
+            f"table-{slug(name)}",
+            plain(heading, 120),
+            note,
+            columns,
+            rows,
+            f"{name}.csv",
+            (),
+            words,
+        )
 
 
 def _cell(value: Any) -> Cell:

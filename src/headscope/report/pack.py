@@ -41,7 +41,9 @@ NO_WEIGHT = 255
 COLUMNS: tuple[Column, ...] = ("value", "low", "high", "count")
 
 
-def payload(study: Study, tables: Mapping[str, pd.DataFrame], taken: int = 0, most: int = PAGE_BYTES) -> dict[str, Any]:
+def payload(
+    study: Study, tables: Mapping[str, pd.DataFrame], taken: int = 0, most: int = PAGE_BYTES
+) -> dict[str, Any]:
     """Everything the page's script needs. Lists, never objects keyed by names from data.
 
     tables  what can be downloaded, by name
@@ -50,7 +52,10 @@ def payload(study: Study, tables: Mapping[str, pd.DataFrame], taken: int = 0, mo
     """
     names = stacks_of(study)
     numbers = {
-        "stacks": [dict(zip(("name", "layers", "heads"), (plain(s), *shape_of(study, s)), strict=True)) for s in names],
+        "stacks": [
+            dict(zip(("name", "layers", "heads"), (plain(s), *shape_of(study, s)), strict=True))
+            for s in names
+        ],
         "statistics": [_statistic(study, name, names) for name in statistics_of(study)],
         "offsets": _offsets(study, names),
         "cards": cards_of(study),
@@ -76,10 +81,16 @@ def pack_maps(study: Study, stacks: list[str], most_bytes: int) -> dict[str, Any
     """
     found = maps_of(study, "map", 4)
     for positions in POSITIONS:
-        packed = [[_pack(head, positions) for head in _heads(found[s])] if s in found else [] for s in stacks]
+        packed = [
+            [_pack(head, positions) for head in _heads(found[s])] if s in found else []
+            for s in stacks
+        ]
         if sum(len(text) for stack in packed for text in stack) <= most_bytes:
             break
-    shapes = [[min(side, positions) for side in found[s].shape[2:]] if s in found else [0, 0] for s in stacks]
+    shapes = [
+        [min(side, positions) for side in found[s].shape[2:]] if s in found else [0, 0]
+        for s in stacks
+    ]
     widths = [found[s].shape[1] if s in found else 0 for s in stacks]
     return {
         "shapes": shapes,
@@ -123,7 +134,11 @@ def _pack(weights: NDArray[Any], positions: int) -> str:
 
 def _statistic(study: Study, name: str, stacks: list[str]) -> dict[str, Any]:
     present = set(stacks_with(study, name))
-    grids = {s: {column: grid_of(study, name, s, column) for column in COLUMNS} for s in stacks if s in present}
+    grids = {
+        s: {column: grid_of(study, name, s, column) for column in COLUMNS}
+        for s in stacks
+        if s in present
+    }
     values = [grid["value"].ravel() for grid in grids.values()]
     return {
         **described(name, np.concatenate(values) if values else np.array([])),
@@ -140,7 +155,11 @@ def _statistic(study: Study, name: str, stacks: list[str]) -> dict[str, Any]:
 def _uniform(study: Study, name: str, stack: str) -> list[float | int | None]:
     """By layer, what uniform attention would give; empty where that is not known."""
     shares = uniform_shares(study, name, stack)
-    return [_number(shares.get(layer, math.nan), 4) for layer in range(shape_of(study, stack)[0])] if shares else []
+    return (
+        [_number(shares.get(layer, math.nan), 4) for layer in range(shape_of(study, stack)[0])]
+        if shares
+        else []
+    )
 
 
 def described(name: str, values: NDArray[Any]) -> dict[str, Any]:
@@ -164,7 +183,10 @@ def described(name: str, values: NDArray[Any]) -> dict[str, Any]:
 def _offsets(study: Study, stacks: list[str]) -> list[Any]:
     found = maps_of(study, "offset", 3)
     return [
-        [[_number(x, 4) for x in head] for head in found[s].reshape(-1, found[s].shape[-1]).tolist()]
+        [
+            [_number(x, 4) for x in head]
+            for head in found[s].reshape(-1, found[s].shape[-1]).tolist()
+        ]
         if s in found
         else []
         for s in stacks

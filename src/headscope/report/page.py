@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 ONCE = ("study_sheets.js",)
-OF_A_CHAPTER = ("study_numbers.js", "study_grid.js", "study_card.js", "study_csv.js", "study_begin.js")
+OF_A_CHAPTER = (
+    "study_numbers.js",
+    "study_grid.js",
+    "study_card.js",
+    "study_csv.js",
+    "study_begin.js",
+)
 
 
 def render(study: Study) -> str:
@@ -48,10 +54,14 @@ def render_with(study: Study, plates: list[Plate]) -> str:
 
 def alone(study: Study) -> Joined:
     """One study as a report of its own."""
-    return Joined([Chapter(study, (Member("", study),))], command=str(study.record.get("command") or ""))
+    return Joined(
+        [Chapter(study, (Member("", study),))], command=str(study.record.get("command") or "")
+    )
 
 
-def render_joined(joined: Joined, figures: Sequence[Drawn] | None = None, most: int = PAGE_BYTES) -> str:
+def render_joined(
+    joined: Joined, figures: Sequence[Drawn] | None = None, most: int = PAGE_BYTES
+) -> str:
     """The whole page of several studies as text.
 
     figures  of each chapter, where they are drawn already
@@ -69,12 +79,16 @@ def render_joined(joined: Joined, figures: Sequence[Drawn] | None = None, most: 
         for number, (chapter, of) in enumerate(zip(joined.chapters, figures, strict=True))
     ]
     compared = [
-        comparison.comparison_view(one, comparison.plates_of(one), f"c{i}-") for i, one in enumerate(joined.comparisons)
+        comparison.comparison_view(one, comparison.plates_of(one), f"c{i}-")
+        for i, one in enumerate(joined.comparisons)
     ]
     of_models = [finding for one in joined.comparisons for finding in comparison.findings_of(one)]
     first, rest = five_of([list(_findings(chapter)) for chapter in joined.chapters], of_models)
     several = len(joined.chapters) > 1
-    names = [plain(chapter.name, 80) if several else model_name(chapter.study) for chapter in joined.chapters]
+    names = [
+        plain(chapter.name, 80) if several else model_name(chapter.study)
+        for chapter in joined.chapters
+    ]
     members = [member for chapter in joined.chapters for member in chapter.members]
     return (
         environment()
@@ -82,7 +96,10 @@ def render_joined(joined: Joined, figures: Sequence[Drawn] | None = None, most: 
         .render(
             names=names,
             is_alone=len(members) == 1,
-            studied=[(plain(member.name, 80), studied(member.study, with_model=several)) for member in members],
+            studied=[
+                (plain(member.name, 80), studied(member.study, with_model=several))
+                for member in members
+            ],
             first=first,
             rest=rest,
             is_over_uniform=any("times uniform" in str(one) for one in (*first, *rest)),
@@ -104,8 +121,12 @@ def _shareable(joined: Joined) -> Joined:
         replace(
             one,
             study=_without_paths(one.study),
-            members=tuple(member._replace(study=_without_paths(member.study)) for member in one.members),
-            others=tuple(member._replace(study=_without_paths(member.study)) for member in one.others),
+            members=tuple(
+                member._replace(study=_without_paths(member.study)) for member in one.members
+            ),
+            others=tuple(
+                member._replace(study=_without_paths(member.study)) for member in one.others
+            ),
         )
         for one in joined.chapters
     ]
@@ -123,7 +144,12 @@ def _findings(chapter: Chapter) -> Iterator[Finding]:
     told = list(findings_of(chapter.study))
     yield from told
     said = {one.sentence for one in told}
-    yield from (one for member in chapter.others for one in findings_of(member.study) if one.sentence not in said)
+    yield from (
+        one
+        for member in chapter.others
+        for one in findings_of(member.study)
+        if one.sentence not in said
+    )
 
 
 def _notes(joined: Joined) -> list[str]:
@@ -147,7 +173,10 @@ def environment() -> Environment:
 
 def script_of() -> str:
     """The page's one script: what is there once, and a function that brings one chapter to life."""
-    once, chapter = ("".join((TEMPLATES / name).read_text("utf-8") for name in names) for names in (ONCE, OF_A_CHAPTER))
+    once, chapter = (
+        "".join((TEMPLATES / name).read_text("utf-8") for name in names)
+        for names in (ONCE, OF_A_CHAPTER)
+    )
     begin = "document.querySelectorAll('script.study-data').forEach((box) => chapter(JSON.parse(box.textContent), "
     begin += "box.dataset.prefix, box.dataset.chapter));\nsheets();\n"
     chapter = f"const chapter = (data, prefix, chapterNumber) => {{\n{chapter}}};\n"
@@ -157,8 +186,15 @@ def script_of() -> str:
 def _pages(study: Study) -> Facts:
     """Further pages beside this one: (title, file name). Anything but a plain file name is left out."""
     pages = study.record.get("pages")
-    found = [(recorded(page, "title"), recorded(page, "href")) for page in (pages if isinstance(pages, list) else [])]
-    return [(plain(title), str(href)) for title, href in found if re.fullmatch(r"[\w-]+\.html", str(href), re.ASCII)]
+    found = [
+        (recorded(page, "title"), recorded(page, "href"))
+        for page in (pages if isinstance(pages, list) else [])
+    ]
+    return [
+        (plain(title), str(href))
+        for title, href in found
+        if re.fullmatch(r"[\w-]+\.html", str(href), re.ASCII)
+    ]
 
 
 def _policy(script: str) -> str:

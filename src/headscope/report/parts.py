@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 def parts_of(study: Study) -> list[Part]:
     """Those whose tables are there and not empty."""
-    makers = [_roles, front, fixing, learned_masks, mask_table, significance, all_but_one, agreement]
+    makers = [
+        _roles,
+        front,
+        fixing,
+        learned_masks,
+        mask_table,
+        significance,
+        all_but_one,
+        agreement,
+    ]
     makers += [relations, coreference, rare_words]
     made = [*(make(study) for make in makers), *lens_parts(study)]
     return [part for part in made if part is not None and part.rows]
@@ -34,13 +43,29 @@ def _roles(study: Study) -> Part | None:
             Cell(role.name, role.name),
             measured(role.value, role.low, role.high),
             number(role.baseline),
-            Cell(plain(role.rule) if role.is_sure else f"{plain(role.rule)} (the interval reaches below)", role.rule),
+            Cell(
+                plain(role.rule)
+                if role.is_sure
+                else f"{plain(role.rule)} (the interval reaches below)",
+                role.rule,
+            ),
         ]
-        for place, of_head in sorted(roles.items(), key=lambda item: (stacks_of(study).index(item[0][0]), item[0][1:]))
+        for place, of_head in sorted(
+            roles.items(), key=lambda item: (stacks_of(study).index(item[0][0]), item[0][1:])
+        )
         for role in of_head
     ]
     heads = study.heads[["stack", "layer", "head"]].drop_duplicates()
     note = f"{len(roles)} of {len(heads)} heads have a role by the rules named here, several heads more than one. "
     note += "A head's card shows it at work: choose a head."
     columns = ("head", "role", "value", "baseline", "rule")
-    return Part("roles", "What each head does", note, columns, rows, "roles.csv", ("roles",), frozenset({1, 4}))
+    return Part(
+        "roles",
+        "What each head does",
+        note,
+        columns,
+        rows,
+        "roles.csv",
+        ("roles",),
+        frozenset({1, 4}),
+    )

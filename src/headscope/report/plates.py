@@ -105,7 +105,9 @@ def plates_of(study: Study) -> list[Plate]:
 
 def plates_for(study: Study, beginnings: tuple[str, ...]) -> list[Plate]:
     """Those whose names begin so."""
-    return _all_drawn([drawing for drawing in figures_of(study) if drawing.name.startswith(beginnings)], study)
+    return _all_drawn(
+        [drawing for drawing in figures_of(study) if drawing.name.startswith(beginnings)], study
+    )
 
 
 def _all_drawn(drawings: list[Drawing], study: Study) -> list[Plate]:
@@ -119,7 +121,13 @@ def _all_drawn(drawings: list[Drawing], study: Study) -> list[Plate]:
 def drawn(drawing: Drawing, study: Study) -> Plate:
     figure = drawing.draw(study)
     return Plate(
-        drawing.name, drawing.title, drawing.caption, svg_of(figure), figure, drawing.is_raster, drawing.source(study)
+        drawing.name,
+        drawing.title,
+        drawing.caption,
+        svg_of(figure),
+        figure,
+        drawing.is_raster,
+        drawing.source(study),
     )
 
 
@@ -135,7 +143,9 @@ def svg_of(figure: Figure) -> str:
         mpl.rc_context({"svg.hashsalt": "headscope", "svg.fonttype": "none"}),
         warnings.catch_warnings(),
     ):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the reader's fonts will have it
+        warnings.filterwarnings(
+            "ignore", message="Glyph .* missing from font"
+        )  # the reader's fonts will have it
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
     return target.getvalue()
 
@@ -150,7 +160,9 @@ def png_of(figure: Figure, dpi: int = DPI) -> bytes:
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         unpacked = {"compress_level": 0}  # packed once, below
-        figure.savefig(target, format="png", dpi=dpi, metadata={"Software": None}, pil_kwargs=unpacked)
+        figure.savefig(
+            target, format="png", dpi=dpi, metadata={"Software": None}, pil_kwargs=unpacked
+        )
     with Image.open(target) as image:
         image.convert("RGB").save(small, format="PNG", optimize=True, dpi=(dpi, dpi))
     return small.getvalue()
@@ -169,7 +181,9 @@ def save_figure(figure: Figure, out: Path) -> Path:
 def check_picture(out: Path) -> None:
     """Refuse a name that no picture can be written under, before there is one."""
     if out.suffix not in (".svg", ".png"):
-        raise HeadscopeError(f'"{out.suffix}" is no picture', where=out, expected="a name that ends in .svg or .png")
+        raise HeadscopeError(
+            f'"{out.suffix}" is no picture', where=out, expected="a name that ends in .svg or .png"
+        )
     if not out.parent.is_dir() or out.is_dir():
         what = "it is a directory" if out.is_dir() else f"there is no directory {out.parent}"
         raise HeadscopeError(f"cannot be written: {what}", where=out)
@@ -199,8 +213,16 @@ def inline_svg(svg: str, name: str) -> str:
     """
     root = ElementTree.fromstring(svg)
     _strip(root)
-    referenced = set(re.findall(r"url\(#([^)]+)\)", svg)) | set(re.findall(r'xlink:href="#([^"]+)"', svg))
-    variables = {INK: "--ink", MUTED: "--muted", RULE: "--rule", MISSING: "--missing", PAPER: "--card"}
+    referenced = set(re.findall(r"url\(#([^)]+)\)", svg)) | set(
+        re.findall(r'xlink:href="#([^"]+)"', svg)
+    )
+    variables = {
+        INK: "--ink",
+        MUTED: "--muted",
+        RULE: "--rule",
+        MISSING: "--missing",
+        PAPER: "--card",
+    }
     variables[SERIES[0]] = "--series"  # thin lines in this blue would drown on a dark page
     for element in root.iter():
         element.tag = element.tag.removeprefix(SVG)
@@ -212,13 +234,19 @@ def inline_svg(svg: str, name: str) -> str:
             element.set("href", f"#{name}-{target[1:]}" if target.startswith("#") else target)
         for key, value in element.attrib.items():
             if key in ("d", "transform", "x", "y"):
-                value = " ".join(_LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", value).split())
+                value = " ".join(
+                    _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", value).split()
+                )
                 value = re.sub(r" ?([MLQCz]) ?", r"\1", value)
             elif key in ("style", "clip-path"):
                 value = value.replace("url(#", f"url(#{name}-")
                 for colour, variable in variables.items():
                     value = value.replace(colour, f"var({variable})")
-                value = re.sub(r"font: ([\d.]+px|bold [\d.]+px|700 [\d.]+px) [^;]*", r"font: \1 var(--sans)", value)
+                value = re.sub(
+                    r"font: ([\d.]+px|bold [\d.]+px|700 [\d.]+px) [^;]*",
+                    r"font: \1 var(--sans)",
+                    value,
+                )
             element.set(key, value)
         if element.tag not in ("text", "tspan") and not (element.text or "").strip():
             element.text = None
@@ -226,7 +254,9 @@ def inline_svg(svg: str, name: str) -> str:
     for size in ("width", "height", "version"):
         root.attrib.pop(size, None)
     points = float(root.get("viewBox", "0 0 0 0").split()[2])
-    root.set("style", f"width: {points * PIXELS_PER_POINT:.0f}px")  # and at most the page: study.css
+    root.set(
+        "style", f"width: {points * PIXELS_PER_POINT:.0f}px"
+    )  # and at most the page: study.css
     root.set("aria-hidden", "true")  # the figure element around it has the words
     return ElementTree.tostring(root, encoding="unicode")
 
@@ -234,7 +264,11 @@ def inline_svg(svg: str, name: str) -> str:
 def _strip(parent: ElementTree.Element) -> None:
     """Take away what is not a shape or text: metadata, style sheets, scripts, foreign elements."""
     for child in list(parent):
-        if isinstance(child.tag, str) and child.tag.startswith(SVG) and child.tag.removeprefix(SVG) in ALLOWED:
+        if (
+            isinstance(child.tag, str)
+            and child.tag.startswith(SVG)
+            and child.tag.removeprefix(SVG) in ALLOWED
+        ):
             _strip(child)
         else:
             parent.remove(child)

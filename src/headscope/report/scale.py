@@ -15,7 +15,18 @@ from headscope.statistics.base import Definition
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Kind = Literal["share", "nats", "tokens", "offset", "points", "length", "number", "correlation", "switch", "other"]
+Kind = Literal[
+    "share",
+    "nats",
+    "tokens",
+    "offset",
+    "points",
+    "length",
+    "number",
+    "correlation",
+    "switch",
+    "other",
+]
 
 UNITS: dict[Kind, str] = {
     "share": "share, 0 to 1",
@@ -36,7 +47,11 @@ WORSE_ABOVE = ("ablation-loss", "gradient", "gradient-second")
 # What gate and learn-mask add, with an aim behind the name
 GATE, MASK_OPEN = "gate-", "mask-open-"
 LEARNED = {
-    GATE: Definition("share", "Gates", "1 where the head's learned gate is open in the end, 0 where it is closed."),
+    GATE: Definition(
+        "share",
+        "Gates",
+        "1 where the head's learned gate is open in the end, 0 where it is closed.",
+    ),
     MASK_OPEN: Definition(
         "share",
         "Open share of the mask",
@@ -120,7 +135,9 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
         return Scale(kind, -min(reach, 5.0), min(reach, 5.0), is_diverging=True, clips=reach > 5)
     if least < 0 < most or bare_name(statistic) in SIGNED:
         reach = max(-least, most) or 1.0
-        return Scale(kind, -reach, reach, is_diverging=True, is_reversed=bare_name(statistic) in WORSE_ABOVE)
+        return Scale(
+            kind, -reach, reach, is_diverging=True, is_reversed=bare_name(statistic) in WORSE_ABOVE
+        )
     if kind != "other" or 0 <= least < most / 2:
         return Scale(kind, min(0.0, least), _rounded_up(most))
     return Scale(kind, least, most if most > least else least + 1.0)
@@ -129,7 +146,10 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
 def title_of(statistic: str) -> str:
     """What to call it in figures; a statistic that is not in the glossary has only its name."""
     known = definition_of(statistic)
-    lens, study = bare_name(statistic).partition("@")[2], statistic.removeprefix(bare_name(statistic))
+    lens, study = (
+        bare_name(statistic).partition("@")[2],
+        statistic.removeprefix(bare_name(statistic)),
+    )
     return statistic if known is None else f"{known.title}{f', lens {lens}' if lens else ''}{study}"
 
 

@@ -39,11 +39,15 @@ def is_shared(study: Study, stack: str | None = None) -> bool:
     return isinstance(stacks, Mapping) and bool(stacks.get(stack) if stack is not None else stacks)
 
 
-def counted(study: Study, some: Iterable[Place], every: Iterable[Place], *, noun: str = "head") -> str:
+def counted(
+    study: Study, some: Iterable[Place], every: Iterable[Place], *, noun: str = "head"
+) -> str:
     """`3 of 72 heads`; with shared layers `1 of 8 shared heads (8 of 96 sites)`. noun "": `3 of 72` alone."""
     some, every = set(some), set(every)
     if not any(is_shared(study, stack) for stack, _, _ in every):
-        return f"{len(some)} of {_named(len(every), noun)}" if noun else f"{len(some)} of {len(every)}"
+        return (
+            f"{len(some)} of {_named(len(every), noun)}" if noun else f"{len(some)} of {len(every)}"
+        )
     heads, of = ({head_of(study, place) for place in places} for places in (some, every))
     return f"{len(heads)} of {_named(len(of), 'shared head')} ({len(some)} of {_named(len(every), 'site')})"
 

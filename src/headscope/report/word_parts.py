@@ -40,10 +40,22 @@ def relations(study: Study) -> Part | None:
         "on the same sentences: that is in a column of its own. The control is the best head of a twin with random "
         "weights. Relations with fewer than 100 pairs are listed, and no head is chosen."
     )
-    columns = ("relation", "direction", "head", "accuracy", "gain", "baseline", "papers' way", "control", "pairs")
+    columns = (
+        "relation",
+        "direction",
+        "head",
+        "accuracy",
+        "gain",
+        "baseline",
+        "papers' way",
+        "control",
+        "pairs",
+    )
     figures = ("relations", "arcs")
     words = frozenset({0, 1})
-    return Part("relations", "Relations between words", note, columns, rows, "relations.csv", figures, words)
+    return Part(
+        "relations", "Relations between words", note, columns, rows, "relations.csv", figures, words
+    )
 
 
 def _offset(value: Any) -> str:
@@ -82,7 +94,14 @@ def coreference(study: Study) -> Part | None:
     rules = ("blind guess", "nearest mention", "same head word", "four sieves")
     columns = ("mentions", "candidates", "head", "accuracy", *rules, "papers' way", "count")
     return Part(
-        "coreference", "Coreference", note, columns, rows, "coreference.csv", ("coreference",), frozenset({0, 1})
+        "coreference",
+        "Coreference",
+        note,
+        columns,
+        rows,
+        "coreference.csv",
+        ("coreference",),
+        frozenset({0, 1}),
     )
 
 
@@ -107,10 +126,27 @@ def rare_words(study: Study) -> Part | None:
         for row in table[table["kind"] == kind].to_dict("records"):
             guess = plain(row["baseline"], 40)
             answer = measured(row["value"], row["low"], row["high"])
-            rows.append([Cell(plain(kind, 20), kind), Cell(guess, guess), Cell(NONE), answer, count_cell(row["count"])])
+            rows.append(
+                [
+                    Cell(plain(kind, 20), kind),
+                    Cell(guess, guess),
+                    Cell(NONE),
+                    answer,
+                    count_cell(row["count"]),
+                ]
+            )
     note = (
         "In what share of the sentences most words point at the rarest word, or at one of the two rarest, and how "
         "often simple guesses would be right. The head was picked on the sentences it is measured on."
     )
     columns = ("question", "answer by", "head", "right", "sentences")
-    return Part("rare-words", "Rare words", note, columns, rows, "rare_words.csv", ("rare-words",), frozenset({0, 1}))
+    return Part(
+        "rare-words",
+        "Rare words",
+        note,
+        columns,
+        rows,
+        "rare_words.csv",
+        ("rare-words",),
+        frozenset({0, 1}),
+    )

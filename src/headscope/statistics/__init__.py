@@ -28,7 +28,9 @@ def registry() -> tuple[type[Statistic], ...]:
 
 def glossary() -> dict[str, Definition]:
     """What every name in the `statistic` column means."""
-    return {name: definition for kind in registry() for name, definition in kind.definitions.items()}
+    return {
+        name: definition for kind in registry() for name, definition in kind.definitions.items()
+    }
 
 
 def _of_texts() -> list[type[Statistic]]:
@@ -40,10 +42,14 @@ def chosen(names: list[str] | None = None, lens: type[Lens] | None = None) -> li
 
     lens  those that make sense of its maps; raw attention by default
     """
-    known = {name: definition for kind in _of_texts() for name, definition in kind.definitions.items()}
+    known = {
+        name: definition for kind in _of_texts() for name, definition in kind.definitions.items()
+    }
     for name in names or []:
         if name not in known:
-            raise HeadscopeError(f'"{name}" is not a statistic', where="--statistics", expected=choices(name, known))
+            raise HeadscopeError(
+                f'"{name}" is not a statistic', where="--statistics", expected=choices(name, known)
+            )
     asked = []
     for kind in _of_texts():
         wanted = tuple(
@@ -51,7 +57,9 @@ def chosen(names: list[str] | None = None, lens: type[Lens] | None = None) -> li
             for name, definition in kind.definitions.items()
             if (names is None or name in names) and _makes_sense(kind, definition, lens)
         )
-        of_tables = not kind.definitions and (lens is None or names is None)  # they cost more than a lens' rows
+        of_tables = not kind.definitions and (
+            lens is None or names is None
+        )  # they cost more than a lens' rows
         if wanted or (of_tables and kind.lens == (None if lens is None else lens.name)):
             asked.append(kind(wanted))
     return asked

@@ -52,7 +52,11 @@ class AgainstRaw(PerSequence):
         assert totals is not None
         products, squares, raw_squares = _products(attention)
         cosines = products / (squares * raw_squares).sqrt()
-        rank = attention.rank if attention.rank is not None else torch.full_like(totals[..., 0], torch.nan)
+        rank = (
+            attention.rank
+            if attention.rank is not None
+            else torch.full_like(totals[..., 0], torch.nan)
+        )
         columns = [totals.mean(dim=2), correlations(attention), cosines.nanmean(dim=2), rank]
         return torch.stack([column.double() for column in columns], dim=-1)
 

@@ -29,7 +29,9 @@ _PLURAL = listed(
     "we us our ours ourselves yourselves they them their theirs themselves these those both all many several few "
     "men women people children folk gentlemen ladies boys girls"
 )
-_PLURAL_BEFORE_NOUN = listed("these those both all many several few two three four five six seven eight nine ten")
+_PLURAL_BEFORE_NOUN = listed(
+    "these those both all many several few two three four five six seven eight nine ten"
+)
 _MALE = listed(
     "he him his himself mr mr. sir lord king prince duke count baron master father papa dad son brother uncle nephew "
     "grandfather husband man men boy boys gentleman gentlemen lad fellow monsieur widower emperor bishop priest"
@@ -51,11 +53,17 @@ class _Features:
     person: int | None
 
     def agree(self, other: _Features) -> bool:
-        pairs = ((self.number, other.number), (self.gender, other.gender), (self.person, other.person))
+        pairs = (
+            (self.number, other.number),
+            (self.gender, other.gender),
+            (self.person, other.person),
+        )
         return all(mine is None or its is None or mine == its for mine, its in pairs)
 
 
-def choices_of(window: Window, mention: Mention, candidates: Sequence[Mention]) -> dict[str, Mention | None]:
+def choices_of(
+    window: Window, mention: Mention, candidates: Sequence[Mention]
+) -> dict[str, Mention | None]:
     """What each of RULES takes among these candidates for the antecedent; None where it has no answer."""
     by_nearness = sorted(candidates, key=lambda one: (one.head, one.start), reverse=True)
     return {
@@ -114,7 +122,13 @@ def _number(words: list[str], tag: str) -> str | None:
         return "plural"
     if words[-1] in _SINGULAR or tag in ("NN", "NNP"):
         return "singular"
-    return "plural" if words[0] in _PLURAL_BEFORE_NOUN else "singular" if words[0] in _SINGULAR_BEFORE_NOUN else None
+    return (
+        "plural"
+        if words[0] in _PLURAL_BEFORE_NOUN
+        else "singular"
+        if words[0] in _SINGULAR_BEFORE_NOUN
+        else None
+    )
 
 
 def _gender(words: list[str]) -> str | None:

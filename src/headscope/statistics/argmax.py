@@ -65,7 +65,12 @@ class Argmax(Statistic):
         return self
 
     def table(self) -> list[Row]:
-        return [row for site in sorted(self._sums) for row in self._rows_of(site) if row.statistic in self.names]
+        return [
+            row
+            for site in sorted(self._sums)
+            for row in self._rows_of(site)
+            if row.statistic in self.names
+        ]
 
     def _rows_of(self, site: Site) -> list[Row]:
         sums = self._sums[site]
@@ -78,11 +83,27 @@ class Argmax(Statistic):
         near = np.lexsort((offsets, abs(offsets)))
         mode = near[sums.rows.round(6)[:, near].argmax(axis=1)]
         everyone = site.heads(heads)
-        shares = rows_of(everyone, "argmax-share", _moments_at(mode, sums, np.full(heads, sums.count)), is_share=True)
+        shares = rows_of(
+            everyone,
+            "argmax-share",
+            _moments_at(mode, sums, np.full(heads, sums.count)),
+            is_share=True,
+        )
         counts = sums.count_at[0, mode].astype(np.int64)
-        positional = rows_of(everyone, "positional-share", _moments_at(mode, sums.among_targets, counts), is_share=True)
+        positional = rows_of(
+            everyone,
+            "positional-share",
+            _moments_at(mode, sums.among_targets, counts),
+            is_share=True,
+        )
         modes = [
-            replace(row, statistic="argmax-offset", value=float(offsets[of_head]), low=np.nan, high=np.nan)
+            replace(
+                row,
+                statistic="argmax-offset",
+                value=float(offsets[of_head]),
+                low=np.nan,
+                high=np.nan,
+            )
             for row, of_head in zip(shares, mode, strict=True)
         ]
         return shares + modes + positional
@@ -118,11 +139,15 @@ class ShareSums(OffsetSums):
         super().__init__()
         self.rows: NDArray[np.float64] = np.zeros((0, 1))
         self.among_targets = OffsetSums()  # of shares of the rows that have a target
-        self.count_at: NDArray[np.float64] = np.zeros((0, 1))  # [1, offset]: the sequences that have such rows
+        self.count_at: NDArray[np.float64] = np.zeros(
+            (0, 1)
+        )  # [1, offset]: the sequences that have such rows
 
     def _absorb(self, values: Tensor) -> None:
         counts, targets = values[:, :-1], rows_with_a_target(values[:, -1])[:, None]
-        self.among_targets.add(counts / targets.clamp_min(1.0))  # without a target no row points there
+        self.among_targets.add(
+            counts / targets.clamp_min(1.0)
+        )  # without a target no row points there
         self.among_targets.settle()
         self.count_at = added(self.count_at, (targets > 0).double().sum(dim=0).cpu().numpy())
         self.rows = added(self.rows, counts.sum(dim=0).cpu().numpy())

@@ -33,7 +33,9 @@ class Definition:
     unit: Literal["share", "nats", "tokens", "offset", "points", "length", "number", "correlation"]
     title: str
     sentence: str
-    asks: frozenset[str] | None = None  # what a lens' maps must have (ROWS, SIGN) for it to make sense; None: raw alone
+    asks: frozenset[str] | None = (
+        None  # what a lens' maps must have (ROWS, SIGN) for it to make sense; None: raw alone
+    )
     is_signed: bool = False  # a share less another one, which can be negative
 
     @property
@@ -48,7 +50,9 @@ class Statistic(ABC):
     definitions: ClassVar[dict[str, Definition]]
     needs: ClassVar[str | None] = None  # the data it is asked of beside texts, such as "treebank"
     of_raw: ClassVar[bool] = True  # False: it compares a lens' map with raw attention
-    lens: ClassVar[str | None] = None  # the one lens it is asked through, where it is asked through no other
+    lens: ClassVar[str | None] = (
+        None  # the one lens it is asked through, where it is asked through no other
+    )
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         self.names = tuple(self.definitions) if names is None else names
@@ -95,7 +99,9 @@ class PerSequence(Statistic):
             return
         pending = self._pending.setdefault(attention.site, [])
         pending.append(values)
-        if len(pending) >= 64:  # one float64 addition for many chunks: it costs more than the arithmetic
+        if (
+            len(pending) >= 64
+        ):  # one float64 addition for many chunks: it costs more than the arithmetic
             self._settle(attention.site)
 
     def _settle(self, site: Site) -> None:
@@ -121,7 +127,9 @@ class PerSequence(Statistic):
             heads = site.heads(moments.total.shape[0])
             for i, (name, definition) in enumerate(self.definitions.items()):
                 if name in self.names:
-                    rows += rows_of(heads, name, moments.column(i), is_share=definition.is_proportion)
+                    rows += rows_of(
+                        heads, name, moments.column(i), is_share=definition.is_proportion
+                    )
         return rows
 
     def __getstate__(self) -> dict[str, Any]:

@@ -39,7 +39,9 @@ class OffsetSums:
     def _absorb(self, values: Tensor) -> None:
         self.count += len(values)
         self.total = added(self.total, values.sum(dim=0).cpu().numpy())
-        self.total_of_squares = added(self.total_of_squares, values.square().sum(dim=0).cpu().numpy())
+        self.total_of_squares = added(
+            self.total_of_squares, values.square().sum(dim=0).cpu().numpy()
+        )
 
     def merge(self, other: OffsetSums) -> None:
         self.settle()

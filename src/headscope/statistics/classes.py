@@ -28,7 +28,10 @@ class ClassMass(PerSequence):
             ANY,
         ),
         "sep": Definition(
-            "share", "Attention to separators", "Mass on all separator tokens, averaged over the query rows.", ANY
+            "share",
+            "Attention to separators",
+            "Mass on all separator tokens, averaged over the query rows.",
+            ANY,
         ),
         "punctuation": Definition(
             "share",
@@ -37,7 +40,10 @@ class ClassMass(PerSequence):
             ANY,
         ),
         "special": Definition(
-            "share", "Attention to all special tokens", "Mass on all special tokens, averaged over the query rows.", ANY
+            "share",
+            "Attention to all special tokens",
+            "Mass on all special tokens, averaged over the query rows.",
+            ANY,
         ),
     }
     _classes = dict(zip(definitions, CLASSES, strict=True))
@@ -53,7 +59,9 @@ class ClassMass(PerSequence):
         return attention.class_mass
 
     def _is_present(self, attention: Attention, name: str) -> bool:
-        if name == "punctuation":  # a text without it has 0 of it; only a vocabulary without it has none
+        if (
+            name == "punctuation"
+        ):  # a text without it has 0 of it; only a vocabulary without it has none
             return attention.key.ids is not None and bool(attention.key.marks.punctuation)
         return bool(getattr(attention.key, self._classes[name]).any())
 
@@ -63,4 +71,8 @@ class ClassMass(PerSequence):
         return super().merge(other)
 
     def table(self) -> list[Row]:
-        return [row for row in super().table() if row.statistic in self._present[Site(row.stack, row.layer)]]
+        return [
+            row
+            for row in super().table()
+            if row.statistic in self._present[Site(row.stack, row.layer)]
+        ]

@@ -29,14 +29,24 @@ from headscope.model.attention import Attention
 from headscope.model.word_attention import SAME_WEIGHT, Pool
 from headscope.statistics.antecedent_rules import RULES, choices_of
 from headscope.statistics.base import Definition, Statistic
-from headscope.statistics.resampling import ResampledSums, fingerprint, interval, is_reported, resampled_share_interval
+from headscope.statistics.resampling import (
+    ResampledSums,
+    fingerprint,
+    interval,
+    is_reported,
+    resampled_share_interval,
+)
 from headscope.tables import Row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CANDIDATES = ("mentions", "words")
-_PLAIN = ("count", *(f"chance {among}" for among in CANDIDATES), *RULES)  # what is known without looking at any head
+_PLAIN = (
+    "count",
+    *(f"chance {among}" for among in CANDIDATES),
+    *RULES,
+)  # what is known without looking at any head
 
 
 class Coreference(Statistic):
@@ -63,13 +73,17 @@ class Coreference(Statistic):
         self.windows, self.seed, self.pool = dict(windows), seed, pool
         self._credit: dict[Site, ResampledSums] = {}  # [half, kind, candidates, head]
         self._plain = ResampledSums((2, len(KINDS), len(_PLAIN)))
-        self._counted_at: Site | None = None  # every site reads every window; what no head changes is counted at one
+        self._counted_at: Site | None = (
+            None  # every site reads every window; what no head changes is counted at one
+        )
 
     def update(self, attention: Attention) -> None:
         if not attention.within_one_text:
             return
         if not attention.examples:
-            raise HeadscopeError("it is not known which windows these are", expected="batches run by `stream`")
+            raise HeadscopeError(
+                "it is not known which windows these are", expected="batches run by `stream`"
+            )
         for row, number in enumerate(attention.examples):
             if number in self.windows:
                 questions = _questions(self.windows[number], self.seed)
@@ -79,9 +93,13 @@ class Coreference(Statistic):
                         rows = _rows_of_words(attention.weights[row], words, questions.heads)
                     else:
                         looking = questions.heads.to(attention.weights.device)
-                        rows = attention.between_words(self.pool).weights[row][:, looking, : questions.words]
+                        rows = attention.between_words(self.pool).weights[row][
+                            :, looking, : questions.words
+                        ]
                         rows = rows.transpose(0, 1)
-                    self._add(attention.site, questions, _credit(questions, rows).double().cpu().numpy())
+                    self._add(
+                        attention.site, questions, _credit(questions, rows).double().cpu().numpy()
+                    )
 
     def _add(self, site: Site, questions: _Questions, credit: NDArray[np.float64]) -> None:
         """credit [mention, candidates, head]"""
@@ -108,26 +126,39 @@ class Coreference(Statistic):
         """`antecedent`: over all mentions and documents, candidates `mentions`."""
         if "antecedent" not in self.names:
             return []
-        count, drawn_count = self._plain.total[..., 0].sum(), self._plain.replicates[..., 0].sum(axis=(1, 2))
+        count, drawn_count = (
+            self._plain.total[..., 0].sum(),
+            self._plain.replicates[..., 0].sum(axis=(1, 2)),
+        )
         rows = []
         for site, sums in sorted(self._credit.items()):
-            credit, drawn = sums.total[:, :, 0].sum(axis=(0, 1)), sums.replicates[:, :, :, 0].sum(axis=(1, 2))
+            credit, drawn = (
+                sums.total[:, :, 0].sum(axis=(0, 1)),
+                sums.replicates[:, :, :, 0].sum(axis=(1, 2)),
+            )
             for head in range(len(credit)):
                 low, high = _interval(credit[head], drawn[:, head], drawn_count, count)
                 value = float(credit[head] / count)
-                rows.append(Row(site.stack, site.layer, head, "antecedent", value, low, high, int(count)))
+                rows.append(
+                    Row(site.stack, site.layer, head, "antecedent", value, low, high, int(count))
+                )
         return rows
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """coreference: a row for each kind of mention that occurs and each set of candidates."""
         rows = []
         for kind in ("all", *KINDS):
-            kinds = slice(None) if kind == "all" else slice(KINDS.index(kind), KINDS.index(kind) + 1)
+            kinds = (
+                slice(None) if kind == "all" else slice(KINDS.index(kind), KINDS.index(kind) + 1)
+            )
             counts = self._plain.total[:, kinds, 0].sum(axis=1)
             for i, among in enumerate(CANDIDATES if counts.sum() else ()):
                 row = {"kind": kind, "candidates": among}
                 rows.append(
-                    row | self._found(kinds, i, counts) | self._baselines(kinds, i) | {"count": int(counts.sum())}
+                    row
+                    | self._found(kinds, i, counts)
+                    | self._baselines(kinds, i)
+                    | {"count": int(counts.sum())}
                 )
         return {"coreference": rows, "coreference_heads": self._each()}
 
@@ -136,7 +167,9 @@ class Coreference(Statistic):
         chosen, reported = (self._plain.total[half].sum(axis=0) for half in (0, 1))
         if not chosen[0] or not reported[0]:
             return []
-        rivals = [_PLAIN.index(name) for name in ("head_match", "nearest", f"chance {CANDIDATES[0]}")]
+        rivals = [
+            _PLAIN.index(name) for name in ("head_match", "nearest", f"chance {CANDIDATES[0]}")
+        ]
         drawn = self._plain.replicates[:, 1].sum(axis=1)
         baseline = float(reported[rivals].max() / reported[0])
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -169,7 +202,9 @@ class Coreference(Statistic):
         """The head chosen on one half and what it does on the other; the best of all on both. counts [half]"""
         sites = sorted(self._credit.items())
         heads = [(site, head) for site, sums in sites for head in range(sums.total.shape[-1])]
-        credit = np.concatenate([sums.total[:, kinds, among].sum(axis=1) for _, sums in sites], axis=-1)
+        credit = np.concatenate(
+            [sums.total[:, kinds, among].sum(axis=1) for _, sums in sites], axis=-1
+        )
         found: dict[str, Any] = dict.fromkeys(("stack", "layer", "head", "accuracy", "low", "high"))
         if counts[0]:  # without a mention in the half to choose on, no head is chosen
             site, head = heads[best := int(credit[0].argmax())]
@@ -180,7 +215,11 @@ class Coreference(Statistic):
                 low, high = _interval(credit[1, best], drawn, drawn_count, counts[1])
                 found |= {"accuracy": float(credit[1, best] / counts[1]), "low": low, "high": high}
         site, head = heads[best := int(credit.sum(axis=0).argmax())]
-        same = {"layer": site.layer, "head": head, "accuracy": float(credit[:, best].sum() / counts.sum())}
+        same = {
+            "layer": site.layer,
+            "head": head,
+            "accuracy": float(credit[:, best].sum() / counts.sum()),
+        }
         return found | {f"same_data_best_{name}": value for name, value in same.items()}
 
     def _baselines(self, kinds: slice, among: int) -> dict[str, float | None]:
@@ -242,7 +281,9 @@ def _questions(window: Window, seed: int) -> _Questions:
         asked.append(mention)
         candidates.append(among)
         right.append(_marked(size, heads))
-        plain.append([1.0, *(len(heads) / among.sum(axis=1)), *_rules_right(window, mention, earlier, heads)])
+        plain.append(
+            [1.0, *(len(heads) / among.sum(axis=1)), *_rules_right(window, mention, earlier, heads)]
+        )
     return _Questions(
         unit=fingerprint(" ".join(window.document.words), seed),
         words=len(window.words),
@@ -260,9 +301,13 @@ def _marked(size: int, places: Iterable[int]) -> NDArray[np.bool_]:
     return marks
 
 
-def _rules_right(window: Window, mention: Mention, earlier: list[Mention], heads: set[int]) -> list[float]:
+def _rules_right(
+    window: Window, mention: Mention, earlier: list[Mention], heads: set[int]
+) -> list[float]:
     chosen = choices_of(window, mention, earlier)
-    return [float(one is not None and one.head in heads) for one in (chosen[rule] for rule in RULES)]
+    return [
+        float(one is not None and one.head in heads) for one in (chosen[rule] for rule in RULES)
+    ]
 
 
 # What the heads answer
@@ -285,7 +330,9 @@ def _rows_of_words(weights: Tensor, words: Tensor, looking: Tensor) -> Tensor:
 
     Rows are summed over a word's pieces, not averaged: that changes no order within a row, and keeps ties exact.
     """
-    pieces = (words[:, None] == torch.arange(int(words.max()) + 1, device=words.device)).to(weights.dtype)
+    pieces = (words[:, None] == torch.arange(int(words.max()) + 1, device=words.device)).to(
+        weights.dtype
+    )
     return (pieces.T[looking.to(words.device)] @ weights @ pieces).transpose(0, 1)
 
 

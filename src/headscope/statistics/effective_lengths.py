@@ -16,7 +16,24 @@ from headscope.statistics.base import Statistic
 from headscope.statistics.mixing import order, place, told
 from headscope.tables import Moments, Row
 
-UP_TO = (16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192)  # tokens; longer ones together
+UP_TO = (
+    16,
+    24,
+    32,
+    40,
+    48,
+    64,
+    96,
+    128,
+    192,
+    256,
+    384,
+    512,
+    1024,
+    2048,
+    4096,
+    8192,
+)  # tokens; longer ones together
 
 
 class EffectiveLengths(Statistic):

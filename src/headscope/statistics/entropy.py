@@ -19,7 +19,10 @@ from headscope.statistics.base import SHARES, Definition, PerSequence
 class Entropy(PerSequence):
     definitions = {
         "entropy": Definition(
-            "nats", "Entropy of attention", "The entropy of a row, averaged over all query rows.", SHARES
+            "nats",
+            "Entropy of attention",
+            "The entropy of a row, averaged over all query rows.",
+            SHARES,
         ),
         "cls-entropy": Definition(
             "nats",

@@ -26,8 +26,14 @@ _TITLES = {
     "current": ("the token itself", "all attention on the token itself"),
     "previous": ("the previous token", "all attention on the previous token"),
     "next": ("the next token", "all attention on the next token"),
-    "left": ("the left context", "attention growing towards the token over all but its left neighbour"),
-    "right": ("the right context", "attention growing towards the token over all but its right neighbour"),
+    "left": (
+        "the left context",
+        "attention growing towards the token over all but its left neighbour",
+    ),
+    "right": (
+        "the right context",
+        "attention growing towards the token over all but its right neighbour",
+    ),
     "end": ("the end", "attention growing towards the end of the sequence"),
     "start": ("the start", "attention growing towards the start of the sequence"),
     "uniform": ("uniform attention", "the same attention on every token"),
@@ -37,7 +43,9 @@ _TITLES = {
 
 class FixedPatterns(PerSequence):
     definitions = {
-        f"js-{name}": Definition("nats", f"Distance from attending to {short}", f"Divergence from {long}, in nats.")
+        f"js-{name}": Definition(
+            "nats", f"Distance from attending to {short}", f"Divergence from {long}, in nats."
+        )
         for name, (short, long) in _TITLES.items()
     }
 
@@ -51,7 +59,11 @@ class FixedPatterns(PerSequence):
         places, spread, entropies = _patterns(attention.length, is_causal, rows.dtype, rows.device)
         pointed = _from_pointed(rows, places)
         broad = _from_spread(rows, spread, entropies)
-        found = dict(zip((*POINTED, *SPREAD), torch.cat([pointed, broad], dim=-1).unbind(dim=-1), strict=True))
+        found = dict(
+            zip(
+                (*POINTED, *SPREAD), torch.cat([pointed, broad], dim=-1).unbind(dim=-1), strict=True
+            )
+        )
         if is_causal:
             found |= {name: torch.full_like(found["first"], torch.nan) for name in LOOK_AHEAD}
         return torch.stack([found[name] for name in _TITLES], dim=-1)
@@ -67,7 +79,9 @@ def _from_pointed(rows: Tensor, places: Tensor) -> Tensor:
     sequences, heads = rows.shape[:2]
     weight = rows.gather(-1, places.expand(sequences, heads, -1, -1)).clamp(0.0, 1.0)
     half = (1 + weight) / 2
-    divergence: Tensor = (torch.special.xlogy(weight, weight) + (1 - weight) * math.log(2)) / 2 - half * half.log()
+    divergence: Tensor = (
+        torch.special.xlogy(weight, weight) + (1 - weight) * math.log(2)
+    ) / 2 - half * half.log()
     return divergence.clamp_min(0.0).mean(dim=2)
 
 
@@ -81,10 +95,14 @@ def _from_spread(rows: Tensor, spread: Tensor, entropies: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _patterns(length: int, is_causal: bool, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def _patterns(
+    length: int, is_causal: bool, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
     """Where POINTED point [row, pattern]; SPREAD [pattern, row, key] and their entropies [pattern, row]."""
     rows = list(rows_of(length))
-    places = torch.stack([fixed_pattern(name, length)[rows].argmax(dim=-1) for name in POINTED], dim=-1)
+    places = torch.stack(
+        [fixed_pattern(name, length)[rows].argmax(dim=-1) for name in POINTED], dim=-1
+    )
     spread = torch.stack([fixed_pattern(name, length, is_causal)[rows] for name in SPREAD])
     entropies = torch.special.entr(spread).sum(dim=-1)
     return places.to(device), spread.to(device, dtype), entropies.to(device, dtype)

@@ -43,8 +43,14 @@ class GradientClasses(Statistic):
         seen = (weights > 0).to(weights)  # a key that a mask forbids has a derivative but no weight
         cells = _by_class(seen, columns)
         cells = torch.where(cells > 0, cells, torch.nan)
-        measured = [gradient.abs() * seen, (weights * gradient).abs(), centred(weights, gradient).abs() * seen]
-        means = torch.stack([_by_class(one, columns) / cells for one in measured], dim=-1)  # [sequence, class, measure]
+        measured = [
+            gradient.abs() * seen,
+            (weights * gradient).abs(),
+            centred(weights, gradient).abs() * seen,
+        ]
+        means = torch.stack(
+            [_by_class(one, columns) / cells for one in measured], dim=-1
+        )  # [sequence, class, measure]
         ratios = means / means[:, -1:]
         rows = weights.shape[1] * weights.shape[2]
         present = torch.where(columns.any(dim=1), 1.0, torch.nan)
@@ -52,7 +58,9 @@ class GradientClasses(Statistic):
         uniform = _by_class(seen / seen.sum(dim=-1, keepdim=True), columns) / rows * present
         values = torch.cat([means, ratios, attended[..., None], uniform[..., None]], dim=-1)
         values = torch.where(values.isfinite(), values, torch.nan)
-        self._sums.setdefault(attention.site, Moments(tuple(values.shape[1:]))).add(values.double().cpu().numpy())
+        self._sums.setdefault(attention.site, Moments(tuple(values.shape[1:]))).add(
+            values.double().cpu().numpy()
+        )
 
     def merge(self, other: Self) -> Self:
         for site, moments in other._sums.items():
@@ -65,16 +73,28 @@ class GradientClasses(Statistic):
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         names = (*MEASURES, *(f"{name}-ratio" for name in MEASURES), *SHARES)
         rows = []
-        for site, moments in sorted(self._sums.items(), key=lambda item: (STACKS.index(item[0].stack), item[0].layer)):
+        for site, moments in sorted(
+            self._sums.items(), key=lambda item: (STACKS.index(item[0].stack), item[0].layer)
+        ):
             mean = moments.mean()
             ends = {is_share: moments.interval(is_share=is_share) for is_share in (False, True)}
             for c, kind in enumerate(TOKEN_CLASSES):
                 for m, name in enumerate(names):
                     if moments.count[c, m] and not (kind == "other" and name.endswith("-ratio")):
                         low, high = ends[name in SHARES]
-                        told = {"value": float(mean[c, m]), "low": float(low[c, m]), "high": float(high[c, m])}
+                        told = {
+                            "value": float(mean[c, m]),
+                            "low": float(low[c, m]),
+                            "high": float(high[c, m]),
+                        }
                         rows.append(
-                            {"stack": site.stack, "layer": site.layer, "class": kind, "measure": name, **told}
+                            {
+                                "stack": site.stack,
+                                "layer": site.layer,
+                                "class": kind,
+                                "measure": name,
+                                **told,
+                            }
                             | {"count": int(moments.count[c, m])}
                         )
         return {"gradients": rows}

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 ROWS = 4  # of a sequence: a few of many texts say more than many of a few, for rows of one text are alike
 FEWEST_KEYS = 8  # of a row in a decoder
 LEAST_MASS = 0.01  # that must be left of a row without its special keys
-BLOCK_CELLS = 400_000  # sums handled at a time: with their logarithms they fit into the processor's cache
+BLOCK_CELLS = (
+    400_000  # sums handled at a time: with their logarithms they fit into the processor's cache
+)
 
 
 class HeadDistance(Statistic):
@@ -49,12 +51,19 @@ class HeadDistance(Statistic):
     }
 
     def __init__(
-        self, names: tuple[str, ...] | None = None, *, rows: int | None = ROWS, content: bool = True, seed: int = 0
+        self,
+        names: tuple[str, ...] | None = None,
+        *,
+        rows: int | None = ROWS,
+        content: bool = True,
+        seed: int = 0,
     ) -> None:
         """`rows` of each sequence, all if None; `content`: also without special tokens, which doubles the cost."""
         super().__init__(names)
         if rows is not None and rows < 1:
-            raise HeadscopeError(f"{rows} is too few", where="rows", expected="1 or more, or None for all")
+            raise HeadscopeError(
+                f"{rows} is too few", where="rows", expected="1 or more, or None for all"
+            )
         self.rows, self.content, self.seed = rows, content, seed
         self._sums: dict[str, Distances] = {}
         self._pending: dict[str, _Sampled] = {}
@@ -63,7 +72,9 @@ class HeadDistance(Statistic):
         stack = attention.site.stack
         place = attention.site.layer, attention.rows.start or 0
         if stack in self._pending and place <= self._pending[stack].place:
-            self._settle(stack)  # the layers come in order, each from its first sequence on: this is another batch
+            self._settle(
+                stack
+            )  # the layers come in order, each from its first sequence on: this is another batch
         sampled = self._pending.setdefault(stack, _Sampled())
         sampled.add(attention, sampled_rows(attention, self.rows, self.seed))
         sampled.place = place
@@ -71,7 +82,11 @@ class HeadDistance(Statistic):
     def _settle(self, stack: str) -> None:
         sampled = self._pending.pop(stack)
         weights = sampled.weights()
-        values = {"js": _means(weights, torch.ones(weights.shape[:2], dtype=torch.bool), sampled.of_sequences)}
+        values = {
+            "js": _means(
+                weights, torch.ones(weights.shape[:2], dtype=torch.bool), sampled.of_sequences
+            )
+        }
         if self.content:
             left, kept = sampled.without_special(weights)
             values["js-content"] = _means(left, kept, sampled.of_sequences)
@@ -134,7 +149,9 @@ class Distances:
     def matrix(self, name: str) -> NDArray[np.float64]:
         heads = len(self.heads)
         result = np.zeros((heads, heads))
-        result[np.triu_indices(heads, 1)] = np.maximum(self.moments[name].mean(), 0.0)  # rounding may give -1e-8
+        result[np.triu_indices(heads, 1)] = np.maximum(
+            self.moments[name].mean(), 0.0
+        )  # rounding may give -1e-8
         return result + result.T
 
     def twins(self, stack: str) -> list[Row]:
@@ -150,7 +167,17 @@ class Distances:
             pair = _pair(min(i, twin), max(i, twin), len(heads))
             count = int(self.moments["js"].count[pair])
             interval = float(low[pair]), float(high[pair])
-            rows.append(Row(stack, head.layer, head.head, "twin-distance", float(matrix[i, twin]), *interval, count))
+            rows.append(
+                Row(
+                    stack,
+                    head.layer,
+                    head.head,
+                    "twin-distance",
+                    float(matrix[i, twin]),
+                    *interval,
+                    count,
+                )
+            )
         return rows
 
 
@@ -159,7 +186,9 @@ class _Sampled:
     """The sampled rows of one stack over one batch, as far as its layers have come."""
 
     place: tuple[int, int] = (0, 0)  # layer and first sequence of what came last
-    layers: dict[Site, list[Tensor]] = field(default_factory=dict)  # [head, row, key], the rows of all sequences
+    layers: dict[Site, list[Tensor]] = field(
+        default_factory=dict
+    )  # [head, row, key], the rows of all sequences
     counts: list[int] = field(default_factory=list)  # of rows in each sequence
     looking: list[Tensor] = field(default_factory=list)  # [row]: whether a content token looks
     special: list[Tensor] = field(default_factory=list)  # [row, key]: whether a key is special
@@ -167,7 +196,9 @@ class _Sampled:
     def add(self, attention: Attention, rows: Tensor) -> None:
         """Take these rows [sequence, row] of a chunk."""
         sequences, count = rows.shape
-        weights = attention.weights[torch.arange(sequences)[:, None], :, rows]  # [sequence, row, head, key]
+        weights = attention.weights[
+            torch.arange(sequences)[:, None], :, rows
+        ]  # [sequence, row, head, key]
         weights = weights.cpu() if weights.dtype.itemsize >= 4 else weights.cpu().float()
         self.layers.setdefault(attention.site, []).append(weights.permute(2, 0, 1, 3).flatten(1, 2))
         if len(self.layers) == 1:  # the tokens are those of every layer
@@ -176,12 +207,18 @@ class _Sampled:
             self.special.append(attention.key.special.repeat_interleave(count, dim=0).cpu())
 
     def heads(self) -> list[Head]:
-        return [head for site, pieces in sorted(self.layers.items()) for head in site.heads(pieces[0].shape[0])]
+        return [
+            head
+            for site, pieces in sorted(self.layers.items())
+            for head in site.heads(pieces[0].shape[0])
+        ]
 
     def weights(self) -> Tensor:
         """[head, row, key] of all layers; shorter rows end in zeros, which no divergence sees."""
         longest = max(special.shape[1] for special in self.special)
-        result = next(iter(self.layers.values()))[0].new_zeros(len(self.heads()), sum(self.counts), longest)
+        result = next(iter(self.layers.values()))[0].new_zeros(
+            len(self.heads()), sum(self.counts), longest
+        )
         first = 0
         for _, pieces in sorted(self.layers.items()):
             start, width = 0, pieces[0].shape[0]
@@ -233,7 +270,9 @@ def divergences(weights: Tensor) -> Iterator[tuple[int, slice, Tensor]]:
     Kullback-Leibler terms of the textbook take four.
     """
     heads, rows, keys = weights.shape
-    weights = weights + torch.finfo(weights.dtype).tiny  # 0 ln 0 is 0, and the logarithm stays finite
+    weights = (
+        weights + torch.finfo(weights.dtype).tiny
+    )  # 0 ln 0 is 0, and the logarithm stays finite
     own = torch.linalg.vecdot(weights, weights.log()).double()
     block = max(BLOCK_CELLS // max(rows * keys, 1), 1)
     sums, logs = (weights.new_empty(min(block, heads), rows, keys) for _ in range(2))

@@ -81,4 +81,9 @@ def place(site: Site) -> dict[str, Any]:
 
 def told(moments: Moments, *, is_share: bool) -> dict[str, Any]:
     low, high = moments.interval(is_share=is_share)
-    return {"value": float(moments.mean()), "low": float(low), "high": float(high), "count": int(moments.count)}
+    return {
+        "value": float(moments.mean()),
+        "low": float(low),
+        "high": float(high),
+        "count": int(moments.count),
+    }

@@ -74,7 +74,9 @@ class Offsets(PerSequence):
         """offset/STACK: mean mass [layer, head, offset] over sequences, offsets -R … R."""
         found = {}
         for stack in sorted({site.stack for site in self._profile}):
-            layers = {site: sums.mean() for site, sums in self._profile.items() if site.stack == stack}
+            layers = {
+                site: sums.mean() for site, sums in self._profile.items() if site.stack == stack
+            }
             found[f"offset/{stack}"] = by_number(layers).astype(np.float32)
         return found
 

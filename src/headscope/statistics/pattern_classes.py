@@ -82,19 +82,29 @@ class PatternClasses(PerSequence):
             "share", "Maps that are vertical", "The share of maps in which a few columns stand out."
         ),
         "pattern-diagonal": Definition(
-            "share", "Maps that are diagonal", "The share of maps in which a band along the diagonal stands out."
+            "share",
+            "Maps that are diagonal",
+            "The share of maps in which a band along the diagonal stands out.",
         ),
         "pattern-vertical-diagonal": Definition(
-            "share", "Maps that are vertical and diagonal", "The share of maps that are vertical and diagonal at once."
+            "share",
+            "Maps that are vertical and diagonal",
+            "The share of maps that are vertical and diagonal at once.",
         ),
         "pattern-block": Definition(
-            "share", "Maps that are blocks", "The share of maps whose attention stays within one of two segments."
+            "share",
+            "Maps that are blocks",
+            "The share of maps whose attention stays within one of two segments.",
         ),
         "pattern-heterogeneous": Definition(
-            "share", "Maps without a simple pattern", "The share of maps that are none of the other four patterns."
+            "share",
+            "Maps without a simple pattern",
+            "The share of maps that are none of the other four patterns.",
         ),
         "column-score": Definition(
-            "share", "Column score", "Mass beyond uniform that keys get in every quarter of the query rows."
+            "share",
+            "Column score",
+            "Mass beyond uniform that keys get in every quarter of the query rows.",
         ),
         "band-score": Definition(
             "share", "Band score", "Mass beyond twice uniform on the diagonals near the main one."
@@ -112,19 +122,28 @@ class PatternClasses(PerSequence):
             is_signed=True,
         ),
         "vertical-score": Definition(
-            "share", "Vertical score", "Mass on special tokens, averaged over the query rows of a map."
+            "share",
+            "Vertical score",
+            "Mass on special tokens, averaged over the query rows of a map.",
         ),
         "diagonal-score": Definition(
-            "share", "Diagonal score", "Mass on content tokens at offset -1, 0 and +1, averaged over the query rows."
+            "share",
+            "Diagonal score",
+            "Mass on content tokens at offset -1, 0 and +1, averaged over the query rows.",
         ),
     }
 
     def __init__(
-        self, names: tuple[str, ...] | None = None, thresholds: Thresholds | None = None, sample: int = 16
+        self,
+        names: tuple[str, ...] | None = None,
+        thresholds: Thresholds | None = None,
+        sample: int = 16,
     ) -> None:
         super().__init__(names)
         self.thresholds, self.sample = thresholds or Thresholds(), sample
-        self._agreement: Counter[tuple[str, int, int]] = Counter()  # (stack, rule's pattern, network's pattern)
+        self._agreement: Counter[tuple[str, int, int]] = (
+            Counter()
+        )  # (stack, rule's pattern, network's pattern)
 
     def measure(self, attention: Attention) -> Tensor | None:
         """The six scores; their patterns come in when they are settled."""
@@ -135,8 +154,12 @@ class PatternClasses(PerSequence):
         return scores
 
     def _settle(self, site: Site) -> None:
-        scores = torch.cat(self._pending[site])  # the rule once for many chunks: its many steps are all small
-        self._pending[site] = [torch.cat([patterns_by_rule(scores, self.thresholds), scores], dim=-1)]
+        scores = torch.cat(
+            self._pending[site]
+        )  # the rule once for many chunks: its many steps are all small
+        self._pending[site] = [
+            torch.cat([patterns_by_rule(scores, self.thresholds), scores], dim=-1)
+        ]
         super()._settle(site)
 
     def _ask_the_network(self, attention: Attention, scores: Tensor) -> None:
@@ -158,7 +181,12 @@ class PatternClasses(PerSequence):
         """pattern_agreement: how many of the sampled maps the rule and the network call what, for each stack."""
         stacks = sorted({stack for stack, _, _ in self._agreement}, key=STACKS.index)
         rows = [
-            {"stack": stack, "rule": PATTERNS[i], "network": PATTERNS[j], "count": self._agreement[stack, i, j]}
+            {
+                "stack": stack,
+                "rule": PATTERNS[i],
+                "network": PATTERNS[j],
+                "count": self._agreement[stack, i, j],
+            }
             for stack in stacks
             for i in range(len(PATTERNS))
             for j in range(len(PATTERNS))
@@ -208,7 +236,10 @@ def _places(tokens: Tokens, is_causal: bool, dtype: torch.dtype) -> _Places:
     sequence, key = tokens.special.nonzero(as_tuple=True)
     alike = _alike(own)
     offset = key[:, None] - torch.arange(tokens.length, device=key.device)
-    cells = torch.stack([(offset.abs() <= 1).to(dtype), alike[sequence[:, None], offset + tokens.length - 1]], dim=-1)
+    cells = torch.stack(
+        [(offset.abs() <= 1).to(dtype), alike[sequence[:, None], offset + tokens.length - 1]],
+        dim=-1,
+    )
     row_cells = alike[sequence[:, None], tokens.length - 1 - offset] * tokens.content[sequence]
     return _Places(
         unless_special,
@@ -232,7 +263,9 @@ def _alike(own: Tensor) -> Tensor:
 def _pairs(marked: Tensor) -> Tensor:
     """[sequence, offset]: how many pairs of tokens at an offset are marked in one row of [sequence, row, token]."""
     length = marked.shape[-1]
-    shifted = pad(marked, (length - 1, length - 1)).unfold(-1, length, 1)  # [sequence, row, offset, token]
+    shifted = pad(marked, (length - 1, length - 1)).unfold(
+        -1, length, 1
+    )  # [sequence, row, offset, token]
     return (shifted @ marked[..., None]).sum(dim=(1, 3))
 
 
@@ -263,18 +296,29 @@ def scores_of(attention: Attention) -> Tensor:
     places = _places(attention.key, is_causal, attention.weights.dtype)
     vertical = attention.class_mass[..., SPECIAL] + places.unless_special
     diagonal, by_offset = _without_special(attention, places)
-    blocks = _blocks(attention, places, by_offset) if places.has_pairs else [torch.full_like(vertical, torch.nan)] * 2
+    blocks = (
+        _blocks(attention, places, by_offset)
+        if places.has_pairs
+        else [torch.full_like(vertical, torch.nan)] * 2
+    )
     return torch.stack([_column(attention), _band(attention), *blocks, vertical, diagonal], dim=-1)
 
 
 def _column(attention: Attention) -> Tensor:
-    means = _quarters(attention.length, attention.weights.dtype, attention.weights.device) @ attention.weights
+    means = (
+        _quarters(attention.length, attention.weights.dtype, attention.weights.device)
+        @ attention.weights
+    )
     return means.amin(dim=2).sub_(1 / attention.length).clamp_min_(0.0).sum(dim=-1)
 
 
 def _band(attention: Attention) -> Tensor:
-    offsets, twice_uniform = _near(attention.length, attention.weights.dtype, attention.weights.device)
-    return (attention.offset_mass[..., offsets] - twice_uniform).clamp_min_(0.0).sum(dim=-1) / attention.length
+    offsets, twice_uniform = _near(
+        attention.length, attention.weights.dtype, attention.weights.device
+    )
+    return (attention.offset_mass[..., offsets] - twice_uniform).clamp_min_(0.0).sum(
+        dim=-1
+    ) / attention.length
 
 
 def _without_special(attention: Attention, places: _Places) -> tuple[Tensor, Tensor]:
@@ -290,7 +334,9 @@ def _without_special(attention: Attention, places: _Places) -> tuple[Tensor, Ten
     special = torch.bmm(attention.weights[sequence, :, :, key], places.cells)
     diagonal, by_offset = sums.index_add_(0, sequence, special, alpha=-1).unbind(dim=-1)
     if places.has_pairs:
-        rows = torch.bmm(attention.weights[sequence, :, key], places.row_cells)[..., 0]  # [special query, head]
+        rows = torch.bmm(attention.weights[sequence, :, key], places.row_cells)[
+            ..., 0
+        ]  # [special query, head]
         by_offset = by_offset.index_add(0, sequence, rows, alpha=-1)
     return diagonal / attention.length, by_offset
 
@@ -314,7 +360,12 @@ def patterns_by_rule(scores: Tensor, thresholds: Thresholds) -> Tensor:
     """[…, 5]: 1 at the pattern of a map, in the order of PATTERNS, else 0; of scores […, 6], NaN where undefined."""
     columns, band, excess, beyond = scores[..., :4].nan_to_num(nan=0.0).add(ROUNDING).unbind(dim=-1)
     is_beside = band >= thresholds.beside
-    block = (excess >= thresholds.excess) & (beyond >= thresholds.beyond) & (columns < thresholds.faint) & ~is_beside
+    block = (
+        (excess >= thresholds.excess)
+        & (beyond >= thresholds.beyond)
+        & (columns < thresholds.faint)
+        & ~is_beside
+    )
     has_columns = (columns >= thresholds.columns) & ~block
     both, vertical = has_columns & is_beside, has_columns & ~is_beside
     diagonal = (band >= thresholds.band) & ~has_columns & ~block

@@ -46,7 +46,9 @@ class PatternClassifier(nn.Module):
 
     def forward(self, seen: Tensor) -> Tensor:
         features = self.see(seen)
-        scores: Tensor = self.name(torch.cat([features.mean(dim=(2, 3)), features.amax(dim=(2, 3))], dim=1))
+        scores: Tensor = self.name(
+            torch.cat([features.mean(dim=(2, 3)), features.amax(dim=(2, 3))], dim=1)
+        )
         return scores
 
 

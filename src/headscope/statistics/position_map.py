@@ -29,7 +29,9 @@ class PositionMap(Statistic):
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
         self._total: dict[Site, NDArray[np.float64]] = {}
-        self._lengths: dict[Site, Counter[tuple[int, int]]] = {}  # how many sequences had so many queries and keys
+        self._lengths: dict[
+            Site, Counter[tuple[int, int]]
+        ] = {}  # how many sequences had so many queries and keys
         self._recent: dict[Site, Tensor] = {}  # float32 sums of a few sequences
         self._waiting: Counter[Site] = Counter()  # how many these are
 
@@ -37,9 +39,13 @@ class PositionMap(Statistic):
         site, weights = attention.site, attention.weights[:, :, :POSITIONS, :POSITIONS]
         sequences, heads, queries, keys = weights.shape
         if site not in self._recent:
-            with torch.inference_mode(False):  # so that it can be written in and outside inference mode
+            with torch.inference_mode(
+                False
+            ):  # so that it can be written in and outside inference mode
                 self._recent[site] = torch.zeros(heads, POSITIONS, POSITIONS, device=weights.device)
-        self._recent[site][:, :queries, :keys] += weights[0] if sequences == 1 else weights.sum(dim=0)
+        self._recent[site][:, :queries, :keys] += (
+            weights[0] if sequences == 1 else weights.sum(dim=0)
+        )
         self._lengths.setdefault(site, Counter())[queries, keys] += sequences
         self._waiting[site] += sequences
         if self._waiting[site] >= 256:  # a thousand float32 additions would show in the sixth digit

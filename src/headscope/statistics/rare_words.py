@@ -92,23 +92,31 @@ class RareWords(PerSequence):
         counted, targets, asked, first = _side_by_side(posed, words.queries)
         even = pieces_of_words(attention.query).sum(dim=1).to(words.weights.dtype)[:, None, None, :]
         votes = _votes_of_rows(counted, first)
-        uniform = _answers(votes @ _credit(even.expand_as(words.weights[:, :1]), counted, first), targets)[:, 0]
+        uniform = _answers(
+            votes @ _credit(even.expand_as(words.weights[:, :1]), counted, first), targets
+        )[:, 0]
         self._add_baselines(attention.site, posed, uniform.where(asked, torch.nan))
         credit = _credit(words.weights, counted, first)
         by_sentence = _answers(votes @ credit, targets)
         by_row = _row_shares(credit, counted, targets)
         asked = asked[:, None].expand_as(by_sentence)
-        return torch.cat([by_sentence.where(asked, torch.nan), by_row.where(asked, torch.nan)], dim=-1)
+        return torch.cat(
+            [by_sentence.where(asked, torch.nan), by_row.where(asked, torch.nan)], dim=-1
+        )
 
     def _reads_another_text(self, site: Site) -> bool:
         """Whether this is the decoder of an encoder-decoder: the words given are those that the encoder reads."""
-        return site.stack == "decoder" and any(known.stack == "encoder" for known in self._baselines)
+        return site.stack == "decoder" and any(
+            known.stack == "encoder" for known in self._baselines
+        )
 
     def _posed(self, attention: Attention, there: Tensor) -> list[_Question]:
         """The question for each sequence."""
         counts: list[int] = there.sum(dim=1).tolist()
         if len(attention.examples) != len(counts):
-            raise HeadscopeError("which examples these sequences are is not known", expected="a pass by stream")
+            raise HeadscopeError(
+                "which examples these sequences are is not known", expected="a pass by stream"
+            )
         posed = []
         for example, count in zip(attention.examples, counts, strict=True):
             question = self._questions[example]
@@ -173,12 +181,17 @@ class _Question:
     def withdrawn(self) -> _Question:
         none = np.zeros(0, dtype=bool)
         targets = none.reshape(len(KINDS), 0)
-        return _Question(none, self.first[:0], targets, np.zeros_like(self.asked), self.baselines * np.nan)
+        return _Question(
+            none, self.first[:0], targets, np.zeros_like(self.asked), self.baselines * np.nan
+        )
 
 
 def _question(words: tuple[str, ...], frequencies: Frequencies, common: int) -> _Question:
     counted = np.array([frequencies.is_counted(word) for word in words], dtype=bool)
-    ranks = np.array([frequencies.rank(word) if frequencies.is_counted(word) else -1 for word in words], dtype=int)
+    ranks = np.array(
+        [frequencies.rank(word) if frequencies.is_counted(word) else -1 for word in words],
+        dtype=int,
+    )
     # Two rarest are two different words: one that stands twice in the sentence is one.
     forms = [word.lower() for word in words]
     first = np.array([forms.index(form) for form in forms], dtype=np.int64)
@@ -194,7 +207,9 @@ def _question(words: tuple[str, ...], frequencies: Frequencies, common: int) -> 
         lengths = np.array([len(word) for word in words]) * counted
         last = np.arange(len(words)) == np.flatnonzero(ranks >= common)[-1]
         once = first == np.arange(len(words))
-        guesses = np.stack([counted & once, (lengths == lengths.max()) & once, last])  # [baseline, word]
+        guesses = np.stack(
+            [counted & once, (lengths == lengths.max()) & once, last]
+        )  # [baseline, word]
         baselines[asked] = (targets[asked, None] & guesses).sum(axis=-1) / guesses.sum(axis=-1)
     return _Question(counted, first, targets, asked, baselines)
 
@@ -222,7 +237,12 @@ def _credit(weights: Tensor, counted: Tensor, first: Tensor) -> Tensor:
     weights = weights * words
     top = weights.amax(dim=-1, keepdim=True)
     tied = (weights >= top * (1 - SAME_WEIGHT)) & (weights > 0) & rows
-    pointed = torch.zeros_like(weights).scatter_add_(-1, first[:, None, None].expand_as(tied), tied.to(weights)) > 0
+    pointed = (
+        torch.zeros_like(weights).scatter_add_(
+            -1, first[:, None, None].expand_as(tied), tied.to(weights)
+        )
+        > 0
+    )
     credit = pointed / pointed.sum(dim=-1, keepdim=True).clamp_min(1)
     own = first[:, None, :, None].expand(*credit.shape[:3], 1)
     return credit.scatter_(-1, own, 0.0)

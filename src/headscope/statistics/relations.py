@@ -85,9 +85,13 @@ class Relations(Statistic):
         examples = [attention.examples[i] for i in asked]
         seen[examples] = True
         weights = attention.between_words(self.pool).weights[asked]
-        pairs = np.concatenate([_numbered(self._pairs[example], i) for i, example in enumerate(examples)])
+        pairs = np.concatenate(
+            [_numbered(self._pairs[example], i) for i, example in enumerate(examples)]
+        )
         where = torch.from_numpy(pairs).to(weights.device)
-        credit = _credits(weights, *where.T[:3], within=attention.within_one_text)  # [pair, direction, head]
+        credit = _credits(
+            weights, *where.T[:3], within=attention.within_one_text
+        )  # [pair, direction, head]
         values = credit.new_zeros(len(examples), len(self.relations), *credit.shape[1:])
         values.index_put_((where[:, 0], where[:, 3]), credit, accumulate=True)
         halves = self._sums.setdefault(attention.site, Halves(tuple(values.shape[1:])))
@@ -95,7 +99,9 @@ class Relations(Statistic):
 
     def _speaks_of(self, example: int, attention: Attention) -> bool:
         """Whether the pairs of this sentence lie in this stack."""
-        joined = {"encoder": "words", "cross": "across", "decoder": "target"}.get(attention.site.stack)
+        joined = {"encoder": "words", "cross": "across", "decoder": "target"}.get(
+            attention.site.stack
+        )
         between = self._between[example]
         alone = attention.site.stack == "decoder" and between == "words" and not self._has_encoder
         return between == joined or alone
@@ -131,13 +137,21 @@ class Relations(Statistic):
     def _answers(self, sites: list[Site]) -> _Answers:
         """All heads of one stack side by side."""
         stack = sites[0].stack
-        directions = [i for i, name in enumerate(DIRECTIONS) if stack != "cross" or name != "governor"]
+        directions = [
+            i for i, name in enumerate(DIRECTIONS) if stack != "cross" or name != "governor"
+        ]
         sums = [self._sums[site] for site in sites]
-        heads = [head for site, one in zip(sites, sums, strict=True) for head in site.heads(one.heads)]
+        heads = [
+            head for site, one in zip(sites, sums, strict=True) for head in site.heads(one.heads)
+        ]
         seen = np.flatnonzero(self._seen[stack])
         reported = np.array([is_reported(self.units[i]) for i in seen])
-        weights = weights_of([self.units[i] for i, there in zip(seen, reported, strict=True) if there])
-        at_offset = np.stack([self._at_offsets(int(i)) for i in seen])  # [sentence, relation, offset + count]
+        weights = weights_of(
+            [self.units[i] for i, there in zip(seen, reported, strict=True) if there]
+        )
+        at_offset = np.stack(
+            [self._at_offsets(int(i)) for i in seen]
+        )  # [sentence, relation, offset + count]
         of_report = at_offset[reported].astype(np.float64)
         return _Answers(
             relations=self.relations,
@@ -145,7 +159,9 @@ class Relations(Statistic):
             heads=heads,
             chosen=np.concatenate([one.chosen for one in sums], axis=-1)[:, directions],
             reported=np.concatenate([one.reported.total for one in sums], axis=-1)[:, directions],
-            replicates=np.concatenate([one.reported.replicates for one in sums], axis=-1)[:, :, directions],
+            replicates=np.concatenate([one.reported.replicates for one in sums], axis=-1)[
+                :, :, directions
+            ],
             chosen_offsets=at_offset[~reported].sum(axis=0),
             reported_offsets=of_report.sum(axis=0),
             offset_replicates=np.einsum("bs,sro->bro", weights, of_report),
@@ -204,10 +220,14 @@ def _pairs_of(
 
 def _numbered(pairs: list[tuple[int, int, int]], sequence: int) -> NDArray[np.int64]:
     """[pair, 4]: sequence, query, key, relation."""
-    return np.array([(sequence, query, key, relation) for relation, query, key in pairs], dtype=np.int64)
+    return np.array(
+        [(sequence, query, key, relation) for relation, query, key in pairs], dtype=np.int64
+    )
 
 
-def _credits(weights: Tensor, sequence: Tensor, query: Tensor, key: Tensor, *, within: bool) -> Tensor:
+def _credits(
+    weights: Tensor, sequence: Tensor, query: Tensor, key: Tensor, *, within: bool
+) -> Tensor:
     """[pair, direction, head]: 1 where the maximum is at the pair's word, 1/k where k words share it."""
     if within:
         weights = weights.clone()
@@ -217,7 +237,12 @@ def _credits(weights: Tensor, sequence: Tensor, query: Tensor, key: Tensor, *, w
         dependent, received = by_row[sequence, :, query, key], by_column[sequence, :, query, key]
         return torch.stack([dependent, torch.zeros_like(dependent), received], dim=1)
     return torch.stack(
-        [by_row[sequence, :, query, key], by_row[sequence, :, key, query], by_column[sequence, :, key, query]], dim=1
+        [
+            by_row[sequence, :, query, key],
+            by_row[sequence, :, key, query],
+            by_column[sequence, :, key, query],
+        ],
+        dim=1,
     )
 
 
@@ -253,7 +278,11 @@ class _Answers:
         return int(self.chosen_offsets[r, -1] + self.reported_offsets[r, -1])
 
     def is_ranked(self, r: int) -> bool:
-        return self.count(r) >= RANKED and self.chosen_offsets[r, -1] > 0 and self.reported_offsets[r, -1] > 0
+        return (
+            self.count(r) >= RANKED
+            and self.chosen_offsets[r, -1] > 0
+            and self.reported_offsets[r, -1] > 0
+        )
 
     def baseline(self, r: int, d: int) -> tuple[int, float, NDArray[np.float64]]:
         """The best offset of the partner on the first half; its accuracy on the second, also in each replicate."""
@@ -267,7 +296,9 @@ class _Answers:
 
     def ranked(self) -> list[dict[str, Any]]:
         """The rows of relations.csv."""
-        order = sorted(range(len(self.relations)), key=lambda r: (-self.count(r), self.relations[r]))
+        order = sorted(
+            range(len(self.relations)), key=lambda r: (-self.count(r), self.relations[r])
+        )
         return [self._row(r, d) for r in order for d in range(len(self.directions))]
 
     def _row(self, r: int, d: int) -> dict[str, Any]:
@@ -313,19 +344,25 @@ class _Answers:
     def _accuracies(self, r: int, d: int) -> NDArray[np.float64]:
         """[replicate, head]"""
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratio: NDArray[np.float64] = self.replicates[:, r, d] / self.offset_replicates[:, r, -1:]
+            ratio: NDArray[np.float64] = (
+                self.replicates[:, r, d] / self.offset_replicates[:, r, -1:]
+            )
         return ratio
 
     def _intervals(self, r: int, d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """[head]: 95 % interval of the accuracy on the half that is reported on."""
         drawn_count = self.offset_replicates[:, r, -1]
         count = float(self.reported_offsets[r, -1])
-        return resampled_share_interval(self.reported[r, d], count, self.replicates[:, r, d], drawn_count)
+        return resampled_share_interval(
+            self.reported[r, d], count, self.replicates[:, r, d], drawn_count
+        )
 
     def each(self) -> list[dict[str, Any]]:
         """The rows of relation_heads.csv: every head, for the relations that are ranked."""
         ranked = [r for r in range(len(self.relations)) if self.is_ranked(r)]
-        return [row for r in ranked for d in range(len(self.directions)) for row in self._rows_of(r, d)]
+        return [
+            row for r in ranked for d in range(len(self.directions)) for row in self._rows_of(r, d)
+        ]
 
     def _rows_of(self, r: int, d: int) -> list[dict[str, Any]]:
         _, baseline, baselines = self.baseline(r, d)
@@ -336,7 +373,11 @@ class _Answers:
         chosen_baseline = self.chosen_offsets[r, :-1].max() / self.chosen_offsets[r, -1]
         reported = self.reported[r, d] / self.reported_offsets[r, -1]
         # Voita's rule must hold on both halves, and the gain on the second must not be chance.
-        above = (chosen >= chosen_baseline + MARGIN) & (reported >= baseline + MARGIN) & (least_gain > 0)
+        above = (
+            (chosen >= chosen_baseline + MARGIN)
+            & (reported >= baseline + MARGIN)
+            & (least_gain > 0)
+        )
         return [
             {
                 "stack": head.stack,

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 REPLICATES = 500
-FEWEST = 10  # right answers, and wrong ones, for which the replicates show how far a share may be off
+FEWEST = (
+    10  # right answers, and wrong ones, for which the replicates show how far a share may be off
+)
 
 
 def fingerprint(text: str, seed: int) -> int:
@@ -35,7 +37,10 @@ def is_reported(unit: int) -> bool:
 
 def weights_of(units: Sequence[int], replicates: int = REPLICATES) -> NDArray[np.float64]:
     """[replicate, unit]: how often each unit is drawn."""
-    drawn = [np.random.Generator(np.random.Philox(key=unit >> 1)).poisson(1.0, replicates) for unit in units]
+    drawn = [
+        np.random.Generator(np.random.Philox(key=unit >> 1)).poisson(1.0, replicates)
+        for unit in units
+    ]
     return np.stack(drawn, axis=1).astype(np.float64) if drawn else np.zeros((replicates, 0))
 
 
@@ -50,17 +55,23 @@ class ResampledSums:
     def add(self, units: Sequence[int], values: NDArray[np.float64]) -> None:
         """values [unit, *shape] of these units."""
         self._pending.append((units, values))
-        if sum(len(some) for some, _ in self._pending) >= 256:  # one product for many: the replicates are large
+        if (
+            sum(len(some) for some, _ in self._pending) >= 256
+        ):  # one product for many: the replicates are large
             self._settle()
 
     def _settle(self) -> None:
         if not self._pending:
             return
-        weights = weights_of([unit for units, _ in self._pending for unit in units], len(self._replicates))
+        weights = weights_of(
+            [unit for units, _ in self._pending for unit in units], len(self._replicates)
+        )
         values = np.concatenate([values for _, values in self._pending])
         self._pending = []
         self._total += values.sum(axis=0)
-        self._replicates += (weights @ values.reshape(len(values), -1)).reshape(self._replicates.shape)
+        self._replicates += (weights @ values.reshape(len(values), -1)).reshape(
+            self._replicates.shape
+        )
 
     @property
     def total(self) -> NDArray[np.float64]:

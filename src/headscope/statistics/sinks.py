@@ -52,13 +52,17 @@ class Sinks(PerSequence):
         self._positions: dict[Head, Counter[int]] = {}
 
     def measure(self, attention: Attention) -> Tensor | None:
-        if attention.site.stack == "query":  # rows are the tokens to predict, in any order; keys may be hidden
+        if (
+            attention.site.stack == "query"
+        ):  # rows are the tokens to predict, in any order; keys may be hidden
             return None
         columns = column_means(attention)
         largest = columns.amax(dim=-1)
         if attention.lens == "raw":
             self._count(attention, columns, largest)
-        return torch.stack([first_mass(attention), torch.where(largest < 0, torch.nan, largest)], dim=-1)
+        return torch.stack(
+            [first_mass(attention), torch.where(largest < 0, torch.nan, largest)], dim=-1
+        )
 
     def _count(self, attention: Attention, columns: Tensor, largest: Tensor) -> None:
         positions = (columns >= largest[..., None] - TIE).int().argmax(dim=-1)  # [sequence, head]
@@ -81,12 +85,17 @@ class Sinks(PerSequence):
         if "sink" not in self.names:
             return {}
         rows = []
-        for head in sorted(self._positions, key=lambda one: (STACKS.index(one.stack), one.layer, one.head)):
+        for head in sorted(
+            self._positions, key=lambda one: (STACKS.index(one.stack), one.layer, one.head)
+        ):
             positions, tokens = self._positions[head], self._tokens[head]
             count = sum(positions.values())
             if not count:
                 continue
-            (token, of_token), (position, of_position) = _most_common(tokens), _most_common(positions)
+            (token, of_token), (position, of_position) = (
+                _most_common(tokens),
+                _most_common(positions),
+            )
             rows.append(
                 {
                     "stack": head.stack,

@@ -62,7 +62,9 @@ def stream(
         yield batch
 
 
-def _back(model: AttentionModel, batch: Batch, observer: Observer, lens: Lens, losses: Losses) -> None:
+def _back(
+    model: AttentionModel, batch: Batch, observer: Observer, lens: Lens, losses: Losses
+) -> None:
     with model.watched(observer, lens=lens), from_embeddings(model) as embeddings:
         torch.autograd.grad(losses(model, batch).sum(), embeddings, allow_unused=True)
 

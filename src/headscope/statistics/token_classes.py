@@ -19,5 +19,10 @@ def class_columns(tokens: Tokens) -> Tensor:
     marked = tokens.classification | tokens.separator
     first = torch.zeros_like(marked)
     first[:, 0] = ~marked[:, 0]
-    named = [tokens.classification, tokens.separator & ~tokens.classification, first, tokens.punctuation & ~first]
+    named = [
+        tokens.classification,
+        tokens.separator & ~tokens.classification,
+        first,
+        tokens.punctuation & ~first,
+    ]
     return torch.stack([*named, tokens.content & ~tokens.punctuation & ~first], dim=-1)

@@ -32,7 +32,11 @@ class Uniform(PerSequence):
         even = attention.through("uniform", attention.uniform)
         masses = [_at_offset(even, offset) for offset in OFFSETS.values()]
         largest = column_means(even).amax(dim=-1)
-        masses += [*even.class_mass.unbind(dim=-1), first_mass(even), torch.where(largest < 0, torch.nan, largest)]
+        masses += [
+            *even.class_mass.unbind(dim=-1),
+            first_mass(even),
+            torch.where(largest < 0, torch.nan, largest),
+        ]
         return torch.stack(masses, dim=-1).mean(dim=1, keepdim=True)
 
     def table(self) -> list[Row]:
@@ -40,13 +44,19 @@ class Uniform(PerSequence):
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         rows = []
-        for site, moments in sorted(self._settled().items(), key=lambda item: (STACKS.index(item[0].stack), item[0])):
+        for site, moments in sorted(
+            self._settled().items(), key=lambda item: (STACKS.index(item[0].stack), item[0])
+        ):
             for i, name in enumerate(NAMES):
                 is_absent = site.stack == "query" and name in ("first", "sink")
-                if moments.total[0, i] > 0 and not is_absent:  # a class that does not occur has no row, as in heads.csv
+                if (
+                    moments.total[0, i] > 0 and not is_absent
+                ):  # a class that does not occur has no row, as in heads.csv
                     place = {"stack": site.stack, "layer": site.layer, "statistic": name}
                     count = int(moments.count[0, i])
-                    rows.append(place | {"value": float(moments.total[0, i] / count), "count": count})
+                    rows.append(
+                        place | {"value": float(moments.total[0, i] / count), "count": count}
+                    )
         return {"uniform": rows}
 
 
@@ -54,4 +64,6 @@ def _at_offset(attention: Attention, offset: int) -> Tensor:
     """[sequence, head]: mass at this offset, averaged over all rows; NaN where two texts are compared."""
     if not attention.within_one_text:
         return torch.full_like(attention.column_mass[..., 0], torch.nan)
-    return attention.weights.diagonal(offset=offset, dim1=-2, dim2=-1).sum(dim=-1) / attention.length
+    return (
+        attention.weights.diagonal(offset=offset, dim1=-2, dim2=-1).sum(dim=-1) / attention.length
+    )

@@ -24,7 +24,13 @@ RelationOf = Callable[[Parsed], Iterable[tuple[int, int]]]
 
 
 def listed(files: Files) -> list[str | Path]:
-    paths = [files] if isinstance(files, str | Path) else list(files) if isinstance(files, Iterable) else [files]
+    paths = (
+        [files]
+        if isinstance(files, str | Path)
+        else list(files)
+        if isinstance(files, Iterable)
+        else [files]
+    )
     wrong = [path for path in paths if not isinstance(path, str | Path)]
     if wrong:
         raise HeadscopeError(f"{wrong[0]!r} is not a file", expected="a path, or a list of paths")
@@ -42,7 +48,12 @@ class Corpus:
         column: Column,
         limit: int | None,
     ) -> None:
-        self.files, self.pairs, self.column, self.limit = listed(corpus), pairs, columns_of(column), limit
+        self.files, self.pairs, self.column, self.limit = (
+            listed(corpus),
+            pairs,
+            columns_of(column),
+            limit,
+        )
         given = examples_of(texts)
         self.name = ", ".join(map(str, self.files)) or "corpus"
         if self.files and given:
@@ -53,7 +64,9 @@ class Corpus:
             self.pairs = any(example.second is not None for example in given)
             if pairs and given and not self.pairs:
                 raise HeadscopeError(
-                    "single texts", where="texts", expected="pairs: (first, second), as pairs=True says"
+                    "single texts",
+                    where="texts",
+                    expected="pairs: (first, second), as pairs=True says",
                 )
         elif not all(can_be_read_again(file) for file in self.files):
             self._given = list(islice(read_examples(self.files, pairs=pairs, column=column), limit))
@@ -73,7 +86,12 @@ class Corpus:
         return islice(read_examples(self.files, pairs=self.pairs, column=self.column), self.limit)
 
     def describe(self) -> dict[str, Any]:
-        return {"files": describe_files(self.files), "pairs": self.pairs, "column": self.column, "limit": self.limit}
+        return {
+            "files": describe_files(self.files),
+            "pairs": self.pairs,
+            "column": self.column,
+            "limit": self.limit,
+        }
 
     def as_words(self, *, sources_only: bool = False) -> Iterator[tuple[str, ...]]:
         """Each text (of a pair: both, unless the second is a translation) as its words."""
@@ -103,9 +121,14 @@ class Annotations:
         found: dict[str, Any] = {}
         if self.frequency:
             is_file = self.frequency not in ("corpus", "english")
-            found["frequency"] = describe_files([self.frequency])[0] if is_file else {"list": self.frequency}
+            found["frequency"] = (
+                describe_files([self.frequency])[0] if is_file else {"list": self.frequency}
+            )
         if self.sentences:
-            found["treebank"] = {"files": describe_files(self.treebanks), "malformed": dict(self.malformed)}
+            found["treebank"] = {
+                "files": describe_files(self.treebanks),
+                "malformed": dict(self.malformed),
+            }
         if self.documents:
             skipped = dict(self.documents_read.skipped)
             found["coreference"] = {
@@ -130,17 +153,24 @@ def read_annotations(
 ) -> Annotations:
     """`frequency` is a list's name or file, or "corpus": counted from the texts of the study itself."""
     if relations and not listed(treebank):
-        raise HeadscopeError("relations are found in parsed sentences", where="relations", mend="Give a treebank too")
+        raise HeadscopeError(
+            "relations are found in parsed sentences", where="relations", mend="Give a treebank too"
+        )
     found = Annotations(treebanks=listed(treebank), coreference=listed(coreference))
     found.frequency = "" if frequency is None else str(frequency)
-    found.own = frozenset({*(relations or {}), *(name for sentence in sentences for name in sentence.pairs)})
+    found.own = frozenset(
+        {*(relations or {}), *(name for sentence in sentences for name in sentence.pairs)}
+    )
     parsed = islice(read_treebank(found.treebanks, lenient=lenient, counts=found.malformed), limit)
     found.sentences = [*sentences, *(sentence_of(one, relations or {}) for one in parsed)]
     documents = read_coreference(found.coreference, lenient=lenient, counts=found.documents_read)
     _check_pairs(found, relations or {})
     found.documents = list(islice(documents, limit))
     _check_mentions(found)
-    if frequency not in (None, "corpus"):  # the corpus is counted once it is known which of its texts are read
+    if frequency not in (
+        None,
+        "corpus",
+    ):  # the corpus is counted once it is known which of its texts are read
         found.frequencies = read_frequencies(frequency)
     return found
 
@@ -156,7 +186,9 @@ def counted(found: Annotations, corpus: Corpus | None, *, sources_only: bool) ->
 
 def _check_pairs(found: Annotations, relations: Mapping[str, RelationOf]) -> None:
     """Say where nothing can be asked, instead of leaving a table out."""
-    if found.sentences and not any(pairs for one in found.sentences for pairs in one.pairs.values()):
+    if found.sentences and not any(
+        pairs for one in found.sentences for pairs in one.pairs.values()
+    ):
         raise HeadscopeError(
             f"none of {len(found.sentences)} sentences has two related words",
             where=", ".join(map(str, found.treebanks)) or "sentences",
@@ -165,7 +197,8 @@ def _check_pairs(found: Annotations, relations: Mapping[str, RelationOf]) -> Non
     for name in relations:
         if not any(one.pairs.get(name) for one in found.sentences):
             raise HeadscopeError(
-                f'the relation "{name}" never occurs in {len(found.sentences)} sentences', where="relations"
+                f'the relation "{name}" never occurs in {len(found.sentences)} sentences',
+                where="relations",
             )
 
 
@@ -197,13 +230,17 @@ def _check_mentions(found: Annotations) -> None:
 def sentence_of(parsed: Parsed, relations: Mapping[str, RelationOf]) -> Sentence:
     """A parsed sentence with its relations (the root apart), and those that functions find in it."""
     pairs: dict[str, list[tuple[int, int]]] = {}
-    for word, (governor, relation) in enumerate(zip(parsed.governors, parsed.relations, strict=True)):
+    for word, (governor, relation) in enumerate(
+        zip(parsed.governors, parsed.relations, strict=True)
+    ):
         if governor != ROOT:
             pairs.setdefault(relation, []).append((word, governor))
     for name, of in relations.items():
         if name in pairs:
             raise HeadscopeError(
-                f'"{name}" is a relation of the treebank already', where="relations", mend="Give yours another name"
+                f'"{name}" is a relation of the treebank already',
+                where="relations",
+                mend="Give yours another name",
             )
         pairs[name] = list(of(parsed))
     return Sentence(parsed.words, pairs, where=parsed.where)

@@ -122,5 +122,7 @@ def packed(array: NDArray[Any]) -> dict[str, Any]:
 
 
 def unpacked(content: dict[str, Any]) -> NDArray[Any]:
-    flat: NDArray[Any] = np.frombuffer(base64.b64decode(content["data"]), dtype=np.dtype(content["dtype"]))
+    flat: NDArray[Any] = np.frombuffer(
+        base64.b64decode(content["data"]), dtype=np.dtype(content["dtype"])
+    )
     return flat.reshape(content["shape"])

@@ -26,7 +26,9 @@ def length_note(named: Sequence[tuple[str, Mapping[str, Any]]], ratio: float = F
 
     named  the studies' names and run records
     """
-    lengths = [(name, length) for name, record in named if (length := mean_length(record)) is not None]
+    lengths = [
+        (name, length) for name, record in named if (length := mean_length(record)) is not None
+    ]
     if not lengths or max(n for _, n in lengths) <= ratio * min(n for _, n in lengths):
         return ""
     told = ", ".join(f"{name} {length:.0f}" for name, length in lengths)

@@ -34,7 +34,9 @@ BESIDE = "confidence"  # of raw attention: what relevance stands beside
 def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
     """Rows of lenses.csv, by stack, statistic and lens; none where nothing was removed or no other lens was asked."""
     values = _values(study)
-    through = [name for name in values.columns if "@" in name and name.partition("@")[0] not in _modes()]
+    through = [
+        name for name in values.columns if "@" in name and name.partition("@")[0] not in _modes()
+    ]
     relevant = [name for name in RELEVANCES if name in values]
     if not (through or relevant) or EXACT not in values:
         return []
@@ -50,7 +52,9 @@ def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
                 told = _correlated(both[name].to_numpy(), both[EXACT].to_numpy(), seed)
                 lens = lens or (RELEVANCE if name in RELEVANCES else "raw")
                 place: dict[str, Any] = {"stack": str(stack), "statistic": statistic, "lens": lens}
-                rows.append(place | told | {"ceiling": ceilings.get(str(stack), np.nan), "heads": len(both)})
+                rows.append(
+                    place | told | {"ceiling": ceilings.get(str(stack), np.nan), "heads": len(both)}
+                )
     return rows
 
 
@@ -70,10 +74,15 @@ def furthest_apart(study: Study) -> list[dict[str, Any]]:
             both = of_stack[[statistic, name]].dropna()
             if len(both) < FEWEST or np.ptp(both[name]) < SPREAD * np.ptp(both[statistic]):
                 continue
-            ends = [[_ranks(both[one], end.loc[both.index, one]) for end in (lows, highs)] for one in (statistic, name)]
+            ends = [
+                [_ranks(both[one], end.loc[both.index, one]) for end in (lows, highs)]
+                for one in (statistic, name)
+            ]
             ranks = [rankdata(both[one]) / len(both) for one in (statistic, name)]
             for i, place in enumerate(both.index):
-                (low, high), (low_seen, high_seen) = ((float(of[0][i]), float(of[1][i])) for of in ends)
+                (low, high), (low_seen, high_seen) = (
+                    (float(of[0][i]), float(of[1][i])) for of in ends
+                )
                 told: dict[str, Any] = {"statistic": statistic, "lens": lens}
                 for column, one in (("raw", statistic), ("through", name)):
                     told |= {column: values[one][place], f"{column}_low": lows[one][place]}
@@ -84,7 +93,11 @@ def furthest_apart(study: Study) -> list[dict[str, Any]]:
     best: dict[str, dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: -abs(row["apart"])):
         taken = {tuple(one[key] for key in KEYS) for one in best.values()}
-        if row["apart"] and row["lens"] not in best and tuple(row[key] for key in KEYS) not in taken:
+        if (
+            row["apart"]
+            and row["lens"] not in best
+            and tuple(row[key] for key in KEYS) not in taken
+        ):
             best[row["lens"]] = row
     return list(best.values())[:SHOWN]
 
@@ -103,7 +116,9 @@ def _modes() -> set[str]:
 
 def _values(study: Study, end: str = "value") -> pd.DataFrame:
     """A row a head, a column a statistic, as heads.csv has them, so that rounding breaks no ties. end: low or high."""
-    values: pd.DataFrame = study.heads.pivot(index=KEYS, columns="statistic", values=end).map(_as_written)
+    values: pd.DataFrame = study.heads.pivot(index=KEYS, columns="statistic", values=end).map(
+        _as_written
+    )
     order = [name for name in dict.fromkeys(study.heads["statistic"]) if name in values]
     return values[order]
 
@@ -112,7 +127,9 @@ def _as_written(value: float) -> float:
     return float(f"{value:.10g}")
 
 
-def _correlated(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], seed: int) -> dict[str, float]:
+def _correlated(
+    one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], seed: int
+) -> dict[str, float]:
     draws = np.random.default_rng(seed).integers(0, len(one), size=(REPLICATES, len(one)))
     sampled = [spearman(one[draw], other[draw]) for draw in draws]
     low, high = np.nanquantile(sampled, [0.025, 0.975])
@@ -122,4 +139,8 @@ def _correlated(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], seed: in
 def _ceilings(study: Study) -> dict[str, float]:
     """Of each stack, by split halves of the examples, where the study has them."""
     table = study.tables.get("ceilings")
-    return {} if table is None else {str(row["stack"]): float(row["ceiling"]) for row in table.to_dict("records")}
+    return (
+        {}
+        if table is None
+        else {str(row["stack"]): float(row["ceiling"]) for row in table.to_dict("records")}
+    )

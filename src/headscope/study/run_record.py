@@ -39,7 +39,10 @@ def versions() -> dict[str, str]:
 def describe_model(model: AttentionModel) -> dict[str, Any]:
     stacks = dict.fromkeys(site.stack for site in model.sites)
     layers = {stack: sum(site.stack == stack for site in model.sites) for stack in stacks}
-    heads = {stack: max((h.head + 1 for h in model.heads if h.stack == stack), default=0) for stack in stacks}
+    heads = {
+        stack: max((h.head + 1 for h in model.heads if h.stack == stack), default=0)
+        for stack in stacks
+    }
     return {
         "name": model.name,
         "revision": model.revision,
@@ -52,8 +55,16 @@ def describe_model(model: AttentionModel) -> dict[str, Any]:
         "heads": heads,
         **({"shared_layers": shared} if (shared := model.shared_layers) else {}),
         **_vocabulary(model),
-        **({} if model.cut is None else {"cut": str(removed_heads(model)), "cut_from": model.cut.origin.sha256}),
-        **({"fixed": {str(head): name for head, name in model.fixed.items()}} if model.fixed else {}),
+        **(
+            {}
+            if model.cut is None
+            else {"cut": str(removed_heads(model)), "cut_from": model.cut.origin.sha256}
+        ),
+        **(
+            {"fixed": {str(head): name for head, name in model.fixed.items()}}
+            if model.fixed
+            else {}
+        ),
         "reading": model.reading.record(),
         "notes": list(model.notes),
         "edits": [repr(edit) for edit in model.edits],
@@ -65,14 +76,19 @@ def _vocabulary(model: AttentionModel) -> dict[str, bool]:
     tokenizer = model.tokenizer
     if tokenizer is None:
         return {}
-    tokens = [token for token, token_id in tokenizer.get_vocab().items() if token_id not in model.marks.special]
+    tokens = [
+        token
+        for token, token_id in tokenizer.get_vocab().items()
+        if token_id not in model.marks.special
+    ]
     return {"natural_language": is_natural_language(tokens)}
 
 
 def describe_files(paths: Iterable[str | Path]) -> list[dict[str, str]]:
     """Path and digest of each; of a stream (stdin, a pipe) only its name, since its text is gone."""
     return [
-        {"path": str(path)} | ({"sha256": sha256_of(Path(named(path)))} if can_be_read_again(named(path)) else {})
+        {"path": str(path)}
+        | ({"sha256": sha256_of(Path(named(path)))} if can_be_read_again(named(path)) else {})
         for path in paths
     ]
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SCHEMA = 1
-SURFACE = {"confidence", "entropy"}  # those of a corpus stay when a task's texts, which are fewer, were asked too
+SURFACE = {
+    "confidence",
+    "entropy",
+}  # those of a corpus stay when a task's texts, which are fewer, were asked too
 
 
 class Study:
@@ -55,7 +58,16 @@ class Study:
         commands = [one for one in (self.record.get("command"), more.record.get("command")) if one]
         durations = {**self.record.get("durations", {}), **more.record.get("durations", {})}
         record = {**more.record, **self.record, "durations": durations}
-        for part in set(more.record) - {"schema", "versions", "model", "data", "options", "seed", "lens", "durations"}:
+        for part in set(more.record) - {
+            "schema",
+            "versions",
+            "model",
+            "data",
+            "options",
+            "seed",
+            "lens",
+            "durations",
+        }:
             record[part] = more.record[part]
         record["command"] = "\n".join(commands)
         joined = Study(heads, {**self.maps, **more.maps}, record, {**self.tables, **more.tables})

@@ -40,4 +40,6 @@ def write_tables(study: Study, folder: Path) -> None:
     for name, table in study.tables.items():
         table.to_csv(folder / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
     np.savez_compressed(folder / "maps.npz", **study.maps)  # type: ignore[arg-type]
-    (folder / "run.json").write_text(json.dumps(study.record, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    (folder / "run.json").write_text(
+        json.dumps(study.record, indent=2, ensure_ascii=False) + "\n", "utf-8"
+    )

@@ -26,7 +26,9 @@ def tasks() -> dict[str, type[Task]]:
     return dict(sorted(found.items()))
 
 
-def task_named(name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None) -> Task:
+def task_named(
+    name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
+) -> Task:
     """A task; `columns` are the data's own names of columns by ours, `labels` our names of labels by the data's."""
     known = tasks()
     if name not in known:

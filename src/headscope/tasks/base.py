@@ -128,7 +128,11 @@ class Task(ABC):
     table_columns: tuple[str, ...] = ()
 
     def __init__(
-        self, name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        columns: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         """columns: the data's own names of columns, by ours; labels: our names of labels, by the data's."""
         self.name, self.columns, self.renamed = name, dict(columns or {}), dict(labels or {})
@@ -146,7 +150,9 @@ class Task(ABC):
     def read(self, path: Path) -> Iterator[Item]:
         """The examples of one file."""
 
-    def items(self, data: str | Path, split: str = "dev", *, limit: int | None = None) -> list[Item]:
+    def items(
+        self, data: str | Path, split: str = "dev", *, limit: int | None = None
+    ) -> list[Item]:
         """The examples of a split, `limit` of them evenly spread over the file."""
         path = find_split(data, split, task=self.name)
         items = list(self.read(path))
@@ -183,7 +189,9 @@ class Task(ABC):
             )
 
     @abstractmethod
-    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+    def prepare(
+        self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
+    ) -> Prepared:
         """The examples as sequences; examples that cannot be read by the model are left out and counted."""
 
     def drawn(self, prepared: Prepared, items: list[int], epoch: int) -> tuple[Prepared, list[int]]:
@@ -202,7 +210,13 @@ class Task(ABC):
         """The answers [sequence, …] in the model's output, on its graph."""
 
     def said(
-        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+        self,
+        model: AttentionModel,
+        batch: Batch,
+        prepared: Prepared,
+        *,
+        seed: int = 0,
+        answers: Tensor | None = None,
     ) -> Tensor:
         """[sequence]: how strongly the model says what it says, right or wrong; on the graph. Relevance shares it out.
 
@@ -210,7 +224,9 @@ class Task(ABC):
         answers  those of all sequences, where the task `compares`
         """
         raise HeadscopeError(
-            f"what a model says to {self.name} is no single number", where="--by relevance", expected="another task"
+            f"what a model says to {self.name} is no single number",
+            where="--by relevance",
+            expected="another task",
         )
 
     # Judgement
@@ -220,7 +236,9 @@ class Task(ABC):
         """The loss of each of these items, in nats, on the graph; `answers` are those of `sequences_of` them."""
 
     @abstractmethod
-    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+    def scores(
+        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
+    ) -> NDArray[np.float64]:
         """[item, column]: what the metric is made of."""
 
     @abstractmethod
@@ -238,7 +256,9 @@ class Task(ABC):
         Only needed if the metric is not a mean. In general, the change if one example is left out.
         """
         rest = np.arange(len(scores))
-        return root_mean_square(self._metric(scores[rest != i]) - self._metric(scores) for i in rest)
+        return root_mean_square(
+            self._metric(scores[rest != i]) - self._metric(scores) for i in rest
+        )
 
     def _metric(self, scores: NDArray[np.float64]) -> float:
         return self.measure(scores)[self.metrics[0]] if len(scores) else math.nan
@@ -250,7 +270,9 @@ class Task(ABC):
     def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
         """The examples with what the model says, by its answers to all sequences, in the place of what is right."""
         raise HeadscopeError(
-            f"{self.name} has no labels but its texts", where="--labels-free", expected="a task with labels"
+            f"{self.name} has no labels but its texts",
+            where="--labels-free",
+            expected="a task with labels",
         )
 
     def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
@@ -328,7 +350,9 @@ def rows(prepared: Prepared, items: Sequence[int]) -> Tensor:
     return torch.arange(len(items) * width).view(len(items), width)
 
 
-def plan(prepared: Prepared, batch_size: int, among: Iterable[int] | None = None) -> list[list[int]]:
+def plan(
+    prepared: Prepared, batch_size: int, among: Iterable[int] | None = None
+) -> list[list[int]]:
     """Sequences' numbers in batches, the longest first; all sequences, or those among the given ones.
 
     Of all ways to cut the sorted sequences into batches the one that computes least: every token of a batch's
@@ -398,10 +422,16 @@ def keep_whole(
         if any(part is None for part in group):
             continue
         first = len(sequences)
-        sequences += [Encoded(first + i, part.source, part.target) for i, part in enumerate(group) if part is not None]
+        sequences += [
+            Encoded(first + i, part.source, part.target)
+            for i, part in enumerate(group)
+            if part is not None
+        ]
         kept.append(item)
         parts.append(tuple(range(first, len(sequences))))
     if not kept:
         why = ", ".join(f"{count} {reason}" for reason, count in counts.skipped.items())
-        raise HeadscopeError(f"no example could be read by the model ({why})", expected="texts that become tokens")
+        raise HeadscopeError(
+            f"no example could be read by the model ({why})", expected="texts that become tokens"
+        )
     return kept, sequences, parts

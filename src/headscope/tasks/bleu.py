@@ -25,7 +25,9 @@ BEAMS = 4
 LONGEST = 128  # tokens of a translation
 COUNTS = 10  # columns of the scores that BLEU is made of: two lengths, right and all n-grams of four orders
 RIGHT = slice(2, 6)  # of these, the right n-grams of each order
-GIVEN = 3  # columns of an answer that are those of `translation`; the tokens it says come after them
+GIVEN = (
+    3  # columns of an answer that are those of `translation`; the tokens it says come after them
+)
 
 
 class Bleu(Translation):
@@ -35,7 +37,9 @@ class Bleu(Translation):
     metrics = ("bleu", "chrf")
     generates = True
 
-    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+    def prepare(
+        self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
+    ) -> Prepared:
         prepared = super().prepare(model, items, max_length=max_length)
         prepared.extras = model.tokenizer
         return prepared
@@ -57,11 +61,15 @@ class Bleu(Translation):
         """[sequence, 3 + LONGEST]: the answer of `translation`, then the tokens said."""
         passed, said = output
         given = super().read_out(passed, batch, prepared).double()
-        padded = torch.full((len(said), LONGEST), float(prepared.extras.pad_token_id), dtype=torch.float64)
+        padded = torch.full(
+            (len(said), LONGEST), float(prepared.extras.pad_token_id), dtype=torch.float64
+        )
         padded[:, : said.shape[1]] = said[:, :LONGEST]
         return torch.cat([given, padded.to(given.device)], dim=1)
 
-    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+    def scores(
+        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
+    ) -> NDArray[np.float64]:
         """Columns: what corpus BLEU is made of (lengths, right and all n-grams), then what chrF is made of."""
         said = prepared.extras.batch_decode(answers[:, GIVEN:].long(), skip_special_tokens=True)
         right = [[prepared.items[i].texts[1] for i in items]]
@@ -71,7 +79,10 @@ class Bleu(Translation):
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
         totals = scores.sum(axis=0).astype(int).tolist()
         parts = {"bleu": totals[:COUNTS], "chrf": totals[COUNTS:]}
-        return {name: float(metric._compute_score_from_stats(parts[name]).score) for name, metric in _metrics().items()}
+        return {
+            name: float(metric._compute_score_from_stats(parts[name]).score)
+            for name, metric in _metrics().items()
+        }
 
     def change_of_one(self, scores: NDArray[np.float64]) -> float:
         """One word inside a sentence is wrong instead of right: it is part of 1, 2, 3 and 4 n-grams of each order."""
@@ -84,7 +95,9 @@ class Bleu(Translation):
 def said_by(model: AttentionModel, batch: Batch) -> Tensor:
     """[sequence, token]: the model's own translation by beam search, without what decoding starts from."""
     source = {name: batch.inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
-    said: Tensor = model.model.generate(**source, num_beams=BEAMS, max_new_tokens=LONGEST, max_length=None)
+    said: Tensor = model.model.generate(
+        **source, num_beams=BEAMS, max_new_tokens=LONGEST, max_length=None
+    )
     return said[:, 1:]
 
 

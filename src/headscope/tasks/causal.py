@@ -43,9 +43,13 @@ class Causal(PerToken):
                 expected="a decoder with a language model's head, such as GPT-2's",
             )
 
-    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+    def prepare(
+        self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
+    ) -> Prepared:
         self.check(model)
-        found, counts = encoded(model, [Example(item.texts[0], where=item.where) for item in items], max_length)
+        found, counts = encoded(
+            model, [Example(item.texts[0], where=item.where) for item in items], max_length
+        )
         for number, sequence in enumerate(found):
             if sequence is not None and len(sequence.source.ids) < 2:
                 found[number] = None

@@ -17,7 +17,16 @@ from headscope.data.records import Record, read_records
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Chance, Item, Prepared, Task, encoded, keep_whole, rows, sequences_of
+from headscope.tasks.base import (
+    Chance,
+    Item,
+    Prepared,
+    Task,
+    encoded,
+    keep_whole,
+    rows,
+    sequences_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,9 +43,15 @@ class Choice(Task):
 
     def read(self, path: Path) -> Iterator[Item]:
         for record in read_records(path):
-            beginning, endings = self._swag(record) if "ending0" in record.cells else self._listed(record)
+            beginning, endings = (
+                self._swag(record) if "ending0" in record.cells else self._listed(record)
+            )
             said = record.value(self.column(("label", "answer")))
-            right = int(said) if isinstance(said, int) or (isinstance(said, str) and said.isdigit()) else -1
+            right = (
+                int(said)
+                if isinstance(said, int) or (isinstance(said, str) and said.isdigit())
+                else -1
+            )
             if not 0 <= right < len(endings):
                 raise HeadscopeError(
                     f'the right choice is "{said}"',
@@ -48,13 +63,21 @@ class Choice(Task):
     def _swag(self, record: Record) -> tuple[str, list[str]]:
         names = [f"ending{i}" for i in range(len(record.cells)) if f"ending{i}" in record.cells]
         start = record.text(("sent2",)) if record.cells.get("sent2") else ""
-        return record.text(("sent1",)), [f"{start} {record.text((name,))}".strip() for name in names]
+        return record.text(("sent1",)), [
+            f"{start} {record.text((name,))}".strip() for name in names
+        ]
 
     def _listed(self, record: Record) -> tuple[str, list[str]]:
         choices = record.value(self.column(("choices",)))
-        if not isinstance(choices, list) or len(choices) < 2 or not all(isinstance(one, str) for one in choices):
+        if (
+            not isinstance(choices, list)
+            or len(choices) < 2
+            or not all(isinstance(one, str) for one in choices)
+        ):
             said = json.dumps(choices)[:60]
-            raise HeadscopeError(f"choices are {said}", where=record.where, expected="a list of two texts or more")
+            raise HeadscopeError(
+                f"choices are {said}", where=record.where, expected="a list of two texts or more"
+            )
         return record.text(self.column(("question", "text"))), choices
 
     def check(self, model: AttentionModel) -> None:
@@ -66,18 +89,28 @@ class Choice(Task):
                 mend=f"Train one: headscope finetune MODEL --task {self.name} --data DATA --out DIR",
             )
 
-    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+    def prepare(
+        self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
+    ) -> Prepared:
         count = len(items[0].texts)
         other = next((item for item in items if len(item.texts) != count), None)
         if other is not None:
             raise HeadscopeError(
-                f"{len(other.texts) - 1} choices", where=other.where, expected=f"{count - 1}, as in the first example"
+                f"{len(other.texts) - 1} choices",
+                where=other.where,
+                expected=f"{count - 1}, as in the first example",
             )
-        pairs = [Example(item.texts[0], ending, item.where) for item in items for ending in item.texts[1:]]
+        pairs = [
+            Example(item.texts[0], ending, item.where)
+            for item in items
+            for ending in item.texts[1:]
+        ]
         found, counts = encoded(model, pairs, max_length)
         groups = [found[i : i + count - 1] for i in range(0, len(found), count - 1)]
         kept, sequences, parts = keep_whole(items, groups, counts)
-        return Prepared(kept, sequences, parts, torch.tensor([item.target for item in kept]), counts)
+        return Prepared(
+            kept, sequences, parts, torch.tensor([item.target for item in kept]), counts
+        )
 
     def call(self, model: AttentionModel, batch: Batch) -> Any:
         """All sequences as the choices of one example, whoever they belong to: the model scores each by itself."""
@@ -89,7 +122,13 @@ class Choice(Task):
         return scores
 
     def said(
-        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+        self,
+        model: AttentionModel,
+        batch: Batch,
+        prepared: Prepared,
+        *,
+        seed: int = 0,
+        answers: Tensor | None = None,
     ) -> Tensor:
         """How much each ending is held for the right one."""
         return self.read_out(self.call(model, batch), batch, prepared)[:, 0]
@@ -99,7 +138,9 @@ class Choice(Task):
         logits = answers[:, 0][rows(prepared, items).to(answers.device)].float()
         return torch.nn.functional.cross_entropy(logits, targets, reduction="none")
 
-    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+    def scores(
+        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
+    ) -> NDArray[np.float64]:
         """One column: whether it is right."""
         chosen = answers[:, 0][rows(prepared, items).to(answers.device)].argmax(dim=-1).cpu()
         return (chosen == prepared.targets[list(items)]).double().numpy()[:, None]  # type: ignore[no-any-return]
@@ -112,7 +153,9 @@ class Choice(Task):
 
     def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
         everyone = range(len(prepared.items))
-        chosen = answers[sequences_of(prepared, everyone), 0][rows(prepared, everyone)].argmax(dim=-1)
+        chosen = answers[sequences_of(prepared, everyone), 0][rows(prepared, everyone)].argmax(
+            dim=-1
+        )
         return replace(prepared, targets=chosen.cpu())
 
     @property

@@ -42,17 +42,31 @@ class Form:
 
 _NLI = ("entailment", "neutral", "contradiction")
 _BITS = ("0", "1")
-_NOBODY_KNOWS = ("-", "-1")  # labels of examples on which annotators did not agree, or whose label is kept secret
+_NOBODY_KNOWS = (
+    "-",
+    "-1",
+)  # labels of examples on which annotators did not agree, or whose label is kept secret
 _TWO = ("entailment", "not_entailment")
 FORMS = {
     "classification": Form(("text", "sentence"), label=("label", "class")),
-    "pairs": Form(("sentence1", "text1", "premise", "a"), ("sentence2", "text2", "hypothesis", "b")),
-    "mnli": Form(("premise", "sentence1", "prem"), ("hypothesis", "sentence2", "hyp"), ("label", "gold_label"), _NLI),
-    "snli": Form(("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label"), _NLI),
+    "pairs": Form(
+        ("sentence1", "text1", "premise", "a"), ("sentence2", "text2", "hypothesis", "b")
+    ),
+    "mnli": Form(
+        ("premise", "sentence1", "prem"),
+        ("hypothesis", "sentence2", "hyp"),
+        ("label", "gold_label"),
+        _NLI,
+    ),
+    "snli": Form(
+        ("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label"), _NLI
+    ),
     "qnli": Form(("question",), ("sentence",), labels=_TWO),
     "rte": Form(("sentence1", "premise"), ("sentence2", "hypothesis"), labels=_TWO),
     "sst2": Form(("sentence",), labels=_BITS, names=("negative", "positive")),
-    "cola": Form(("sentence",), labels=_BITS, metric="matthews", names=("unacceptable", "acceptable")),
+    "cola": Form(
+        ("sentence",), labels=_BITS, metric="matthews", names=("unacceptable", "acceptable")
+    ),
     "mrpc": Form(
         ("#1 String", "sentence1"),
         ("#2 String", "sentence2"),
@@ -61,7 +75,14 @@ FORMS = {
         "f1",
         ("not_equivalent", "equivalent"),
     ),
-    "qqp": Form(("question1",), ("question2",), ("is_duplicate", "label"), _BITS, "f1", ("not_duplicate", "duplicate")),
+    "qqp": Form(
+        ("question1",),
+        ("question2",),
+        ("is_duplicate", "label"),
+        _BITS,
+        "f1",
+        ("not_duplicate", "duplicate"),
+    ),
 }
 METRICS = {"accuracy": accuracy, "f1": f1, "matthews": matthews}
 
@@ -91,7 +112,11 @@ class Classification(Task):
 
     def read(self, path: Path) -> Iterator[Item]:
         for record in read_records(path):
-            texts = [record.text(self.column(names)) for names in (self.form.first, self.form.second) if names]
+            texts = [
+                record.text(self.column(names))
+                for names in (self.form.first, self.form.second)
+                if names
+            ]
             if not record.has(self.column(self.form.label)):
                 self._refuse_unlabelled(record)
                 yield Item(tuple(texts), None, record.where)
@@ -134,18 +159,31 @@ class Classification(Task):
 
     def check(self, model: AttentionModel) -> None:
         super().check(model)
-        if not hasattr(model.model, "num_labels") or "SequenceClassification" not in type(model.model).__name__:
+        if (
+            not hasattr(model.model, "num_labels")
+            or "SequenceClassification" not in type(model.model).__name__
+        ):
             raise HeadscopeError(
                 f"{type(model.model).__name__} has no classifier",
                 where=model.name,
                 mend=f"Train one: headscope finetune MODEL --task {self.name} --data DATA --out DIR",
             )
 
-    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+    def prepare(
+        self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
+    ) -> Prepared:
         is_labelled = items[0].target is not None
-        labels = self.labels(items) if is_labelled else self.form.labels or tuple(map(str, model.model.config.label2id))
+        labels = (
+            self.labels(items)
+            if is_labelled
+            else self.form.labels or tuple(map(str, model.model.config.label2id))
+        )
         classes = _classes(model, labels)
-        unknown = next((item for item in items if item.target not in classes), None) if is_labelled else None
+        unknown = (
+            next((item for item in items if item.target not in classes), None)
+            if is_labelled
+            else None
+        )
         if unknown is not None:
             raise HeadscopeError(
                 f'label "{unknown.target}" is unknown to the model',
@@ -157,14 +195,22 @@ class Classification(Task):
         found, counts = encoded(model, examples, max_length)
         kept, sequences, parts = keep_whole(items, [[one] for one in found], counts)
         targets = torch.tensor([classes[item.target] if is_labelled else 0 for item in kept])
-        return Prepared(kept, sequences, parts, targets, counts, extras=_places(model, classes, labels))
+        return Prepared(
+            kept, sequences, parts, targets, counts, extras=_places(model, classes, labels)
+        )
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         logits: Tensor = output.logits
         return logits
 
     def said(
-        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+        self,
+        model: AttentionModel,
+        batch: Batch,
+        prepared: Prepared,
+        *,
+        seed: int = 0,
+        answers: Tensor | None = None,
     ) -> Tensor:
         return largest(model(batch).logits)
 
@@ -177,7 +223,9 @@ class Classification(Task):
         targets = prepared.targets[list(items)].to(answers.device)
         return torch.nn.functional.cross_entropy(answers.float(), targets, reduction="none")
 
-    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+    def scores(
+        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
+    ) -> NDArray[np.float64]:
         """Columns: whether it is right, the predicted class, the right class, by their places among the labels."""
         predicted = answers.argmax(dim=-1).cpu().numpy()
         right = prepared.targets[list(items)].numpy()
@@ -187,7 +235,9 @@ class Classification(Task):
 
     def change_of_one(self, scores: NDArray[np.float64]) -> float:
         """One example gets another class of those that occur (for two classes: the other one)."""
-        kinds, counts = np.unique(scores, axis=0, return_counts=True)  # examples of one kind change the metric alike
+        kinds, counts = np.unique(
+            scores, axis=0, return_counts=True
+        )  # examples of one kind change the metric alike
         classes = np.union1d(scores[:, 1:], [0.0, 1.0])
         changes: list[float] = []
         for kind, count in zip(kinds, counts, strict=True):
@@ -208,7 +258,11 @@ class Classification(Task):
             return known
         if self.form.metric == "matthews":
             return replace(known, metric=0.0)
-        places = prepared.targets.numpy() if prepared.extras is None else prepared.extras[prepared.targets.numpy()]
+        places = (
+            prepared.targets.numpy()
+            if prepared.extras is None
+            else prepared.extras[prepared.targets.numpy()]
+        )
         return replace(known, metric=f1(np.ones(len(places)), places.astype(np.float64)))
 
     def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
@@ -236,7 +290,9 @@ def _classes(model: AttentionModel, labels: tuple[str, ...]) -> dict[str, int]:
     return {label: lower[label.lower()] for label in labels if label.lower() in lower} or known
 
 
-def _places(model: AttentionModel, classes: dict[str, int], labels: tuple[str, ...]) -> NDArray[np.int64]:
+def _places(
+    model: AttentionModel, classes: dict[str, int], labels: tuple[str, ...]
+) -> NDArray[np.int64]:
     """[class of the model]: its place among the data set's labels; classes that those do not name come after them."""
     places = len(labels) + np.arange(int(model.model.config.num_labels))
     for label in set(labels) & set(classes):

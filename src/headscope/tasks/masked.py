@@ -62,10 +62,14 @@ class Masked(PerToken):
         if model.tokenizer.mask_token_id is None:
             raise HeadscopeError("the tokenizer has no mask token", where=model.name)
 
-    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+    def prepare(
+        self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
+    ) -> Prepared:
         self.check(model)
         assert model.tokenizer is not None
-        found, counts = encoded(model, [Example(item.texts[0], where=item.where) for item in items], max_length)
+        found, counts = encoded(
+            model, [Example(item.texts[0], where=item.where) for item in items], max_length
+        )
         kept, whole, parts = keep_whole(items, [[one] for one in found], counts)
         return self.hidden(model, Prepared(kept, whole, parts, None, counts))
 
@@ -77,7 +81,9 @@ class Masked(PerToken):
         for sequence in plain.sequences:
             chosen = self.places(sequence.source.ids, model.marks.special)
             ids = [mask if i in chosen else token for i, token in enumerate(sequence.source.ids)]
-            labels.append([token if i in chosen else IGNORED for i, token in enumerate(sequence.source.ids)])
+            labels.append(
+                [token if i in chosen else IGNORED for i, token in enumerate(sequence.source.ids)]
+            )
             sequences.append(replace(sequence, source=replace(sequence.source, ids=ids)))
         return replace(plain, sequences=sequences, labels=labels)
 

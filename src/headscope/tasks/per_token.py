@@ -28,20 +28,30 @@ class PerToken(Task):
     metrics = ("accuracy", "perplexity")
 
     def said(
-        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+        self,
+        model: AttentionModel,
+        batch: Batch,
+        prepared: Prepared,
+        *,
+        seed: int = 0,
+        answers: Tensor | None = None,
     ) -> Tensor:
         """The largest logit at one of the places that are asked, drawn by lot for each sequence."""
         assert prepared.labels is not None
         places = []
         for number in batch.indices:
-            asked = [place for place, label in enumerate(prepared.labels[number]) if label != IGNORED]
+            asked = [
+                place for place, label in enumerate(prepared.labels[number]) if label != IGNORED
+            ]
             places.append(int(np.random.default_rng([seed, number]).choice(asked)))
         return largest_at(model, batch, places)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         return answers[:, 0] / answers[:, 1]
 
-    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+    def scores(
+        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
+    ) -> NDArray[np.float64]:
         """Columns: right tokens, tokens asked, sum of losses."""
         table: NDArray[np.float64] = answers.double().cpu().numpy()[:, [2, 1, 0]]
         return table
@@ -67,8 +77,14 @@ def taught(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
     """[sequence, 3]: sum of losses, tokens asked, right ones, where each place should say what its label says."""
     labels = labels.to(logits.device)
     losses = nn.functional.cross_entropy(
-        logits.float().transpose(1, 2), labels, reduction="none", ignore_index=IGNORED, label_smoothing=smoothing
+        logits.float().transpose(1, 2),
+        labels,
+        reduction="none",
+        ignore_index=IGNORED,
+        label_smoothing=smoothing,
     )
     asked = labels != IGNORED
     right = (logits.argmax(dim=-1) == labels) & asked
-    return torch.stack([losses.sum(dim=1), asked.sum(dim=1).to(losses), right.sum(dim=1).to(losses)], dim=1)
+    return torch.stack(
+        [losses.sum(dim=1), asked.sum(dim=1).to(losses), right.sum(dim=1).to(losses)], dim=1
+    )

@@ -52,13 +52,21 @@ class PooledTask(Task):
         if model.reading.similarity not in (None, "cosine", "dot") or (
             model.reading.similarity == "dot" and not model.reading.is_normalized
         ):
-            note(f"{model.name} states the similarity {model.reading.similarity}; {self.name} uses the cosine")
+            note(
+                f"{model.name} states the similarity {model.reading.similarity}; {self.name} uses the cosine"
+            )
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         return pooled(output, batch, prepared.extras.reading, prepared.extras.of(batch))
 
     def said(
-        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+        self,
+        model: AttentionModel,
+        batch: Batch,
+        prepared: Prepared,
+        *,
+        seed: int = 0,
+        answers: Tensor | None = None,
     ) -> Tensor:
         """How near a text's vector is to that of the other text of its pair, which is held fixed."""
         assert answers is not None
@@ -116,7 +124,10 @@ def encoded_texts(
 ) -> tuple[list[Encoded | None], Counts, list[int]]:
     """Sequences of (text, where, role) with their prompts, what became of them, and how many tokens pooling skips."""
     reading, length = model.reading, length_of(model, max_length)
-    skipped = {role: 0 if reading.include_prompt else _tokens_of_prompt(model, role) for _, _, role in texts}
+    skipped = {
+        role: 0 if reading.include_prompt else _tokens_of_prompt(model, role)
+        for _, _, role in texts
+    }
     if max(skipped.values()) >= length - 1:
         raise HeadscopeError(
             f"the prompt has {max(skipped.values())} tokens, which leaves no room for text",
@@ -126,7 +137,9 @@ def encoded_texts(
     prompted = [Example(reading.text(text, role), where=where) for text, where, role in texts]
     found, counts = encoded(model, prompted, length)
     if counts.truncated:
-        note(f"{counts.truncated} of {counts.read} texts were truncated to {length} tokens; see --max-length")
+        note(
+            f"{counts.truncated} of {counts.read} texts were truncated to {length} tokens; see --max-length"
+        )
     return found, counts, [skipped[role] for _, _, role in texts]
 
 
@@ -136,7 +149,9 @@ def _tokens_of_prompt(model: AttentionModel, role: str | None) -> int:
     if not prompt:
         return 0
     assert model.tokenizer is not None
-    ids = model.tokenizer(prompt.lower() if model.reading.lower_case else prompt, verbose=False)["input_ids"]
+    ids = model.tokenizer(prompt.lower() if model.reading.lower_case else prompt, verbose=False)[
+        "input_ids"
+    ]
     return len(ids) - (bool(ids) and ids[-1] in model.marks.special)
 
 

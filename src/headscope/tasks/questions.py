@@ -59,9 +59,13 @@ class Questions(Task):
                 mend=f"Train one: headscope finetune MODEL --task {self.name} --data DATA --out DIR",
             )
         if not getattr(model.tokenizer, "is_fast", False):
-            raise HeadscopeError("the tokenizer does not say where its tokens stand in the text", where=model.name)
+            raise HeadscopeError(
+                "the tokenizer does not say where its tokens stand in the text", where=model.name
+            )
 
-    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+    def prepare(
+        self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
+    ) -> Prepared:
         tokenizer = model.tokenizer
         assert tokenizer is not None
         length = _length(model, max_length)
@@ -70,7 +74,9 @@ class Questions(Task):
         sequences: list[Encoded] = []
         parts: list[tuple[int, ...]] = []
         spans: list[tuple[int, int]] = []  # of each window: the first and last token of the answer
-        places: list[list[tuple[int, int]]] = []  # of each token: where it stands in the context; (0, 0) elsewhere
+        places: list[
+            list[tuple[int, int]]
+        ] = []  # of each token: where it stands in the context; (0, 0) elsewhere
         for item in items:
             counts.read += 1
             asked = len(tokenizer(item.texts[0].strip(), add_special_tokens=False)["input_ids"])
@@ -93,7 +99,10 @@ class Questions(Task):
             for window in range(len(encoding["input_ids"])):
                 of_context = [number == 1 for number in encoding.sequence_ids(window)]
                 offsets = encoding["offset_mapping"][window]
-                here = [tuple(o) if inside else (0, 0) for o, inside in zip(offsets, of_context, strict=True)]
+                here = [
+                    tuple(o) if inside else (0, 0)
+                    for o, inside in zip(offsets, of_context, strict=True)
+                ]
                 ids = encoding["input_ids"][window]
                 types = encoding["token_type_ids"][window] if "token_type_ids" in encoding else None
                 side = Side(ids, [-1] * len(ids), [int(inside) for inside in of_context], types)
@@ -107,17 +116,27 @@ class Questions(Task):
             ids = [token for window in encoding["input_ids"] for token in window]
             unknown.add(ids, item.texts, item.where)
         unknown.warn()
-        return Prepared(items, sequences, parts, torch.tensor(spans), counts, extras=(length, places))
+        return Prepared(
+            items, sequences, parts, torch.tensor(spans), counts, extras=(length, places)
+        )
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 2, token]: logits of the first and last token, filled up to the longest window."""
         logits = torch.stack([output.start_logits, output.end_logits], dim=1).float()
-        logits = logits.masked_fill(~batch.inputs["attention_mask"].bool()[:, None].to(logits.device), _UNREACHABLE)
+        logits = logits.masked_fill(
+            ~batch.inputs["attention_mask"].bool()[:, None].to(logits.device), _UNREACHABLE
+        )
         length, _ = prepared.extras
         return torch.nn.functional.pad(logits, (0, length - logits.shape[-1]), value=_UNREACHABLE)
 
     def said(
-        self, model: AttentionModel, batch: Batch, prepared: Prepared, *, seed: int = 0, answers: Tensor | None = None
+        self,
+        model: AttentionModel,
+        batch: Batch,
+        prepared: Prepared,
+        *,
+        seed: int = 0,
+        answers: Tensor | None = None,
     ) -> Tensor:
         """The best first and the best last token together."""
         return largest(self.read_out(model(batch), batch, prepared)).sum(dim=1)
@@ -126,13 +145,17 @@ class Questions(Task):
         """The mean over an item's windows; a window without the answer should say so (its first token)."""
         numbers = [number for item in items for number in prepared.parts[item]]
         spans = prepared.targets[numbers].to(answers.device)
-        each = torch.nn.functional.cross_entropy(answers.flatten(0, 1), spans.flatten(), reduction="none")
+        each = torch.nn.functional.cross_entropy(
+            answers.flatten(0, 1), spans.flatten(), reduction="none"
+        )
         windows = each.view(-1, 2).mean(dim=1)
         sizes = torch.tensor([len(prepared.parts[item]) for item in items], device=answers.device)
         owner = torch.arange(len(sizes), device=answers.device).repeat_interleave(sizes)
         return windows.new_zeros(len(sizes)).index_add(0, owner, windows) / sizes
 
-    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+    def scores(
+        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
+    ) -> NDArray[np.float64]:
         """Columns: F1, exact match, of the best span against the best of the given answers."""
         start = 0
         found = []
@@ -142,7 +165,9 @@ class Questions(Task):
             start += count
             question: Question = prepared.items[item].target
             right = [text for text, _ in question.answers] or [""]
-            found.append([max(_f1(said, text) for text in right), max(_exact(said, text) for text in right)])
+            found.append(
+                [max(_f1(said, text) for text in right), max(_exact(said, text) for text in right)]
+            )
         return np.array(found, dtype=np.float64)
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
@@ -155,7 +180,11 @@ class Questions(Task):
     def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
         """The loss of all tokens of a window alike."""
         logs = [math.log(len(sequence.source.ids)) for sequence in prepared.sequences]
-        return Chance(loss=float(np.mean([np.mean([logs[number] for number in part]) for part in prepared.parts])))
+        return Chance(
+            loss=float(
+                np.mean([np.mean([logs[number] for number in part]) for part in prepared.parts])
+            )
+        )
 
     def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
         return replace(prepared, targets=answers.argmax(dim=-1).cpu())
@@ -169,7 +198,9 @@ class Questions(Task):
             places = prepared.extras[1][window]
             inside = np.zeros(len(first), dtype=bool)
             inside[: len(places)] = [end > begin for begin, end in places]
-            together = np.where(inside, first, -np.inf)[:, None] + np.where(inside, last, -np.inf)[None]
+            together = (
+                np.where(inside, first, -np.inf)[:, None] + np.where(inside, last, -np.inf)[None]
+            )
             together = np.where(_short(len(first)), together, -np.inf)
             i, j = np.unravel_index(int(together.argmax()), together.shape)
             empty = min(empty, float(first[0] + last[0]))
@@ -199,7 +230,9 @@ def _span(question: Question, places: list[tuple[int, int]]) -> tuple[int, int]:
         return 0, 0
     text, begin = question.answers[0]
     end = begin + len(text)
-    inside = [i for i, (first, last) in enumerate(places) if last > first and first < end and last > begin]
+    inside = [
+        i for i, (first, last) in enumerate(places) if last > first and first < end and last > begin
+    ]
     if not inside or places[inside[0]][0] > begin or places[inside[-1]][1] < end:
         return 0, 0
     return inside[0], inside[-1]

@@ -23,7 +23,9 @@ MASKED, REPLACED = 0.8, 0.1  # of the tokens that are asked; the others stay as 
 class Remasked(Masked):
     """The pre-training objective. Judged like `masked`: the held-out sequences are masked once and for all."""
 
-    names: ClassVar[tuple[str, ...]] = ()  # made by `pretrain`, from packed sequences: no task by name
+    names: ClassVar[
+        tuple[str, ...]
+    ] = ()  # made by `pretrain`, from packed sequences: no task by name
 
     def bind(self, model: AttentionModel) -> None:
         """What may be put in a token's place: the mask, or any token that is not special."""
@@ -52,7 +54,9 @@ class Remasked(Masked):
         places = chance.choice(content, size=max(1, round(SHARE * len(content))), replace=False)
         fates, others = chance.random(len(places)), chance.choice(self.ordinary, size=len(places))
         shown, labels = list(ids), [IGNORED] * len(ids)
-        for place, fate, other in zip(places.tolist(), fates.tolist(), others.tolist(), strict=True):
+        for place, fate, other in zip(
+            places.tolist(), fates.tolist(), others.tolist(), strict=True
+        ):
             labels[place] = ids[place]
             if fate < MASKED:
                 shown[place] = self.mask

@@ -41,11 +41,15 @@ class Retrieval(PooledTask):
         for question in read_squad(path):
             yield Item((question.text, question.context), question.context, question.where)
 
-    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+    def prepare(
+        self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
+    ) -> Prepared:
         self.check(model)
         contexts = list(dict.fromkeys(item.target for item in items))
         if len(contexts) < 2:
-            raise HeadscopeError("all questions are about one paragraph", expected="two paragraphs or more")
+            raise HeadscopeError(
+                "all questions are about one paragraph", expected="two paragraphs or more"
+            )
         texts = [(text, "", "document") for text in contexts]
         texts += [(item.texts[0], item.where, "query") for item in items]
         found, counts, skipped = encoded_texts(model, texts, max_length)
@@ -54,7 +58,9 @@ class Retrieval(PooledTask):
             raise HeadscopeError(what, where=items[0].where, expected="texts that become tokens")
         sequences = [Encoded(i, one.source) for i, one in enumerate(found) if one is not None]
         number = {text: i for i, text in enumerate(contexts)}
-        parts: list[tuple[int, ...]] = [(number[item.target], len(contexts) + i) for i, item in enumerate(items)]
+        parts: list[tuple[int, ...]] = [
+            (number[item.target], len(contexts) + i) for i, item in enumerate(items)
+        ]
         targets = np.array([number[item.target] for item in items])
         pooling = Pooling(model.reading, tuple(skipped))
         return Prepared(items, sequences, parts, targets, counts, extras=pooling)
@@ -63,7 +69,9 @@ class Retrieval(PooledTask):
         cosines, targets = self._cosines(answers, prepared, items)
         return torch.nn.functional.cross_entropy(SHARPNESS * cosines, targets, reduction="none")
 
-    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+    def scores(
+        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
+    ) -> NDArray[np.float64]:
         """Columns: whether the right paragraph is first, one over its rank; of paragraphs as near, half are before."""
         cosines, targets = (one.cpu().numpy() for one in self._cosines(answers, prepared, items))
         right = cosines[np.arange(len(cosines)), targets][:, None]
@@ -82,8 +90,12 @@ class Retrieval(PooledTask):
     def mean_column(self) -> int | None:
         return 0
 
-    def _cosines(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def _cosines(
+        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
         """[question, paragraph] over the paragraphs of these items, and which of them is right."""
-        _, first, targets = np.unique(prepared.targets[list(items)], return_index=True, return_inverse=True)
+        _, first, targets = np.unique(
+            prepared.targets[list(items)], return_index=True, return_inverse=True
+        )
         paragraphs, questions = answers[0::2], answers[1::2]
         return questions @ paragraphs[first].T, torch.as_tensor(targets, device=answers.device)

@@ -43,10 +43,16 @@ class Similarity(PooledTask):
             except (TypeError, ValueError):
                 score = float("nan")
             if not 0 <= score <= HIGHEST:
-                raise HeadscopeError(f'score "{said}"', where=record.where, expected=f"a number from 0 to {HIGHEST:g}")
+                raise HeadscopeError(
+                    f'score "{said}"',
+                    where=record.where,
+                    expected=f"a number from 0 to {HIGHEST:g}",
+                )
             yield Item((first, second), score, record.where)
 
-    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+    def prepare(
+        self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
+    ) -> Prepared:
         self.check(model)
         texts = [(text, item.where, None) for item in items for text in item.texts]
         found, counts, skipped = encoded_texts(model, texts, max_length)
@@ -65,7 +71,9 @@ class Similarity(PooledTask):
         targets = answers.new_tensor(prepared.targets[list(items)] / HIGHEST)
         return (self._cosines(answers, prepared, items) - targets) ** 2
 
-    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> NDArray[np.float64]:
+    def scores(
+        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
+    ) -> NDArray[np.float64]:
         """Columns: cosine, score."""
         cosines = self._cosines(answers, prepared, items).double().cpu().numpy()
         return np.stack([cosines, prepared.targets[list(items)]], axis=1)
@@ -79,7 +87,9 @@ class Similarity(PooledTask):
         cosines, gold = (rankdata(scores[order, column]) for column in (0, 1))
         # Exchanging the ranks of i and i + 1 changes the sum of products, and nothing else that the correlation has.
         changes = np.diff(cosines) * np.diff(gold)
-        spread = float(np.sqrt(np.sum((cosines - cosines.mean()) ** 2) * np.sum((gold - gold.mean()) ** 2)))
+        spread = float(
+            np.sqrt(np.sum((cosines - cosines.mean()) ** 2) * np.sum((gold - gold.mean()) ** 2))
+        )
         return root_mean_square(changes / spread) if spread > 0 else 0.0
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:

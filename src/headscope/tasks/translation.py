@@ -17,7 +17,16 @@ from headscope.data.text_lines import read_lines
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, encoded, half_of, keep_whole, labels_of, spread, two_files
+from headscope.tasks.base import (
+    Item,
+    Prepared,
+    encoded,
+    half_of,
+    keep_whole,
+    labels_of,
+    spread,
+    two_files,
+)
 from headscope.tasks.per_token import PerToken, taught
 
 
@@ -28,7 +37,9 @@ class Translation(PerToken):
     model_class = "AutoModelForSeq2SeqLM"
     smoothing: float = 0.0
 
-    def items(self, data: str | Path, split: str = "dev", *, limit: int | None = None) -> list[Item]:
+    def items(
+        self, data: str | Path, split: str = "dev", *, limit: int | None = None
+    ) -> list[Item]:
         """A tab-separated file, or two files with a comma between them whose lines belong together."""
         files = two_files(data)
         if files is None:
@@ -37,7 +48,9 @@ class Translation(PerToken):
         sides = [[(number, line) for number, line in read_lines(path)] for path in (source, target)]
         if len(sides[0]) != len(sides[1]):
             raise HeadscopeError(
-                f"{len(sides[0])} lines and {len(sides[1])} lines", where=data, expected="as many in both files"
+                f"{len(sides[0])} lines and {len(sides[1])} lines",
+                where=data,
+                expected="as many in both files",
             )
         found = [
             Item((one, other), None, f"{source}:{number}")
@@ -47,7 +60,10 @@ class Translation(PerToken):
         return spread(half_of(found, split), limit, data)
 
     def read(self, path: Path) -> Iterator[Item]:
-        names = tuple(self.columns[name] for name in ("source", "target") if name in self.columns) or None
+        names = (
+            tuple(self.columns[name] for name in ("source", "target") if name in self.columns)
+            or None
+        )
         option = "--columns source=NAME,target=NAME"
         for example in read_examples([path], pairs=True, column=names, option=option):
             assert isinstance(example.first, str)
@@ -63,7 +79,9 @@ class Translation(PerToken):
                 expected="an encoder-decoder with a language model's head, such as opus-mt-en-fr",
             )
 
-    def prepare(self, model: AttentionModel, items: list[Item], *, max_length: int | None = None) -> Prepared:
+    def prepare(
+        self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
+    ) -> Prepared:
         self.check(model)
         assert model.tokenizer is not None
         pairs = [Example(item.texts[0], item.texts[1], item.where) for item in items]

@@ -24,9 +24,13 @@ def steps_to_keep(total: int, count: int) -> list[int]:
     """
     if not 2 <= count <= total + 1:
         raise HeadscopeError(
-            f"{count} cannot be kept of {total} steps", where="--checkpoints", expected=f"2 to {total + 1}"
+            f"{count} cannot be kept of {total} steps",
+            where="--checkpoints",
+            expected=f"2 to {total + 1}",
         )
-    spread = np.geomspace(max(1.0, EARLIEST * total), total, count - 1) if count > 2 else [float(total)]
+    spread = (
+        np.geomspace(max(1.0, EARLIEST * total), total, count - 1) if count > 2 else [float(total)]
+    )
     found = [0]
     for place, step in enumerate(spread):
         latest = total - (count - 2 - place)  # the others need a step each
@@ -55,7 +59,9 @@ def drop_checkpoints(folder: Path, after: int) -> None:
 def read_checkpoints(trained: str | Path) -> list[tuple[int, Path]]:
     """(step, directory) of a trained model, in the order of the steps."""
     if not Path(trained).is_dir():
-        raise HeadscopeError("there is no such directory", where=trained, expected="a model trained by headscope")
+        raise HeadscopeError(
+            "there is no such directory", where=trained, expected="a model trained by headscope"
+        )
     found = _found(Path(trained) / FOLDER)
     if len(found) < 2:
         raise HeadscopeError(

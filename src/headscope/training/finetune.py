@@ -86,7 +86,13 @@ def finetune(
     """
     started = time.perf_counter()
     settings = settings or Settings()
-    given = {"mask": mask, "open_special": open_special, "task": task, "pooling": pooling, "prompt": prompt}
+    given = {
+        "mask": mask,
+        "open_special": open_special,
+        "task": task,
+        "pooling": pooling,
+        "prompt": prompt,
+    }
     check_effects("finetune", given)
     chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
     _smooth(chosen, label_smoothing)
@@ -141,7 +147,9 @@ def finetune(
         "scratch": None if scratch is None else asdict(scratch),
         "versions": versions(),
     }
-    followed = None if teacher is None else load(teacher, model_class=chosen.model_class, device=device)
+    followed = (
+        None if teacher is None else load(teacher, model_class=chosen.model_class, device=device)
+    )
     if followed is not None:
         header["teacher"] = weights_sha256(followed)
     training = Training(loaded, chosen, train, settings, followed)
@@ -179,7 +187,9 @@ def _smooth(task: Task, share: float) -> None:
     if task.smoothing is not None:
         task.smoothing = share
     elif share:
-        raise HeadscopeError(f"{task.name} has no tokens to smooth over", where="--label-smoothing", expected="0")
+        raise HeadscopeError(
+            f"{task.name} has no tokens to smooth over", where="--label-smoothing", expected="0"
+        )
 
 
 def _files(task: Task, data: str | Path, validate_on: str) -> list[Path]:

@@ -29,7 +29,9 @@ class Scratch:
 
     def __post_init__(self) -> None:
         if self.tokenizer is not None and self.vocabulary is not None:
-            raise HeadscopeError("a tokenizer is taken or learned, not both", where="--tokenizer, --vocabulary")
+            raise HeadscopeError(
+                "a tokenizer is taken or learned, not both", where="--tokenizer, --vocabulary"
+            )
         if self.vocabulary is not None:
             check_vocabulary(self.vocabulary)
 
@@ -52,7 +54,9 @@ def begun(
     tokenizer = None
     if scratch.vocabulary is not None:
         say(f"learning {scratch.vocabulary} tokens from the texts")
-        tokenizer = learned_tokenizer(texts, scratch.vocabulary, translates=source.config.is_encoder_decoder)
+        tokenizer = learned_tokenizer(
+            texts, scratch.vocabulary, translates=source.config.is_encoder_decoder
+        )
     elif scratch.tokenizer is not None:
         tokenizer = read_source(scratch.tokenizer, say=say).tokenizer()
     return new_model(

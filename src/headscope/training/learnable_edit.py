@@ -84,7 +84,9 @@ class TargetShare:
     def wanted(self, progress: float) -> float:
         return self.begun + (self.share - self.begun) * min(progress / RAMP, 1.0)
 
-    def shift(self, logits: Tensor, share_of: Callable[[Tensor], Tensor], progress: float) -> Tensor:
+    def shift(
+        self, logits: Tensor, share_of: Callable[[Tensor], Tensor], progress: float
+    ) -> Tensor:
         """The number, with its gradient by the logits. share_of: the open share by such logits, rising in each."""
         wanted, low, high = self.wanted(progress), -FARTHEST, FARTHEST
         with torch.no_grad():
@@ -95,4 +97,6 @@ class TargetShare:
         with torch.enable_grad():
             (slope,) = torch.autograd.grad(share_of(logits.detach() + found), found)
         share = share_of(logits + found.detach())
-        return found.detach() - (share - share.detach()) / slope.clamp_min(1e-12)  # so that the share stays as it is
+        return found.detach() - (share - share.detach()) / slope.clamp_min(
+            1e-12
+        )  # so that the share stays as it is

@@ -71,8 +71,16 @@ class Training:
         self.in_epoch = -(-len(train.items) // settings.batch_size)
         self.total = self.in_epoch * settings.epochs if settings.steps is None else settings.steps
         self.number = 0
-        decayed = [p for name, p in model.model.named_parameters() if not any(mark in name for mark in _UNDECAYED)]
-        others = [p for name, p in model.model.named_parameters() if any(mark in name for mark in _UNDECAYED)]
+        decayed = [
+            p
+            for name, p in model.model.named_parameters()
+            if not any(mark in name for mark in _UNDECAYED)
+        ]
+        others = [
+            p
+            for name, p in model.model.named_parameters()
+            if any(mark in name for mark in _UNDECAYED)
+        ]
         groups: list[dict[str, Any]] = [
             {"params": decayed, "weight_decay": settings.weight_decay},
             {"params": others, "weight_decay": 0.0},
@@ -85,7 +93,9 @@ class Training:
             [*groups, *([] if learned is None else learned.groups())], lr=settings.learning_rate
         )
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
-        torch.manual_seed(settings.seed + self.accelerator.process_index)  # other dropout in every process
+        torch.manual_seed(
+            settings.seed + self.accelerator.process_index
+        )  # other dropout in every process
 
     def __iter__(self) -> Iterator[Step]:
         """Step by step to the end, from wherever the state is."""
@@ -114,7 +124,11 @@ class Training:
         finally:
             self._switch(False)
         parameters = [p for p in self.model.model.parameters() if p.grad is not None]
-        others = [] if self.learned is None else [p for p in self.learned.parameters() if p.grad is not None]
+        others = (
+            []
+            if self.learned is None
+            else [p for p in self.learned.parameters() if p.grad is not None]
+        )
         if many > 1:
             for parameter in parameters + others:
                 parameter.grad = self.accelerator.reduce(parameter.grad, reduction="mean")
@@ -158,7 +172,9 @@ class Training:
 
     def _rate(self) -> float:
         """1 at the end of the warm-up, 0 at the end."""
-        falling = (self.total - self.number) / max(self.total - self.settings.warmup * self.total, 1)
+        falling = (self.total - self.number) / max(
+            self.total - self.settings.warmup * self.total, 1
+        )
         return min(self._rising(), falling)
 
     def _rising(self) -> float:
@@ -179,7 +195,9 @@ class Training:
         return shuffled
 
     def _length(self, item: int) -> int:
-        return max(len(self.train.sequences[number].source.ids) for number in self.train.parts[item])
+        return max(
+            len(self.train.sequences[number].source.ids) for number in self.train.parts[item]
+        )
 
     # State
 

@@ -39,7 +39,10 @@ from headscope.training.settings import Settings
 RECORD = "training.json"
 SMALL = Sizes(layers=4, heads=4, hidden=128, intermediate=512)
 TOKENIZER = "minilm"  # of a model that is given no configuration
-UNDROPPED = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # few epochs: nothing is learned by heart
+UNDROPPED = {
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}  # few epochs: nothing is learned by heart
 MOST_HELD_OUT = 500  # sequences: ten thousand masked tokens
 MOMENTS = 10  # at which the held-out texts are asked, beside the checkpoints
 
@@ -79,7 +82,11 @@ def pretrain(
     settings = settings or Settings(epochs=1, learning_rate=1e-3)
     scratch = scratch or Scratch()
     epochs = changed(settings).get("epochs")
-    given = {"mask": mask, "open_special": open_special, "epochs": None if epochs == 1 else epochs}  # 1: by default
+    given = {
+        "mask": mask,
+        "open_special": open_special,
+        "epochs": None if epochs == 1 else epochs,
+    }  # 1: by default
     check_effects("pretrain", given | {"steps": settings.steps})
     worn = [] if mask is None else [MaskedAttention(mask, open_special=open_special)]
     source, scratch = _source(config, scratch, say)
@@ -134,13 +141,17 @@ def pretrain(
         }
         if training.accelerator.is_main_process:
             write_model(model, folder)
-            (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            (folder / RECORD).write_text(
+                json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8"
+            )
             for name in (STATE, BEST, DIVERGED):
                 (folder / name).unlink(missing_ok=True)
     return record
 
 
-def _source(config: str | Path | None, scratch: Scratch, say: Callable[[str], None]) -> tuple[Source, Scratch]:
+def _source(
+    config: str | Path | None, scratch: Scratch, say: Callable[[str], None]
+) -> tuple[Source, Scratch]:
     """The configuration, a small BERT's where none is given, with what is then left to be chosen."""
     from transformers import BertConfig
 
@@ -149,7 +160,9 @@ def _source(config: str | Path | None, scratch: Scratch, say: Callable[[str], No
         if scratch.sizes.hidden is not None and scratch.sizes.intermediate is None:
             small["intermediate"] = None
         tokenizer = scratch.tokenizer or (None if scratch.vocabulary is not None else TOKENIZER)
-        return Source("bert", BertConfig(**UNDROPPED)), Scratch(Sizes(**small), tokenizer, scratch.vocabulary)
+        return Source("bert", BertConfig(**UNDROPPED)), Scratch(
+            Sizes(**small), tokenizer, scratch.vocabulary
+        )
     source = read_source(config, say=say)
     if source.config.is_encoder_decoder:
         raise HeadscopeError(
@@ -186,9 +199,13 @@ class _Texts:
             texts = (text for i, text in enumerate(self.corpus) if self._is_held(i) == held)
             sequences, counts = packed(model, texts, max_length=max_length)
             if not sequences:
-                raise HeadscopeError("no text in it has tokens", where=self.corpus.name, expected="text")
+                raise HeadscopeError(
+                    "no text in it has tokens", where=self.corpus.name, expected="text"
+                )
             items = [Item((), None) for _ in sequences]
-            sides.append(Prepared(items, sequences, [(i,) for i in range(len(items))], None, counts))
+            sides.append(
+                Prepared(items, sequences, [(i,) for i in range(len(items))], None, counts)
+            )
         return sides[0], sides[1]
 
 
@@ -196,7 +213,9 @@ def _few(held: Prepared) -> Prepared:
     """MOST_HELD_OUT of the sequences, evenly spread."""
     chosen = [i * len(held.items) // MOST_HELD_OUT for i in range(MOST_HELD_OUT)]
     sequences = [replace(held.sequences[i], index=n) for n, i in enumerate(chosen)]
-    return Prepared(held.items[:MOST_HELD_OUT], sequences, held.parts[:MOST_HELD_OUT], None, held.counts)
+    return Prepared(
+        held.items[:MOST_HELD_OUT], sequences, held.parts[:MOST_HELD_OUT], None, held.counts
+    )
 
 
 def unigram(train: Prepared, held: Prepared, model: AttentionModel) -> dict[str, float]:
@@ -212,7 +231,10 @@ def unigram(train: Prepared, held: Prepared, model: AttentionModel) -> dict[str,
     total = sum(counts.values()) + model.model.config.vocab_size
     common = max(sorted(counts), key=counts.__getitem__)
     losses = [math.log(total / (counts[label] + 1)) for label in asked]
-    return {"accuracy": sum(label == common for label in asked) / len(asked), "loss": float(np.mean(losses))}
+    return {
+        "accuracy": sum(label == common for label in asked) / len(asked),
+        "loss": float(np.mean(losses)),
+    }
 
 
 def _follow(

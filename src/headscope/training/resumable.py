@@ -41,7 +41,9 @@ class Resumable:
         self.training, self.folder, self.may_slow = training, folder, may_slow
         self.header: dict[str, Any] = json.loads(json.dumps(header))
         self.told: dict[str, Any] = {}
-        self.to_keep = set(steps_to_keep(training.total, checkpoints)) if checkpoints is not None else set()
+        self.to_keep = (
+            set(steps_to_keep(training.total, checkpoints)) if checkpoints is not None else set()
+        )
         self._is_main = training.accelerator.is_main_process
         self._saved: int | None = None  # the step of the state on disk
 
@@ -126,13 +128,21 @@ class Resumable:
 
 @contextmanager
 def draft(
-    training: Training, out: str | Path, *, overwrite: bool, resume: bool, record: str, kept: tuple[str, ...] = ()
+    training: Training,
+    out: str | Path,
+    *,
+    overwrite: bool,
+    resume: bool,
+    record: str,
+    kept: tuple[str, ...] = (),
 ) -> Iterator[Path]:
     """The folder to write into. With several processes the first alone makes and fills it."""
     accelerator = training.accelerator
     if accelerator.is_main_process:
         long_work = (STATE, BEST, DIVERGED, FOLDER, *kept)
-        with drafted(out, overwrite=overwrite, resume=resume, kept=long_work, record=record) as folder:
+        with drafted(
+            out, overwrite=overwrite, resume=resume, kept=long_work, record=record
+        ) as folder:
             accelerator.wait_for_everyone()
             yield folder
     else:

@@ -26,12 +26,27 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.steps is not None and self.steps < 1:
-            raise HeadscopeError(f"{self.steps} is not possible", where="--steps", expected="1 or more")
-        least = {"epochs": 1, "batch_size": 1, "learning_rate": 1e-12, "warmup": 0, "weight_decay": 0, "clip": 1e-12}
+            raise HeadscopeError(
+                f"{self.steps} is not possible", where="--steps", expected="1 or more"
+            )
+        least = {
+            "epochs": 1,
+            "batch_size": 1,
+            "learning_rate": 1e-12,
+            "warmup": 0,
+            "weight_decay": 0,
+            "clip": 1e-12,
+        }
         for name, lowest in least.items():
             value = getattr(self, name)
             if not (value >= lowest and math.isfinite(value)) or (name == "warmup" and value > 1):
                 option = f"--{name.replace('_', '-')}"
                 open_below = 0 < lowest < 1
-                expected = "0 to 1" if name == "warmup" else "more than 0" if open_below else f"{lowest:g} or more"
+                expected = (
+                    "0 to 1"
+                    if name == "warmup"
+                    else "more than 0"
+                    if open_below
+                    else f"{lowest:g} or more"
+                )
                 raise HeadscopeError(f"{value} is not possible", where=option, expected=expected)

@@ -66,7 +66,12 @@ def examples_of(
     documents = list(windows[:most])
     reader = "encoder" if any(site.stack == "encoder" for site in model.sites) else "decoder"
     of_sentences = [
-        Text(one.example(), reader, sentence=one, frequencies=frequencies if one.between == "words" else None)
+        Text(
+            one.example(),
+            reader,
+            sentence=one,
+            frequencies=frequencies if one.between == "words" else None,
+        )
         for one in chosen
     ]
     of_documents = [Text(one.example, reader, window=one) for one in documents]
@@ -81,7 +86,9 @@ def examples_of(
 
 def _readable(sentences: Sequence[Sentence]) -> list[Sentence]:
     """Those of a handy length; all of them where none is."""
-    return [one for one in sentences if FEWEST_WORDS <= len(one.words) <= MOST_WORDS] or list(sentences)
+    return [one for one in sentences if FEWEST_WORDS <= len(one.words) <= MOST_WORDS] or list(
+        sentences
+    )
 
 
 def _as_words(example: Example) -> tuple[str, ...]:

@@ -37,7 +37,9 @@ COLUMNS = (
 EACH = 3
 MOST_WORDS = 30  # that are shown of a text
 REACH = 8  # words shown around the two in question, where a text is longer than that
-FEW_PLACES = 3  # where the rule wants the maximum; with more of them no one can be called the right one
+FEW_PLACES = (
+    3  # where the rule wants the maximum; with more of them no one can be called the right one
+)
 LONGEST_TEXT = 4000  # characters of a text that is kept whole
 BETWEEN = "‖"  # stands between two texts of a cross attention
 
@@ -55,7 +57,9 @@ class Case:
     arcs: list[tuple[int, int, float]] = field(compare=False)
     labels: tuple[list[str], list[str]] = field(compare=False)
     example: Example = field(compare=False)
-    is_mirrored: bool = field(compare=False, default=False)  # the word expected is then one that looks
+    is_mirrored: bool = field(
+        compare=False, default=False
+    )  # the word expected is then one that looks
 
     def mirrored(self) -> Case:
         """The same with the two sides exchanged: what was found along a column, as a row looks."""
@@ -95,8 +99,12 @@ class Found:
             if not math.isfinite(ranks[best]):
                 continue
             is_one_place = not holds[best] and right[best].sum() <= FEW_PLACES
-            wanted = int(np.where(right[best], weights[best], -1.0).argmax()) if is_one_place else None
-            arcs = [(i, int(tops[i]), float(largest[i])) for i in range(len(tops)) if largest[i] > 0]
+            wanted = (
+                int(np.where(right[best], weights[best], -1.0).argmax()) if is_one_place else None
+            )
+            arcs = [
+                (i, int(tops[i]), float(largest[i])) for i in range(len(tops)) if largest[i] > 0
+            ]
             place, weight = (best, int(tops[best])), float(largest[best])
             case = Case(float(ranks[best]), -number, *place, weight, wanted, arcs, labels, example)
             self._keep(head, role, kind, case.mirrored() if question.by_column else case)
@@ -109,10 +117,16 @@ class Found:
             heapq.heappushpop(cases, case)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        for (head, role, kind), cases in sorted(self._cases.items(), key=lambda item: _order(*item[0])):
+        for (head, role, kind), cases in sorted(
+            self._cases.items(), key=lambda item: _order(*item[0])
+        ):
             for case in sorted(cases, reverse=True):
                 place = {"stack": head.stack, "layer": head.layer, "head": head.head}
-                yield place | {"role": role.name, "direction": role.direction, "kind": kind} | _shown(case)
+                yield (
+                    place
+                    | {"role": role.name, "direction": role.direction, "kind": kind}
+                    | _shown(case)
+                )
 
 
 def _order(head: Head, role: Role, kind: str) -> tuple[object, ...]:
@@ -129,7 +143,10 @@ def _ranks(
     """How clear each row is as a typical and as a counter example; -inf where it is none."""
     if question.is_broad:
         entropy = -(weights * np.log(np.maximum(weights, np.finfo(np.float32).tiny))).sum(axis=1)
-        return [("typical", np.where(rows, entropy, -np.inf)), ("counter", np.where(rows, largest, -np.inf))]
+        return [
+            ("typical", np.where(rows, entropy, -np.inf)),
+            ("counter", np.where(rows, largest, -np.inf)),
+        ]
     return [
         ("typical", np.where(rows & holds, largest, -np.inf)),
         ("counter", np.where(rows & ~holds & (largest > 0), largest, -np.inf)),
@@ -154,13 +171,19 @@ def _shown(case: Case) -> dict[str, Any]:
         "expected": np.nan if expected is None else new[expected],
         "arcs": json.dumps([arc for arc in arcs if None not in arc]),
         "text": _whole(case.example),
-        "starts": json.dumps([n for n, before in zip(kept, [-1, *kept], strict=False) if n >= 0 > before]),
+        "starts": json.dumps(
+            [n for n, before in zip(kept, [-1, *kept], strict=False) if n >= 0 > before]
+        ),
     }
 
 
 def _whole(example: Example) -> str | None:
     """The text, or both of a pair, as a JSON list; None where that is long."""
-    texts = [one if isinstance(one, str) else " ".join(one) for one in (example.first, example.second) if one]
+    texts = [
+        one if isinstance(one, str) else " ".join(one)
+        for one in (example.first, example.second)
+        if one
+    ]
     return json.dumps(texts, ensure_ascii=False) if sum(map(len, texts)) <= LONGEST_TEXT else None
 
 

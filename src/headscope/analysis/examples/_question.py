@@ -85,7 +85,9 @@ def _roles(study: Study) -> Iterator[tuple[Role, Head]]:
     known = set() if table is None else set(table["relation"])
     sinks = study.tables.get("sinks")
     elsewhere = (
-        set() if sinks is None else {_address(one) for one in sinks[sinks["first_share"] <= 0.5].to_dict("records")}
+        set()
+        if sinks is None
+        else {_address(one) for one in sinks[sinks["first_share"] <= 0.5].to_dict("records")}
     )
     for one in study.tables["roles"].to_dict("records"):
         head = _address(one)

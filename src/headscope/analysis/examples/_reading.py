@@ -25,7 +25,11 @@ from headscope.model.tokens import Tokens
 @cache
 def _functions(name: str) -> tuple[Callable[..., Any], ...]:
     """Those of this name in the files of this package that have one."""
-    files = sorted(one.name for one in iter_modules([str(Path(__file__).parent)]) if not one.name.startswith("_"))
+    files = sorted(
+        one.name
+        for one in iter_modules([str(Path(__file__).parent)])
+        if not one.name.startswith("_")
+    )
     modules = [import_module(f"{__package__}.{file}") for file in files]
     return tuple(getattr(module, name) for module in modules if hasattr(module, name))
 
@@ -45,7 +49,12 @@ def question_among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Qu
 
 
 def read_words(
-    model: AttentionModel, texts: list[Text], asked: Asked, found: Found, max_length: int | None, batch_size: int
+    model: AttentionModel,
+    texts: list[Text],
+    asked: Asked,
+    found: Found,
+    max_length: int | None,
+    batch_size: int,
 ) -> None:
     """Look at the attention between words. Texts that are too long are left out."""
 
@@ -71,7 +80,8 @@ def read_words(
 def _sides(example: Example, stack: str) -> tuple[list[str], list[str]]:
     """The words that look and those looked at; the same list where it is one text."""
     source, target = (
-        [] if text is None or isinstance(text, str) else list(text) for text in (example.first, example.second)
+        [] if text is None or isinstance(text, str) else list(text)
+        for text in (example.first, example.second)
     )
     if stack == "cross":
         return target, source
@@ -80,7 +90,12 @@ def _sides(example: Example, stack: str) -> tuple[list[str], list[str]]:
 
 
 def read_tokens(
-    model: AttentionModel, examples: list[Example], asked: Asked, found: Found, max_length: int | None, batch_size: int
+    model: AttentionModel,
+    examples: list[Example],
+    asked: Asked,
+    found: Found,
+    max_length: int | None,
+    batch_size: int,
 ) -> None:
     """Look at the attention between tokens. Texts that are too long are truncated."""
 

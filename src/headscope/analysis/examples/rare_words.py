@@ -23,8 +23,15 @@ def among_words(text: Text, site: Site, roles: Iterable[Role]) -> Questions:
 
 def _rarest(words: tuple[str, ...], frequencies: Frequencies) -> Question | None:
     counted = np.array([frequencies.is_counted(word) for word in words], dtype=bool)
-    ranks = np.array([frequencies.rank(word) if is_word else -1 for word, is_word in zip(words, counted, strict=True)])
-    different = {word.lower(): int(rank) for word, rank in zip(words, ranks, strict=True) if rank >= 0}
+    ranks = np.array(
+        [
+            frequencies.rank(word) if is_word else -1
+            for word, is_word in zip(words, counted, strict=True)
+        ]
+    )
+    different = {
+        word.lower(): int(rank) for word, rank in zip(words, ranks, strict=True) if rank >= 0
+    }
     rarest = sorted(different.values(), reverse=True)
     if not rarest or rarest[0] < COMMON:
         return None

@@ -22,7 +22,9 @@ def among_words(text: Text, site: Site, roles: Iterable[Role]) -> Questions:
 
 def _related(sentence: Sentence, role: Role) -> Question:
     source, target = len(sentence.words), len(sentence.target or ())
-    shape = {"words": (source, source), "target": (target, target), "across": (target, source)}[sentence.between]
+    shape = {"words": (source, source), "target": (target, target), "across": (target, source)}[
+        sentence.between
+    ]
     right = np.zeros(shape, dtype=bool)
     for query, key in sentence.pairs[role.relation]:
         right[query, key] = True
@@ -31,4 +33,6 @@ def _related(sentence: Sentence, role: Role) -> Question:
     np.fill_diagonal(right, False)
     allowed = ~np.eye(len(right), dtype=bool)
     # `governor` and `received` both speak of what the governor gives to its dependent.
-    return Question(right if role.direction == "dependent" else right.T, allowed, role.direction == "received")
+    return Question(
+        right if role.direction == "dependent" else right.T, allowed, role.direction == "received"
+    )

@@ -6,7 +6,11 @@ from headscope.model.families.family import Family
 
 
 def layers(config: Any) -> dict[str, int]:
-    return {"encoder": config.encoder_layers, "decoder": config.decoder_layers, "cross": config.decoder_layers}
+    return {
+        "encoder": config.encoder_layers,
+        "decoder": config.decoder_layers,
+        "cross": config.decoder_layers,
+    }
 
 
 def stack(name: str, occurrence: int) -> str:
@@ -15,4 +19,6 @@ def stack(name: str, occurrence: int) -> str:
     return "decoder" if "decoder." in name else "encoder"
 
 
-BART = Family(model_types=("bart", "m2m_100", "marian", "mbart", "pegasus"), layers=layers, stack=stack)
+BART = Family(
+    model_types=("bart", "m2m_100", "marian", "mbart", "pegasus"), layers=layers, stack=stack
+)

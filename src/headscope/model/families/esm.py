@@ -2,4 +2,6 @@
 
 from headscope.model.families.family import Family, encoder, encoder_layers
 
-ESM = Family(model_types=("esm",), layers=encoder_layers, stack=encoder, counts_from_padding=("esm",))
+ESM = Family(
+    model_types=("esm",), layers=encoder_layers, stack=encoder, counts_from_padding=("esm",)
+)

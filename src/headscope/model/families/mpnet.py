@@ -15,7 +15,11 @@ def _cut(attention: Any) -> Any:
 
     class CutAttention(attention):  # type: ignore[misc]
         def forward(
-            self, hidden: Tensor, mask: Tensor | None = None, position_bias: Tensor | None = None, **others: Any
+            self,
+            hidden: Tensor,
+            mask: Tensor | None = None,
+            position_bias: Tensor | None = None,
+            **others: Any,
         ) -> Any:
             mine = None if position_bias is None else position_bias[:, self.kept_heads]
             return super().forward(hidden, mask, mine, **others)
@@ -36,5 +40,7 @@ MPNET = Family(
     stack=encoder,
     counts_from_padding=("mpnet",),
     settle=settle,
-    tap=Tap("MPNetSelfAttention", "forward", lambda module: module.num_attention_heads, projection="o"),
+    tap=Tap(
+        "MPNetSelfAttention", "forward", lambda module: module.num_attention_heads, projection="o"
+    ),
 )

@@ -10,7 +10,11 @@ from headscope.model.headless_attention import keep_pace, what_is_left
 
 
 def layers(config: Any) -> dict[str, int]:
-    return {"encoder": config.num_layers, "decoder": config.num_decoder_layers, "cross": config.num_decoder_layers}
+    return {
+        "encoder": config.num_layers,
+        "decoder": config.num_decoder_layers,
+        "cross": config.num_decoder_layers,
+    }
 
 
 def stack(name: str, occurrence: int) -> str:
@@ -24,11 +28,15 @@ def _cut(attention: Any) -> Any:
     """T5's attention with some of its heads: the bias of positions is made in the first block, for all of them."""
 
     class CutAttention(attention):  # type: ignore[misc]
-        def forward(self, hidden: Tensor, *args: Any, position_bias: Tensor | None = None, **others: Any) -> Any:
+        def forward(
+            self, hidden: Tensor, *args: Any, position_bias: Tensor | None = None, **others: Any
+        ) -> Any:
             self.whole_bias = position_bias
             if position_bias is not None and position_bias.shape[1] > 1:
                 position_bias = position_bias[:, self.kept_heads]
-            output, used, weights = super().forward(hidden, *args, position_bias=position_bias, **others)
+            output, used, weights = super().forward(
+                hidden, *args, position_bias=position_bias, **others
+            )
             # What the next block gets: the bias of all heads, or one zero for each pair where there is none.
             whole, self.whole_bias = self.whole_bias, None
             return output, used[:, :1] if whole is None else whole, weights
@@ -57,7 +65,9 @@ def _silent(attention: Any) -> Any:
             before = keep_pace(self, hidden, past_key_values, key_value_states)
             count = hidden.shape[1]
             if position_bias is None and self.has_relative_attention_bias:
-                position_bias = self.compute_bias(count, before + count, device=hidden.device, past_seen_tokens=before)
+                position_bias = self.compute_bias(
+                    count, before + count, device=hidden.device, past_seen_tokens=before
+                )
             elif position_bias is None:
                 keys = before + count if key_value_states is None else key_value_states.shape[1]
                 position_bias = hidden.new_zeros(1, 1, count, keys)

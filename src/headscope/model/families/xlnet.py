@@ -38,7 +38,17 @@ def two_streams(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 # Nine parameters have an axis of heads.
-AXES = {"q": 1, "k": 1, "v": 1, "o": 1, "r": 1, "seg_embed": 1, "r_w_bias": 0, "r_r_bias": 0, "r_s_bias": 0}
+AXES = {
+    "q": 1,
+    "k": 1,
+    "v": 1,
+    "o": 1,
+    "r": 1,
+    "seg_embed": 1,
+    "r_w_bias": 0,
+    "r_r_bias": 0,
+    "r_s_bias": 0,
+}
 
 XLNET = Family(
     model_types=("xlnet",),

@@ -63,7 +63,10 @@ def projections(model: AttentionModel, lens: str) -> dict[Site, Tensor]:
                 where=f"lens {lens}",
                 expected="a linear layer that takes the heads' results side by side",
             )
-    return {site: blocks.to(torch.promote_types(blocks.dtype, torch.float32)) for site, blocks in found.items()}
+    return {
+        site: blocks.to(torch.promote_types(blocks.dtype, torch.float32))
+        for site, blocks in found.items()
+    }
 
 
 def over_totals(cells: Tensor, totals: Tensor) -> Tensor:

@@ -42,9 +42,14 @@ class EffectiveLens(Lens):
     def __init__(self, model: AttentionModel) -> None:
         super().__init__(model)
         self.roots = {
-            site: root for site, blocks in projections(model, self.name).items() if (root := _root(blocks)) is not None
+            site: root
+            for site, blocks in projections(model, self.name).items()
+            if (root := _root(blocks)) is not None
         }
-        self.counted = {"short": 0, "sequences": 0}  # sequences at a site that were too short, of all
+        self.counted = {
+            "short": 0,
+            "sequences": 0,
+        }  # sequences at a site that were too short, of all
         self.widths: dict[str, int] = {}  # of the heads of each stack
 
     def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
@@ -58,7 +63,9 @@ class EffectiveLens(Lens):
             self.counted["short"] += len(values)
             seen = attention.through(self.name, attention.weights)
         else:
-            cells, rank = _without_null_space(attention, _with_ones(values) if self.with_ones else values)
+            cells, rank = _without_null_space(
+                attention, _with_ones(values) if self.with_ones else values
+            )
             seen = attention.through(self.name, cells)
             seen.rank = rank
         seen.row_totals = seen.weights.sum(dim=-1)
@@ -91,7 +98,9 @@ def _without_null_space(attention: Attention, values: Tensor) -> tuple[Tensor, T
 def column_basis(values: Tensor) -> tuple[Tensor, Tensor]:
     """An orthonormal basis of the columns of values [..., key, width] in float64, zeros beyond the rank [...]."""
     exact = values.double()
-    whitening, rank = _whitening(exact.transpose(-1, -2) @ exact, torch.tensor(exact.shape[-2], device=exact.device))
+    whitening, rank = _whitening(
+        exact.transpose(-1, -2) @ exact, torch.tensor(exact.shape[-2], device=exact.device)
+    )
     return exact @ whitening, rank
 
 
@@ -101,8 +110,14 @@ def row_by_row(weights: Tensor, values: Tensor, allowed: Tensor) -> tuple[Tensor
     weights, allowed [head, query, key], values [head, key, width] in float64. A row that sees no more keys than are
     identified stays as it is, and has no rank.
     """
-    cells, largest = weights.clone(), torch.zeros(len(values), dtype=torch.long, device=values.device)
-    gram, before = values.new_zeros(len(values), *2 * values.shape[-1:]), torch.zeros_like(allowed[:, 0])
+    cells, largest = (
+        weights.clone(),
+        torch.zeros(len(values), dtype=torch.long, device=values.device),
+    )
+    gram, before = (
+        values.new_zeros(len(values), *2 * values.shape[-1:]),
+        torch.zeros_like(allowed[:, 0]),
+    )
     for start in range(0, weights.shape[1], ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
         seen = allowed[:, rows]
@@ -126,7 +141,9 @@ def _gram(values: Tensor, signs: Tensor) -> Tensor:
     return part.transpose(-1, -2) @ (signs[:, moved, None] * part)
 
 
-def _turned(given: Tensor, values: Tensor, gram: Tensor, common: Tensor, extra: Tensor) -> tuple[Tensor, Tensor]:
+def _turned(
+    given: Tensor, values: Tensor, gram: Tensor, common: Tensor, extra: Tensor
+) -> tuple[Tensor, Tensor]:
     """What the heads gave [head, row, width] times the inverse of V'V of each row, and the rank of V [head, row].
 
     gram [head, width, width] is V'V of the keys that all these rows see, common [head, key]; extra [head, row, key]
@@ -137,13 +154,19 @@ def _turned(given: Tensor, values: Tensor, gram: Tensor, common: Tensor, extra: 
     own, of_own = values[:, some], extra[..., some].double()
     keys = common.sum(dim=-1)
     whitening, rank = _whitening(gram, keys)
-    bound = _tolerance(keys, width) * torch.linalg.matrix_norm(whitening) * gram.diagonal(0, -2, -1).sum(dim=-1).sqrt()
+    bound = (
+        _tolerance(keys, width)
+        * torch.linalg.matrix_norm(whitening)
+        * gram.diagonal(0, -2, -1).sum(dim=-1).sqrt()
+    )
     if bool(((rank == width) & (bound < DOUBT)).all()):
         flat, white = own @ whitening, given @ whitening
         system = of_own[..., None] * (flat @ flat.transpose(-1, -2))[:, None] * of_own[..., None, :]
         system.diagonal(0, -2, -1).add_(1.0)
         change = torch.linalg.solve(system, of_own * (white @ flat.transpose(-1, -2)))
-        return (white - (of_own * change) @ flat) @ whitening.transpose(-1, -2), rank[:, None].expand(extra.shape[:2])
+        return (white - (of_own * change) @ flat) @ whitening.transpose(-1, -2), rank[
+            :, None
+        ].expand(extra.shape[:2])
     outer = (own[..., :, None] * own[..., None, :]).flatten(2)
     grams = gram[:, None] + (of_own @ outer).view(*extra.shape[:2], width, width)
     whitening, rank = _whitening(grams, keys[:, None] + extra.sum(dim=-1))

@@ -41,7 +41,9 @@ class GradientLens(Lens):
         cells = torch.mul(attention.weights, gradient).abs_()
         totals = cells.sum(dim=-1)
         whole = totals.sum(dim=-1)[..., None, None]  # [sequence, head, 1, 1]
-        seen = attention.through(self.name, cells.mul_(torch.where(whole > 0, attention.length / whole, 0.0)))
+        seen = attention.through(
+            self.name, cells.mul_(torch.where(whole > 0, attention.length / whole, 0.0))
+        )
         seen.row_totals, seen.gradient = totals, gradient
         return seen
 
@@ -66,7 +68,9 @@ def from_embeddings(model: AttentionModel) -> Iterator[list[Tensor]]:
         return reached[-1]
 
     modules = [one for one in model.model.modules() if isinstance(one, nn.Embedding)]
-    hooks = [one.register_forward_hook(start) for one in {*modules, model.model.get_input_embeddings()}]
+    hooks = [
+        one.register_forward_hook(start) for one in {*modules, model.model.get_input_embeddings()}
+    ]
     for one in parameters:
         one.requires_grad_(False)
     try:

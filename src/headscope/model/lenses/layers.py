@@ -44,7 +44,11 @@ def states_given(args: Any, kwargs: Any) -> Tensor:
 
 def additions(model: AttentionModel) -> dict[Site, Addition]:
     """Of every site of a text that attends to itself; sites where the sum is not found are left out."""
-    parts = {site: part for site, part in anatomy(model).items() if part.projection and site.stack != "cross"}
+    parts = {
+        site: part
+        for site, part in anatomy(model).items()
+        if part.projection and site.stack != "cross"
+    }
     modules = dict(model.model.named_modules())
     names = {module: name for name, module in modules.items()}
     blocks = {part.block for part in parts.values()}
@@ -77,7 +81,9 @@ def additions(model: AttentionModel) -> dict[Site, Addition]:
     with ExitStack() as stack, torch.inference_mode(), model._lifted():
         for name, module in modules.items():
             if name in blocks:
-                stack.callback(module.register_forward_pre_hook(enter, with_kwargs=True, prepend=True).remove)
+                stack.callback(
+                    module.register_forward_pre_hook(enter, with_kwargs=True, prepend=True).remove
+                )
             if name in by_projection:
                 stack.callback(module.register_forward_hook(write).remove)
             if "Norm" in type(module).__name__:
@@ -86,16 +92,25 @@ def additions(model: AttentionModel) -> dict[Site, Addition]:
     return _placed(parts, found)
 
 
-def _placed(parts: dict[Site, Any], found: list[tuple[str, nn.Module, bool]]) -> dict[Site, Addition]:
+def _placed(
+    parts: dict[Site, Any], found: list[tuple[str, nn.Module, bool]]
+) -> dict[Site, Addition]:
     """The sums in their order are those of the sites in theirs; a stack where norms come first has none behind."""
     placed: dict[Site, Addition] = {}
-    before = {site.stack for site, part in parts.items() for block, _, first in found if first and block == part.block}
+    before = {
+        site.stack
+        for site, part in parts.items()
+        for block, _, first in found
+        if first and block == part.block
+    }
     for site, part in parts.items():
         mine = [norm for block, norm, _ in found if block == part.block]
         if not mine:
             continue
         norm = mine[min(part.turn, len(mine) - 1)]
-        is_behind = site.stack not in before and isinstance(norm, nn.LayerNorm) and norm.weight is not None
+        is_behind = (
+            site.stack not in before and isinstance(norm, nn.LayerNorm) and norm.weight is not None
+        )
         placed[site] = Addition(part.block, norm.weight.detach() if is_behind else None)
     return placed
 
@@ -171,4 +186,8 @@ def _blocks_through(blocks: Tensor, gain: Tensor | None) -> Tensor:
 
 def _through(vectors: Tensor, gain: Tensor | None) -> Tensor:
     """Vectors [..., out] through a LayerNorm, but for the number that it divides a row by."""
-    return vectors if gain is None else (vectors - vectors.mean(dim=-1, keepdim=True)) * gain.to(vectors)
+    return (
+        vectors
+        if gain is None
+        else (vectors - vectors.mean(dim=-1, keepdim=True)) * gain.to(vectors)
+    )

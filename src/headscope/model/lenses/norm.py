@@ -30,7 +30,9 @@ class NormLens(Lens):
     def __init__(self, model: AttentionModel) -> None:
         super().__init__(model)
         self.blocks = projections(model, self.name)
-        self.squares = {site: blocks.transpose(1, 2) @ blocks for site, blocks in self.blocks.items()}
+        self.squares = {
+            site: blocks.transpose(1, 2) @ blocks for site, blocks in self.blocks.items()
+        }
         self.additions = additions(model)
         self._entered: dict[str, Tensor] = {}  # what each block was given last
 
@@ -40,7 +42,9 @@ class NormLens(Lens):
         modules = dict(self.model.model.named_modules())
         with ExitStack() as stack:
             for name in {addition.block for addition in self.additions.values()}:
-                hook = modules[name].register_forward_pre_hook(partial(self._enter, name), with_kwargs=True)
+                hook = modules[name].register_forward_pre_hook(
+                    partial(self._enter, name), with_kwargs=True
+                )
                 stack.callback(hook.remove)
             stack.callback(self._entered.clear)
             yield
@@ -64,7 +68,9 @@ class NormLens(Lens):
         return (values @ square).mul_(values).sum(dim=-1).clamp_min_(0).sqrt_()
 
     def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
-        cells = torch.mul(attention.weights, self.lengths(attention)[:, :, None, :], out=attention.buffer("norm"))
+        cells = torch.mul(
+            attention.weights, self.lengths(attention)[:, :, None, :], out=attention.buffer("norm")
+        )
         totals = cells.sum(dim=-1)
         seen = attention.through(self.name, over_totals(cells, totals))
         seen.row_totals, seen.layer = totals, self.layer(attention)

@@ -40,7 +40,11 @@ class RelevanceMap:
 
 
 def relevance_map(
-    model: AttentionModel, batch: Batch, *, targets: Sequence[int] | None = None, rules: Rules = "voita"
+    model: AttentionModel,
+    batch: Batch,
+    *,
+    targets: Sequence[int] | None = None,
+    rules: Rules = "voita",
 ) -> RelevanceMap:
     """Of one input, a batch of one sequence; targets are positions, by default all."""
     model.check_evaluating()
@@ -49,7 +53,9 @@ def relevance_map(
     side = batch.inputs.get("decoder_input_ids", batch.inputs["input_ids"])
     if side.shape[0] != 1:
         raise HeadscopeError(f"a batch of {side.shape[0]} sequences", expected="one sequence")
-    places = tuple(targets if targets is not None else range(side.shape[1] if "place" in what else 1))
+    places = tuple(
+        targets if targets is not None else range(side.shape[1] if "place" in what else 1)
+    )
     wrong = [place for place in places if not 0 <= place < side.shape[1]]
     if wrong or not places:
         raise HeadscopeError(
@@ -57,10 +63,16 @@ def relevance_map(
             where="target",
             expected=f"0 to {side.shape[1] - 1}",
         )
-    length = sum(value.shape[1] for name, value in batch.inputs.items() if name.endswith("input_ids"))
+    length = sum(
+        value.shape[1] for name, value in batch.inputs.items() if name.endswith("input_ids")
+    )
     group = max(1, TOGETHER // length)
-    parts = [_part(model, batch, places[i : i + group], say, rules) for i in range(0, len(places), group)]
-    maps = {stack: np.concatenate([part[0][stack] for part in parts], axis=1) for stack in parts[0][0]}
+    parts = [
+        _part(model, batch, places[i : i + group], say, rules) for i in range(0, len(places), group)
+    ]
+    maps = {
+        stack: np.concatenate([part[0][stack] for part in parts], axis=1) for stack in parts[0][0]
+    }
     return RelevanceMap(maps, places, np.concatenate([part[1] for part in parts]), what)
 
 
@@ -72,9 +84,13 @@ def _prediction(model: AttentionModel) -> tuple[str, Say]:
     """What this kind of model says at a place, in words and as a function of inputs, one place a sequence."""
     kind = type(model.model).__name__
     if model.model.get_output_embeddings() is not None:
-        return "the largest logit at a place", lambda inputs, places: largest_at(model, inputs, places)
+        return "the largest logit at a place", lambda inputs, places: largest_at(
+            model, inputs, places
+        )
     if "SequenceClassification" in kind:
-        return "the logit of the predicted class", lambda inputs, places: largest(model(inputs).logits)
+        return "the logit of the predicted class", lambda inputs, places: largest(
+            model(inputs).logits
+        )
     if model.model.base_model is not model.model:
         raise HeadscopeError(
             f"what {kind} says is no single number",
@@ -93,7 +109,9 @@ def _part(
     model: AttentionModel, batch: Batch, places: Sequence[int], say: Say, rules: Rules
 ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64]]:
     """{stack: [layer, target, token]} and [target] of some targets: as many copies of the input."""
-    inputs = {name: value.repeat_interleave(len(places), dim=0) for name, value in batch.inputs.items()}
+    inputs = {
+        name: value.repeat_interleave(len(places), dim=0) for name, value in batch.inputs.items()
+    }
     accounts = Accounts(model, len(places))
     with linearised(model, rules, accounts), accounts.kept():
         said = say(inputs, places)
@@ -102,7 +120,10 @@ def _part(
         check_adds_up(model, accounts, said)
     maps = {}
     for stack, count in accounts.layers().items():
-        rows = [accounts.inputs[stack], *(accounts.enters[stack, layer] for layer in range(1, count))]
+        rows = [
+            accounts.inputs[stack],
+            *(accounts.enters[stack, layer] for layer in range(1, count)),
+        ]
         name = "cross" if model.is_encoder_decoder and stack == "encoder" else stack
         maps[name] = torch.stack(rows).numpy()
     return maps, said.detach().double().cpu().numpy()

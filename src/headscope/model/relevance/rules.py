@@ -29,8 +29,23 @@ from headscope.model.attention_model import AttentionModel
 Rules = Literal["voita", "attnlrp"]
 RULES: tuple[Rules, ...] = ("voita", "attnlrp")
 
-_ACTIVATIONS = {"gelu", "tanh", "silu", "mish", "elu", "hardswish", "relu", "relu_", "relu6", "leaky_relu"}
-_GATES = {"rsqrt", "sigmoid", "erf"}  # only ever a factor: of a norm, of an activation that is written out
+_ACTIVATIONS = {
+    "gelu",
+    "tanh",
+    "silu",
+    "mish",
+    "elu",
+    "hardswish",
+    "relu",
+    "relu_",
+    "relu6",
+    "leaky_relu",
+}
+_GATES = {
+    "rsqrt",
+    "sigmoid",
+    "erf",
+}  # only ever a factor: of a norm, of an activation that is written out
 _PRODUCTS = {"mul", "__mul__", "__rmul__", "matmul", "__matmul__", "bmm", "einsum"}
 _SUMS = {"add", "__add__", "__radd__", "__iadd__", "add_"}
 _DIFFERENCES = {"sub": 1, "__sub__": 1, "rsub": -1, "__rsub__": -1}
@@ -99,7 +114,12 @@ class _Rules(TorchFunctionMode):
         return result if bias is None else self._plus(result, bias)
 
     def _rms_norm(
-        self, func: Any, states: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None
+        self,
+        func: Any,
+        states: Tensor,
+        shape: Any,
+        weight: Tensor | None = None,
+        eps: float | None = None,
     ) -> Tensor:
         axes = tuple(range(-len(shape), 0))
         least = torch.finfo(states.dtype).eps if eps is None else eps
@@ -110,18 +130,24 @@ class _Rules(TorchFunctionMode):
         weights: Tensor = func(*args, **kwargs)
         return weights.detach() if self.rules == "voita" else weights
 
-    def _attention(self, func: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def _attention(
+        self, func: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
         if self.rules == "voita":
             return func(query.detach(), key.detach(), value, *args, **kwargs)
         return func(part(query, 0.25), part(key, 0.25), part(value, 0.5), *args, **kwargs)
 
-    def _linear(self, func: Any, states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    def _linear(
+        self, func: Any, states: Tensor, weight: Tensor, bias: Tensor | None = None
+    ) -> Tensor:
         result: Tensor = func(states, weight, bias)
         if bias is not None:
             self.books.added(result, bias)
         return result
 
-    def _sum_of_product(self, func: Any, constant: Tensor, one: Tensor, other: Tensor, **kwargs: Any) -> Tensor:
+    def _sum_of_product(
+        self, func: Any, constant: Tensor, one: Tensor, other: Tensor, **kwargs: Any
+    ) -> Tensor:
         result: Tensor = func(constant, *_halved((one, other)), **kwargs)
         if not constant.requires_grad and kwargs.get("beta", 1):
             self.books.added(result, kwargs.get("beta", 1) * constant)
@@ -179,7 +205,10 @@ def _halved(factors: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _depends(args: Any) -> bool:
     return any(
-        it.requires_grad if isinstance(it, Tensor) else isinstance(it, list | tuple) and _depends(it) for it in args
+        it.requires_grad
+        if isinstance(it, Tensor)
+        else isinstance(it, list | tuple) and _depends(it)
+        for it in args
     )
 
 

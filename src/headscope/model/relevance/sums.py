@@ -57,7 +57,13 @@ class Accounts(Edit):
         """The lists of layers by name, with the stack they belong to."""
         found = {}
         for site, part in anatomy(self.model).items():
-            stack = "decoder" if site.stack == "cross" else "encoder" if site.stack == "query" else site.stack
+            stack = (
+                "decoder"
+                if site.stack == "cross"
+                else "encoder"
+                if site.stack == "query"
+                else site.stack
+            )
             found[part.block.rpartition(".")[0]] = stack
         return found
 
@@ -93,7 +99,9 @@ class Accounts(Edit):
         if states.shape[-1] in self._head_counts:  # a bias of the scores
             return states
         if self.sequences > 1 and (ids.dim() == 1 or ids.shape[0] == 1):
-            states = states.expand(self.sequences, *states.shape[-2:])  # positions: each sequence has its own
+            states = states.expand(
+                self.sequences, *states.shape[-2:]
+            )  # positions: each sequence has its own
         leaf = states.detach().clone().requires_grad_()
         stack = self._step[0]
 
@@ -115,7 +123,9 @@ class Accounts(Edit):
             if isinstance(constant, Tensor) and constant.dim() == 1 and slope.dim() > 1:
                 product = (slope @ constant)[..., None]
             else:
-                product = torch.where(slope == 0, 0.0, slope * constant)  # a mask's constant is infinite
+                product = torch.where(
+                    slope == 0, 0.0, slope * constant
+                )  # a mask's constant is infinite
             self.biases[step] = self.biases[step] + self._by_sequence(product)
 
         on_slope(result, add)
@@ -128,7 +138,12 @@ class Accounts(Edit):
     def output(self, site: Site, output: Tensor) -> Tensor:
         if output.requires_grad:
             held = output.detach()
-            on_slope(output, lambda slope: self._set(self.heads, site, (slope * held).sum(dim=-1).double().cpu()))
+            on_slope(
+                output,
+                lambda slope: self._set(
+                    self.heads, site, (slope * held).sum(dim=-1).double().cpu()
+                ),
+            )
         return output
 
     # The course of a forward pass
@@ -140,13 +155,17 @@ class Accounts(Edit):
         with ExitStack() as stack:
             for name, of_stack in self._lists.items():
                 for layer in modules[name].children():
-                    enter = layer.register_forward_pre_hook(self._entering(of_stack), with_kwargs=True)
+                    enter = layer.register_forward_pre_hook(
+                        self._entering(of_stack), with_kwargs=True
+                    )
                     leave = layer.register_forward_hook(self._leaving(of_stack))
                     stack.callback(enter.remove)
                     stack.callback(leave.remove)
             if self.model.is_encoder_decoder:
                 encoded = self.model.model.get_encoder().register_forward_hook(self._take_encoded)
-                begun = self.model.model.get_decoder().register_forward_pre_hook(self._begin_decoder)
+                begun = self.model.model.get_decoder().register_forward_pre_hook(
+                    self._begin_decoder
+                )
                 stack.callback(encoded.remove)
                 stack.callback(begun.remove)
             stack.enter_context(self.model.edited(self))
@@ -170,7 +189,9 @@ class Accounts(Edit):
             self._follow(self.enters, step, states)
             if self._encoded is None or stack == "encoder":
                 return None
-            return tuple(self._lent(one, step) for one in args), {k: self._lent(v, step) for k, v in kwargs.items()}
+            return tuple(self._lent(one, step) for one in args), {
+                k: self._lent(v, step) for k, v in kwargs.items()
+            }
 
         return hook
 
@@ -190,7 +211,9 @@ class Accounts(Edit):
     def _leaving(self, stack: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
             layer = self._calls[stack] - 1
-            self._follow(self.leaves, (stack, layer), output if isinstance(output, Tensor) else output[0])
+            self._follow(
+                self.leaves, (stack, layer), output if isinstance(output, Tensor) else output[0]
+            )
             self._step = (stack, layer + 1)
 
         return hook
@@ -198,7 +221,10 @@ class Accounts(Edit):
     def _follow(self, place: dict[Step, Tensor], step: Step, states: Tensor) -> None:
         if states.requires_grad:
             held = states.detach()
-            on_slope(states, lambda slope: self._set(place, step, self._by_token((slope * held).sum(dim=-1))))
+            on_slope(
+                states,
+                lambda slope: self._set(place, step, self._by_token((slope * held).sum(dim=-1))),
+            )
 
     # Shapes
 

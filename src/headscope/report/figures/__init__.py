@@ -45,7 +45,9 @@ Maker = Callable[["Study"], Iterable[Drawing]]
 
 def makers() -> dict[str, Maker]:
     """The `drawings` function of every figure file by file name, by the files' ORDER (50 unless given)."""
-    names = sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+    names = sorted(
+        module.name for module in iter_modules(__path__) if not module.name.startswith("_")
+    )
     files = {name: import_module(f"{__name__}.{name}") for name in names}
     ordered = sorted(files, key=lambda name: (getattr(files[name], "ORDER", 50), name))
     return {name: cast("Maker", files[name].drawings) for name in ordered}

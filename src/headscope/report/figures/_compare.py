@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.report.figures._palette import INK, MUTED, ON_DARK, ON_LIGHT, RULE, SERIES
-from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, style, whole_numbers
+from headscope.report.figures._style import (
+    draw_bar,
+    draw_grid,
+    headed,
+    heading_height,
+    style,
+    whole_numbers,
+)
 from headscope.report.figures.heat_map import Panel, draw_panels
 from headscope.report.grids import grid_of, plain, slug
 from headscope.report.scale import Scale, scale_of, title_of
@@ -26,7 +33,16 @@ if TYPE_CHECKING:
 
 # What a reader asks first; of other statistics the csv tells.
 MAIN = (
-    *("confidence", "confidence-content", "entropy", "entropy-share", "special", "cls", "sep", "punctuation"),
+    *(
+        "confidence",
+        "confidence-content",
+        "entropy",
+        "entropy-share",
+        "special",
+        "cls",
+        "sep",
+        "punctuation",
+    ),
     *("previous", "next", "self", "distance", "argmax-share"),
 )
 FORMS = {
@@ -59,8 +75,12 @@ def drawings_of(comparison: Comparison) -> Iterator[Drawn]:
         for stack in dict.fromkeys(comparison.roles["stack"]):
             yield _roles(comparison, stack)
     if len(comparison.matches):
-        for (one, other, stack), some in comparison.matches.groupby(["study", "other", "stack"], sort=False):
-            yield _matches(comparison, str(one), str(other), str(stack), some[some["within"] == "stack"])
+        for (one, other, stack), some in comparison.matches.groupby(
+            ["study", "other", "stack"], sort=False
+        ):
+            yield _matches(
+                comparison, str(one), str(other), str(stack), some[some["within"] == "stack"]
+            )
     if len(comparison.changes):
         for stack in dict.fromkeys(comparison.changes["stack"]):
             yield _layer_changes(comparison, stack)
@@ -73,7 +93,11 @@ def _main(present: pd.Series[str], most: int) -> list[str]:
 
 
 def _listed(names: list[str]) -> str:
-    return " and ".join(plain(name, 40) for name in names) if len(names) < 3 else ", ".join(plain(n, 40) for n in names)
+    return (
+        " and ".join(plain(name, 40) for name in names)
+        if len(names) < 3
+        else ", ".join(plain(n, 40) for n in names)
+    )
 
 
 def _layers(comparison: Comparison, stack: str) -> Drawn:
@@ -82,7 +106,9 @@ def _layers(comparison: Comparison, stack: str) -> Drawn:
     statistics = _main(table["statistic"], 6)
     across = "layer" if table.groupby("study")["layer"].max().nunique() == 1 else "depth"
     title = "Layer by layer"
-    subtitle = f"{_listed(comparison.names)}, {stack} · a dot is a head, the line the mean of its layer"
+    subtitle = (
+        f"{_listed(comparison.names)}, {stack} · a dot is a head, the line the mean of its layer"
+    )
     subtitle += "; depth: 0 is the first layer, 1 the last" if across == "depth" else ""
     with style():
         columns = min(len(statistics), 3)
@@ -97,7 +123,16 @@ def _layers(comparison: Comparison, stack: str) -> Drawn:
             x, y = left + column * (wide + gap_x), height - top - row * (tall + gap_y) - tall
             ax = fig.add_axes((x / width, y / height, wide / width, tall / height))
             for number, study in enumerate(comparison.names):
-                _draw_line(ax, comparison, table, study, stack, statistic, across, SERIES[number % len(SERIES)])
+                _draw_line(
+                    ax,
+                    comparison,
+                    table,
+                    study,
+                    stack,
+                    statistic,
+                    across,
+                    SERIES[number % len(SERIES)],
+                )
             ax.set_title(plain(title_of(statistic), 40), fontweight="bold")
             ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
             ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
@@ -107,7 +142,9 @@ def _layers(comparison: Comparison, stack: str) -> Drawn:
                 ax.set_xlabel(across)
             if i == 0:
                 _name_studies(fig, ax, 0.12 / width, 1 - (top - 0.44) / height)
-    caption = "Each colour is a model; the band is the mean of its heads' 95 % intervals over texts."
+    caption = (
+        "Each colour is a model; the band is the mean of its heads' 95 % intervals over texts."
+    )
     return Drawn(f"compare-layers-{slug(stack)}", title, caption, fig, table)
 
 
@@ -126,9 +163,24 @@ def _draw_line(
     heads = comparison.studies[comparison.names.index(study)].heads
     dots = heads[(heads["stack"] == stack) & (heads["statistic"] == statistic)]
     place = dict(zip(rows["layer"], x, strict=True))
-    ax.scatter([place[layer] for layer in dots["layer"]], dots["value"], s=8, color=colour, alpha=0.3, linewidths=0)
+    ax.scatter(
+        [place[layer] for layer in dots["layer"]],
+        dots["value"],
+        s=8,
+        color=colour,
+        alpha=0.3,
+        linewidths=0,
+    )
     ax.fill_between(x, rows["low"], rows["high"], color=colour, alpha=0.2, linewidth=0)
-    ax.plot(x, rows["mean"], color=colour, linewidth=1.8, marker="o", markersize=2.5, label=plain(study, 40))
+    ax.plot(
+        x,
+        rows["mean"],
+        color=colour,
+        linewidth=1.8,
+        marker="o",
+        markersize=2.5,
+        label=plain(study, 40),
+    )
 
 
 def _name_studies(fig: Figure, ax: Axes, x: float, y: float) -> None:
@@ -150,7 +202,10 @@ def _name_studies(fig: Figure, ax: Axes, x: float, y: float) -> None:
 
 def _confidence(comparison: Comparison, stack: str) -> Iterator[Drawn]:
     """The maps of all models on one colour scale, once with and once without special tokens."""
-    words = {"confidence": "special tokens included", "confidence-content": "special tokens left out"}
+    words = {
+        "confidence": "special tokens included",
+        "confidence-content": "special tokens left out",
+    }
     import pandas as pd
 
     if not all(stack in set(study.heads["stack"]) for study in comparison.studies):
@@ -171,11 +226,15 @@ def _confidence(comparison: Comparison, stack: str) -> Iterator[Drawn]:
             "layers share their parameters; there the columns continue from row to row."
         )
         rows = [
-            study.heads[(study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)].assign(study=name)
+            study.heads[
+                (study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)
+            ].assign(study=name)
             for name, study in zip(comparison.names, comparison.studies, strict=True)
         ]
         data = pd.concat(rows, ignore_index=True)
-        yield Drawn(f"compare-{statistic}-{slug(stack)}", f"Confidence, {said}", caption, figure, data)
+        yield Drawn(
+            f"compare-{statistic}-{slug(stack)}", f"Confidence, {said}", caption, figure, data
+        )
 
 
 def _smoothness(comparison: Comparison, stack: str) -> Drawn:
@@ -192,17 +251,28 @@ def _smoothness(comparison: Comparison, stack: str) -> Drawn:
         height = top + line * len(statistics) + bottom
         fig = headed(width, height, title, subtitle)
         for column, (form, heading) in enumerate(FORMS.items()):
-            box = ((left + column * (wide + gap)) / width, bottom / height, wide / width, 1 - (top + bottom) / height)
+            box = (
+                (left + column * (wide + gap)) / width,
+                bottom / height,
+                wide / width,
+                1 - (top + bottom) / height,
+            )
             ax = fig.add_axes(box)
             for number, study in enumerate(studies):
-                some = table[(table["study"] == study) & (table["form"] == form)].set_index("statistic")
+                some = table[(table["study"] == study) & (table["form"] == form)].set_index(
+                    "statistic"
+                )
                 some = some.reindex(statistics)
                 y = np.arange(len(statistics)) + (number + 0.5) / len(studies) * 0.8 - 0.4
                 colour = SERIES[number % len(SERIES)]
                 ax.hlines(y, some["null_low"], some["null_high"], color=RULE, linewidth=4.5)
                 ax.hlines(y, some["low"], some["high"], color=colour, linewidth=1.2)
                 ax.plot(some["value"], y, "o", color=colour, markersize=4, label=plain(study, 40))
-            ax.set(xlim=(-1.05, 1.05), ylim=(len(statistics) - 0.5, -0.5), xlabel=f"correlation; bar: {SHUFFLED[form]}")
+            ax.set(
+                xlim=(-1.05, 1.05),
+                ylim=(len(statistics) - 0.5, -0.5),
+                xlabel=f"correlation; bar: {SHUFFLED[form]}",
+            )
             ax.axvline(0, color=MUTED, linewidth=0.6)
             ax.set_title(heading, fontweight="bold")
             labels = [plain(name, 26) for name in statistics] if column == 0 else []
@@ -221,9 +291,14 @@ def _roles(comparison: Comparison, stack: str) -> Drawn:
     """A panel a model: roles down, layers across, how many heads."""
     table = comparison.roles[comparison.roles["stack"] == stack]
     roles = table.groupby("role")["share"].sum().sort_values(ascending=False).index.tolist()
-    roles = [role for role in roles if role != "undetermined"][:16] + ["undetermined"] * ("undetermined" in roles)
+    roles = [role for role in roles if role != "undetermined"][:16] + ["undetermined"] * (
+        "undetermined" in roles
+    )
     studies = [name for name in comparison.names if (table["study"] == name).any()]
-    title, subtitle = "Roles", f"{stack} · numbers: heads of the layer with the role; colour: as a share of the layer"
+    title, subtitle = (
+        "Roles",
+        f"{stack} · numbers: heads of the layer with the role; colour: as a share of the layer",
+    )
     scale = Scale("share", 0.0, 1.0)
     with style():
         left, gap, right, bottom, cell = 1.75, 0.3, 0.85, 0.5, 0.27
@@ -243,7 +318,8 @@ def _roles(comparison: Comparison, stack: str) -> Drawn:
             ax.set_title(plain(name, max(int(wide * 13), 12)), fontweight="bold")
             ax.set_xlabel("layer")
             ax.set_yticks(
-                [i + 0.5 for i in range(len(roles))], [plain(role, 28) for role in roles] if name == studies[0] else []
+                [i + 0.5 for i in range(len(roles))],
+                [plain(role, 28) for role in roles] if name == studies[0] else [],
             )
             x += wide + gap
         tall = max(min(len(roles) * cell, 2.6), 0.9)
@@ -259,9 +335,18 @@ def _draw_roles(ax: Axes, some: pd.DataFrame, roles: list[str], layers: int, sca
     for layer, role, share in zip(some["layer"], some["role"], some["share"], strict=True):
         grid[roles.index(role), layer] = share
     draw_grid(ax, grid, scale, prints_values=False)
-    for layer, role, share, heads in zip(some["layer"], some["role"], some["share"], some["heads"], strict=True):
+    for layer, role, share, heads in zip(
+        some["layer"], some["role"], some["share"], some["heads"], strict=True
+    ):
         place = (layer + 0.5, roles.index(role) + 0.52)
-        ax.text(*place, str(heads), ha="center", va="center", fontsize=6.8, color=ON_DARK if share > 0.5 else ON_LIGHT)
+        ax.text(
+            *place,
+            str(heads),
+            ha="center",
+            va="center",
+            fontsize=6.8,
+            color=ON_DARK if share > 0.5 else ON_LIGHT,
+        )
 
 
 def _matches(comparison: Comparison, one: str, other: str, stack: str, some: pd.DataFrame) -> Drawn:
@@ -270,7 +355,9 @@ def _matches(comparison: Comparison, one: str, other: str, stack: str, some: pd.
     np.add.at(grid, (some["layer"].to_numpy(), some["other_layer"].to_numpy()), 1)
     rows = comparison.matching.to_dict("records")
     key = (one, other, stack, "stack")
-    summary = next(row for row in rows if (row["study"], row["other"], row["stack"], row["within"]) == key)
+    summary = next(
+        row for row in rows if (row["study"], row["other"], row["stack"], row["within"]) == key
+    )
     title = "Heads matched by behaviour"
     subtitle = (
         f"{stack} · {summary['matched']} pairs, mean distance {summary['distance']:.2f} standard deviations; "
@@ -284,13 +371,21 @@ def _matches(comparison: Comparison, one: str, other: str, stack: str, some: pd.
         tall = grid.shape[0] * cell
         height = top + max(tall, 0.9) + bottom
         fig = headed(width, height, title, subtitle)
-        ax = fig.add_axes((left / width, 1 - (top + tall) / height, grid.shape[1] * cell / width, tall / height))
+        ax = fig.add_axes(
+            (left / width, 1 - (top + tall) / height, grid.shape[1] * cell / width, tall / height)
+        )
         draw_grid(ax, np.where(grid > 0, grid, np.nan), scale, prints_values=False)
         for (layer, column), count in np.ndenumerate(grid):
             if count:
                 colour = ON_DARK if count > 0.55 * scale.high else ON_LIGHT
                 ax.text(
-                    column + 0.5, layer + 0.52, f"{count:.0f}", ha="center", va="center", fontsize=6.8, color=colour
+                    column + 0.5,
+                    layer + 0.52,
+                    f"{count:.0f}",
+                    ha="center",
+                    va="center",
+                    fontsize=6.8,
+                    color=colour,
                 )
         ax.set_ylabel(f"layer of {plain(one, 30)}")
         ax.set_xlabel(f"layer of {plain(other, 30)}")
@@ -314,11 +409,29 @@ def _layer_changes(comparison: Comparison, stack: str) -> Drawn:
         height = top + tall + bottom
         fig = headed(width, height, title, subtitle)
         for column, (name, heading) in enumerate(panels):
-            ax = fig.add_axes(((left + column * (wide + gap)) / width, bottom / height, wide / width, tall / height))
-            ax.plot(
-                table["layer"], table[f"floor_{name}"], color=MUTED, linewidth=1.2, linestyle="--", label="other texts"
+            ax = fig.add_axes(
+                (
+                    (left + column * (wide + gap)) / width,
+                    bottom / height,
+                    wide / width,
+                    tall / height,
+                )
             )
-            ax.fill_between(table["layer"], table[f"{name}_low"], table[f"{name}_high"], color=SERIES[1], alpha=0.25)
+            ax.plot(
+                table["layer"],
+                table[f"floor_{name}"],
+                color=MUTED,
+                linewidth=1.2,
+                linestyle="--",
+                label="other texts",
+            )
+            ax.fill_between(
+                table["layer"],
+                table[f"{name}_low"],
+                table[f"{name}_high"],
+                color=SERIES[1],
+                alpha=0.25,
+            )
             ax.plot(
                 table["layer"],
                 table[name],
@@ -346,7 +459,10 @@ def _changes(comparison: Comparison, stack: str) -> Drawn:
     """In nats, not as a part of the floor: that of a head which attends by position alone is next to nothing."""
     table = comparison.changes[comparison.changes["stack"] == stack]
     columns = ("js", "floor_js") if table["floor_js"].notna().any() else ("js",)
-    grids = [table.pivot(index="layer", columns="head", values=name).to_numpy(dtype=float) for name in columns]
+    grids = [
+        table.pivot(index="layer", columns="head", values=name).to_numpy(dtype=float)
+        for name in columns
+    ]
     most = max(float(np.nanmax(grid)) for grid in grids)
     title = "Which heads changed"
     subtitle = f"{' → '.join(plain(name, 40) for name in comparison.names)}, {stack} · divergence of the rows, nats"

@@ -36,7 +36,11 @@ def draw_layers(
     """
     present = [name for name in statistics if stacks_with(study, name)]
     stacks = list(dict.fromkeys(s for name in present for s in stacks_with(study, name)))
-    grids = {(stack, name): grid_of(study, name, stack) for name in present for stack in stacks_with(study, name)}
+    grids = {
+        (stack, name): grid_of(study, name, stack)
+        for name in present
+        for stack in stacks_with(study, name)
+    }
     top_value = most or 1.06 * max(float(np.nanmax(grid)) for grid in grids.values())
     subtitle = f"{model_name(study)} · a dot is a head, the line is the mean of its layer"
     if len(present) > 1:
@@ -49,13 +53,17 @@ def draw_layers(
         height = top + rows * PANEL_HEIGHT + (rows - 1) * GAP_Y + MARGIN_BOTTOM
         fig = headed(width, height, title, subtitle)
         for row, stack in enumerate(stacks):
-            means = {name: _layer_means(grids[stack, name]) for name in present if (stack, name) in grids}
+            means = {
+                name: _layer_means(grids[stack, name]) for name in present if (stack, name) in grids
+            }
             for column, name in enumerate(present):
                 if name not in means:
                     continue
                 x = MARGIN_LEFT + column * (PANEL_WIDTH + GAP_X)
                 y = height - top - row * (PANEL_HEIGHT + GAP_Y) - PANEL_HEIGHT
-                ax = fig.add_axes((x / width, y / height, PANEL_WIDTH / width, PANEL_HEIGHT / height))
+                ax = fig.add_axes(
+                    (x / width, y / height, PANEL_WIDTH / width, PANEL_HEIGHT / height)
+                )
                 for other, mean in means.items():
                     if other != name:
                         ax.plot(mean, color=RULE, linewidth=1.1, zorder=1)
@@ -80,12 +88,16 @@ def _layer_means(grid: NDArray[np.float64]) -> NDArray[np.float64]:
     return means
 
 
-def _draw_panel(ax: Axes, grid: NDArray[np.float64], mean: NDArray[np.float64], colour: str) -> None:
+def _draw_panel(
+    ax: Axes, grid: NDArray[np.float64], mean: NDArray[np.float64], colour: str
+) -> None:
     layers, heads = grid.shape
     across = np.repeat(np.arange(layers), heads)
     size = 15 if layers <= 12 else 8
     ax.scatter(across, grid.ravel(), s=size, color=colour, alpha=0.5, linewidths=0, zorder=2)
-    ax.plot(mean, color=colour, linewidth=2, marker="o", markersize=3 if layers <= 12 else 0, zorder=3)
+    ax.plot(
+        mean, color=colour, linewidth=2, marker="o", markersize=3 if layers <= 12 else 0, zorder=3
+    )
     ax.set_xlim(-0.5, layers - 0.5)
     whole_numbers(ax.xaxis, 12 if layers <= 12 else 8)
     ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)

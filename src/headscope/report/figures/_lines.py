@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEFT, RIGHT, BOTTOM, WIDTH, HEIGHT, GAP_X, GAP_Y, LEGEND = 0.62, 0.15, 0.52, 2.05, 1.75, 0.62, 0.62, 0.3
+LEFT, RIGHT, BOTTOM, WIDTH, HEIGHT, GAP_X, GAP_Y, LEGEND = (
+    0.62,
+    0.15,
+    0.52,
+    2.05,
+    1.75,
+    0.62,
+    0.62,
+    0.3,
+)
 TICKS = [factor * 10.0**power for power in range(-6, 6) for factor in (1, 2, 5)]
 MOST_TICKS, FEWEST_TICKS = 8, 4
 LETTER = 0.085  # how wide a letter of the legend is
@@ -84,10 +93,16 @@ def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, Artis
     handles: dict[str, Artist] = {}
     layers = [layer for line in panel.lines.values() for layer, *_ in line.points]
     for label, line in panel.lines.items():
-        across, value, low, high = (np.array(column, dtype=float) for column in zip(*line.points, strict=True))
-        (handles[label],) = ax.plot(across, value, color=colours[label], linewidth=1.8, marker="o", markersize=3)
+        across, value, low, high = (
+            np.array(column, dtype=float) for column in zip(*line.points, strict=True)
+        )
+        (handles[label],) = ax.plot(
+            across, value, color=colours[label], linewidth=1.8, marker="o", markersize=3
+        )
         floor = 1e-6 if panel.is_ratio else -np.inf
-        ax.fill_between(across, np.maximum(low, floor), high, color=colours[label], alpha=0.18, linewidth=0)
+        ax.fill_between(
+            across, np.maximum(low, floor), high, color=colours[label], alpha=0.18, linewidth=0
+        )
     if panel.is_ratio:
         _make_logarithmic(ax, panel.threshold)
     ax.set_title(panel.heading, fontweight="bold")
@@ -118,7 +133,15 @@ def _make_logarithmic(ax: Axes, threshold: float | None) -> None:
     if threshold is not None:
         ax.axhline(threshold, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
         beside = ax.get_yaxis_transform()
-        ax.text(0.01, threshold, f"small: below {threshold:g}", transform=beside, ha="left", va="bottom", fontsize=6.5)
+        ax.text(
+            0.01,
+            threshold,
+            f"small: below {threshold:g}",
+            transform=beside,
+            ha="left",
+            va="bottom",
+            fontsize=6.5,
+        )
 
 
 def _ticks(bottom: float, above: float) -> list[float]:

@@ -54,9 +54,22 @@ def draw_mask_speed(found: MaskSpeed) -> Figure:
 def _draw_way(above: Axes, below: Axes, found: MaskSpeed, way: str, colour: str) -> None:
     rows = [(row.length, one) for row in found.lengths for one in row.ways if one.way == way]
     lengths = [length for length, _ in rows]
-    above.plot(lengths, [one.milliseconds for _, one in rows], "o-", color=colour, markersize=3, linewidth=1, label=way)
+    above.plot(
+        lengths,
+        [one.milliseconds for _, one in rows],
+        "o-",
+        color=colour,
+        markersize=3,
+        linewidth=1,
+        label=way,
+    )
     if way == DENSE:
         return
     gains = [1 / one.ratio for _, one in rows]
-    ends = [[1 / one.ratio - 1 / one.high for _, one in rows], [1 / one.low - 1 / one.ratio for _, one in rows]]
-    below.errorbar(lengths, gains, ends, fmt="o-", color=colour, markersize=3, linewidth=1, elinewidth=1)
+    ends = [
+        [1 / one.ratio - 1 / one.high for _, one in rows],
+        [1 / one.low - 1 / one.ratio for _, one in rows],
+    ]
+    below.errorbar(
+        lengths, gains, ends, fmt="o-", color=colour, markersize=3, linewidth=1, elinewidth=1
+    )

@@ -14,6 +14,18 @@ SERIES = (
 )  # Okabe and Ito, safe for the colour-blind
 
 # Pale to dark in lightness alone, so they survive grey printing; the diverging one is pale at 0.
-SEQUENTIAL_STOPS = ("#f7fbf4", "#d9efd3", "#a5dcc0", "#62c3c6", "#2f9cc2", "#2270ac", "#23458a", "#1b1f57")
+SEQUENTIAL_STOPS = (
+    "#f7fbf4",
+    "#d9efd3",
+    "#a5dcc0",
+    "#62c3c6",
+    "#2f9cc2",
+    "#2270ac",
+    "#23458a",
+    "#1b1f57",
+)
 DIVERGING_STOPS = ("#7f3b08", "#c8741b", "#f6bd74", "#f6f3ee", "#b9b5d8", "#7765ab", "#2d004b")
-WORSE, BETTER = DIVERGING_STOPS[1], DIVERGING_STOPS[-2]  # where a change has a direction: orange is always worse
+WORSE, BETTER = (
+    DIVERGING_STOPS[1],
+    DIVERGING_STOPS[-2],
+)  # where a change has a direction: orange is always worse

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 SEQUENTIAL = LinearSegmentedColormap.from_list("headscope-sequential", SEQUENTIAL_STOPS)
 DIVERGING = LinearSegmentedColormap.from_list("headscope-diverging", DIVERGING_STOPS)
 REVERSED = DIVERGING.reversed("headscope-reversed")
-SWITCH = LinearSegmentedColormap.from_list("headscope-switch", (to_rgba(BOTH, 0.0), to_rgba(BOTH, 1.0)))  # over grey
+SWITCH = LinearSegmentedColormap.from_list(
+    "headscope-switch", (to_rgba(BOTH, 0.0), to_rgba(BOTH, 1.0))
+)  # over grey
 
 LONGEST_CELL = 5  # characters; a grid with a longer value prints none
 
@@ -79,9 +81,24 @@ def headed(width: float, height: float, title: str, subtitle: str) -> Figure:
     """An empty figure of the size in inches with title and subtitle, which take `heading_height`."""
     fig = Figure(figsize=(width, height))
     fits = max(int(width * 15), 20)  # characters of 8 points in the width
-    fig.text(0.12 / width, 1 - 0.10 / height, plain(title, fits - 4), fontsize=10, fontweight="bold", va="top")
+    fig.text(
+        0.12 / width,
+        1 - 0.10 / height,
+        plain(title, fits - 4),
+        fontsize=10,
+        fontweight="bold",
+        va="top",
+    )
     lines = _wrapped(plain(subtitle, 3 * fits), fits)
-    fig.text(0.12 / width, 1 - 0.32 / height, "\n".join(lines), fontsize=8, color=MUTED, va="top", linespacing=1.35)
+    fig.text(
+        0.12 / width,
+        1 - 0.32 / height,
+        "\n".join(lines),
+        fontsize=8,
+        color=MUTED,
+        va="top",
+        linespacing=1.35,
+    )
     return fig
 
 
@@ -109,12 +126,21 @@ def colours_of(scale: Scale) -> LinearSegmentedColormap:
     return REVERSED if scale.is_reversed else DIVERGING
 
 
-def draw_bar(fig: Figure, bounds: tuple[float, float, float, float], scale: Scale, label: str) -> Axes:
+def draw_bar(
+    fig: Figure, bounds: tuple[float, float, float, float], scale: Scale, label: str
+) -> Axes:
     """A colour bar as one small picture: as a mesh it would be 256 shapes in every SVG."""
     ax = fig.add_axes(bounds)
     ramp = np.linspace(scale.high, scale.low, 2 if scale.kind == "switch" else 256)[:, None]
     extent = (0.0, 1.0, scale.low, scale.high)
-    ax.imshow(ramp, cmap=colours_of(scale), norm=norm_of(scale), extent=extent, aspect="auto", interpolation="none")
+    ax.imshow(
+        ramp,
+        cmap=colours_of(scale),
+        norm=norm_of(scale),
+        extent=extent,
+        aspect="auto",
+        interpolation="none",
+    )
     ax.spines[:].set_visible(False)
     ax.yaxis.tick_right()
     ax.yaxis.set_label_position("right")
@@ -159,15 +185,27 @@ def draw_grid(ax: Axes, grid: NDArray[np.float64], scale: Scale, *, prints_value
         for (layer, head), text in zip(np.ndindex(grid.shape), texts, strict=True):
             colour = _legible(mesh.to_rgba(grid[layer, head]))
             size = 6.8 if longest <= 4 else 5.8
-            ax.text(head + 0.5, layer + 0.52, text, ha="center", va="center", fontsize=size, color=colour)
+            ax.text(
+                head + 0.5,
+                layer + 0.52,
+                text,
+                ha="center",
+                va="center",
+                fontsize=size,
+                color=colour,
+            )
 
 
 def _number(axis: Any, count: int, *, every: bool) -> None:
     step = 1 if every or count <= 16 else 2 if count <= 32 else 4 if count <= 64 else 8
-    axis.set_ticks([i + 0.5 for i in range(0, count, step)], [str(i) for i in range(0, count, step)])
+    axis.set_ticks(
+        [i + 0.5 for i in range(0, count, step)], [str(i) for i in range(0, count, step)]
+    )
 
 
 def _legible(colour: Any) -> str:
     """Dark on pale, pale on dark, by relative luminance."""
-    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3])
+    red, green, blue = (
+        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]
+    )
     return ON_LIGHT if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.21 else ON_DARK

@@ -74,7 +74,9 @@ class Ablation:
         if TABLE in study.tables:
             count = sum(int(one.sum()) for one in starred.values())
             tested = int(np.isfinite(values).sum())
-            subtitle += f" · ★ significant ({ALPHA:g}, Holm over {tested} heads), nothing else: {count}"
+            subtitle += (
+                f" · ★ significant ({ALPHA:g}, Holm over {tested} heads), nothing else: {count}"
+            )
         figure = draw_panels(panels, scale, self.title, subtitle, unit)
         for ax, stack in zip(figure.axes, stacks, strict=False):
             _draw_stars(ax, starred[stack])
@@ -91,7 +93,11 @@ def stars_of(study: Study, statistic: str, stack: str) -> NDArray[np.bool_]:
     found = np.zeros(shape_of(study, stack), dtype=bool)
     table = study.tables.get(TABLE)
     if table is not None and len(table):
-        rows = table[(table["stack"] == stack) & (table["statistic"] == statistic) & table["is_significant"].eq(True)]
+        rows = table[
+            (table["stack"] == stack)
+            & (table["statistic"] == statistic)
+            & table["is_significant"].eq(True)
+        ]
         found[rows["layer"].to_numpy(int), rows["head"].to_numpy(int)] = True
     return found
 

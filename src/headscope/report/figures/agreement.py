@@ -13,7 +13,14 @@ from headscope.ablation.ablation_results import LOSS, METRIC
 from headscope.ablation.glossary import DEFINITIONS
 from headscope.report.figures._palette import INK, MUTED, RULE, SERIES
 from headscope.report.figures._source import Source, table
-from headscope.report.figures._style import SEQUENTIAL, draw_bar, headed, heading_height, style, whole_numbers
+from headscope.report.figures._style import (
+    SEQUENTIAL,
+    draw_bar,
+    headed,
+    heading_height,
+    style,
+    whole_numbers,
+)
 from headscope.report.figures.ablation import task_of
 from headscope.report.finding import ceiling_of, too_noisy
 from headscope.report.grids import grid_of, model_name, plain, shape_of, stacks_with
@@ -83,11 +90,23 @@ class Scatter:
                 ax.set_xlabel("change of loss" if place + COLUMNS >= len(names) else "")
             scale = Scale("other", 0.0, float(max(layers - 1, 1)))
             beside = (width - RIGHT + 0.22) / width
-            bar = draw_bar(fig, (beside, (height - top - PANEL) / height, 0.11 / width, PANEL / height), scale, "layer")
+            bar = draw_bar(
+                fig,
+                (beside, (height - top - PANEL) / height, 0.11 / width, PANEL / height),
+                scale,
+                "layer",
+            )
             whole_numbers(bar.yaxis, 6)
             if len(stacks) > 1:
                 handles, labels = fig.axes[0].get_legend_handles_labels()
-                fig.legend(handles, labels, loc="lower center", ncols=len(stacks), frameon=False, fontsize=7.5)
+                fig.legend(
+                    handles,
+                    labels,
+                    loc="lower center",
+                    ncols=len(stacks),
+                    frameon=False,
+                    fontsize=7.5,
+                )
             return fig
 
 
@@ -114,7 +133,11 @@ class Correlations:
         return table(TABLE)
 
     def draw(self, study: Study) -> Figure:
-        rows = _table(study).sort_values("correlation", ascending=False, kind="stable").to_dict("records")
+        rows = (
+            _table(study)
+            .sort_values("correlation", ascending=False, kind="stable")
+            .to_dict("records")
+        )
         subtitle = f"{model_name(study)}, {task_of(study)} · Spearman's correlation with the exact change of loss"
         with style():
             top, body = heading_height(DOTS_WIDTH, subtitle) + 0.5, ROW * len(rows)
@@ -133,7 +156,9 @@ class Correlations:
             ax.set_axisbelow(True)
             ax.tick_params(colors=RULE, labelcolor=MUTED)
             ax.tick_params(axis="y", length=0)
-            heading = f"of the {int(rows[0]['bottom'])} least\n(chance {float(rows[0]['by_chance']):.1f})"
+            heading = (
+                f"of the {int(rows[0]['bottom'])} least\n(chance {float(rows[0]['by_chance']):.1f})"
+            )
             _write_beside(ax, heading, -0.62, va="bottom", color=MUTED)
             return fig
 
@@ -169,7 +194,9 @@ def correlation_of(study: Study, name: str) -> float:
     if len(table):
         return float(table.set_index("importance")["correlation"][name])
     pairs = study.heads[study.heads["statistic"].isin((LOSS, name))]
-    both = pairs.pivot(index=["stack", "layer", "head"], columns="statistic", values="value").dropna()
+    both = pairs.pivot(
+        index=["stack", "layer", "head"], columns="statistic", values="value"
+    ).dropna()
     return (-1 if name in TURNED else 1) * spearman(both[name].to_numpy(), both[LOSS].to_numpy())
 
 
@@ -179,7 +206,10 @@ def _table(study: Study) -> pd.DataFrame:
 
 
 def _draw_panel(
-    ax: Axes, exact: dict[str, NDArray[np.float64]], cheap: dict[str, NDArray[np.float64]], layers: int
+    ax: Axes,
+    exact: dict[str, NDArray[np.float64]],
+    cheap: dict[str, NDArray[np.float64]],
+    layers: int,
 ) -> None:
     for number, stack in enumerate(exact):
         layer = np.broadcast_to(np.arange(len(exact[stack]))[:, None], exact[stack].shape)
@@ -216,7 +246,9 @@ def _write_above(ax: Axes, text: str) -> None:
 def _draw_correlation(ax: Axes, row: dict[Any, Any], place: int) -> None:
     colour = MUTED if row["importance"] == "random" else SERIES[0]
     if pd.notna(row["low"]) and pd.notna(row["high"]):
-        ax.plot([row["low"], row["high"]], [place] * 2, color=colour, linewidth=2, alpha=0.45, zorder=3)
+        ax.plot(
+            [row["low"], row["high"]], [place] * 2, color=colour, linewidth=2, alpha=0.45, zorder=3
+        )
     if pd.notna(row["correlation"]):
         ax.plot(row["correlation"], place, "o", color=colour, markersize=5.5, zorder=4)
     _write_beside(ax, f"{int(row['overlap'])}", place, va="center", color=INK)

@@ -51,14 +51,14 @@ class AllButOne:
 
     def draw(self, study: Study) -> Figure:
         rows = sites_left(study).to_dict("records")
-        subtitle = (
-            f"{model_name(study)}, {task_of(study)} · change of {metric_of(study)}, below 0: worse than with all heads"
-        )
+        subtitle = f"{model_name(study)}, {task_of(study)} · change of {metric_of(study)}, below 0: worse than with all heads"
         with style():
             top, body = heading_height(WIDTH, subtitle) + 0.3, ROW * len(rows)
             height = top + body + BOTTOM
             fig = headed(WIDTH, height, self.title, subtitle)
-            ax = fig.add_axes((LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - RIGHT) / WIDTH, body / height))
+            ax = fig.add_axes(
+                (LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - RIGHT) / WIDTH, body / height)
+            )
             ax.axvline(0, color=INK, linewidth=1, zorder=1)
             for place, row in enumerate(rows):
                 _draw_row(ax, row, place)
@@ -104,18 +104,35 @@ def address_of(left: Any) -> str:
 def _draw_row(ax: Axes, row: dict[Any, Any], place: int) -> None:
     is_sure = bool(row["p_adjusted"] < ALPHA)
     if pd.notna(row["same_data_metric"]):
-        ax.plot(row["same_data_metric"], place, "x", color=SERIES[1], markersize=5, zorder=2, label=SAME)
+        ax.plot(
+            row["same_data_metric"], place, "x", color=SERIES[1], markersize=5, zorder=2, label=SAME
+        )
     start = row["metric"]
     if pd.notna(row["metric_low"]):
         ax.plot(
-            [row["metric_low"], row["metric_high"]], [place] * 2, color=SERIES[0], linewidth=2, alpha=0.45, zorder=3
+            [row["metric_low"], row["metric_high"]],
+            [place] * 2,
+            color=SERIES[0],
+            linewidth=2,
+            alpha=0.45,
+            zorder=3,
         )
         start = row["metric_low"]
     fill = SERIES[0] if is_sure else "none"
     dot: dict[str, Any] = {"markerfacecolor": fill, "markeredgecolor": SERIES[0], "markersize": 5.5}
-    ax.plot(row["metric"], place, "o", linestyle="none", zorder=4, label=SURE if is_sure else UNSURE, **dot)
+    ax.plot(
+        row["metric"],
+        place,
+        "o",
+        linestyle="none",
+        zorder=4,
+        label=SURE if is_sure else UNSURE,
+        **dot,
+    )
     ax.annotate(
-        address_of(row["left"]),  # before the line: the cross, which is of another head, is mostly behind it
+        address_of(
+            row["left"]
+        ),  # before the line: the cross, which is of another head, is mostly behind it
         (start, place),
         (-6, 0),
         textcoords="offset points",
@@ -131,4 +148,11 @@ def _draw_legend(fig: Figure, ax: Axes) -> None:
     named = dict(zip(labels, handles, strict=True))
     order = [label for label in (SURE, UNSURE, SAME) if label in named]
     texts = [label if label == SAME else f"on the other half, {label}" for label in order]
-    fig.legend([named[label] for label in order], texts, loc="lower center", ncols=2, frameon=False, fontsize=7.5)
+    fig.legend(
+        [named[label] for label in order],
+        texts,
+        loc="lower center",
+        ncols=2,
+        frameon=False,
+        fontsize=7.5,
+    )

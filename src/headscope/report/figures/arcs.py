@@ -58,7 +58,9 @@ class Arcs:
             fig = headed(width, height, self.title, subtitle)
             for i, row in enumerate(rows):
                 bottom = height - top - PANEL * (i + 1)
-                ax = fig.add_axes((SIDE / width, bottom / height, 1 - 2 * SIDE / width, PANEL / height))
+                ax = fig.add_axes(
+                    (SIDE / width, bottom / height, 1 - 2 * SIDE / width, PANEL / height)
+                )
                 ax.set(xlim=(0, width - 2 * SIDE), ylim=(0, PANEL))
                 ax.axis("off")
                 colour = SERIES[i % len(SERIES)]
@@ -87,9 +89,15 @@ def _chosen(study: Study) -> list[dict[str, Any]]:
             & (examples["direction"] == row["direction"])
             & (examples["kind"] == "typical")
         ]
-        short = [one for one in here.to_dict("records") if SHORTEST <= len(words_of(one["words"])) <= LONGEST]
+        short = [
+            one
+            for one in here.to_dict("records")
+            if SHORTEST <= len(words_of(one["words"])) <= LONGEST
+        ]
         if short:
-            far = max(short, key=lambda one: (abs(one["query"] - one["key"]) > 1, one["weight"]))  # neighbours are dull
+            far = max(
+                short, key=lambda one: (abs(one["query"] - one["key"]) > 1, one["weight"])
+            )  # neighbours are dull
             evidence = {name: row[name] for name in ("relation", "accuracy", "baseline")}
             found[row["relation"]] = far | evidence
     return list(found.values())
@@ -124,16 +132,22 @@ def _draw_sentence(ax: Axes, row: dict[str, Any], colour: str, heading: str) -> 
     for i, (word, x) in enumerate(zip(words, middles, strict=True)):
         face = "bold" if i in (query, key) else "normal"
         shade = INK if i in (query, key) else MUTED
-        ax.text(x, base - 0.03, word, ha="center", va="top", fontsize=9.5, color=shade, fontweight=face)
+        ax.text(
+            x, base - 0.03, word, ha="center", va="top", fontsize=9.5, color=shade, fontweight=face
+        )
     arcs = [arc for arc in _arcs(row["arcs"]) if arc[2] >= FAINT and max(arc[:2]) < len(words)]
     widest = max(abs(middles[one] - middles[other]) for one, other, _ in [*arcs, (query, key, 1.0)])
     for other, target, weight in arcs:
         if (other, target) != (query, key):
-            _draw_arc(ax, middles[other], middles[target], base, widest, MUTED, 0.8, 0.15 + 0.55 * weight)
+            _draw_arc(
+                ax, middles[other], middles[target], base, widest, MUTED, 0.8, 0.15 + 0.55 * weight
+            )
     _draw_arc(ax, middles[query], middles[key], base, widest, colour, 2.0, 1.0)
     top = base + _height(middles[query], middles[key], widest)
     middle = (middles[query] + middles[key]) / 2
-    ax.text(middle, top + 0.03, f"{row['weight']:.2f}", ha="center", va="bottom", fontsize=7, color=INK)
+    ax.text(
+        middle, top + 0.03, f"{row['weight']:.2f}", ha="center", va="bottom", fontsize=7, color=INK
+    )
 
 
 def _arcs(text: object) -> list[tuple[int, int, float]]:
@@ -146,16 +160,36 @@ def _height(one: float, other: float, widest: float) -> float:
 
 
 def _draw_arc(
-    ax: Axes, start: float, stop: float, base: float, widest: float, colour: str, wide: float, alpha: float
+    ax: Axes,
+    start: float,
+    stop: float,
+    base: float,
+    widest: float,
+    colour: str,
+    wide: float,
+    alpha: float,
 ) -> None:
     if start == stop:
         return
-    tall = 4 / 3 * _height(start, stop, widest)  # where the control points of a cubic must be for it to rise so high
+    tall = (
+        4 / 3 * _height(start, stop, widest)
+    )  # where the control points of a cubic must be for it to rise so high
     lean = 0.12 * (stop - start)
-    points = [(start, base), (start + lean, base + tall), (stop - lean, base + tall), (stop, base + 0.04)]
+    points = [
+        (start, base),
+        (start + lean, base + tall),
+        (stop - lean, base + tall),
+        (stop, base + 0.04),
+    ]
     path = Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
     ax.add_patch(PathPatch(path, facecolor="none", edgecolor=colour, linewidth=wide, alpha=alpha))
     size = 5 if wide < 1 else 8
-    tip: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": size, "linewidth": 0, "shrinkA": 0, "shrinkB": 0}
+    tip: dict[str, Any] = {
+        "arrowstyle": "-|>",
+        "mutation_scale": size,
+        "linewidth": 0,
+        "shrinkA": 0,
+        "shrinkB": 0,
+    }
     back = (stop - 0.1 * lean, base + 0.06)
     ax.add_patch(FancyArrowPatch(back, (stop, base), color=colour, alpha=alpha, **tip))

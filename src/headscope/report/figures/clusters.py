@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 ORDER = 45
 NEEDED = {"stack", "layer", "head", "x", "y", "cluster", "twin_layer", "twin_head"}
 MOST_LABELS = 160  # heads that fit on a plane with their names
-COLOURS = SERIES[1:]  # the page has its own shade of the first one, on which a label might not be read
+COLOURS = SERIES[
+    1:
+]  # the page has its own shade of the first one, on which a label might not be read
 SHAPES = ("o", "s", "D")  # the next three rounds of colours
 PANEL, GAP, SIDE, LEGEND_ROW = 4.3, 0.25, 0.15, 0.19
 MARK, SMALL_MARK = 0.165, 0.065  # inches across
@@ -63,10 +65,16 @@ class ClusterMap:
 
     def draw(self, study: Study) -> Figure:
         heads = study.tables["clusters"]
-        heads = heads[heads["stack"] == self.stack].sort_values(["layer", "head"]).reset_index(drop=True)
+        heads = (
+            heads[heads["stack"] == self.stack]
+            .sort_values(["layer", "head"])
+            .reset_index(drop=True)
+        )
         heads[["x", "y"]] = _apart(heads[["x", "y"]].to_numpy(dtype=float), _mark(heads))
         painted = {one: _groups(one, heads, study) for one in self.panels}
-        subtitle = f"{model_name(study)}, {self.stack} · a mark is a head (layer.head), near means alike"
+        subtitle = (
+            f"{model_name(study)}, {self.stack} · a mark is a head (layer.head), near means alike"
+        )
         subtitle += "; a grey line leads to the head most like it"
         subtitle += _said_of_layers(study, self.stack) if "layer" in self.panels else ""
         subtitle += _said_of_clusters(study, self.stack) if "cluster" in self.panels else ""
@@ -74,14 +82,20 @@ class ClusterMap:
             width = len(painted) * (PANEL + GAP) - GAP + 2 * SIDE
             top = heading_height(width, subtitle) + 0.3
             columns = {
-                one: _columns([group.label for group in groups if group.label]) for one, groups in painted.items()
+                one: _columns([group.label for group in groups if group.label])
+                for one, groups in painted.items()
             }
-            legend = LEGEND_ROW * max(-(-len(groups) // columns[one]) for one, groups in painted.items()) + 0.1
+            legend = (
+                LEGEND_ROW * max(-(-len(groups) // columns[one]) for one, groups in painted.items())
+                + 0.1
+            )
             height = top + PANEL + legend + SIDE
             fig = headed(width, height, self.title, subtitle)
             for place, (one, groups) in enumerate(painted.items()):
                 left = SIDE + place * (PANEL + GAP)
-                ax = fig.add_axes((left / width, (legend + SIDE) / height, PANEL / width, PANEL / height))
+                ax = fig.add_axes(
+                    (left / width, (legend + SIDE) / height, PANEL / width, PANEL / height)
+                )
                 _draw_plane(ax, heads, groups)
                 _draw_legend(ax, columns[one])
                 ax.set_title(f"by {one}", fontweight="bold")
@@ -94,7 +108,9 @@ def drawings(study: Study) -> Iterator[ClusterMap]:
         name = f"clusters-{slug(stack)}"
         if "roles" in study.tables:
             yield ClusterMap(stack, name, ("layer", "role"))
-            yield ClusterMap(stack, f"{name}-found", ("cluster",), "Clusters of heads that attend alike", FOUND)
+            yield ClusterMap(
+                stack, f"{name}-found", ("cluster",), "Clusters of heads that attend alike", FOUND
+            )
         else:
             yield ClusterMap(stack, name, ("layer", "cluster"))
 
@@ -106,7 +122,9 @@ def _stacks(study: Study) -> list[str]:
         return []
     sizes = table.dropna(subset=["x", "y"])["stack"].value_counts()
     found = [str(stack) for stack, count in sizes.items() if count > 1]
-    return sorted(found, key=lambda stack: (STACKS.index(stack) if stack in STACKS else len(STACKS), stack))
+    return sorted(
+        found, key=lambda stack: (STACKS.index(stack) if stack in STACKS else len(STACKS), stack)
+    )
 
 
 def _said_of_clusters(study: Study, stack: str) -> str:
@@ -151,10 +169,15 @@ def _groups(panel: Panel, heads: pd.DataFrame, study: Study) -> list[_Group]:
 def _by_layer(heads: pd.DataFrame) -> list[_Group]:
     layers = sorted(heads["layer"].unique())
     shades = [to_hex(SEQUENTIAL(place)) for place in np.linspace(0.15, 1.0, len(layers))]
-    every = max(len(layers) // 12, 1)  # of a deep model some layers are named, and the shades run on between them
+    every = max(
+        len(layers) // 12, 1
+    )  # of a deep model some layers are named, and the shades run on between them
     return [
         _Group(
-            f"layer {layer}" if i == 0 else str(layer) if i % every == 0 else "", shade, "o", heads["layer"] == layer
+            f"layer {layer}" if i == 0 else str(layer) if i % every == 0 else "",
+            shade,
+            "o",
+            heads["layer"] == layer,
         )
         for i, (layer, shade) in enumerate(zip(layers, shades, strict=True))
     ]
@@ -164,7 +187,10 @@ def _by_cluster(heads: pd.DataFrame) -> list[_Group]:
     groups = []
     for cluster in sorted(heads["cluster"].unique()):
         members = heads["cluster"] == cluster
-        colour, shape = COLOURS[cluster % len(COLOURS)], SHAPES[cluster // len(COLOURS) % len(SHAPES)]
+        colour, shape = (
+            COLOURS[cluster % len(COLOURS)],
+            SHAPES[cluster // len(COLOURS) % len(SHAPES)],
+        )
         label = f"cluster {cluster}" if cluster == 0 else str(cluster)
         groups.append(_Group(f"{label} ({members.sum()})", colour, shape, members))
     return groups
@@ -172,7 +198,10 @@ def _by_cluster(heads: pd.DataFrame) -> list[_Group]:
 
 def _by_role(heads: pd.DataFrame, study: Study) -> list[_Group]:
     """By the family of a head's strongest role, in the colours of the map of roles and in shapes of their own."""
-    strongest = {place: family_of(of_head[0].name, study)[0] for place, of_head in roles_by_head(study).items()}
+    strongest = {
+        place: family_of(of_head[0].name, study)[0]
+        for place, of_head in roles_by_head(study).items()
+    }
     places = zip(heads["stack"], heads["layer"], heads["head"], strict=True)
     families = heads["stack"].copy()
     families[:] = [strongest.get(place, "") for place in places]
@@ -194,7 +223,9 @@ def _apart(points: NDArray[np.float64], mark: float) -> NDArray[np.float64]:
     """The points [head, 2] with those that would cover each other moved apart until they hardly do."""
     least = mark * (1 + 2 * MARGIN) * max(np.ptp(points, axis=0).max(), 1e-9) / PANEL
     angle = np.arange(len(points)) * 2.4  # a direction of its own for each of those at one place
-    moved: NDArray[np.float64] = points + 1e-3 * least * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    moved: NDArray[np.float64] = points + 1e-3 * least * np.stack(
+        [np.cos(angle), np.sin(angle)], axis=1
+    )
     for _ in range(200):
         between = moved[:, None] - moved
         distance = np.linalg.norm(between, axis=-1)
@@ -215,7 +246,14 @@ def _draw_plane(ax: Axes, heads: pd.DataFrame, groups: list[_Group]) -> None:
         ax.scatter(
             some["x"],
             some["y"],
-            s=(across if group.shape == "o" else 0.9 * across if group.shape == "s" else 0.78 * across) ** 2,
+            s=(
+                across
+                if group.shape == "o"
+                else 0.9 * across
+                if group.shape == "s"
+                else 0.78 * across
+            )
+            ** 2,
             color=group.colour,
             marker=group.shape,
             edgecolors=MUTED,
@@ -224,10 +262,21 @@ def _draw_plane(ax: Axes, heads: pd.DataFrame, groups: list[_Group]) -> None:
             zorder=2,
         )
         if has_labels:
-            for x, y, layer, head in zip(some["x"], some["y"], some["layer"], some["head"], strict=True):
+            for x, y, layer, head in zip(
+                some["x"], some["y"], some["layer"], some["head"], strict=True
+            ):
                 name = f"{layer}.{head}"
                 size = 5.6 if len(name) <= 3 else 4.8
-                ax.text(x, y, name, ha="center", va="center_baseline", fontsize=size, color=group.ink, zorder=3)
+                ax.text(
+                    x,
+                    y,
+                    name,
+                    ha="center",
+                    va="center_baseline",
+                    fontsize=size,
+                    color=group.ink,
+                    zorder=3,
+                )
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(MARGIN)
     ax.set_xticks([])
@@ -241,7 +290,11 @@ def _draw_twins(ax: Axes, heads: pd.DataFrame) -> None:
     names = list(zip(heads["layer"], heads["head"], strict=True))
     place = dict(zip(names, zip(heads["x"], heads["y"], strict=True), strict=True))
     twins = list(zip(heads["twin_layer"], heads["twin_head"], strict=True))
-    pairs = {(min(one, twin), max(one, twin)) for one, twin in zip(names, twins, strict=True) if twin in place}
+    pairs = {
+        (min(one, twin), max(one, twin))
+        for one, twin in zip(names, twins, strict=True)
+        if twin in place
+    }
     for one, twin in sorted(pairs):
         (x, y), (u, v) = place[one], place[twin]
         ax.plot([x, u], [y, v], color=INK, linewidth=0.6, alpha=0.35, zorder=1)

@@ -45,7 +45,9 @@ class Confidence:
         grids = [grid_of(study, statistic, self.stack) for statistic in (WITH, WITHOUT)]
         scale = scale_of(WITH, np.concatenate([grid.ravel() for grid in grids]))
         panels = [Panel("all tokens", grids[0]), Panel("content only", grids[1])]
-        subtitle = f"{model_name(study)}, {self.stack} · mean of the largest attention weight in each row"
+        subtitle = (
+            f"{model_name(study)}, {self.stack} · mean of the largest attention weight in each row"
+        )
         return draw_panels(panels, scale, self.title, subtitle)
 
 

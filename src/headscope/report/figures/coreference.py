@@ -21,14 +21,22 @@ if TYPE_CHECKING:
 
 ORDER = 44
 TABLE = "coreference"
-HEADINGS = {"mentions": "among head words of earlier mentions", "words": "among all words of the window"}
+HEADINGS = {
+    "mentions": "among head words of earlier mentions",
+    "words": "among all words of the window",
+}
 RULES = {  # column: (what it is called, marker)
     "chance": ("blind guess", "|"),
     "nearest": ("nearest mention", "s"),
     "head_match": ("same head word", "^"),
     "rules": ("four sieves", "D"),
 }
-KINDS = {"all": "all mentions", "pronoun": "pronouns", "proper": "proper names", "nominal": "other nouns"}
+KINDS = {
+    "all": "all mentions",
+    "pronoun": "pronouns",
+    "proper": "proper names",
+    "nominal": "other nouns",
+}
 MARGIN_LEFT, MARGIN_RIGHT, MARGIN_BOTTOM = 1.55, 0.2, 0.78
 PANEL_WIDTH, ROW_HEIGHT, GAP_X = 2.9, 0.46, 0.25
 BELOW = 0.24  # of a row: the rules' marks would hide behind the head's
@@ -57,7 +65,9 @@ class Coreference:
         table = study.tables[TABLE]
         panels = [among for among in HEADINGS if (table["candidates"] == among).any()]
         kinds = [kind for kind in KINDS if (table["kind"] == kind).any()]
-        subtitle = f"{model_name(study)} · share of mentions whose head word looks most at an antecedent's"
+        subtitle = (
+            f"{model_name(study)} · share of mentions whose head word looks most at an antecedent's"
+        )
         with style():
             width = MARGIN_LEFT + len(panels) * (PANEL_WIDTH + GAP_X) - GAP_X + MARGIN_RIGHT
             top = heading_height(width, subtitle) + 0.32
@@ -73,9 +83,18 @@ class Coreference:
                 if column:
                     ax.tick_params(labelleft=False)
             drawn = [ax.get_legend_handles_labels() for ax in fig.axes]
-            named = {label: handle for handles, labels in drawn for handle, label in zip(handles, labels, strict=True)}
+            named = {
+                label: handle
+                for handles, labels in drawn
+                for handle, label in zip(handles, labels, strict=True)
+            }
             fig.legend(
-                list(named.values()), list(named), loc="lower center", ncols=len(named), frameon=False, fontsize=7.5
+                list(named.values()),
+                list(named),
+                loc="lower center",
+                ncols=len(named),
+                frameon=False,
+                fontsize=7.5,
             )
             return fig
 
@@ -88,7 +107,15 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, kinds: list[str]) -> None:
         for i, (column, (label, marker)) in enumerate(RULES.items()):
             if pd.notna(row[column]):
                 colour = MUTED if column == "chance" else SERIES[i]
-                ax.plot(row[column], place + BELOW, marker, color=colour, markersize=5, linestyle="none", label=label)
+                ax.plot(
+                    row[column],
+                    place + BELOW,
+                    marker,
+                    color=colour,
+                    markersize=5,
+                    linestyle="none",
+                    label=label,
+                )
         if pd.notna(row["accuracy"]):
             _draw_head(ax, row, place)
     ax.set_yticks(range(len(kinds)), labels)
@@ -100,11 +127,33 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, kinds: list[str]) -> None:
 
 def _draw_head(ax: Axes, row: Any, place: int) -> None:
     if pd.notna(row["low"]):
-        ax.plot([row["low"], row["high"]], [place, place], color=SERIES[0], linewidth=2, alpha=0.45, zorder=3)
-    ax.plot(row["accuracy"], place, "o", color=SERIES[0], markersize=6.5, zorder=4, linestyle="none", label="best head")
+        ax.plot(
+            [row["low"], row["high"]],
+            [place, place],
+            color=SERIES[0],
+            linewidth=2,
+            alpha=0.45,
+            zorder=3,
+        )
+    ax.plot(
+        row["accuracy"],
+        place,
+        "o",
+        color=SERIES[0],
+        markersize=6.5,
+        zorder=4,
+        linestyle="none",
+        label="best head",
+    )
     address = plain(f"{int(row['layer'])}.{int(row['head'])}", 12)
     ax.annotate(
-        address, (row["accuracy"], place), (0, 5), textcoords="offset points", ha="center", fontsize=7, color=SERIES[0]
+        address,
+        (row["accuracy"], place),
+        (0, 5),
+        textcoords="offset points",
+        ha="center",
+        fontsize=7,
+        color=SERIES[0],
     )
 
 

@@ -67,9 +67,7 @@ class StatisticsByStep:
         table = study.tables["film"].query("stack == @self.stack")
         losses = _losses(study)
         panels = [*(["loss"] if losses else []), *_chosen(table)]
-        subtitle = (
-            f"{model_name(study)}, {plain(self.stack)} · a line is a head · {table['step'].nunique()} checkpoints"
-        )
+        subtitle = f"{model_name(study)}, {plain(self.stack)} · a line is a head · {table['step'].nunique()} checkpoints"
         across, down = min(ACROSS, len(panels)), -(-len(panels) // ACROSS)
         with style():
             width = max(LEFT + across * (PANEL_WIDE + GAP_X) - GAP_X + RIGHT, 4.2)
@@ -79,13 +77,17 @@ class StatisticsByStep:
             for place, name in enumerate(panels):
                 x = LEFT + place % ACROSS * (PANEL_WIDE + GAP_X)
                 y = height - top - PANEL_HIGH - place // ACROSS * (PANEL_HIGH + GAP_Y)
-                axes = fig.add_axes((x / width, y / height, PANEL_WIDE / width, PANEL_HIGH / height))
+                axes = fig.add_axes(
+                    (x / width, y / height, PANEL_WIDE / width, PANEL_HIGH / height)
+                )
                 if name == "loss":
                     axes.plot(*zip(*losses, strict=True), color=INK, linewidth=1.2)
                     axes.set_title("held-out loss, nats", fontweight="bold")
                 else:
                     _draw_heads(axes, table[table["statistic"] == name], name)
-                _by_steps(axes, sorted(table["step"].unique()), is_lowest=place + ACROSS >= len(panels))
+                _by_steps(
+                    axes, sorted(table["step"].unique()), is_lowest=place + ACROSS >= len(panels)
+                )
             _draw_layers(fig, sorted(table["layer"].unique()), width)
         return fig
 
@@ -111,10 +113,14 @@ class RolesByStep:
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["film_roles"].query("stack == @self.stack")
-        heads = sorted(table[["layer", "head"]].drop_duplicates().itertuples(index=False, name=None))
+        heads = sorted(
+            table[["layer", "head"]].drop_duplicates().itertuples(index=False, name=None)
+        )
         steps = sorted(table["step"].unique().tolist())
         families = {step: _families(study, table[table["step"] == step]) for step in steps}
-        there = [name for name in FAMILIES if any(name in one.values() for one in families.values())]
+        there = [
+            name for name in FAMILIES if any(name in one.values() for one in families.values())
+        ]
         subtitle = f"{model_name(study)}, {plain(self.stack)} · {len(heads)} heads, {len(steps)} checkpoints"
         with style():
             top = heading_height(STRIP_WIDE, subtitle) + 0.15
@@ -127,10 +133,16 @@ class RolesByStep:
             for row, head in enumerate(heads):
                 for column, step in enumerate(steps):
                     colour = FAMILIES.get(families[step].get(head, ""), MISSING)
-                    axes.add_patch(Rectangle((column + 0.02, row + 0.06), 0.96, 0.88, facecolor=colour, linewidth=0))
+                    axes.add_patch(
+                        Rectangle(
+                            (column + 0.02, row + 0.06), 0.96, 0.88, facecolor=colour, linewidth=0
+                        )
+                    )
             axes.set(xlim=(0, len(steps)), ylim=(len(heads), 0), xlabel="step")
             axes.set_xticks(np.arange(len(steps)) + 0.5, [str(step) for step in steps])
-            starts = [row for row, head in enumerate(heads) if row == 0 or head[0] != heads[row - 1][0]]
+            starts = [
+                row for row, head in enumerate(heads) if row == 0 or head[0] != heads[row - 1][0]
+            ]
             middles = [(a + b) / 2 for a, b in zip(starts, [*starts[1:], len(heads)], strict=True)]
             axes.set_yticks(middles, [f"layer {heads[row][0]}" for row in starts])
             axes.tick_params(length=0, pad=3)
@@ -158,16 +170,22 @@ def _chosen(table: pd.DataFrame) -> list[str]:
 def _losses(study: Study) -> list[tuple[float, float]]:
     """(step, held-out loss) where the training wrote them down."""
     rows = recorded(study.record, "film", "losses")
-    return [(float(row["step"]), float(row["loss"])) for row in (rows if isinstance(rows, list) else [])]
+    return [
+        (float(row["step"]), float(row["loss"])) for row in (rows if isinstance(rows, list) else [])
+    ]
 
 
 def _draw_heads(axes: Axes, table: pd.DataFrame, name: str) -> None:
     deepest = max(int(table["layer"].max()), 1)
     for (layer, _), rows in table.sort_values("step").groupby(["layer", "head"]):
-        axes.plot(rows["step"], rows["value"], color=_of_layer(layer, deepest), linewidth=1.0, alpha=0.9)
+        axes.plot(
+            rows["step"], rows["value"], color=_of_layer(layer, deepest), linewidth=1.0, alpha=0.9
+        )
     scale = scale_of(name, table["value"].to_numpy())
     unit = "" if scale.kind == "share" else scale.unit.partition(",")[0]
-    axes.set_title(plain(f"{name}, {unit}" if unit else name, 24), fontweight="bold")  # no wider than its panel
+    axes.set_title(
+        plain(f"{name}, {unit}" if unit else name, 24), fontweight="bold"
+    )  # no wider than its panel
     if scale.low == 0 and name != "entropy":
         axes.set_ylim(bottom=0)
 
@@ -228,7 +246,10 @@ def _legend(fig: Figure, handles: list[Any], labels: list[str], left: float) -> 
 def _families(study: Study, roles: pd.DataFrame) -> dict[tuple[int, int], str]:
     """The family of each head's main role among these."""
     at_step = Study(study.heads, {}, study.record, {"roles": roles, **_relations(study)})
-    return {place[1:]: family_of(of_head[0].name, at_step)[0] for place, of_head in roles_by_head(at_step).items()}
+    return {
+        place[1:]: family_of(of_head[0].name, at_step)[0]
+        for place, of_head in roles_by_head(at_step).items()
+    }
 
 
 def _relations(study: Study) -> dict[str, pd.DataFrame]:

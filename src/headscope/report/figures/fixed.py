@@ -71,7 +71,12 @@ class Fixed:
         height = top + max(layers * cell, 0.5) + BOTTOM
         with style():
             fig = headed(width, height, self.title, subtitle)
-            bounds = (LEFT / width, 1 - (top + layers * cell) / height, heads * cell / width, layers * cell / height)
+            bounds = (
+                LEFT / width,
+                1 - (top + layers * cell) / height,
+                heads * cell / width,
+                layers * cell / height,
+            )
             ax = fig.add_axes(bounds)
             _draw_cells(ax, far, there, prints_values=heads <= MOST_HEADS_WITH_VALUES)
             patches = [Patch(color=COLOURS[name], label=plain(name)) for name in there]
@@ -80,10 +85,18 @@ class Fixed:
             return fig
 
 
-_LEGEND = {"frameon": False, "fontsize": 7.5, "handlelength": 0.9, "columnspacing": 1.0, "borderpad": 0.0}
+_LEGEND = {
+    "frameon": False,
+    "fontsize": 7.5,
+    "handlelength": 0.9,
+    "columnspacing": 1.0,
+    "borderpad": 0.0,
+}
 
 
-def _draw_cells(ax: Axes, far: NDArray[np.float64], names: list[str], *, prints_values: bool) -> None:
+def _draw_cells(
+    ax: Axes, far: NDArray[np.float64], names: list[str], *, prints_values: bool
+) -> None:
     layers, heads = far.shape[:2]
     colours = np.array([to_rgb(COLOURS[name]) for name in names])
     picture = np.tile(to_rgb(MISSING), (layers, heads, 1))
@@ -94,15 +107,30 @@ def _draw_cells(ax: Axes, far: NDArray[np.float64], names: list[str], *, prints_
             depth = max(1 - distance / math.log(2), 0.0)
             picture[layer, head] = 1 - (1 - colours[nearest]) * depth
             if prints_values:
-                text = f"{SHORT.get(names[nearest], names[nearest])}\n" + f"{distance:.2f}".removeprefix("0")
+                text = (
+                    f"{SHORT.get(names[nearest], names[nearest])}\n"
+                    + f"{distance:.2f}".removeprefix("0")
+                )
                 dark = picture[layer, head] @ (0.2126, 0.7152, 0.0722) < 0.45
                 ink = ON_DARK if dark else ON_LIGHT
-                ax.text(head + 0.5, layer + 0.52, text, ha="center", va="center", fontsize=5.8, color=ink)
-    ax.pcolormesh(picture, edgecolors="#ffffff", linewidth=0.8 if heads <= 32 else 0.3, clip_on=False)
+                ax.text(
+                    head + 0.5,
+                    layer + 0.52,
+                    text,
+                    ha="center",
+                    va="center",
+                    fontsize=5.8,
+                    color=ink,
+                )
+    ax.pcolormesh(
+        picture, edgecolors="#ffffff", linewidth=0.8 if heads <= 32 else 0.3, clip_on=False
+    )
     ax.set(xlim=(0, heads), ylim=(layers, 0), aspect="equal", xlabel="head", ylabel="layer")
     for axis, count in ((ax.xaxis, heads), (ax.yaxis, layers)):
         step = 1 if count <= 16 else 2 if count <= 32 else 4 if count <= 64 else 8
-        axis.set_ticks([i + 0.5 for i in range(0, count, step)], [str(i) for i in range(0, count, step)])
+        axis.set_ticks(
+            [i + 0.5 for i in range(0, count, step)], [str(i) for i in range(0, count, step)]
+        )
     ax.tick_params(length=0, pad=2)
     ax.spines[:].set_visible(False)
 

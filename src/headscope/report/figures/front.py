@@ -55,8 +55,12 @@ class Front:
         metric = plain(recorded(study.record, self.part, "metric") or "metric", 30)
         search = plain(recorded(study.record, self.part, "search") or "", 30)
         task = plain(recorded(study.record, self.part, "task") or "", 30)
-        trained = ", trained after every step" if recorded(study.record, self.part, "in_steps") else ""
-        subtitle = f"{model_name(study)}, {task}" + (f" · search: {search}{trained}" if search else "")
+        trained = (
+            ", trained after every step" if recorded(study.record, self.part, "in_steps") else ""
+        )
+        subtitle = f"{model_name(study)}, {task}" + (
+            f" · search: {search}{trained}" if search else ""
+        )
         with style():
             top = heading_height(WIDTH, subtitle) + 0.2
             height = top + 2 * PANEL + GAP + BOTTOM
@@ -70,12 +74,21 @@ class Front:
             mended = table[(table["repair"] != "") & (table["draw"] == 0)]
             for place, (repair, rows) in enumerate(mended.groupby("repair")):
                 colour = SERIES[3 + place % (len(SERIES) - 3)]
-                above.plot(rows["removed"], rows["metric"], "--", color=colour, linewidth=1, label=plain(repair, 20))
+                above.plot(
+                    rows["removed"],
+                    rows["metric"],
+                    "--",
+                    color=colour,
+                    linewidth=1,
+                    label=plain(repair, 20),
+                )
                 _draw_dots(above, rows, colour, size=4)
             above.set_ylabel(metric)
             above.tick_params(labelbottom=False)
             fastest = max(1.0, float((1 / table["time_low"]).max()))
-            below.set(xlabel=f"heads {self.across}", ylabel="times as fast", ylim=(0, 1.1 * fastest))
+            below.set(
+                xlabel=f"heads {self.across}", ylabel="times as fast", ylim=(0, 1.1 * fastest)
+            )
             whole_numbers(below.xaxis)
             handles, labels = above.get_legend_handles_labels()
             fig.legend(handles, labels, loc="lower center", ncols=3, frameon=False, fontsize=7.5)
@@ -125,14 +138,28 @@ def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> 
     _draw_dots(ax, rows, SERIES[0], alpha=shade, label="reported on" if is_first else None)
     chosen = rows[rows["is_chosen"].astype(bool)]
     if is_first and len(chosen):
-        ax.scatter(chosen["removed"], chosen["metric"], s=90, facecolors="none", edgecolors=INK, label=ring, zorder=3)
+        ax.scatter(
+            chosen["removed"],
+            chosen["metric"],
+            s=90,
+            facecolors="none",
+            edgecolors=INK,
+            label=ring,
+            zorder=3,
+        )
     ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
     ax.set_axisbelow(True)
     ax.tick_params(colors=RULE, labelcolor=MUTED)
 
 
 def _draw_dots(
-    ax: Axes, rows: pd.DataFrame, colour: str, *, size: float = 16, alpha: float = 1.0, label: str | None = None
+    ax: Axes,
+    rows: pd.DataFrame,
+    colour: str,
+    *,
+    size: float = 16,
+    alpha: float = 1.0,
+    label: str | None = None,
 ) -> None:
     """Filled on the front, hollow where another row dominates it."""
     for is_front, some in rows.groupby(rows["is_front"].astype(bool)):

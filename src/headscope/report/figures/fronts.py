@@ -43,19 +43,32 @@ class Fronts:
     def draw(self, study: Study) -> Figure:
         found = list(lines(study.tables["fronts"]))
         metric = plain(recorded(study.record, "fronts", "metric") or "metric", 30)
-        subtitle = f"{model_name(study)}, {plain(recorded(study.record, 'fronts', 'task') or '', 30)}"
+        subtitle = (
+            f"{model_name(study)}, {plain(recorded(study.record, 'fronts', 'task') or '', 30)}"
+        )
         with style():
             legend = 0.2 * -(-len(found) // 3) + 0.1
             top = heading_height(WIDTH, subtitle) + 0.2
             height = top + PANEL + BOTTOM + legend
             fig = headed(WIDTH, height, self.title, subtitle)
             axes = fig.add_axes(
-                (LEFT / WIDTH, (BOTTOM + legend) / height, (WIDTH - LEFT - RIGHT) / WIDTH, PANEL / height)
+                (
+                    LEFT / WIDTH,
+                    (BOTTOM + legend) / height,
+                    (WIDTH - LEFT - RIGHT) / WIDTH,
+                    PANEL / height,
+                )
             )
             for place, (name, rows) in enumerate(found):
                 colour = SERIES[place % len(SERIES)]
-                ends = np.abs(np.stack([rows["metric"] - rows["metric_low"], rows["metric_high"] - rows["metric"]]))
-                shift = 0.12 * (place - (len(found) - 1) / 2)  # so that bars of one size do not cover each other
+                ends = np.abs(
+                    np.stack(
+                        [rows["metric"] - rows["metric_low"], rows["metric_high"] - rows["metric"]]
+                    )
+                )
+                shift = 0.12 * (
+                    place - (len(found) - 1) / 2
+                )  # so that bars of one size do not cover each other
                 axes.errorbar(
                     rows["removed"] + shift,
                     rows["metric"],
@@ -70,7 +83,13 @@ class Fronts:
             axes.set(xlabel="heads removed", ylabel=metric)
             axes.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
             whole_numbers(axes.xaxis)
-            fig.legend(*axes.get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False, fontsize=7.5)
+            fig.legend(
+                *axes.get_legend_handles_labels(),
+                loc="lower center",
+                ncols=3,
+                frameon=False,
+                fontsize=7.5,
+            )
         return fig
 
 
@@ -93,9 +112,13 @@ class Survivors:
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["survivors"].query("removed > 0 and draw == 0")
-        sizes = dict(table.drop_duplicates("role")[["role", "with_role"]].itertuples(index=False, name=None))
+        sizes = dict(
+            table.drop_duplicates("role")[["role", "with_role"]].itertuples(index=False, name=None)
+        )
         roles = sorted(sizes, key=lambda role: -sizes[role])
-        sets = list(table[["search", "removed"]].drop_duplicates().itertuples(index=False, name=None))
+        sets = list(
+            table[["search", "removed"]].drop_duplicates().itertuples(index=False, name=None)
+        )
         total = float((table["left"] + table["removed"]).max())
         grid = np.full((len(sets), len(roles) + 1), np.nan)
         marked = []
@@ -111,13 +134,25 @@ class Survivors:
             fig = headed(WIDTH, height, self.title, model_name(study))
             size = ((WIDTH - left - RIGHT) / WIDTH, ROW * len(sets) / height)
             axes = fig.add_axes((left / WIDTH, 0.3 / height, *size))
-            axes.imshow(grid, cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+            axes.imshow(
+                grid, cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto", interpolation="nearest"
+            )
             for x, y in marked:
                 axes.plot(x, y, "o", color=SERIES[1], markersize=3)
             names = ["all", *(f"{plain(role, 24)} ({sizes[role]})" for role in roles)]
-            axes.set_xticks(range(len(names)), names, rotation=40, ha="left", rotation_mode="anchor", color=MUTED)
+            axes.set_xticks(
+                range(len(names)),
+                names,
+                rotation=40,
+                ha="left",
+                rotation_mode="anchor",
+                color=MUTED,
+            )
             axes.xaxis.tick_top()
-            axes.set_yticks(range(len(sets)), [f"{plain(search, 28)}, {removed} gone" for search, removed in sets])
+            axes.set_yticks(
+                range(len(sets)),
+                [f"{plain(search, 28)}, {removed} gone" for search, removed in sets],
+            )
         return fig
 
 

@@ -61,23 +61,47 @@ class GatesOverTime:
             body = max(1.6, (NAMED_ROW if roles else ROW) * len(grid))
             height = top + body + BOTTOM
             fig = headed(WIDTH, height, self.title, subtitle)
-            axes = fig.add_axes((LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - right) / WIDTH, body / height))
+            axes = fig.add_axes(
+                (LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - right) / WIDTH, body / height)
+            )
             steps = grid.columns.to_numpy(dtype=float)
             extent = (0.0, float(steps[-1]), float(len(grid)), 0.0)
             picture = grid.to_numpy()[:, _columns(steps)]
             axes.set_facecolor(MISSING)
-            axes.imshow(picture, cmap=SWITCH, vmin=0, vmax=1, extent=extent, aspect="auto", interpolation="nearest")
+            axes.imshow(
+                picture,
+                cmap=SWITCH,
+                vmin=0,
+                vmax=1,
+                extent=extent,
+                aspect="auto",
+                interpolation="nearest",
+            )
             axes.set_xlabel("step")
-            starts = [i for i, key in enumerate(grid.index) if i == 0 or key[:2] != grid.index[i - 1][:2]]
+            starts = [
+                i for i, key in enumerate(grid.index) if i == 0 or key[:2] != grid.index[i - 1][:2]
+            ]
             ends = [*starts[1:], len(grid)]
             several = heads["stack"].nunique() > 1
             axes.set_yticks([(a + b) / 2 for a, b in zip(starts, ends, strict=True)])
             axes.set_yticklabels(
-                [f"{grid.index[i][0]} {grid.index[i][1]}" if several else f"layer {grid.index[i][1]}" for i in starts],
+                [
+                    f"{grid.index[i][0]} {grid.index[i][1]}"
+                    if several
+                    else f"layer {grid.index[i][1]}"
+                    for i in starts
+                ],
                 color=MUTED,
             )
             for row, role in roles.items():
-                axes.text(steps[-1], row + 0.5, f" {plain(role, 24)}", va="center", fontsize=6, color=MUTED)
+                axes.text(
+                    steps[-1],
+                    row + 0.5,
+                    f" {plain(role, 24)}",
+                    va="center",
+                    fontsize=6,
+                    color=MUTED,
+                )
             for start in starts[1:]:
                 axes.axhline(start, color=RULE, linewidth=0.8)
         return fig
@@ -86,7 +110,9 @@ class GatesOverTime:
 def _columns(steps: NDArray[np.float64]) -> NDArray[np.int64]:
     """For columns that are evenly spread from 0 to the last step, the moment that each is nearest to."""
     edges = (steps[1:] + steps[:-1]) / 2
-    found: NDArray[np.int64] = np.searchsorted(edges, (np.arange(COLUMNS) + 0.5) / COLUMNS * steps[-1])
+    found: NDArray[np.int64] = np.searchsorted(
+        edges, (np.arange(COLUMNS) + 0.5) / COLUMNS * steps[-1]
+    )
     return found
 
 
@@ -97,7 +123,9 @@ def _roles(study: Study, grid: pd.DataFrame) -> dict[int, str]:
     table = study.tables["gate_roles"].query("role != 'undetermined'")
     by_head = table.groupby(["stack", "layer", "head"], sort=False)["role"].agg(", ".join).to_dict()
     stays = (grid.iloc[:, -1] > 0.5).tolist()
-    return {row: by_head[head] for row, head in enumerate(grid.index) if stays[row] and head in by_head}
+    return {
+        row: by_head[head] for row, head in enumerate(grid.index) if stays[row] and head in by_head
+    }
 
 
 def drawings(study: Study) -> Iterator[GatesOverTime]:

@@ -25,7 +25,9 @@ ORDER = 90  # after the figures that tell a story
 MOST_HEADS_WITH_VALUES = 16
 DRAWN_TOGETHER = ("js-", "pattern-")  # several statistics of one kind have one figure for all
 DRAWN_WITH_STARS = (LOSS, METRIC)
-GRADIENTS = tuple(name for name in DEFINITIONS if name.startswith("gradient"))  # drawn against exact removal
+GRADIENTS = tuple(
+    name for name in DEFINITIONS if name.startswith("gradient")
+)  # drawn against exact removal
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,9 @@ def drawings(study: Study) -> Iterator[HeatMap]:
         yield HeatMap(statistic, name, sentence_of(statistic))
 
 
-def draw_panels(panels: list[Panel], scale: Scale, title: str, subtitle: str, unit: str | None = None) -> Figure:
+def draw_panels(
+    panels: list[Panel], scale: Scale, title: str, subtitle: str, unit: str | None = None
+) -> Figure:
     """Grids side by side on one scale with one colour bar; the size follows the number of cells.
 
     unit  beside the colour bar, where it is not the scale's own
@@ -113,12 +117,19 @@ def draw_panels(panels: list[Panel], scale: Scale, title: str, subtitle: str, un
             )
             ax = fig.add_axes(bounds)
             draw_grid(ax, panel.grid, scale, prints_values=prints_values)
-            ax.set_title(plain(panel.heading, max(int(columns * cell * 13), 12)), fontweight="bold", pad=5)
+            ax.set_title(
+                plain(panel.heading, max(int(columns * cell * 13), 12)), fontweight="bold", pad=5
+            )
             ax.set_xlabel("head", labelpad=2)
             if panel is panels[0]:
                 ax.set_ylabel("layer", labelpad=3)
             x += columns * cell + gap
         tall = max(min(layers * cell, 2.6), 0.9)
-        bounds = ((left + body + 0.2) / width, 1 - (top + tall) / height, 0.11 / width, tall / height)
+        bounds = (
+            (left + body + 0.2) / width,
+            1 - (top + tall) / height,
+            0.11 / width,
+            tall / height,
+        )
         draw_bar(fig, bounds, scale, scale.unit if unit is None else unit)
         return fig

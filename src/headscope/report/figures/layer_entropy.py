@@ -36,7 +36,9 @@ class LayerEntropy:
         return Source("heads", tuple(HEADINGS))
 
     def draw(self, study: Study) -> Figure:
-        return draw_layers(study, tuple(HEADINGS), HEADINGS, self.title, "entropy in nats", most=None)
+        return draw_layers(
+            study, tuple(HEADINGS), HEADINGS, self.title, "entropy in nats", most=None
+        )
 
 
 def drawings(study: Study) -> Iterator[LayerEntropy]:

@@ -42,7 +42,9 @@ class LayerShares:
         return Source("heads", _names(study))
 
     def draw(self, study: Study) -> Figure:
-        return draw_layers(study, _names(study), HEADINGS, self.title, "share of attention", most=1.0)
+        return draw_layers(
+            study, _names(study), HEADINGS, self.title, "share of attention", most=1.0
+        )
 
 
 def _names(study: Study) -> tuple[str, ...]:

@@ -56,16 +56,31 @@ class LearnedMaskMap:
     def draw(self, study: Study) -> Figure:
         table = study.tables["positions"].query("aim == @self.aim")
         seeds = int(table["seeds"].max())
-        subtitle = f"{model_name(study)} · {plain(self.aim, 60)} · {seeds} seed{'' if seeds == 1 else 's'}"
+        subtitle = (
+            f"{model_name(study)} · {plain(self.aim, 60)} · {seeds} seed{'' if seeds == 1 else 's'}"
+        )
         with style():
             height = heading_height(WIDTH, subtitle) + 0.15 + SIDE + BOTTOM
             fig = headed(WIDTH, height, self.title, subtitle)
             axes = fig.add_axes((LEFT / WIDTH, BOTTOM / height, SIDE / WIDTH, SIDE / height))
-            bar = fig.add_axes(((LEFT + SIDE + 0.1) / WIDTH, BOTTOM / height, 0.1 / WIDTH, SIDE / height))
+            bar = fig.add_axes(
+                ((LEFT + SIDE + 0.1) / WIDTH, BOTTOM / height, 0.1 / WIDTH, SIDE / height)
+            )
             _draw_map(axes, bar, study, study.maps[PREFIX + self.aim])
             start = LEFT + SIDE + GAP
-            right = fig.add_axes((start / WIDTH, BOTTOM / height, (WIDTH - start - 0.2) / WIDTH, 0.55 * SIDE / height))
-            _bars(right, table["positions"].tolist(), *(table[c].to_numpy(float) for c in ("value", "low", "high")))
+            right = fig.add_axes(
+                (
+                    start / WIDTH,
+                    BOTTOM / height,
+                    (WIDTH - start - 0.2) / WIDTH,
+                    0.55 * SIDE / height,
+                )
+            )
+            _bars(
+                right,
+                table["positions"].tolist(),
+                *(table[c].to_numpy(float) for c in ("value", "low", "high")),
+            )
             right.set_xlabel("sigmoid(α)" if _is_soft(study) else "open share")
         return fig
 
@@ -82,13 +97,22 @@ def _draw_map(axes: Axes, bar: Axes, study: Study, grid: np.ndarray) -> None:
         low, high, colours = 0.5 - reach, 0.5 + reach, DIVERGING
     axes.set_facecolor(MISSING)  # what has no value is not painted
     painted = colours.with_extremes(bad=(0, 0, 0, 0))
-    axes.imshow(np.ma.masked_invalid(shown), cmap=painted, vmin=low, vmax=high, interpolation="nearest", aspect="equal")
+    axes.imshow(
+        np.ma.masked_invalid(shown),
+        cmap=painted,
+        vmin=low,
+        vmax=high,
+        interpolation="nearest",
+        aspect="equal",
+    )
     axes.set_xlabel("attended to")
     axes.set_ylabel("attends")
     is_switch = colours is SEQUENTIAL and bool(np.isin(shown, (0.0, 1.0)).all())
     ramp = np.linspace(high, low, 2 if is_switch else 256)[:, None]
     extent = (0.0, 1.0, low, high)
-    bar.imshow(ramp, cmap=colours, vmin=low, vmax=high, extent=extent, aspect="auto", interpolation="none")
+    bar.imshow(
+        ramp, cmap=colours, vmin=low, vmax=high, extent=extent, aspect="auto", interpolation="none"
+    )
     bar.yaxis.tick_right()
     bar.tick_params(length=0, pad=3)
     bar.set_xticks([])
@@ -98,7 +122,9 @@ def _draw_map(axes: Axes, bar: Axes, study: Study, grid: np.ndarray) -> None:
         one.spines[:].set_visible(False)
 
 
-def _bars(axes: Axes, names: list[str], values: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+def _bars(
+    axes: Axes, names: list[str], values: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> None:
     place = np.arange(len(names))
     axes.barh(place, np.ones(len(names)), color=MISSING, height=0.6)
     axes.barh(place, values, color=SERIES[0], height=0.6)
@@ -119,4 +145,6 @@ def drawings(study: Study) -> Iterator[LearnedMaskMap]:
     for key in study.maps:
         if key.startswith(PREFIX):
             aim = key.removeprefix(PREFIX)
-            yield LearnedMaskMap(aim, f"learned-mask-{slug(aim)}", SOFT if _is_soft(study) else CHOSEN)
+            yield LearnedMaskMap(
+                aim, f"learned-mask-{slug(aim)}", SOFT if _is_soft(study) else CHOSEN
+            )

@@ -25,9 +25,23 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 ORDER = 60
-MASSES = {"cls": "classification token", "sep": "separators", "first": "first token", "punctuation": '"." and ","'}
-CLASSES = {"sep": "separators", "cls": "classification token", "first": "first token", "punctuation": '"." and ","'}
-RATIOS = {"gradient-ratio": "|∂loss/∂A|", "weighted-ratio": "|A·∂loss/∂A|", "centred-ratio": "centred |∂loss/∂A|"}
+MASSES = {
+    "cls": "classification token",
+    "sep": "separators",
+    "first": "first token",
+    "punctuation": '"." and ","',
+}
+CLASSES = {
+    "sep": "separators",
+    "cls": "classification token",
+    "first": "first token",
+    "punctuation": '"." and ","',
+}
+RATIOS = {
+    "gradient-ratio": "|∂loss/∂A|",
+    "weighted-ratio": "|A·∂loss/∂A|",
+    "centred-ratio": "centred |∂loss/∂A|",
+}
 JUDGED = ("gradient-ratio", "centred-ratio")  # that are called small or not
 
 
@@ -78,7 +92,10 @@ def drawings(study: Study) -> Iterator[LensFigure]:
         "Pearson's correlation of the two maps, a mean over the heads of a layer, in texts of up to so many tokens; "
         "bars are 95 % intervals over texts. Up to the width of a head all of attention is effective. "
         + lengths_covered(study),
-        lambda one: "effective_lengths" in one.tables and one.tables["effective_lengths"]["up_to"].nunique() > 1,
+        lambda one: (
+            "effective_lengths" in one.tables
+            and one.tables["effective_lengths"]["up_to"].nunique() > 1
+        ),
         _lengths,
         "effective_lengths",
     )
@@ -105,8 +122,14 @@ def drawings(study: Study) -> Iterator[LensFigure]:
 
 def _names(study: Study) -> tuple[str, ...]:
     """The masses that are drawn, through every lens."""
-    masses = [mass for mass in MASSES if any(_is_drawn(study, mass, stack) for stack in stacks_of(study))]
-    return tuple(f"{mass}{f'@{lens}' if lens != 'raw' else ''}" for mass in masses for lens in lenses_of(study))
+    masses = [
+        mass for mass in MASSES if any(_is_drawn(study, mass, stack) for stack in stacks_of(study))
+    ]
+    return tuple(
+        f"{mass}{f'@{lens}' if lens != 'raw' else ''}"
+        for mass in masses
+        for lens in lenses_of(study)
+    )
 
 
 def _is_drawn(study: Study, mass: str, stack: str) -> bool:
@@ -115,7 +138,9 @@ def _is_drawn(study: Study, mass: str, stack: str) -> bool:
 
 
 def _shares(study: Study, title: str) -> Figure:
-    means = study.heads.groupby(["stack", "layer", "statistic"], as_index=False)["value"].agg(["mean", "sem"])
+    means = study.heads.groupby(["stack", "layer", "statistic"], as_index=False)["value"].agg(
+        ["mean", "sem"]
+    )
     rows = []
     for stack in stacks_of(study):
         panels = []
@@ -143,13 +168,17 @@ def _no_op(study: Study, title: str) -> Figure:
         panels = []
         for measure, heading in {"attention": "attention", **RATIOS}.items():
             here = table[(table["stack"] == stack) & (table["measure"] == measure)]
-            lines = {name: Line(_points(here[here["class"] == kind])) for kind, name in CLASSES.items()}
+            lines = {
+                name: Line(_points(here[here["class"] == kind])) for kind, name in CLASSES.items()
+            }
             lines = {name: line for name, line in lines.items() if line.points}
             if lines:
                 unit = "share" if measure == "attention" else "over others"
                 threshold = SMALL if measure in JUDGED else None
                 named = _headed(study, stack, heading)
-                panels.append(Lines(named, unit, lines, is_ratio=measure != "attention", threshold=threshold))
+                panels.append(
+                    Lines(named, unit, lines, is_ratio=measure != "attention", threshold=threshold)
+                )
         rows += [panels] if panels else []
     return draw_lines(rows, title, model_name(study))
 
@@ -159,7 +188,10 @@ def _mixing(study: Study, title: str) -> Figure:
     panels = []
     for stack in dict.fromkeys(table["stack"]):
         here = table[table["stack"] == stack]
-        lines = {words: Line(_points(here[here["form"] == form])) for form, words in forms_of(here).items()}
+        lines = {
+            words: Line(_points(here[here["form"] == form]))
+            for form, words in forms_of(here).items()
+        }
         panels.append(Lines(plain(stack, 20), "share of others", lines))
     return draw_lines([panels], title, model_name(study))
 
@@ -176,7 +208,9 @@ def _lengths(study: Study, title: str) -> Figure:
         height = top + tall + bottom
         fig = headed(width, height, title, subtitle)
         for i, stack in enumerate(stacks):
-            ax = fig.add_axes(((left + i * (wide + gap)) / width, bottom / height, wide / width, tall / height))
+            ax = fig.add_axes(
+                ((left + i * (wide + gap)) / width, bottom / height, wide / width, tall / height)
+            )
             _draw_lengths(ax, table[table["stack"] == stack], width_of_heads(study, stack))
             if len(stacks) > 1:
                 ax.set_title(plain(stack, 20), loc="left", fontweight="bold", pad=14)
@@ -194,7 +228,15 @@ def _draw_lengths(ax: Axes, table: pd.DataFrame, width: int | None) -> None:
         one = table[table["layer"] == layer].sort_values("up_to")
         colour = SEQUENTIAL(0.2 + 0.8 * j / max(len(layers) - 1, 1))
         ax.vlines(one["up_to"], one["low"], one["high"], color=colour, linewidth=1.0, alpha=0.5)
-        ax.plot(one["up_to"], one["value"], "o-", color=colour, markersize=3, linewidth=1.2, label=f"layer {layer}")
+        ax.plot(
+            one["up_to"],
+            one["value"],
+            "o-",
+            color=colour,
+            markersize=3,
+            linewidth=1.2,
+            label=f"layer {layer}",
+        )
     ends = [*lengths, width] if width else lengths
     ax.set_xlim(min(ends) / 1.15, max(ends) * 1.15)
     ax.set_xticks(_apart(lengths, max(ends) / min(ends)), minor=False)
@@ -207,7 +249,15 @@ def _draw_lengths(ax: Axes, table: pd.DataFrame, width: int | None) -> None:
     if width:
         ax.axvline(width, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
         above = ax.get_xaxis_transform()
-        ax.text(width, 1.02, f"heads are {width} wide", transform=above, ha=_side(width, ends), va="bottom", fontsize=7)
+        ax.text(
+            width,
+            1.02,
+            f"heads are {width} wide",
+            transform=above,
+            ha=_side(width, ends),
+            va="bottom",
+            fontsize=7,
+        )
 
 
 def _apart(lengths: list[int], span: float) -> list[int]:
@@ -257,7 +307,9 @@ def _agreement(study: Study, title: str) -> Figure:
         top = heading_height(width, subtitle) + 0.45
         height = top + row * len(names) + bottom
         fig = headed(width, height, title, subtitle)
-        ax = fig.add_axes((left / width, bottom / height, (width - left - 0.2) / width, row * len(names) / height))
+        ax = fig.add_axes(
+            (left / width, bottom / height, (width - left - 0.2) / width, row * len(names) / height)
+        )
         for i, lens in enumerate(lenses):
             here = table[table["lens"] == lens]
             down = [
@@ -271,15 +323,27 @@ def _agreement(study: Study, title: str) -> Figure:
             rows = [i for i, (of, _) in enumerate(names) if of == stack]
             if np.isfinite(ceiling):
                 for x in (-ceiling, ceiling):
-                    ax.vlines(x, rows[0] - 0.5, rows[-1] + 0.5, color=SERIES[1], linewidth=1.2, linestyle=(0, (4, 2)))
+                    ax.vlines(
+                        x,
+                        rows[0] - 0.5,
+                        rows[-1] + 0.5,
+                        color=SERIES[1],
+                        linewidth=1.2,
+                        linestyle=(0, (4, 2)),
+                    )
         ax.axvline(0.0, color=MUTED, linewidth=0.8)
         several = len({stack for stack, _ in names}) > 1
-        ax.set_yticks(range(len(names)), [f"{stack} {name}" if several else name for stack, name in names])
+        ax.set_yticks(
+            range(len(names)), [f"{stack} {name}" if several else name for stack, name in names]
+        )
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.set_xlim(-1, 1)
         ax.set_xlabel("Spearman's correlation with the change of loss")
         ax.grid(axis="x", color=RULE, linewidth=0.5, alpha=0.7)
         fig.legend(
-            loc="upper left", bbox_to_anchor=(0.02, (height - top + 0.42) / height), ncols=len(lenses), frameon=False
+            loc="upper left",
+            bbox_to_anchor=(0.02, (height - top + 0.42) / height),
+            ncols=len(lenses),
+            frameon=False,
         )
         return fig

@@ -45,30 +45,56 @@ class MaskTable:
         masks = list(dict.fromkeys(table["mask"]))
         modes = list(dict.fromkeys(table["mode"]))
         metric = plain(recorded(study.record, "mask_table", "metric") or "metric", 30)
-        subtitle = f"{model_name(study)} · {plain(recorded(study.record, 'mask_table', 'task') or '', 30)}"
+        subtitle = (
+            f"{model_name(study)} · {plain(recorded(study.record, 'mask_table', 'task') or '', 30)}"
+        )
         with style():
             top = heading_height(WIDTH, subtitle) + 0.35
             body = max(1.2, ROW * len(masks))
             height = top + body + BOTTOM
             fig = headed(WIDTH, height, self.title, subtitle)
-            axes = fig.add_axes((LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - RIGHT) / WIDTH, body / height))
+            axes = fig.add_axes(
+                (LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - RIGHT) / WIDTH, body / height)
+            )
             axes.axvline(0, color=RULE, linewidth=0.8)
             for number, mode in enumerate(modes):
                 part = table[table["mode"] == mode].set_index("mask")
-                place = np.array([masks.index(mask) for mask in part.index]) + 0.2 * (number - (len(modes) - 1) / 2)
+                place = np.array([masks.index(mask) for mask in part.index]) + 0.2 * (
+                    number - (len(modes) - 1) / 2
+                )
                 colour = SERIES[number]
-                axes.hlines(place, part["change_low"], part["change_high"], color=colour, linewidth=1.2)
-                axes.plot(part["metric_change"], place, MARKS[number], color=colour, markersize=4, label=mode)
+                axes.hlines(
+                    place, part["change_low"], part["change_high"], color=colour, linewidth=1.2
+                )
+                axes.plot(
+                    part["metric_change"],
+                    place,
+                    MARKS[number],
+                    color=colour,
+                    markersize=4,
+                    label=mode,
+                )
             for y, mask in enumerate(masks):
                 share = float(table[table["mask"] == mask]["sparsity"].iloc[0])
                 axes.text(
-                    1.02, y, f"{100 * share:.0f} %", transform=axes.get_yaxis_transform(), va="center", color=MUTED
+                    1.02,
+                    y,
+                    f"{100 * share:.0f} %",
+                    transform=axes.get_yaxis_transform(),
+                    va="center",
+                    color=MUTED,
                 )
             axes.set_yticks(range(len(masks)), [plain(mask, 34) for mask in masks])
             axes.set_ylim(len(masks) - 0.5, -0.5)
             axes.set_xlabel(f"change of {metric}")
             if len(modes) > 1:
-                axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(modes), borderaxespad=0)
+                axes.legend(
+                    frameon=False,
+                    loc="lower left",
+                    bbox_to_anchor=(0, 1),
+                    ncols=len(modes),
+                    borderaxespad=0,
+                )
         return fig
 
 

@@ -100,11 +100,22 @@ def _intact(study: Study) -> float | None:
     return float(value) if isinstance(value, int | float) and np.isfinite(value) else None
 
 
-def _draw_stack(ax: Axes, masked: NDArray[np.float64], starred: NDArray[np.bool_], edges: NDArray[np.float64]) -> None:
+def _draw_stack(
+    ax: Axes, masked: NDArray[np.float64], starred: NDArray[np.bool_], edges: NDArray[np.float64]
+) -> None:
     there = np.isfinite(masked)
     sure, unsure = (np.histogram(masked[there & one], edges)[0] for one in (starred, ~starred))
     left, width = edges[:-1], np.diff(edges)
-    ax.bar(left, sure, width, align="edge", color=SERIES[0], linewidth=0, label="significant change", zorder=2)
+    ax.bar(
+        left,
+        sure,
+        width,
+        align="edge",
+        color=SERIES[0],
+        linewidth=0,
+        label="significant change",
+        zorder=2,
+    )
     ax.bar(
         left,
         unsure,
@@ -117,7 +128,11 @@ def _draw_stack(ax: Axes, masked: NDArray[np.float64], starred: NDArray[np.bool_
         label="not significant",
         zorder=2,
     )
-    ax.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.06 * max(int((sure + unsure).max()), 1)), ylabel="heads")
+    ax.set(
+        xlim=(edges[0], edges[-1]),
+        ylim=(0, 1.06 * max(int((sure + unsure).max()), 1)),
+        ylabel="heads",
+    )
     whole_numbers(ax.yaxis, 5)
     ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
     ax.set_axisbelow(True)

@@ -51,7 +51,14 @@ class MeanMap:
         most = POSITIONS if heads <= 20 and layers <= 32 else POSITIONS // 2
         maps = maps[:, :, :most, :most]
         tile_high, tile_wide = maps.shape[2] + GAP, maps.shape[3] + GAP
-        zoom = max(1, min(1650 // (tile_wide * heads), 1650 // (tile_high * layers), 2 if tile_wide > 20 else 8))
+        zoom = max(
+            1,
+            min(
+                1650 // (tile_wide * heads),
+                1650 // (tile_high * layers),
+                2 if tile_wide > 20 else 8,
+            ),
+        )
         wide, high = heads * tile_wide * zoom / DPI, layers * tile_high * zoom / DPI
         subtitle = (
             f"{model_name(study)}, {self.stack} · positions 0 to {max(maps.shape[2:]) - 1}, row looks at "
@@ -63,9 +70,14 @@ class MeanMap:
             top = _whole(heading_height(width, subtitle) + 0.4)
             height = top + max(high, _whole(0.9)) + bottom
             fig = headed(width, height, self.title, subtitle)
-            ax = fig.add_axes((left / width, 1 - (top + high) / height, wide / width, high / height))
+            ax = fig.add_axes(
+                (left / width, 1 - (top + high) / height, wide / width, high / height)
+            )
             ax.imshow(_tiled(maps), interpolation="none", aspect="auto")
-            ax.set_xticks([tile_wide * (h + 0.5) - GAP / 2 - 0.5 for h in range(heads)], [str(h) for h in range(heads)])
+            ax.set_xticks(
+                [tile_wide * (h + 0.5) - GAP / 2 - 0.5 for h in range(heads)],
+                [str(h) for h in range(heads)],
+            )
             ax.set_yticks(
                 [tile_high * (n + 0.5) - GAP / 2 - 0.5 for n in range(layers)],
                 [str(n) for n in range(layers)],
@@ -76,9 +88,19 @@ class MeanMap:
             ax.set_ylabel("layer", labelpad=3)
             ax.spines[:].set_visible(False)
             tall = max(min(high, 2.4), 0.9)
-            bounds = ((left + wide + 0.2) / width, 1 - (top + tall) / height, 0.11 / width, tall / height)
+            bounds = (
+                (left + wide + 0.2) / width,
+                1 - (top + tall) / height,
+                0.11 / width,
+                tall / height,
+            )
             bar = draw_bar(fig, bounds, Scale("share", 0.0, 1.0), "mean attention weight")
-            bar.set_yticks(*zip(*[(NORM(weight), f"{weight:g}") for weight in (0, 0.05, 0.25, 0.5, 1)], strict=True))
+            bar.set_yticks(
+                *zip(
+                    *[(NORM(weight), f"{weight:g}") for weight in (0, 0.05, 0.25, 0.5, 1)],
+                    strict=True,
+                )
+            )
             return fig
 
 

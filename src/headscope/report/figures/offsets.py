@@ -66,7 +66,9 @@ class Offsets:
                 row, column = divmod(layer, columns)
                 x = left + column * (PANEL_WIDTH + GAP_X)
                 y = height - top - row * (PANEL_HEIGHT + GAP_Y) - PANEL_HEIGHT
-                ax = fig.add_axes((x / width, y / height, PANEL_WIDTH / width, PANEL_HEIGHT / height))
+                ax = fig.add_axes(
+                    (x / width, y / height, PANEL_WIDTH / width, PANEL_HEIGHT / height)
+                )
                 _draw_layer(ax, profiles[layer], most)
                 ax.set_title(f"layer {layer}", fontweight="bold", pad=4)
                 if column == 0:
@@ -98,7 +100,9 @@ def _draw_layer(ax: Axes, heads: NDArray[np.float64], most: float) -> None:
     finite = np.isfinite(heads)
     if finite.any():
         counts = finite.sum(axis=0)
-        mean = np.divide(np.nansum(heads, axis=0), counts, out=np.full(len(offsets), np.nan), where=counts > 0)
+        mean = np.divide(
+            np.nansum(heads, axis=0), counts, out=np.full(len(offsets), np.nan), where=counts > 0
+        )
         ax.plot(offsets, mean, color=INK, linewidth=1.8, zorder=3)
         head, peak = np.unravel_index(int(np.nanargmax(heads)), heads.shape)
         height = float(heads[head, peak])
@@ -117,7 +121,9 @@ def _draw_layer(ax: Axes, heads: NDArray[np.float64], most: float) -> None:
     ax.set_xlim(-reach - 0.5, reach + 0.5)
     ax.set_yscale("function", functions=(_root, np.square))  # most heads live below 0.05
     ax.set_ylim(0, most * 1.12)
-    ax.set_yticks(*zip(*[(tick, f"{tick:g}") for tick in TICKS if tick <= most * 1.12], strict=True))
+    ax.set_yticks(
+        *zip(*[(tick, f"{tick:g}") for tick in TICKS if tick <= most * 1.12], strict=True)
+    )
     step = 5 if reach >= 5 else max(reach, 1)
     ax.set_xticks([o for o in range(-reach, reach + 1) if o % step == 0], minor=False)
     ax.set_xticklabels([signed(float(o)) for o in range(-reach, reach + 1) if o % step == 0])

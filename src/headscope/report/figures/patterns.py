@@ -62,7 +62,12 @@ class Patterns:
             fig = headed(width, height, self.title, subtitle)
             y = top
             for stack, bars, tall in zip(stacks, shares, heights, strict=True):
-                bounds = (LEFT / width, 1 - (y + tall) / height, (width - LEFT - RIGHT) / width, tall / height)
+                bounds = (
+                    LEFT / width,
+                    1 - (y + tall) / height,
+                    (width - LEFT - RIGHT) / width,
+                    tall / height,
+                )
                 ax = fig.add_axes(bounds)
                 _draw_bars(ax, bars)
                 ax.set_title(plain(stack, 40), fontweight="bold", pad=5)
@@ -74,7 +79,13 @@ class Patterns:
             return fig
 
 
-_LEGEND = {"frameon": False, "fontsize": 7.5, "handlelength": 0.9, "columnspacing": 1.1, "borderpad": 0.0}
+_LEGEND = {
+    "frameon": False,
+    "fontsize": 7.5,
+    "handlelength": 0.9,
+    "columnspacing": 1.1,
+    "borderpad": 0.0,
+}
 
 
 def _shares(study: Study, stack: str) -> NDArray[np.float64]:
@@ -96,7 +107,15 @@ def _draw_bars(ax: Axes, bars: NDArray[np.float64]) -> None:
     start = np.zeros(len(bars))
     for i, (name, colour) in enumerate(COLOURS.items()):
         share = np.nan_to_num(bars[:, i])
-        ax.barh(rows, share, left=start, height=0.78, color=colour, label=HEADINGS.get(name, name), linewidth=0)
+        ax.barh(
+            rows,
+            share,
+            left=start,
+            height=0.78,
+            color=colour,
+            label=HEADINGS.get(name, name),
+            linewidth=0,
+        )
         dark = name in ("vertical", "block", "diagonal")
         for row, value, x in zip(rows, share, start, strict=True):
             if value >= 0.06:

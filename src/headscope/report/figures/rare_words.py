@@ -23,7 +23,11 @@ STATISTIC = "two-rarest"
 HALF = 0.5  # Voita's rule, where the study does not say otherwise
 NAMED = 6  # heads whose address is written
 LEFT, RIGHT, BOTTOM, PANEL_HIGH = 0.62, 1.45, 0.52, 2.9
-LINES = {"chance": (0, (1, 1.5)), "longest word": (0, (4, 2)), "last content word": (0, (4, 1.5, 1, 1.5))}
+LINES = {
+    "chance": (0, (1, 1.5)),
+    "longest word": (0, (4, 2)),
+    "last content word": (0, (4, 1.5, 1, 1.5)),
+}
 APART = 0.045  # shares: lines nearer than that are named one above the other
 
 
@@ -48,7 +52,11 @@ class RareWords:
 
     def draw(self, study: Study) -> Figure:
         heads = study.heads
-        rows = heads[(heads["stack"] == self.stack) & (heads["statistic"] == STATISTIC) & heads["value"].notna()]
+        rows = heads[
+            (heads["stack"] == self.stack)
+            & (heads["statistic"] == STATISTIC)
+            & heads["value"].notna()
+        ]
         subtitle = f"{model_name(study)}, {plain(self.stack)} · share of sentences where most words point at a rare one"
         with style():
             layers = int(rows["layer"].max()) + 1
@@ -56,11 +64,21 @@ class RareWords:
             top = heading_height(width, subtitle) + 0.12
             height = top + PANEL_HIGH + BOTTOM
             fig = headed(width, height, self.title, subtitle)
-            bounds = (LEFT / width, BOTTOM / height, (width - LEFT - RIGHT) / width, PANEL_HIGH / height)
+            bounds = (
+                LEFT / width,
+                BOTTOM / height,
+                (width - LEFT - RIGHT) / width,
+                PANEL_HIGH / height,
+            )
             ax = fig.add_axes(bounds)
             _draw_heads(ax, rows)
             _draw_guesses(ax, study.tables.get("rare_words"), layers, _limit(study))
-            ax.set(xlim=(-0.5, layers - 0.5), ylim=(-0.02, 1.02), xlabel="layer", ylabel="share of sentences")
+            ax.set(
+                xlim=(-0.5, layers - 0.5),
+                ylim=(-0.02, 1.02),
+                xlabel="layer",
+                ylabel="share of sentences",
+            )
             whole_numbers(ax.xaxis, 12)
             ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
             ax.set_axisbelow(True)
@@ -82,7 +100,14 @@ def _draw_heads(ax: Axes, rows: pd.DataFrame) -> None:
         top = row["value"]
         if row["high"] == row["high"]:  # not NaN
             top = row["high"]
-            ax.plot([x, x], [row["low"], row["high"]], color=SERIES[0], linewidth=1.6, alpha=0.45, zorder=2)
+            ax.plot(
+                [x, x],
+                [row["low"], row["high"]],
+                color=SERIES[0],
+                linewidth=1.6,
+                alpha=0.45,
+                zorder=2,
+            )
         ax.annotate(
             f"{row['layer']}.{row['head']}",
             (x, top),
@@ -113,4 +138,12 @@ def _draw_guesses(ax: Axes, table: pd.DataFrame | None, layers: int, limit: floa
         ax.axhline(value, color=colour, linewidth=1.1, linestyle=pattern, zorder=1)
         place = max(value, least + APART)
         least = place
-        ax.text(layers - 0.45, place, f"{label} {value:.2f}", va="center", fontsize=7, color=MUTED, clip_on=False)
+        ax.text(
+            layers - 0.45,
+            place,
+            f"{label} {value:.2f}",
+            va="center",
+            fontsize=7,
+            color=MUTED,
+            clip_on=False,
+        )

@@ -59,11 +59,13 @@ class BestHeads:
     def draw(self, study: Study) -> Figure:
         table = _ranked(study, self.stack)
         panels = [one for one in HEADINGS if (table["direction"] == one).any()]
-        counts = table.drop_duplicates("relation").set_index("relation")["count"].sort_values(ascending=False)
-        relations = list(counts.index[:MOST_RELATIONS])
-        subtitle = (
-            f"{model_name(study)}, {plain(self.stack)} · share of related pairs where the largest weight is right"
+        counts = (
+            table.drop_duplicates("relation")
+            .set_index("relation")["count"]
+            .sort_values(ascending=False)
         )
+        relations = list(counts.index[:MOST_RELATIONS])
+        subtitle = f"{model_name(study)}, {plain(self.stack)} · share of related pairs where the largest weight is right"
         if len(counts) > len(relations):
             subtitle += f" · the {len(relations)} most frequent of {len(counts)} relations"
         with style():
@@ -74,10 +76,17 @@ class BestHeads:
             for column, direction in enumerate(panels):
                 left = LEFT + column * (PANEL + GAP)
                 ax = fig.add_axes((left / width, BOTTOM / height, PANEL / width, body / height))
-                _draw_panel(ax, table[table["direction"] == direction].set_index("relation"), relations, _margin(study))
+                _draw_panel(
+                    ax,
+                    table[table["direction"] == direction].set_index("relation"),
+                    relations,
+                    _margin(study),
+                )
                 ax.set_title(HEADINGS[direction], fontweight="bold")
                 labels = [f"{plain(name, 22)} ({counts[name]:,})" for name in relations]
-                ax.set_yticks(range(len(relations)), labels if not column else [""] * len(relations))
+                ax.set_yticks(
+                    range(len(relations)), labels if not column else [""] * len(relations)
+                )
             _draw_legend(fig, _above(_margin(study)))
             return fig
 
@@ -117,11 +126,26 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, relations: list[str], margin: floa
 
 def _draw_row(ax: Axes, row: Any, place: int, margin: float) -> None:
     is_above = row["accuracy"] >= row["baseline"] + margin
-    ax.plot([row["baseline"]] * 2, [place - 0.36, place + 0.36], color=SERIES[1], linewidth=1.8, label="best offset")
+    ax.plot(
+        [row["baseline"]] * 2,
+        [place - 0.36, place + 0.36],
+        color=SERIES[1],
+        linewidth=1.8,
+        label="best offset",
+    )
     if pd.notna(row["control"]):
-        ax.plot(row["control"], place, "x", color=MUTED, markersize=4, label="random twin", zorder=2)
+        ax.plot(
+            row["control"], place, "x", color=MUTED, markersize=4, label="random twin", zorder=2
+        )
     if pd.notna(row["low"]):
-        ax.plot([row["low"], row["high"]], [place] * 2, color=SERIES[0], linewidth=2, alpha=0.45, zorder=3)
+        ax.plot(
+            [row["low"], row["high"]],
+            [place] * 2,
+            color=SERIES[0],
+            linewidth=2,
+            alpha=0.45,
+            zorder=3,
+        )
     fill = SERIES[0] if is_above else "none"
     label = _above(margin) if is_above else BELOW
     dot: dict[str, Any] = {
@@ -132,7 +156,9 @@ def _draw_row(ax: Axes, row: Any, place: int, margin: float) -> None:
     }
     ax.plot(row["accuracy"], place, "o", zorder=4, label=label, **dot)
     # Beside the interval, on the side where there is room, and clear of the bar.
-    start, end = (row["low"], row["high"]) if pd.notna(row["low"]) else (row["accuracy"], row["accuracy"])
+    start, end = (
+        (row["low"], row["high"]) if pd.notna(row["low"]) else (row["accuracy"], row["accuracy"])
+    )
     if end < row["baseline"] < end + BESIDE:
         end = row["baseline"]
     is_right = end < 1 - BESIDE
@@ -150,7 +176,18 @@ def _draw_row(ax: Axes, row: Any, place: int, margin: float) -> None:
 
 def _draw_legend(fig: Figure, above: str) -> None:
     drawn = [ax.get_legend_handles_labels() for ax in fig.axes]
-    named = {label: handle for handles, labels in drawn for handle, label in zip(handles, labels, strict=True)}
+    named = {
+        label: handle
+        for handles, labels in drawn
+        for handle, label in zip(handles, labels, strict=True)
+    }
     order = [label for label in (above, BELOW, "best offset", "random twin") if label in named]
     texts = [f"best head, {label}" if label in (above, BELOW) else label for label in order]
-    fig.legend([named[label] for label in order], texts, loc="lower center", ncols=4, frameon=False, fontsize=7.5)
+    fig.legend(
+        [named[label] for label in order],
+        texts,
+        loc="lower center",
+        ncols=4,
+        frameon=False,
+        fontsize=7.5,
+    )

@@ -19,7 +19,11 @@ ORDER = 61
 TABLE = "relevance_layers"
 PANELS = {
     "the states": {"enters": "enters the layer"},  # what leaves it enters the next one
-    "through attention": {"heads": "heads", "cross-heads": "heads of cross attention", "source": "to the source"},
+    "through attention": {
+        "heads": "heads",
+        "cross-heads": "heads of cross attention",
+        "source": "to the source",
+    },
     "not from the input": {"biases": "biases", "lost": "lost"},
 }
 
@@ -51,8 +55,12 @@ class RelevanceLayers:
             for heading, parts in PANELS.items():
                 lines: dict[str, Line] = {}
                 for part, label in parts.items():
-                    here = table[(table["stack"] == stack) & (table["part"] == part)].sort_values("layer")
-                    points = list(here[["layer", "value", "low", "high"]].itertuples(index=False, name=None))
+                    here = table[(table["stack"] == stack) & (table["part"] == part)].sort_values(
+                        "layer"
+                    )
+                    points = list(
+                        here[["layer", "value", "low", "high"]].itertuples(index=False, name=None)
+                    )
                     lines |= {label: Line(points)} if points else {}
                 named = heading if len(stacks) == 1 else f"{plain(stack, 12)}: {heading}"
                 panels += [Lines(named, "part of what is said", lines)] if lines else []

@@ -50,11 +50,17 @@ class RoleMap:
 
     def draw(self, study: Study) -> Figure:
         layers, heads = shape_of(study, self.stack)
-        roles = {place[1:]: of_head for place, of_head in roles_by_head(study).items() if place[0] == self.stack}
+        roles = {
+            place[1:]: of_head
+            for place, of_head in roles_by_head(study).items()
+            if place[0] == self.stack
+        }
         has_text = heads <= MOST_WITH_TEXT
         wide, high = (CELL_WIDE, CELL_HIGH) if has_text else (CELL_SMALL, CELL_SMALL)
         shown = {place: family_of(of_head[0].name, study) for place, of_head in roles.items()}
-        families = [name for name in FAMILIES if any(family == name for family, _ in shown.values())]
+        families = [
+            name for name in FAMILIES if any(family == name for family, _ in shown.values())
+        ]
         subtitle = f"{model_name(study)}, {plain(self.stack)} · layers down, heads across"
         with style():
             width = max(LEFT + heads * wide + RIGHT, 5.2)
@@ -63,7 +69,12 @@ class RoleMap:
             top = heading_height(width, subtitle) + 0.12
             height = top + layers * high + BOTTOM + legend
             fig = headed(width, height, self.title, subtitle)
-            bounds = (LEFT / width, (BOTTOM + legend) / height, heads * wide / width, layers * high / height)
+            bounds = (
+                LEFT / width,
+                (BOTTOM + legend) / height,
+                heads * wide / width,
+                layers * high / height,
+            )
             ax = fig.add_axes(bounds)
             _draw_cells(ax, (layers, heads), roles, shown, has_text=has_text)
             _draw_legend(fig, families, across, LEFT / width)
@@ -88,17 +99,31 @@ def _draw_cells(
         for head in range(heads):
             family, text = shown.get((layer, head), ("", ""))
             colour = FAMILIES.get(family, MISSING)
-            ax.add_patch(Rectangle((head + 0.03, layer + 0.04), 0.94, 0.92, facecolor=colour, linewidth=0))
+            ax.add_patch(
+                Rectangle((head + 0.03, layer + 0.04), 0.94, 0.92, facecolor=colour, linewidth=0)
+            )
             ink = _legible(to_rgb(colour)) if family else MUTED
             if has_text and family:
                 size = 6.8 if len(text) <= 5 else 5.6
-                ax.text(head + 0.5, layer + 0.54, text, ha="center", va="center", fontsize=size, color=ink)
+                ax.text(
+                    head + 0.5,
+                    layer + 0.54,
+                    text,
+                    ha="center",
+                    va="center",
+                    fontsize=size,
+                    color=ink,
+                )
             if len(roles.get((layer, head), ())) > 1:
-                ax.plot(head + 0.88, layer + 0.18, "o", color=ink, markersize=2.4 if has_text else 1.8)
+                ax.plot(
+                    head + 0.88, layer + 0.18, "o", color=ink, markersize=2.4 if has_text else 1.8
+                )
     step = 1 if has_text else 4
     ax.set_xticks([i + 0.5 for i in range(0, heads, step)], [str(i) for i in range(0, heads, step)])
     every = 1 if layers <= 24 else 4
-    ax.set_yticks([i + 0.5 for i in range(0, layers, every)], [str(i) for i in range(0, layers, every)])
+    ax.set_yticks(
+        [i + 0.5 for i in range(0, layers, every)], [str(i) for i in range(0, layers, every)]
+    )
     ax.set(xlim=(0, heads), ylim=(layers, 0), xlabel="head", ylabel="layer")
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, pad=2)
@@ -106,7 +131,9 @@ def _draw_cells(
 
 def _draw_legend(fig: Figure, families: list[str], columns: int, left: float) -> None:
     named = [*((name, FAMILIES[name]) for name in families), ("no rule holds", MISSING)]
-    handles: list[Rectangle | Line2D] = [Rectangle((0, 0), 1, 1, facecolor=colour) for _, colour in named]
+    handles: list[Rectangle | Line2D] = [
+        Rectangle((0, 0), 1, 1, facecolor=colour) for _, colour in named
+    ]
     handles.append(Line2D([], [], marker="o", color=INK, linestyle="none", markersize=3))
     labels = [*(name for name, _ in named), "several roles"]
     fig.legend(
