@@ -158,12 +158,12 @@ def learn_mask(
     options = MaskOptions(
         structured,
         not without_diagonal,
-        per,
+        per,  # type: ignore[arg-type]
         form,
         soft,
         frozen,
         mask_rate,
-        settle,  # type: ignore[arg-type]
+        settle,
     )
     with progress(f"{model} on {task}") as update:
         run(

@@ -130,13 +130,12 @@ class AttentionModel:
         """The heads that attend by a fixed pattern and have no queries and keys, each with its pattern."""
         found = {}
         for name, sites in self._seam.sites.items():
-            known = fixed_of(self.model.get_submodule(name))
-            for site in sites if known is not None else ():
-                for head, pattern in zip(
-                    site.heads(len(site.numbers or ())),
-                    known.patterns,
-                    strict=True,  # type: ignore[union-attr]
-                ):
+            fixed = fixed_of(self.model.get_submodule(name))
+            if fixed is None:
+                continue
+            for site in sites:
+                heads = site.heads(len(site.numbers or ()))
+                for head, pattern in zip(heads, fixed.patterns, strict=True):
                     if pattern is not None:
                         found[head] = pattern
         return dict(sorted(found.items()))
