@@ -23,7 +23,7 @@ from headscope.ablation.importance import importance
 from headscope.ablation.relevance import Relevances, relevances
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
-from headscope.model.reading import Dense, Normalize, Reading
+from headscope.model.reading import Dense, Normalize, TextReading
 from headscope.model.relevance.rules import Rules
 from headscope.tasks import task_named
 from headscope.tasks.base import Prepared, Task, batch_of
@@ -47,9 +47,9 @@ def labelled(family: str) -> Prepared:
     return replace(found, labels=labels)
 
 
-def pairs(family: str, reading: Reading | None = None, skipped: int = 0) -> Prepared:
+def pairs(family: str, reading: TextReading | None = None, skipped: int = 0) -> Prepared:
     found = means_of(family)
-    pooling = Pooling(reading or Reading(), (skipped,) * len(found.sequences))
+    pooling = Pooling(reading or TextReading(), (skipped,) * len(found.sequences))
     targets = np.array([1.0, 2.0, 3.0])
     return replace(
         found,
@@ -61,7 +61,7 @@ def pairs(family: str, reading: Reading | None = None, skipped: int = 0) -> Prep
 
 
 def pooled_by(pooling: str, *modules: Normalize | Dense, skipped: int = 0) -> Any:
-    return lambda family: pairs(family, Reading(pooling=pooling, modules=modules), skipped)
+    return lambda family: pairs(family, TextReading(pooling=pooling, modules=modules), skipped)
 
 
 def dense(activation: str) -> Dense:

@@ -19,7 +19,7 @@ from headscope.errors import HeadscopeError, HeadscopeWarning
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.poolings import POOLINGS
-from headscope.model.reading import Dense, Normalize, Reading
+from headscope.model.reading import Dense, Normalize, TextReading
 from headscope.model.reading_files import read_reading
 from headscope.model.relevance.targets import towards
 from headscope.tasks import task_named
@@ -210,7 +210,7 @@ def test_pooling_is_that_written_out(pooling: str, side: str) -> None:
     real = torch.zeros(3, 7, dtype=torch.long)
     for row, length in enumerate((7, 4, 1)):
         real[row, slice(length) if side == "right" else slice(7 - length, 7)] = 1
-    found = Reading(pooling=pooling).pool(states, real)
+    found = TextReading(pooling=pooling).pool(states, real)
     for row in range(3):
         assert found[row].tolist() == pytest.approx(
             by_hand(pooling, states[row][real[row].bool()].tolist())
@@ -223,10 +223,10 @@ def test_derivatives_are_finite_differences(pooling: str) -> None:
     states = torch.randn(2, 4, 3, generator=noise, dtype=torch.float64, requires_grad=True)
     real = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
     direction = torch.randn(2, 3, generator=noise, dtype=torch.float64)
-    reading = Reading(pooling=pooling, modules=(Normalize("2_Normalize"),))
+    reading = TextReading(pooling=pooling, modules=(Normalize("2_Normalize"),))
     said = towards(reading.vectors(states, real, hold_lengths=True), direction)
     (slope,) = torch.autograd.grad(said.sum(), states)
-    plain = Reading(pooling=pooling)
+    plain = TextReading(pooling=pooling)
     lengths = plain.pool(states.detach(), real).norm(dim=-1)  # held fixed
 
     def value(moved: torch.Tensor) -> float:
@@ -322,7 +322,7 @@ def test_questions_and_paragraphs_have_prompts_of_their_own(tmp_path: Path) -> N
 def test_every_text_is_pooled_alike_in_any_batch() -> None:
     model = worded(BertModel)
     for pooling in POOLINGS:
-        model.reading = Reading(pooling=pooling)
+        model.reading = TextReading(pooling=pooling)
         together = vectors_of(model, TEXTS[:5])
         for row, text in enumerate(TEXTS[:5]):
             assert float((vectors_of(model, [text])[0] - together[row]).abs().max()) < 1e-5

@@ -27,7 +27,7 @@ from headscope.data.encode import Encoder
 from headscope.data.examples import Example
 from headscope.errors import HeadscopeError
 from headscope.explorer.predictions import Alike, prediction_of
-from headscope.explorer.predictions import Reading as Shown
+from headscope.explorer.predictions import TextReading as Shown
 from headscope.model.load import load
 from headscope.model.poolings import POOLINGS
 from headscope.model.scalar_output import said

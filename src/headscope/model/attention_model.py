@@ -25,7 +25,7 @@ from headscope.model.families import Family, families
 from headscope.model.fixed_attention import fixed_of
 from headscope.model.lenses import Lens, lens_named
 from headscope.model.manifest import Cut
-from headscope.model.reading import Reading
+from headscope.model.reading import TextReading
 from headscope.model.seam import CallInspector, Observer, Seam
 from headscope.model.softmax_tap import open_tap
 from headscope.model.tokenizer import remember
@@ -66,12 +66,12 @@ class AttentionModel:
         untrained: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         cut: Cut | None = None,
-        reading: Reading | None = None,
+        reading: TextReading | None = None,
     ) -> None:
         self.model, self.tokenizer, self.path, self.revision = model, tokenizer, path, revision
         self.untrained, self.notes = untrained, notes
         self.cut = cut
-        self.reading = reading or Reading()
+        self.reading = reading or TextReading()
         self.parts: dict[Site, Parts] | None = (
             None  # where its parts are, once somebody has looked (model.anatomy)
         )

@@ -18,7 +18,7 @@ from headscope.model.checkpoint import check_finite, read_config, read_tokenizer
 from headscope.model.cut_checkpoint import read_cut_weights
 from headscope.model.manifest import Cut, read_manifest
 from headscope.model.module_files import transformer_folder
-from headscope.model.reading import Reading
+from headscope.model.reading import TextReading
 from headscope.model.reading_files import read_reading
 from headscope.model.resolve_spec import find_folder
 
@@ -43,7 +43,7 @@ def load(
     labels: Sequence[str] = (),
     pooling: str | None = None,
     prompt: str | None = None,
-    reading: Reading | None = None,
+    reading: TextReading | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> AttentionModel:
     """Load a model to watch and edit.

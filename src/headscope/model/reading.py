@@ -1,6 +1,6 @@
 """How a text becomes one vector: prompt, length, pooling, and the modules that follow it.
 
-`Reading` holds what the files of a sentence-transformers model state (`model.reading_files` reads and writes them), or
+`TextReading` holds what the files of a sentence-transformers model state (`model.reading_files` reads and writes them), or
 what the user said instead. Tasks on pairs of texts, relevance, gradients and the explorer all pool through it.
 """
 
@@ -77,7 +77,7 @@ class Dense:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TextReading:
     """How a model's token states become one vector of a text.
 
     pooling         one of POOLINGS; None if nothing states it (then the mean is used, for encoders only)
@@ -125,7 +125,7 @@ class Reading:
         """What the vector of a text is, for the captions of figures."""
         return ", then ".join([IN_WORDS[self.pooling or "mean"], *map(str, self.modules)])
 
-    def overridden(self, pooling: str | None = None, prompt: str | None = None) -> Reading:
+    def overridden(self, pooling: str | None = None, prompt: str | None = None) -> TextReading:
         """The reading with the user's pooling and prompt (a text, or the name of a stated prompt)."""
         reading = self
         if (name := checked_pooling(pooling)) is not None:

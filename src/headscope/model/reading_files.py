@@ -1,4 +1,4 @@
-"""The files of a sentence-transformers model: read into a `Reading`, and written next to saved weights.
+"""The files of a sentence-transformers model: read into a `TextReading`, and written next to saved weights.
 
 Only JSON, licences and the safetensors of Dense modules are read, and nothing is executed: a module is known by the
 name of its class. Files are kept in memory, because a model may be saved after its source directory is gone. A saved
@@ -27,7 +27,7 @@ from headscope.model.module_files import (
     transformer_folder,
 )
 from headscope.model.poolings import ALIASES, POOLINGS
-from headscope.model.reading import ACTIVATIONS, Dense, Normalize, Reading
+from headscope.model.reading import ACTIVATIONS, Dense, Normalize, TextReading
 
 PROMPTS = "config_sentence_transformers.json"
 LENGTHS = (  # in the order of sentence-transformers
@@ -100,22 +100,22 @@ _WRITTEN_ANEW = {
 }
 
 
-def read_reading(folder: Path) -> Reading:
+def read_reading(folder: Path) -> TextReading:
     """How the files of a model's directory say it is read; nothing stated in one without `modules.json`.
 
     What cannot be applied is the reading's `problem`; attention can be looked at all the same.
     """
-    reading = Reading()
+    reading = TextReading()
     if (folder / MODULES).is_file():
         try:
             reading = _stated(folder)
         except CannotRead as cause:
-            reading = Reading(problem=str(cause))
+            reading = TextReading(problem=str(cause))
     files = {path.name: path.read_bytes() for path in _licences(folder)} | dict(reading.files)
     return replace(reading, files=files, left_out=tuple(sorted(_others(folder, set(files)))))
 
 
-def _stated(folder: Path) -> Reading:
+def _stated(folder: Path) -> TextReading:
     modules = list_modules(folder)
     if _kind(modules[0]) != "Transformer":
         raise CannotRead(f"{MODULES}: the first module is {modules[0]['type']}, not a Transformer")
@@ -141,7 +141,7 @@ def _written_modules(modules: list[dict[str, Any]]) -> bytes:
     return _as_bytes([{**modules[0], "path": ""}, *modules[1:]])
 
 
-def _pooling(folder: Path, path: str, files: dict[str, bytes]) -> Reading:
+def _pooling(folder: Path, path: str, files: dict[str, bytes]) -> TextReading:
     name = f"{path}/config.json"
     content = _object(folder, name, files)
     modes = content.get("pooling_mode")
@@ -154,7 +154,7 @@ def _pooling(folder: Path, path: str, files: dict[str, bytes]) -> Reading:
     pooling = ALIASES.get(modes[0], modes[0])
     if pooling not in POOLINGS:
         raise CannotRead(f'{name}: pooling "{modes[0]}" is not supported')
-    return Reading(
+    return TextReading(
         pooling=pooling, stated_by=name, include_prompt=bool(content.get("include_prompt", True))
     )
 
@@ -202,7 +202,7 @@ def _dense(folder: Path, path: str, content: dict[str, Any], files: dict[str, by
     return Dense(path, weight.float(), None if bias is None else bias.float(), activation)
 
 
-def _lengths(folder: Path, path: str, reading: Reading, files: dict[str, bytes]) -> Reading:
+def _lengths(folder: Path, path: str, reading: TextReading, files: dict[str, bytes]) -> TextReading:
     name = next((name for name in LENGTHS if (folder / path / name).is_file()), None)
     if name is None:
         return reading
@@ -225,7 +225,7 @@ def _lengths(folder: Path, path: str, reading: Reading, files: dict[str, bytes])
     return replace(reading, max_length=length, lower_case=bool(content.get("do_lower_case", False)))
 
 
-def _prompts(folder: Path, reading: Reading, files: dict[str, bytes]) -> Reading:
+def _prompts(folder: Path, reading: TextReading, files: dict[str, bytes]) -> TextReading:
     if not (folder / PROMPTS).is_file():
         return reading
     content = _object(folder, PROMPTS, files)
@@ -244,7 +244,7 @@ def _prompts(folder: Path, reading: Reading, files: dict[str, bytes]) -> Reading
 # Saving
 
 
-def write_reading(reading: Reading, folder: Path, *, where: str, width: int | None) -> None:
+def write_reading(reading: TextReading, folder: Path, *, where: str, width: int | None) -> None:
     """The files that make sentence-transformers read the saved model in the same way, and licences.
 
     A model whose pooling nothing states gets none that would state one. width: of a token's state
@@ -256,7 +256,7 @@ def write_reading(reading: Reading, folder: Path, *, where: str, width: int | No
         path.write_bytes(content)
 
 
-def files_of(reading: Reading, width: int | None) -> dict[str, bytes]:
+def files_of(reading: TextReading, width: int | None) -> dict[str, bytes]:
     """The files by their paths, with what was overridden in them."""
     files = dict(reading.files)
     if reading.stated_by == "--pooling" or (reading.prompt is not None and MODULES not in files):
@@ -353,7 +353,7 @@ def _as_bytes(content: Any) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def left_out_of(reading: Reading) -> str | None:
+def left_out_of(reading: TextReading) -> str | None:
     """A sentence about files of the source that a saved model does not get."""
     names = reading.left_out
     if not names:

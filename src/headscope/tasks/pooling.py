@@ -14,7 +14,7 @@ from headscope.data.encode import Sequence as Encoded
 from headscope.data.examples import Example
 from headscope.errors import HeadscopeError, note
 from headscope.model.attention_model import AttentionModel
-from headscope.model.reading import Reading, normalized
+from headscope.model.reading import TextReading, normalized
 from headscope.model.relevance.targets import towards
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, encoded
@@ -27,7 +27,7 @@ class Pooling:
     skipped  for each sequence the number of its first tokens, those of a prompt, that do not take part
     """
 
-    reading: Reading
+    reading: TextReading
     skipped: tuple[int, ...] = ()
 
     def of(self, batch: Batch) -> Tensor | int:
@@ -102,7 +102,7 @@ def check_readable(model: AttentionModel, where: str) -> None:
         )
 
 
-def pooled(output: Any, batch: Batch, reading: Reading, skipped: Tensor | int = 0) -> Tensor:
+def pooled(output: Any, batch: Batch, reading: TextReading, skipped: Tensor | int = 0) -> Tensor:
     """[sequence, width]: one vector a text, of length 1."""
     return normalized(reading.vectors(output[0], batch.inputs["attention_mask"], skipped).float())
 
