@@ -37,7 +37,7 @@ def spans(document: Document) -> list[tuple[str, str, str, str]]:
     ]
 
 
-# TextReading
+# Reading
 
 
 def test_nested_and_crossing_mentions_are_read_in_order(tmp_path: Path) -> None:

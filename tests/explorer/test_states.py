@@ -14,7 +14,7 @@ from asking import Asking
 from tokenizers import Tokenizer
 from transformers import BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast
 
-from headscope.explorer.predictions import TextReading
+from headscope.explorer.predictions import EncodedInput
 from headscope.explorer.serving import Explorer
 from headscope.explorer.session import Asked, State, States
 from headscope.explorer.thumbnails import thumbnails
@@ -28,7 +28,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 def state(name: str, cells: int = 10) -> State:
     weights = {Site("encoder", 0): np.zeros((1, 1, cells), np.float32)}
-    reading: Any = TextReading("", None, None)  # type: ignore[arg-type]
+    reading: Any = EncodedInput("", None, None)  # type: ignore[arg-type]
     return State(name, reading, {}, weights, {}, torch.zeros(0))
 
 

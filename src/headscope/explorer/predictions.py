@@ -25,7 +25,7 @@ CANDIDATES = 5
 
 
 @dataclass(frozen=True)
-class TextReading:
+class EncodedInput:
     """One input as it was given and as the model reads it."""
 
     text: str
@@ -46,16 +46,16 @@ class Prediction(ABC):
     def __init__(self, model: AttentionModel) -> None:
         self.model = model
 
-    def run(self, reading: TextReading) -> Any:
+    def run(self, reading: EncodedInput) -> Any:
         """The forward pass whose attention is shown."""
         return self.model(reading.batch)
 
     @abstractmethod
-    def read(self, output: Any, reading: TextReading) -> Tensor:
+    def read(self, output: Any, reading: EncodedInput) -> Tensor:
         """The numbers that are kept of a pass."""
 
     @abstractmethod
-    def told(self, reading: TextReading, before: Tensor, after: Tensor | None) -> dict[str, Any]:
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
         """What the page is told of them."""
 
     def _token(self, number: int) -> str:
@@ -74,13 +74,13 @@ class Classes(Prediction):
 
     kind = "classifier"
 
-    def read(self, output: Any, reading: TextReading) -> Tensor:
+    def read(self, output: Any, reading: EncodedInput) -> Tensor:
         logits: Tensor = output.logits[0].float()
         if len(logits) == 1:
             return logits
         return logits.sigmoid() if self._is_multiple() else logits.softmax(dim=-1)
 
-    def told(self, reading: TextReading, before: Tensor, after: Tensor | None) -> dict[str, Any]:
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
         names = labels_of(self.model)
         what = "number" if len(names) == 1 else "several" if self._is_multiple() else "one"
         return {"kind": self.kind, "what": what, "rows": _rows(names, before, after)}
@@ -96,11 +96,11 @@ class MaskedTokens(Prediction):
 
     kind = "masked"
 
-    def read(self, output: Any, reading: TextReading) -> Tensor:
+    def read(self, output: Any, reading: EncodedInput) -> Tensor:
         """[mask, vocabulary]: probabilities."""
         return output.logits[0, self._places(reading)].float().softmax(dim=-1)  # type: ignore[no-any-return]
 
-    def told(self, reading: TextReading, before: Tensor, after: Tensor | None) -> dict[str, Any]:
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
         places = self._places(reading).tolist()
         rows = [
             {
@@ -111,7 +111,7 @@ class MaskedTokens(Prediction):
         ]
         return {"kind": self.kind, "masks": rows}
 
-    def _places(self, reading: TextReading) -> Tensor:
+    def _places(self, reading: EncodedInput) -> Tensor:
         mask = getattr(self.model.tokenizer, "mask_token_id", None)
         ids = reading.batch.inputs["input_ids"][0]
         return (ids == (-1 if mask is None else mask)).nonzero()[:, 0]
@@ -122,10 +122,10 @@ class NextToken(Prediction):
 
     kind = "causal"
 
-    def read(self, output: Any, reading: TextReading) -> Tensor:
+    def read(self, output: Any, reading: EncodedInput) -> Tensor:
         return output.logits[0, -1].float().softmax(dim=-1)  # type: ignore[no-any-return]
 
-    def told(self, reading: TextReading, before: Tensor, after: Tensor | None) -> dict[str, Any]:
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
         return {"kind": self.kind, "rows": _candidates(self._token, before, after)}
 
 
@@ -134,7 +134,7 @@ class GivenTarget(Prediction):
 
     kind = "translation"
 
-    def read(self, output: Any, reading: TextReading) -> Tensor:
+    def read(self, output: Any, reading: EncodedInput) -> Tensor:
         """[token]: nats, below 0; none where no target was given."""
         labels = self._labels(reading)
         if not len(labels):
@@ -142,7 +142,7 @@ class GivenTarget(Prediction):
         chances: Tensor = output.logits[0].float().log_softmax(dim=-1).cpu()
         return chances.gather(1, labels[:, None])[:, 0]
 
-    def told(self, reading: TextReading, before: Tensor, after: Tensor | None) -> dict[str, Any]:
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
         if not len(before):
             return {"kind": self.kind, "before": None, "after": None, "rows": []}
         names = [self._token(number) for number in self._labels(reading).tolist()]
@@ -154,7 +154,7 @@ class GivenTarget(Prediction):
             "rows": _rows(names, before, after),
         }
 
-    def _labels(self, reading: TextReading) -> Tensor:
+    def _labels(self, reading: EncodedInput) -> Tensor:
         """What the decoder is to say: what it reads without its start, and the end."""
         given = reading.batch.inputs.get("decoder_input_ids")
         if given is None:
@@ -183,7 +183,7 @@ class Alike(Prediction):
             "no file states the pooling: the sentence vector is the mean of the token states; see --pooling",
         )
 
-    def run(self, reading: TextReading) -> Any:
+    def run(self, reading: EncodedInput) -> Any:
         """The output of the model below its head, which has the states."""
         kept: list[Any] = []
         handle = self.model.model.base_model.register_forward_hook(
@@ -195,7 +195,7 @@ class Alike(Prediction):
             handle.remove()
         return kept[-1] if kept else output
 
-    def read(self, output: Any, reading: TextReading) -> Tensor:
+    def read(self, output: Any, reading: EncodedInput) -> Tensor:
         """[text, width]: one vector a text, of length 1."""
         how = self.model.reading
         if self.model.is_encoder_decoder:
@@ -212,11 +212,11 @@ class Alike(Prediction):
             is_shown = torch.equal(
                 batch.inputs["input_ids"], reading.batch.inputs["input_ids"].cpu()
             )
-            states = output if is_shown else self.run(TextReading(text, None, batch))
+            states = output if is_shown else self.run(EncodedInput(text, None, batch))
             vectors.append(pooled(states, batch, how, skip))
         return torch.cat(vectors)
 
-    def told(self, reading: TextReading, before: Tensor, after: Tensor | None) -> dict[str, Any]:
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
         told = {"kind": self.kind, "of": "pair" if self._is_pair(reading) else "itself"}
         if self._is_pair(reading):
             one, other = (
@@ -227,7 +227,7 @@ class Alike(Prediction):
             one, other = 1.0, None if after is None else _number(before[0] @ after[0])
         return {**told, "before": one, "after": other}
 
-    def _is_pair(self, reading: TextReading) -> bool:
+    def _is_pair(self, reading: EncodedInput) -> bool:
         return reading.second is not None and not self.model.is_encoder_decoder
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from headscope.analysis.token_maps import TOKEN_LENSES, Input, one_input
 from headscope.data.encode import Encoder
 from headscope.errors import HeadscopeError, choices
-from headscope.explorer.predictions import TextReading, labels_of, prediction_of
+from headscope.explorer.predictions import EncodedInput, labels_of, prediction_of
 from headscope.explorer.refusals import Refusal
 from headscope.heads import HeadSet, Site
 from headscope.model.attention import Attention
@@ -73,7 +73,7 @@ class State:
     """
 
     id: str
-    reading: TextReading
+    reading: EncodedInput
     sides: dict[str, tuple[Side, Side]]
     weights: dict[Site, NDArray[np.float32]]
     entropy: dict[Site, NDArray[np.float32]]
@@ -254,7 +254,7 @@ class Session:
 
     def _run(self, name: str, asked: Asked) -> State:
         model = self.model
-        reading = TextReading(
+        reading = EncodedInput(
             asked.text,
             asked.second,
             one_input(model, asked.text, asked.second, max_length=self.max_tokens),
@@ -296,7 +296,7 @@ class Session:
             self.prediction.kind,
         )
 
-    def _lens(self, reading: TextReading, asked: Asked, length: int) -> Lens:
+    def _lens(self, reading: EncodedInput, asked: Asked, length: int) -> Lens:
         if asked.lens in TRIED_ONE_BY_ONE and length > MOST_TRIED:
             raise HeadscopeError(
                 f"{length} tokens",
@@ -322,7 +322,7 @@ class Session:
         return found
 
     def _sides(
-        self, reading: TextReading, weights: dict[Site, Any]
+        self, reading: EncodedInput, weights: dict[Site, Any]
     ) -> dict[str, tuple[Side, Side]]:
         found = {}
         for stack in dict.fromkeys(site.stack for site in weights):
