@@ -28,6 +28,7 @@ ROOMS += [
     "analysis",
     "learning",
     "report",
+    "api",
     "explorer",
     "commands",
 ]

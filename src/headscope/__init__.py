@@ -54,7 +54,7 @@ _WHERE = {
     "compare": "headscope.analysis.compare",
     "compare_masks": "headscope.learning.compare_masks",
     "encode": "headscope.data.batches",
-    "evaluate": "headscope.ablation.evaluate",
+    "evaluate": "headscope.api.evaluate",
     "film": "headscope.analysis.checkpoint_analysis",
     "finetune": "headscope.training.finetune",
     "fix": "headscope.model.fix_heads",
@@ -94,7 +94,6 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from headscope.ablation.evaluate import evaluate as evaluate
     from headscope.ablation.importance import importance as importance
     from headscope.ablation.knock_out import knock_out as knock_out
     from headscope.analysis.analyze import analyze as analyze
@@ -106,6 +105,7 @@ if TYPE_CHECKING:
     from headscope.analysis.probe import probe as probe
     from headscope.analysis.roles import Thresholds as Thresholds
     from headscope.analysis.token_maps import token_map as token_map
+    from headscope.api.evaluate import evaluate as evaluate
     from headscope.config.search import SearchOptions as SearchOptions
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence

@@ -98,7 +98,7 @@ def test_the_embeddings_of_the_docs_are_means_of_the_ablated_model_s_tokens(
     said: dict[str, Any] = {}
     for snippet in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(snippet, "docs/pruning.md", "exec"), said)
-    texts = re.search(r'tokenizer\(\["(.*?)", "(.*?)"\]', page)
+    texts = re.search(r'tokenizer\(\s*\["(.*?)", "(.*?)"\]', page)
     assert texts is not None
     model = headscope.load("minilm")
     for text, vector in zip(texts.groups(), said["vectors"], strict=True):

@@ -19,7 +19,7 @@ from transformers import BertForSequenceClassification, BertModel
 
 import headscope
 from embedding import TEXTS, embedding, random_decoder, vectors_of, write
-from headscope.ablation.evaluate import evaluate
+from headscope.api.evaluate import evaluate
 from headscope.analysis.label_free_losses import loss_of
 from headscope.commands import main
 from headscope.data.batches import collate
@@ -27,9 +27,9 @@ from headscope.data.encode import Encoder
 from headscope.data.examples import Example
 from headscope.errors import HeadscopeError
 from headscope.explorer.predictions import Alike, prediction_of
-from headscope.explorer.predictions import TextReading as Shown
+from headscope.explorer.predictions import EncodedInput as Shown
 from headscope.model.load import load
-from headscope.model.poolings import POOLINGS
+from headscope.config.poolings import POOLINGS
 from headscope.model.scalar_output import said
 from headscope.study.journal import Journal
 from worded import glue, saved, sentence, sentiments, table, tokenizer

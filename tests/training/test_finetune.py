@@ -14,7 +14,7 @@ from transformers import AutoModelForSequenceClassification, BertForMaskedLM, Be
 
 import headscope
 from children import bytes_of, finished, killed
-from headscope.ablation.evaluate import evaluate
+from headscope.api.evaluate import evaluate
 from headscope.errors import HeadscopeError
 from headscope.training import finetune as module
 from headscope.training.finetune import STATE, finetune

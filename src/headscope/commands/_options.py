@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from headscope.model.poolings import checked_pooling
+from headscope.config.poolings import checked_pooling
 
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
@@ -95,6 +95,8 @@ Prompt = Annotated[
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace a study that is already there")
 ]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")]
 
 
 def typed() -> str:

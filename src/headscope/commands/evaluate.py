@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from dataclasses import replace
 
 import typer
 
-from headscope.commands import app
-from headscope.commands._options import (
-    Device,
-    Dtype,
-    MaskName,
-    Model,
-    OpenSpecial,
-    Pooling,
-    Prompt,
-    Revision,
-    load_aloud,
-    progress,
-    say,
-)
-from headscope.commands._tasks import (
-    BatchSize,
-    Columns,
-    Data,
-    Labels,
-    Limit,
-    MaxLength,
-    Split,
-    TaskName,
-    pairs_of,
-)
+from headscope.commands._from_config import command
+from headscope.commands._options import AsJson, Model, progress, say
+from headscope.config.evaluate import EvaluateConfig
+from headscope.config.shared import Reading, Run, TaskData
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -46,64 +25,40 @@ In Python: headscope.evaluate
 """
 
 
-@app.command(epilog=EXAMPLES, no_args_is_help=True)
+@command(EXAMPLES, group="Measure")
 def evaluate(
     model: Model,
-    task: TaskName,
-    data: Data,
-    split: Split = "dev",
-    columns: Columns = None,
-    labels: Labels = None,
-    limit: Limit = None,
-    max_length: MaxLength = None,
-    batch_size: BatchSize = 32,
-    mask: MaskName = None,
-    open_special: OpenSpecial = False,
-    pooling: Pooling = None,
-    prompt: Prompt = None,
-    revision: Revision = None,
-    device: Device = "auto",
-    dtype: Dtype = "float32",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of a table")
-    ] = False,
+    data: TaskData,
+    config: EvaluateConfig,
+    reading: Reading,
+    run: Run,
+    as_json: AsJson = False,
 ) -> None:
-    """How good a model is at a task: every metric and the loss, with intervals."""
-    from headscope.ablation.evaluate import evaluate as run
+    """Metrics and loss of a model on a task, with intervals."""
+    import headscope
     from headscope.report.facts import ENOUGH_TEXTS
 
     with progress(model) as update:
-        found = run(
-            lambda wanted: load_aloud(
-                model, revision, device, dtype, wanted, mask, open_special, pooling, prompt
-            ),
-            task=task,
-            data=data,
-            split=split,
-            columns=pairs_of(columns, "--columns"),
-            labels=pairs_of(labels, "--labels"),
-            max_length=max_length,
-            limit=limit,
-            batch_size=batch_size,
-            progress=update,
+        result = headscope.evaluate(
+            model, data, config, reading=reading, run=replace(run, progress=update)
         )
     if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        typer.echo(json.dumps(result, ensure_ascii=False))
         return
-    for name, metric in found["metrics"].items():
+    for name, metric in result["metrics"].items():
         if metric["value"] is None:
             typer.echo(f"{name:12} undefined on these examples")
         else:
-            between = (
+            interval = (
                 "" if metric["low"] is None else f"  [{metric['low']:.4f}, {metric['high']:.4f}]"
             )
-            typer.echo(f"{name:12} {metric['value']:.4f}{between}")
-    of = f" of {found['available']:,}" if found["count"] < found["available"] else ""
-    typer.echo(f"{'examples':12} {found['count']:,}{of}")
-    if (reading := found["pooling"]) is not None:
-        stated_by = reading["stated_by"] or "the default: no file states it"
-        typer.echo(f"{'pooling':12} {reading['pooling'] or 'mean'} ({stated_by})")
-    if found["count"] < ENOUGH_TEXTS:
+            typer.echo(f"{name:12} {metric['value']:.4f}{interval}")
+    of = f" of {result['available']:,}" if result["count"] < result["available"] else ""
+    typer.echo(f"{'examples':12} {result['count']:,}{of}")
+    if (pooling := result["pooling"]) is not None:
+        stated_by = pooling["stated_by"] or "the default: no file states it"
+        typer.echo(f"{'pooling':12} {pooling['pooling'] or 'mean'} ({stated_by})")
+    if result["count"] < ENOUGH_TEXTS:
         say(
-            f"note: only {found['count']} examples: the intervals are too narrow. Take {ENOUGH_TEXTS} or more"
+            f"note: only {result['count']} examples: the intervals are too narrow. Take {ENOUGH_TEXTS} or more"
         )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from headscope.errors import HeadscopeError
-from headscope.model.poolings import checked_pooling
+from headscope.config.poolings import checked_pooling
 
 ACTIVATIONS = {  # all of them known to the rules of relevance
     "torch.nn.modules.linear.Identity": lambda vector: vector,

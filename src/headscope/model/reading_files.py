@@ -26,7 +26,7 @@ from headscope.model.module_files import (
     read_json,
     transformer_folder,
 )
-from headscope.model.poolings import ALIASES, POOLINGS
+from headscope.config.poolings import ALIASES, POOLINGS
 from headscope.model.reading import ACTIVATIONS, Dense, Normalize, TextReading
 
 PROMPTS = "config_sentence_transformers.json"

@@ -9,10 +9,11 @@ from inspect import isabstract
 from pkgutil import iter_modules
 
 from headscope.config.names import TASKS_MEANT
+from headscope.config.shared import TaskData
 from headscope.errors import HeadscopeError, choices
 from headscope.tasks.base import Item, Judged, Prepared, Task
 
-__all__ = ["Item", "Judged", "Prepared", "Task", "task_named", "tasks"]
+__all__ = ["Item", "Judged", "Prepared", "Task", "task_named", "task_of", "tasks"]
 
 
 @cache
@@ -35,3 +36,11 @@ def task_named(
         expected = choices(name, known, meant=TASKS_MEANT.get(name, ()))
         raise HeadscopeError(f'"{name}" is no task', where="--task", expected=expected)
     return known[name](name, columns=columns, labels=labels)
+
+
+def task_of(data: TaskData) -> Task:
+    """The task of a config: by name, or as it is."""
+    if isinstance(data.task, str):
+        return task_named(data.task, columns=data.columns, labels=data.labels)
+    task: Task = data.task
+    return task

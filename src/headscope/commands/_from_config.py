@@ -1,0 +1,163 @@
+"""Commands made from configs: every option of the configs in a function's signature becomes an option of the command.
+
+    @command(EXAMPLES, group="Learn")
+    def gate(model: Model, data: TaskData, config: GateConfig, reading: Reading, run: Run) -> None:
+        \"""Learn which heads to keep …\"""
+
+The main config (the one with a `command`) says which fields of the shared ones are used. Parameters of other types are
+typer's own. The function gets checked config objects; nothing heavy is imported before they are made.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+
+from headscope.commands import app
+from headscope.commands._options import say, typed
+from headscope.config.option import (
+    Config,
+    Option,
+    check_together,
+    default_of,
+    kinds_of,
+    members,
+    options_of,
+)
+from headscope.config.shared import Run
+
+CONFIGS: dict[str, dict[str, type[Config]]] = {}  # of every command: parameter → config
+
+
+def command(
+    examples: str, *, group: str, app: typer.Typer = app, name: str | None = None, **settings: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command whose options come from the configs in the function's signature."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        hints = typing.get_type_hints(function, include_extras=True)
+        parameters = inspect.signature(function).parameters
+        configs = {one: hints[one] for one in parameters if _is_config(hints[one])}
+        main = next(config for config in configs.values() if config.command)
+        CONFIGS[main.command] = configs
+
+        @wraps(function)
+        def run(**values: Any) -> None:
+            made = make_configs(main.command, values)
+            rest = {one: values[one] for one in parameters if one not in configs}
+            function(**rest, **made)
+
+        signature = [
+            parameter
+            for one, before in parameters.items()
+            for parameter in (
+                _parameters(configs[one], main)
+                if one in configs
+                else [before.replace(annotation=hints[one], kind=before.KEYWORD_ONLY)]
+            )
+        ]
+        # typer wants required options first; the order within the two groups is that of the fields.
+        signature.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
+        run.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in signature}
+        app.command(
+            name or function.__name__.replace("_", "-"),
+            epilog=examples,
+            no_args_is_help=True,
+            rich_help_panel=group,
+            **settings,
+        )(run)
+        return run
+
+    return register
+
+
+def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config]:
+    """The checked configs of a command from the values of its options."""
+    made: dict[str, Config] = {}
+    configs = CONFIGS[command]
+    main = next(config for config in configs.values() if config.command)
+    for parameter, config in configs.items():
+        used = {name: values[name] for name in fields_used(config, main) if name in values}
+        # An option that may be repeated is an empty list if it was not given.
+        own = {name: value for name, value in used.items() if value is not None and value != []}
+        own |= {"log": say, "typed": typed()} if config is Run else {}
+        made[parameter] = config(**own)
+    own_config = next(config for config in made.values() if type(config) is main)
+    check_together(own_config, *(config for config in made.values() if config is not own_config))
+    return made
+
+
+def fields_used(config: type[Config], main: type[Config]) -> tuple[str, ...]:
+    """The fields of a config that are options of the command."""
+    return tuple(options_of(config)) if config is main else main.uses.get(config, ())
+
+
+def _is_config(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Config)
+
+
+def _parameters(config: type[Config], main: type[Config]) -> list[inspect.Parameter]:
+    declared, kinds = options_of(config), kinds_of(config)
+    return [
+        _parameter(name, declared[name], kinds[name], _default(name, config, main), main)
+        for name in fields_used(config, main)
+    ]
+
+
+def _default(name: str, config: type[Config], main: type[Config]) -> Any:
+    if name in main.required:
+        return MISSING
+    return main.defaults.get(name, default_of(config, name))
+
+
+def _parameter(
+    name: str, declared: Option, kind: Any, default: Any, main: type[Config]
+) -> inspect.Parameter:
+    shell = _shell_type(kind, declared)
+    flags = list(declared.flags)
+    if shell is bool and not flags:
+        flags = [f"--{name.replace('_', '-')}"]  # without it typer adds --no-…
+    many = get_origin(shell) is list
+    shown: Any = declared.show_default
+    if default not in (None, MISSING, ()) and isinstance(shown, str):
+        shown = True
+    if isinstance(default, tuple):
+        default = ",".join(map(str, default)) if not many else list(default)
+    info = typer.Option(
+        *flags,
+        help=main.helps.get(name, declared.help),
+        metavar=declared.metavar,
+        show_default=False if default is MISSING else shown,
+    )
+    required = default is MISSING
+    value: Any = [] if many and default in (None, ()) else default
+    annotation = shell if required or value is not None else shell | None
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if required else value,
+        annotation=Annotated[annotation, info],
+    )
+
+
+def _shell_type(kind: Any, declared: Option) -> Any:
+    """The type typer parses: texts for values that the config parses itself, lists for options that are repeated."""
+    several = [member for member in members(kind) if get_origin(member) is list]
+    if several:
+        return list[str]
+    if declared.parse is not None or declared.is_list:
+        return str
+    for plain in (bool, int, float, Path):
+        if plain in members(kind) and str not in members(kind):
+            return plain
+    if any(get_origin(member) is Literal for member in members(kind)):
+        assert get_args(members(kind)[0])
+    return str

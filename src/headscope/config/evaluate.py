@@ -1,0 +1,22 @@
+"""Options of `evaluate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headscope.config.option import Config, option
+from headscope.config.shared import Reading, Run, TaskData
+
+
+@dataclass(frozen=True)
+class EvaluateConfig(Config):
+    """Metrics and loss of a model on a task."""
+
+    command = "evaluate"
+    uses = {
+        TaskData: ("task", "data", "split", "columns", "labels", "limit", "max_length"),
+        Reading: ("mask", "open_special", "pooling", "prompt"),
+        Run: ("revision", "device", "dtype"),
+    }
+
+    batch_size: int = option(32, "Sequences per batch; does not change the result", at_least=1)

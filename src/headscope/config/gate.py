@@ -1,0 +1,115 @@
+"""Options of `gate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headscope.config.option import option
+from headscope.config.parsing import numbers, pairs
+from headscope.config.shared import Reading, Run, TaskData
+from headscope.config.training import NewModelConfig, TrainingConfig
+from headscope.errors import HeadscopeError
+
+RATE, SETTLE = 0.1, 0.75  # learning rate of gates; share of the steps after which they are 0 or 1
+
+
+@dataclass(frozen=True)
+class GateTarget:
+    """The target of one training: an L0 penalty (for all heads, or by stack), or a number of heads to keep."""
+
+    penalty: float | Mapping[str, float] | None = None
+    keep: int | None = None
+
+    @property
+    def name(self) -> str:
+        if self.keep is not None:
+            return f"keep-{self.keep}"
+        if isinstance(self.penalty, Mapping):
+            return "penalty-" + "-".join(
+                f"{stack}-{price:g}" for stack, price in self.penalty.items()
+            )
+        return f"penalty-{self.penalty:g}"
+
+
+def _penalties(value: Any) -> tuple[float | dict[str, float], ...]:
+    """0.001,0.01 are two penalties; encoder=0.01,cross=0.002 is one, by stack."""
+    if isinstance(value, tuple):
+        return value  # parsed already
+    try:
+        if isinstance(value, Mapping):
+            penalties: tuple[Any, ...] = ({stack: float(price) for stack, price in value.items()},)
+        elif isinstance(value, str) and "=" in value:
+            by_stack = pairs("penalty")(value)
+            penalties = ({stack: float(price) for stack, price in by_stack.items()},)
+        else:
+            words = value.split(",") if isinstance(value, str) else value
+            penalties = tuple(map(float, words if isinstance(words, list) else [words]))
+    except (TypeError, ValueError) as cause:
+        expected = "0.001,0.01 or encoder=0.01,cross=0.002"
+        raise HeadscopeError(
+            f"`penalty` must be numbers such as {expected}, got {value!r}"
+        ) from cause
+    prices = [p for one in penalties for p in (one.values() if isinstance(one, dict) else (one,))]
+    if not all(price >= 0 for price in prices):
+        raise HeadscopeError(f"`penalty` must be at least 0, got {value}")
+    return penalties
+
+
+@dataclass(frozen=True)
+class GateConfig(TrainingConfig, NewModelConfig):
+    """Learn which heads to keep: hard-concrete gates trained with or without the weights."""
+
+    command = "gate"
+    uses = {
+        TaskData: ("task", "data", "select_on", "report_on", "report_limit", "limit", "max_length", "columns", "labels"),
+        Reading: ("pooling", "prompt"),
+        Run: ("out", "seed", "revision", "device", "resume", "overwrite"),
+    }  # fmt: skip
+    defaults = {"select_on": "dev:even", "report_on": "dev:odd"}
+    helps = {
+        "limit": "Maximum number of training examples, evenly spaced over the file",
+        "select_on": "Split that is evaluated after every epoch, at most 500 examples of it",
+        "seed": "Random seed (gate noise, dropout, new weights, order of examples)",
+    }
+    required = ("out",)
+
+    keep: tuple[int, ...] | None = option(
+        None,
+        "Number of heads to keep; several numbers are several runs",
+        parse=numbers("keep"),
+        show_default=False,
+    )
+    penalty: tuple[float | dict[str, float], ...] | None = option(
+        None,
+        "L0 penalty per open head, in nats: 0.001,0.01 are two runs, encoder=0.01,cross=0.002 is one",
+        parse=_penalties,
+        show_default=False,
+    )
+    frozen: bool = option(False, "Train the gates only, not the weights")
+    gate_rate: float = option(RATE, "Learning rate of the gates", above=0)
+    settle: float = option(
+        SETTLE,
+        "Share of the steps after which gates are 0 or 1 and only the weights are trained",
+        above=0,
+        at_most=1,
+    )
+    roles: Path | None = option(
+        None,
+        "Study of the same model by analyze: names the roles of the heads that are kept",
+        show_default="none",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.keep is None) == (self.penalty is None):
+            raise HeadscopeError("gate requires either `keep` or `penalty`")
+
+    @property
+    def targets(self) -> tuple[GateTarget, ...]:
+        """One target for each training."""
+        if self.keep is not None:
+            return tuple(GateTarget(keep=number) for number in self.keep)
+        return tuple(GateTarget(penalty=penalty) for penalty in self.penalty or ())

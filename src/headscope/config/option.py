@@ -1,0 +1,240 @@
+"""Options as fields of frozen dataclasses: name, default, help, range and choices are declared once.
+
+    @dataclass(frozen=True)
+    class SpeedConfig(Config):
+        repeats: int = option(12, "Number of timed runs", at_least=1)
+
+The command line is generated from these fields (`commands/_from_config.py`), Python functions take the same objects,
+and both get the same checks. An error names the field in backticks; `commands` translates it into the flag.
+"""
+
+from __future__ import annotations
+
+import math
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, ClassVar
+
+from headscope.config.requirements import check_effects
+from headscope.errors import HeadscopeError, choices
+
+_OPTION = "option"
+_KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a field of a config allows, and how the command line shows it.
+
+    at_least, above   bounds of a number, inclusive and exclusive; at_most and below likewise
+    choices           the allowed names
+    is_list           the value is several of the choices, separated by commas in the shell
+    parse             makes the value from what was given (text in the shell, text or the value itself in Python),
+                      and raises a `HeadscopeError`
+    check             raises a `HeadscopeError` for a value that is not allowed
+    flags             the flags, if they are not the name with hyphens
+    show_default      what the help shows as the default; False shows none
+    """
+
+    help: str
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    choices: Sequence[str] = ()
+    is_list: bool = False
+    parse: Callable[[Any], Any] | None = None
+    check: Callable[[Any], object] | None = None
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    show_default: str | bool = True
+
+    def bounds(self) -> str:
+        """The allowed range in words: `at least 1`, `above 0 and at most 1`."""
+        named = {"at least": self.at_least, "above": self.above}
+        named |= {"at most": self.at_most, "below": self.below}
+        return " and ".join(
+            f"{word} {bound:g}" for word, bound in named.items() if bound is not None
+        )
+
+    def allows(self, number: float) -> bool:
+        """Whether a number is finite and within the bounds."""
+        return (
+            math.isfinite(number)
+            and (self.at_least is None or number >= self.at_least)
+            and (self.above is None or number > self.above)
+            and (self.at_most is None or number <= self.at_most)
+            and (self.below is None or number < self.below)
+        )
+
+
+def option(default: Any = MISSING, help: str = "", **details: Any) -> Any:
+    """A field of a `Config` that is an option. details: those of `Option`."""
+    return field(default=default, metadata={_OPTION: Option(help, **details)})
+
+
+@dataclass(frozen=True)
+class Config:
+    """Base of all configs: values are parsed and checked when the object is made.
+
+    command   the command whose main config this is; empty for configs that commands share
+    uses      the fields of shared configs that the command uses
+    defaults  defaults of shared fields that differ in this command
+    helps     help texts of shared fields that differ in this command
+    required  shared fields that the command line requires
+    """
+
+    command: ClassVar[str] = ""
+    uses: ClassVar[Mapping[type[Config], tuple[str, ...]]] = {}
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    helps: ClassVar[Mapping[str, str]] = {}
+    required: ClassVar[tuple[str, ...]] = ()
+    primary: ClassVar[str] = ""  # the field that a value other than a config stands for
+
+    def __post_init__(self) -> None:
+        for name, declared in options_of(type(self)).items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if declared.parse is not None:
+                value = declared.parse(value)
+                object.__setattr__(self, name, value)
+            check_value(name, value, declared, kinds_of(type(self))[name])
+
+
+def options_of(config: type[Config]) -> dict[str, Option]:
+    """The options of a config by name."""
+    return {f.name: f.metadata[_OPTION] for f in fields(config) if _OPTION in f.metadata}
+
+
+def kinds_of(config: type[Config]) -> dict[str, Any]:
+    """The annotations of a config's fields."""
+    if config.__qualname__ not in _KINDS:
+        _KINDS[config.__qualname__] = typing.get_type_hints(config)
+    return _KINDS[config.__qualname__]
+
+
+def default_of(config: type[Config], name: str) -> Any:
+    """The default of a field; MISSING if it must be given."""
+    declared: Field[Any] = next(f for f in fields(config) if f.name == name)
+    return declared.default
+
+
+def members(kind: Any) -> tuple[Any, ...]:
+    """The types of a union without None: (int,) for `int | None`."""
+    found = typing.get_args(kind) if type(None) in typing.get_args(kind) else (kind,)
+    return tuple(member for member in found if member is not type(None))
+
+
+def check_value(name: str, value: Any, declared: Option, kind: Any) -> None:
+    """Refuse a value of the wrong type, out of range or not among the choices."""
+    if kind in (int, float, int | None, float | None):
+        _check_number(name, value, declared, members(kind)[0])
+    for choice in _names(value, declared) if declared.choices else ():
+        if choice not in declared.choices:
+            raise HeadscopeError(
+                f'`{name}` must be {choices(choice, declared.choices)}, got "{choice}"'
+                if len(declared.choices) <= 12
+                else f'"{choice}" is not a value of `{name}`',
+                expected=None if len(declared.choices) <= 12 else choices(choice, declared.choices),
+            )
+    if declared.check is not None:
+        declared.check(value)
+
+
+def _names(value: Any, declared: Option) -> list[Any]:
+    if not declared.is_list:
+        return [value]
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value)
+
+
+def _check_number(name: str, value: Any, declared: Option, kind: type) -> None:
+    is_number = isinstance(value, (int, float) if kind is float else int) and not isinstance(
+        value, bool
+    )
+    if not is_number:
+        expected = "a whole number" if kind is int else "a number"
+        raise HeadscopeError(f"`{name}` must be {expected}, got {value!r}")
+    if not declared.allows(value):
+        raise HeadscopeError(f"`{name}` must be {declared.bounds() or 'finite'}, got {value:g}")
+
+
+# Several configs of one command
+
+
+def values_of(*configs: Config) -> dict[str, Any]:
+    """All fields of several configs by name."""
+    return {f.name: getattr(config, f.name) for config in configs for f in fields(config)}
+
+
+def recorded(*configs: Config) -> dict[str, Any]:
+    """The options of a run as its record and its resume header hold them: plain JSON values."""
+    return {
+        name: _plain(getattr(config, name))
+        for config in configs
+        for name in options_of(type(config))
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value) if isinstance(value, Path) else getattr(value, "name", None) or str(value)
+
+
+def check_together(main: Config, *shared: Config) -> None:
+    """Refuse options of shared configs that the command does not use, and options that need others."""
+    for config in shared:
+        used = main.uses.get(type(config), ())
+        for name in options_of(type(config)):
+            if name not in used and getattr(config, name) != default_of(type(config), name):
+                raise HeadscopeError(f"`{name}` has no effect in {main.command}")
+    check_effects(main.command, values_of(*shared, main))
+
+
+def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]) -> list[Any]:
+    """The configs of a call: those given, changed by `options`; missing ones are made from `options` alone.
+
+    headscope.gate(model, data, GateConfig(keep=20)) and headscope.gate(model, task=…, data=…, keep=20) are the same.
+    The first slot is the command's own config. An option that no config has is a `TypeError`, as for any function.
+    """
+    made: list[Any] = []
+    rest = dict(options)
+    for kind, config in slots:
+        own = {f.name: rest.pop(f.name) for f in fields(kind) if f.name in rest}
+        if config is not None and not isinstance(config, kind):
+            if not kind.primary:
+                raise TypeError(f"{command}() takes a {kind.__name__}, got {config!r}")
+            own[kind.primary], config = config, None  # the files instead of a TaskData
+        if config is None:
+            _check_required(command, kind, own)
+        made.append(kind(**own) if config is None else replace(config, **own))
+    if rest:
+        known = [f.name for kind, _ in slots for f in fields(kind)]
+        name = next(iter(rest))
+        near = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{hint}")
+    main = made[0]
+    for place, config in enumerate(made[1:], start=1):
+        unset = {
+            name: value
+            for name, value in main.defaults.items()
+            if name in options_of(type(config)) and getattr(config, name) is None
+        }
+        made[place] = replace(config, **unset) if unset else config
+    check_together(main, *made[1:])
+    return made
+
+
+def _check_required(command: str, kind: type[Config], own: dict[str, Any]) -> None:
+    for f in fields(kind):
+        if f.default is MISSING and f.default_factory is MISSING and f.name not in own:
+            raise HeadscopeError(f"{command} requires `{f.name}`")

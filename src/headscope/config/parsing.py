@@ -1,0 +1,48 @@
+"""Values of options that are typed as text: lists, pairs, numbers. Each function also takes the value itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from headscope.errors import HeadscopeError
+
+
+def pairs(name: str) -> Callable[[str | Mapping[str, str]], dict[str, str]]:
+    """`a=b,c=d` as a dictionary."""
+
+    def parse(value: str | Mapping[str, str]) -> dict[str, str]:
+        if isinstance(value, Mapping):
+            return dict(value)
+        result: dict[str, str] = {}
+        for word in value.split(","):
+            key, equals, item = (part.strip() for part in word.partition("="))
+            if not (key and equals and item):
+                raise HeadscopeError(f'`{name}` must be NAME=NAME,NAME=NAME…, got "{word}"')
+            result[key] = item
+        return result
+
+    return parse
+
+
+def numbers(name: str) -> Callable[[Any], tuple[int, ...]]:
+    """`3,10,20`, one number or a list of numbers as a tuple."""
+
+    def parse(value: str | int | Iterable[int]) -> tuple[int, ...]:
+        if isinstance(value, int):
+            return (value,)
+        if not isinstance(value, str):
+            return tuple(value)
+        words = [word.strip() for word in value.split(",")]
+        if not all(word.isdigit() for word in words):
+            raise HeadscopeError(f'`{name}` must be whole numbers such as 3,10,20, got "{value}"')
+        return tuple(int(word) for word in words)
+
+    return parse
+
+
+def names(value: str | Iterable[str]) -> tuple[str, ...]:
+    """`a,b` or a list of names as a tuple."""
+    return (
+        tuple(word.strip() for word in value.split(",")) if isinstance(value, str) else tuple(value)
+    )

@@ -1,0 +1,163 @@
+"""Options that several commands share: the task and its data, how texts are read, how a command runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from headscope.config import names
+from headscope.config.checks import check_device
+from headscope.config.masks import check_mask
+from headscope.config.option import Config, option
+from headscope.config.parsing import pairs
+from headscope.config.poolings import checked_pooling
+from headscope.errors import HeadscopeError, choices
+
+
+class Progress(Protocol):
+    """Called with the number of finished units and their total. part: a name, if the work has several parts."""
+
+    def __call__(self, done: int, total: int, part: str = "") -> None: ...
+
+
+class Log(Protocol):
+    """Called with lines for a person: what is being loaded, notes, results on the way."""
+
+    def __call__(self, line: str) -> None: ...
+
+
+def no_progress(done: int, total: int, part: str = "") -> None:
+    """Show nothing."""
+
+
+def no_log(line: str) -> None:
+    """Print nothing."""
+
+
+def _check_task(task: Any) -> None:
+    if isinstance(task, str) and task not in names.TASKS:
+        meant = names.TASKS_MEANT.get(task, ())
+        raise HeadscopeError(
+            f'"{task}" is not a task', where="`task`", expected=choices(task, names.TASKS, meant)
+        )
+
+
+SPLIT = "train, dev or test; dev:even and dev:odd are two halves of dev"
+
+
+@dataclass(frozen=True)
+class TaskData(Config):
+    """A task, its data and how the data is split.
+
+    Commands use some of the fields: `evaluate` and `importance` read one `split`; a search selects on one split and
+    reports on another. `task` is a name or a `Task`.
+    """
+
+    primary = "data"
+
+    task: Any = option(
+        help=f"{', '.join(names.TASKS[:-1])} or {names.TASKS[-1]}",
+        check=_check_task,
+        show_default=False,
+    )
+    data: str | Path = option(
+        help="File (tsv, csv, jsonl, SQuAD json, text), directory with train, dev and test files, or data set "
+        "(datasets:nyu-mll/glue:mnli); for translation and bleu also two files separated by a comma",
+        show_default=False,
+    )
+    split: str = option("dev", f"Split to evaluate on: {SPLIT}")
+    select_on: str | None = option(None, f"Split to select on: {SPLIT}")
+    report_on: str | None = option(None, f"Split to report on: {SPLIT}")
+    limit: int | None = option(
+        None,
+        "Maximum number of examples, evenly spaced over the file",
+        at_least=1,
+        show_default="all",
+    )
+    report_limit: int | None = option(
+        None,
+        "Maximum number of examples to report on, evenly spaced",
+        at_least=1,
+        show_default="all",
+    )
+    max_length: int | None = option(
+        None,
+        "Maximum number of tokens per sequence",
+        at_least=1,
+        show_default="what the model's files state for texts that become vectors (stsb, retrieval); else what the "
+        "model can read, at most 512 (squad: windows of 384)",
+    )
+    columns: Mapping[str, str] = option(
+        None, "Names of our columns in the data, e.g. premise=sentence_a,label=gold",
+        parse=pairs("columns"), show_default=False,
+    )  # fmt: skip
+    labels: Mapping[str, str] = option(
+        None, "Our names for the data's labels, e.g. entails=entailment,0=neutral",
+        parse=pairs("labels"), show_default=False,
+    )  # fmt: skip
+
+
+AS_STATED = "as the model's files state"
+
+
+@dataclass(frozen=True)
+class Reading(Config):
+    """How a model reads texts: pooling, prompt, and a mask on its attention."""
+
+    pooling: str | None = option(
+        None,
+        "How token states become one vector of a text: mean, first (or cls), last (or lasttoken), max, "
+        "mean_sqrt_len or weightedmean",
+        parse=checked_pooling,
+        show_default=AS_STATED,
+    )
+    prompt: str | None = option(
+        None,
+        "Text put before every text that becomes a vector, or the name of one of the model's prompts",
+        show_default=AS_STATED,
+    )
+    mask: str | None = option(
+        None,
+        "Attention mask to apply: star, window:width=8 … (headscope masks), or a file such as mask.npz",
+        check=check_mask, show_default="none",
+    )  # fmt: skip
+    open_special: bool = option(
+        False, "With a mask: special tokens attend to and are attended by all"
+    )
+
+
+@dataclass(frozen=True)
+class Run(Config):
+    """How a command runs: where results are written, the device, the seed, callbacks.
+
+    out       directory to write; None writes nothing and returns the result
+    progress  called with (done, total)
+    log       called with lines for a person
+    typed     the command line, for the run record
+    """
+
+    out: Path | None = option(None, "Directory to write; must not exist yet", show_default=False)
+    seed: int = option(0, "Random seed")
+    revision: str | None = option(
+        None,
+        "Branch, tag or commit of a hub model; MODEL@REVISION is the same",
+        show_default="main",
+    )
+    device: str = option(
+        "auto", "auto (a GPU if there is one), cpu, cuda, cuda:1, mps …", check=check_device
+    )
+    dtype: str = option(
+        "float32", "Precision: float32, float64, bfloat16 or float16", choices=names.DTYPES
+    )
+    resume: bool = option(False, "Resume a stopped run; the result is the same")
+    overwrite: bool = option(False, "Replace an existing result")
+    progress: Progress = field(default=no_progress, repr=False, compare=False)
+    log: Log = field(default=no_log, repr=False, compare=False)
+    typed: str = field(default="", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.out, str):
+            object.__setattr__(self, "out", Path(self.out))
+        super().__post_init__()

@@ -1,0 +1,58 @@
+"""The model of a command: loaded by name or path, under a mask if there is one. Here because masks are built on models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headscope.config.option import default_of, options_of
+from headscope.config.shared import Reading, Run
+from headscope.errors import HeadscopeError
+from headscope.masks.mask_edit import Masked
+from headscope.model.attention_model import AttentionModel
+from headscope.model.load import as_model, load
+
+HOW_TO_LOAD = {"revision", "device", "dtype", "pooling", "prompt", "mask", "open_special"}
+
+
+def open_model(
+    model: AttentionModel | str | Path,
+    reading: Reading,
+    run: Run,
+    *,
+    model_class: str | None = None,
+    labels: Sequence[str] = (),
+) -> AttentionModel:
+    """The model of a command: the one given, or loaded as `reading` and `run` state, with notes logged."""
+    if isinstance(model, AttentionModel):
+        check_loaded(reading, run)
+        return model
+    if not isinstance(model, str | Path):
+        return as_model(model)  # raises: not a model
+    loaded = load(
+        model,
+        revision=run.revision,
+        device=run.device,
+        dtype=run.dtype,
+        model_class=model_class,
+        labels=labels,
+        pooling=reading.pooling,
+        prompt=reading.prompt,
+        say=run.log,
+    )
+    for note in loaded.notes:
+        run.log(f"note: {note}")
+    if reading.mask is not None:
+        loaded.wear(Masked(reading.mask, open_special=reading.open_special))
+    return loaded
+
+
+def check_loaded(reading: Reading, run: Run) -> None:
+    """Refuse options that only loading can follow."""
+    for config in (reading, run):
+        for name in sorted(HOW_TO_LOAD & set(options_of(type(config)))):
+            if getattr(config, name) != default_of(type(config), name):
+                raise HeadscopeError(
+                    f"`{name}` has no effect on a model that is loaded already",
+                    mend="Pass it to headscope.load, or pass the model's name instead of the model",
+                )
