@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from transformers import BertForSequenceClassification, BertModel
 
-from headscope.api.evaluate import evaluate
 from headscope.ablation.significance import metrics_of
+from headscope.api.evaluate import evaluate
 from headscope.tasks import Judged, task_named, tasks
 from headscope.tasks.metrics import BOUNDS
 from reference.intervals import wilson

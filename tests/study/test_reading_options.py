@@ -19,9 +19,10 @@ from transformers import BertForSequenceClassification, BertModel
 
 import headscope
 from embedding import TEXTS, embedding, random_decoder, vectors_of, write
-from headscope.api.evaluate import evaluate
 from headscope.analysis.label_free_losses import loss_of
+from headscope.api.evaluate import evaluate
 from headscope.commands import main
+from headscope.config.poolings import POOLINGS
 from headscope.data.batches import collate
 from headscope.data.encode import Encoder
 from headscope.data.examples import Example
@@ -29,7 +30,6 @@ from headscope.errors import HeadscopeError
 from headscope.explorer.predictions import Alike, prediction_of
 from headscope.explorer.predictions import EncodedInput as Shown
 from headscope.model.load import load
-from headscope.config.poolings import POOLINGS
 from headscope.model.scalar_output import said
 from headscope.study.journal import Journal
 from worded import glue, saved, sentence, sentiments, table, tokenizer

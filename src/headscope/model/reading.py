@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headscope.errors import HeadscopeError
 from headscope.config.poolings import checked_pooling
+from headscope.errors import HeadscopeError
 
 ACTIVATIONS = {  # all of them known to the rules of relevance
     "torch.nn.modules.linear.Identity": lambda vector: vector,

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from headscope.config.poolings import ALIASES, POOLINGS
 from headscope.errors import MANY, reason
 from headscope.model.module_files import (
     MODULES,
@@ -26,7 +27,6 @@ from headscope.model.module_files import (
     read_json,
     transformer_folder,
 )
-from headscope.config.poolings import ALIASES, POOLINGS
 from headscope.model.reading import ACTIVATIONS, Dense, Normalize, TextReading
 
 PROMPTS = "config_sentence_transformers.json"
