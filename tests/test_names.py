@@ -12,7 +12,6 @@ from headscope.analysis.roles import Thresholds
 from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.config import names
 from headscope.data.encode import Long
-from headscope.learning.learned_mask import FORMS as MASK_FORMS
 from headscope.masks.mask_file import Per
 from headscope.masks.mask_spec import defaults_of
 from headscope.masks.patterns import PATTERNS
@@ -47,7 +46,6 @@ def test_the_names_are_those_of_the_registries() -> None:
     assert RULES == names.RULES
     assert OBJECTIVES == names.OBJECTIVES
     assert tuple(FORMS) == names.FORMS
-    assert tuple(MASK_FORMS) == names.MASK_FORMS
     assert get_args(Per) == names.PER
     assert get_args(Pool) == names.POOLS
     assert get_args(Long) == names.LONG

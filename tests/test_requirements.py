@@ -323,18 +323,15 @@ OUTSIDE_SEARCH = (
     ("options", "message"),
     [
         (
-            {"options": headscope.GateOptions(frozen=True, settle=0.5)},
+            {"frozen": True, "settle": 0.5},
             f"--settle requires {FROZEN}",
         ),
         (
-            {
-                "options": headscope.GateOptions(frozen=True),
-                "settings": headscope.Settings(learning_rate=1e-3),
-            },
+            {"frozen": True, "learning_rate": 1e-3},
             f"--learning-rate requires {FROZEN}",
         ),
         (
-            {"options": headscope.GateOptions(frozen=True), "scratch": headscope.Scratch()},
+            {"frozen": True, "from_scratch": True},
             "--frozen requires trained weights: leave --from-scratch out",
         ),
         (
@@ -350,23 +347,18 @@ def test_gate_refuses_options_without_effect(
 ) -> None:
     (tmp_path / "texts.txt").write_text("the cat\n", "utf-8")
     where = {"task": "sst2", "data": tmp_path / "texts.txt", "out": tmp_path / "new"}
-    refused(
-        message, lambda: headscope.gate("gone", aims=[headscope.Aim(keep=1)], **(where | options))
-    )
+    refused(message, lambda: headscope.gate("gone", keep=1, **(where | options)))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (
-            {"options": headscope.MaskOptions(is_soft=True, settle=0.5)},
+            {"sparsity": None, "soft": True, "settle": 0.5},
             "--settle requires a mask that becomes 0 or 1: leave --soft out",
         ),
         (
-            {
-                "options": headscope.MaskOptions(frozen=True),
-                "settings": headscope.Settings(learning_rate=1e-3),
-            },
+            {"frozen": True, "learning_rate": 1e-3},
             f"--learning-rate requires {FROZEN}",
         ),
         (
@@ -383,19 +375,17 @@ def test_learn_mask_refuses_options_without_effect(
     where = {"task": "sst2", "data": tmp_path / "texts.txt", "out": tmp_path / "new"}
     refused(
         message,
-        lambda: headscope.learn_mask(
-            "gone", aims=[headscope.MaskAim(sparsity=0.5)], **(where | options)
-        ),
+        lambda: headscope.learn_mask("gone", **(where | {"sparsity": 0.5} | options)),
     )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"settings": headscope.Settings(epochs=1)}, "--epochs requires --start MODEL"),
+        ({"epochs": 1}, "--epochs requires --start MODEL"),
         ({"limit": 3}, "--limit requires --repair N or --start MODEL"),
         (
-            {"options": headscope.MaskTableOptions(masks=("star",), seeds=(0, 1))},
+            {"mask": "star", "seeds": (0, 1)},
             "--seeds requires --repair, --start or a mask that is drawn by chance",
         ),
         ({"prompt": "query: "}, f"--prompt requires {POOLED}"),

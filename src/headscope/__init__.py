@@ -17,28 +17,28 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
-    "Aim": "headscope.learning.gate",
     "Ablate": "headscope.model.edits",
     "Attention": "headscope.model.attention",
     "AttentionModel": "headscope.model.attention_model",
     "Batch": "headscope.model.tokens",
+    "CompareMasksConfig": "headscope.config.compare_masks",
     "Comparison": "headscope.analysis.compare",
     "Edit": "headscope.model.edits",
     "Fixed": "headscope.model.fixed_patterns",
     "Gate": "headscope.model.edits",
-    "GateOptions": "headscope.learning.gate",
+    "GateConfig": "headscope.config.gate",
     "Head": "headscope.heads",
     "HeadSet": "headscope.heads",
     "HeadscopeError": "headscope.errors",
     "HeadscopeWarning": "headscope.errors",
     "Joined": "headscope.analysis.join",
     "KnockOut": "headscope.model.knockout",
-    "MaskAim": "headscope.learning.learn_mask",
-    "MaskOptions": "headscope.learning.learn_mask",
+    "LearnMaskConfig": "headscope.config.learn_mask",
     "MaskScores": "headscope.model.edits",
-    "MaskTableOptions": "headscope.learning.compare_masks",
     "Masked": "headscope.masks",
+    "Reading": "headscope.config.shared",
     "Replace": "headscope.model.edits",
+    "Run": "headscope.config.shared",
     "Scratch": "headscope.training.from_scratch",
     "SearchOptions": "headscope.config.search",
     "Sentence": "headscope.data.sentences",
@@ -47,23 +47,24 @@ _WHERE = {
     "Sizes": "headscope.model.new_model",
     "Study": "headscope.study.study",
     "Target": "headscope.pruning.target",
+    "TaskData": "headscope.config.shared",
     "Thresholds": "headscope.analysis.roles",
     "TokenMap": "headscope.model.token_map",
     "Uniform": "headscope.model.edits",
     "analyze": "headscope.analysis.analyze",
     "compare": "headscope.analysis.compare",
-    "compare_masks": "headscope.learning.compare_masks",
+    "compare_masks": "headscope.api.compare_masks",
     "encode": "headscope.data.batches",
     "evaluate": "headscope.api.evaluate",
     "film": "headscope.analysis.checkpoint_analysis",
     "finetune": "headscope.training.finetune",
     "fix": "headscope.model.fix_heads",
     "fronts": "headscope.pruning.compare_fronts",
-    "gate": "headscope.learning.gate",
+    "gate": "headscope.api.gate",
     "importance": "headscope.ablation.importance",
     "join": "headscope.analysis.join",
     "knock_out": "headscope.ablation.knock_out",
-    "learn_mask": "headscope.learning.learn_mask",
+    "learn_mask": "headscope.api.learn_mask",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
     "pretrain": "headscope.training.pretrain",
@@ -105,8 +106,17 @@ if TYPE_CHECKING:
     from headscope.analysis.probe import probe as probe
     from headscope.analysis.roles import Thresholds as Thresholds
     from headscope.analysis.token_maps import token_map as token_map
+    from headscope.api.compare_masks import compare_masks as compare_masks
     from headscope.api.evaluate import evaluate as evaluate
+    from headscope.api.gate import gate as gate
+    from headscope.api.learn_mask import learn_mask as learn_mask
+    from headscope.config.compare_masks import CompareMasksConfig as CompareMasksConfig
+    from headscope.config.gate import GateConfig as GateConfig
+    from headscope.config.learn_mask import LearnMaskConfig as LearnMaskConfig
     from headscope.config.search import SearchOptions as SearchOptions
+    from headscope.config.shared import Reading as Reading
+    from headscope.config.shared import Run as Run
+    from headscope.config.shared import TaskData as TaskData
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence
     from headscope.errors import HeadscopeError as HeadscopeError
@@ -115,14 +125,6 @@ if TYPE_CHECKING:
     from headscope.heads import Head as Head
     from headscope.heads import HeadSet as HeadSet
     from headscope.heads import Site as Site
-    from headscope.learning.compare_masks import MaskTableOptions as MaskTableOptions
-    from headscope.learning.compare_masks import compare_masks as compare_masks
-    from headscope.learning.gate import Aim as Aim
-    from headscope.learning.gate import GateOptions as GateOptions
-    from headscope.learning.gate import gate as gate
-    from headscope.learning.learn_mask import MaskAim as MaskAim
-    from headscope.learning.learn_mask import MaskOptions as MaskOptions
-    from headscope.learning.learn_mask import learn_mask as learn_mask
     from headscope.masks import Masked as Masked
     from headscope.model.attention import Attention as Attention
     from headscope.model.attention_model import AttentionModel as AttentionModel

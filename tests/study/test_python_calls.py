@@ -56,11 +56,18 @@ def learned(folder: Path) -> dict[str, Any]:
 Call = Callable[[Any, Path], Any]
 LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` takes
     "analyze": lambda model, folder: headscope.analyze(model, TEXTS, statistics="entropy"),
+    "compare_masks": lambda model, folder: headscope.compare_masks(
+        model, mask="star", **task(folder)
+    ),
     "encode": lambda model, folder: list(headscope.encode(model, TEXTS)),
     "evaluate": lambda model, folder: headscope.evaluate(model, **task(folder)),
     "fix": lambda model, folder: headscope.fix(model, {(0, 1): "previous"}),
+    "gate": lambda model, folder: headscope.gate(model, keep=2, epochs=1, **task(folder)),
     "importance": lambda model, folder: headscope.importance(model, by="gradient", **task(folder)),
     "knock_out": lambda model, folder: headscope.knock_out(model, TEXTS[:1]),
+    "learn_mask": lambda model, folder: headscope.learn_mask(
+        model, sparsity=0.5, epochs=1, **task(folder)
+    ),
     "look": lambda model, folder: headscope.look(model, TEXTS[0]),
     "probe": lambda model, folder: headscope.probe(
         model, folder / "train.conllu", test=folder / "test.conllu", epochs=1
@@ -81,16 +88,9 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
 TRAINING: dict[
     str, Call
 ] = {  # those that read the files of a model themselves, for every training anew
-    "compare_masks": lambda model, folder: headscope.compare_masks(model, **learned(folder)),
     "finetune": lambda model, folder: headscope.finetune(model, **learned(folder)),
-    "gate": lambda model, folder: headscope.gate(
-        model, aims=[headscope.Aim(keep=2)], **learned(folder)
-    ),
-    "learn_mask": lambda model, folder: headscope.learn_mask(
-        model, aims=[headscope.MaskAim(sparsity=0.5)], **learned(folder)
-    ),
 }
-OF_TASKS = ("evaluate", "importance", "search")
+OF_TASKS = ("compare_masks", "evaluate", "gate", "importance", "learn_mask", "search")
 
 
 def test_every_public_function_that_takes_a_model_is_tried_here() -> None:

@@ -17,7 +17,6 @@ from headscope.config.checks import (
     check_label_smoothing,
     check_pairs,
     check_range,
-    check_rate,
     check_rules,
     check_token,
     lenses_named,
@@ -38,9 +37,6 @@ Values = Mapping[str, Any]
 Check = Callable[[Any], object]
 TRAINS = (
     "finetune",
-    "gate",
-    "learn-mask",
-    "masks compare",
     "pretrain",
 )  # their numbers are those of Settings
 
@@ -53,9 +49,6 @@ def check_values(command: str, values: Values) -> None:
             check(value)
     if command in TRAINS:
         _check_settings(values)
-    if "gate_rate" in values or "mask_rate" in values:
-        option = "gate_rate" if "gate_rate" in values else "mask_rate"
-        check_rate(values[option], _flag(option), values["settle"])
     if command in TOGETHER:
         TOGETHER[command](values)
 
@@ -90,11 +83,6 @@ def _check_look_lens(given: str) -> None:
 
 def _check_length(given: int) -> None:
     check_range(given, lambda x: x > 0, "--max-length", "leaves no room for text", "1 or more")
-
-
-def _check_masks(masks: list[str]) -> None:
-    for mask in masks:
-        check_mask(mask)
 
 
 def _check_patterns(flag: str) -> Check:
@@ -196,34 +184,6 @@ def _check_texts(values: Values) -> None:
         )
 
 
-def _check_penalties(given: str) -> None:
-    """0.001,0.01 or encoder=0.01,cross=0.002."""
-    prices = list(pairs_of(given, "--penalty").values()) if "=" in given else given.split(",")
-    for price in prices:
-        try:
-            number = float(price)
-        except ValueError as cause:
-            expected = "0.001,0.01 or encoder=0.01,cross=0.002"
-            raise HeadscopeError(
-                f'"{given}" is no penalty', where="--penalty", expected=expected
-            ) from cause
-        check_range(number, lambda x: x >= 0, "--penalty", "is no penalty", "0 or more")
-
-
-def _check_gate(values: Values) -> None:
-    if (values["keep"] is None) == (values["penalty"] is None):
-        raise HeadscopeError(
-            "what shall open heads cost?", where="gate", expected="either --keep or --penalty"
-        )
-
-
-def _check_learn_mask(values: Values) -> None:
-    from headscope.commands.learn_mask import numbers_wanted, source_of
-
-    source_of(*(values[name] for name in ("task", "data", "objective", "corpus")))
-    numbers_wanted(values["penalty"], values["sparsity"], values["soft"])
-
-
 def _check_speed(values: Values) -> None:
     from headscope.commands.speed import lengths_of
 
@@ -239,7 +199,6 @@ CHECKS: dict[str, Check] = {
     "dtype": _choice("--dtype", names.DTYPES, "is not a dtype"),
     "mask": check_mask,
     "masks show mask": lambda mask: check_mask(mask, "MASK"),
-    "masks compare mask": _check_masks,
     # names
     "task": _check_task,
     "statistics": _check_statistics,
@@ -252,8 +211,6 @@ CHECKS: dict[str, Check] = {
     "long": _choice("--long", names.LONG, "is not a way with long input"),
     "pool": _choice("--pool", names.POOLS, "is not a way to join pieces"),
     "to": _choice("--to", names.MASKED_TOKENS, "is no class of tokens"),
-    "per": _choice("--per", names.PER, "is neither the model, a layer nor a head"),
-    "learn-mask form": _choice("--form", names.MASK_FORMS, "is no form"),
     "prune objective": _choice("--objective", names.OBJECTIVES, "is no objective"),
     "fix heads": check_heads,
     "prune among": check_heads,
@@ -265,15 +222,12 @@ CHECKS: dict[str, Check] = {
     "columns": lambda given: pairs_of(given, "--columns"),
     "labels": lambda given: pairs_of(given, "--labels"),
     "sizes": lambda given: numbers_of(given, "--sizes"),
-    "seeds": lambda given: numbers_of(given, "--seeds"),
-    "gate keep": lambda given: numbers_of(given, "--keep"),
-    "gate penalty": _check_penalties,
     # numbers
     **{name: _count(name) for name in ("limit", "report_limit", "batch_size", "repeats", "dimensions", "draws")},
     **{f"{command} batch_size": lambda given: None for command in TRAINS},  # by Settings
     "probe epochs": _count("epochs"),
     "masks show length": _count("length"),
-    **{f"{command} {name}": _count(name) for command in ("finetune", "gate", "pretrain")
+    **{f"{command} {name}": _count(name) for command in ("finetune", "pretrain")
        for name in ("layers", "heads", "hidden", "intermediate")},
     "max_length": _check_length,
     "vocabulary": check_vocabulary,
@@ -290,7 +244,5 @@ TOGETHER: dict[str, Callable[[Values], None]] = {
     "look": _check_look,
     "prune": _check_prune,
     "importance": _check_importance,
-    "gate": _check_gate,
-    "learn-mask": _check_learn_mask,
     "speed": _check_speed,
 }

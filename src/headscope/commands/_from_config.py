@@ -84,6 +84,7 @@ def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config]:
     made: dict[str, Config] = {}
     configs = CONFIGS[command]
     main = next(config for config in configs.values() if config.command)
+    values = main.complete(values)
     for parameter, config in configs.items():
         used = {name: values[name] for name in fields_used(config, main) if name in values}
         # An option that may be repeated is an empty list if it was not given.
@@ -115,7 +116,8 @@ def _parameters(config: type[Config], main: type[Config]) -> list[inspect.Parame
 def _default(name: str, config: type[Config], main: type[Config]) -> Any:
     if name in main.required:
         return MISSING
-    return main.defaults.get(name, default_of(config, name))
+    default = main.defaults.get(name, default_of(config, name))
+    return None if default is MISSING and name in main.completed else default
 
 
 def _parameter(

@@ -158,13 +158,3 @@ def check_label_smoothing(share: float) -> None:
     check_range(
         share, lambda x: 0 <= x < 1, "--label-smoothing", "is no share", "0 or more, below 1"
     )
-
-
-def check_rate(rate: float, option: str, settle: float) -> None:
-    """Refuse what cannot be a learning rate, or the share of the steps after which what is learned is settled."""
-    if not 0 < settle <= 1:
-        raise HeadscopeError(
-            f"{settle} is no share", where="--settle", expected="more than 0, at most 1"
-        )
-    if not rate > 0:
-        raise HeadscopeError(f"{rate} is no rate", where=option, expected="more than 0")

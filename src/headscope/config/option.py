@@ -22,6 +22,7 @@ from headscope.config.requirements import check_effects
 from headscope.errors import HeadscopeError, choices
 
 _OPTION = "option"
+UNRECORDED = ("out", "resume", "overwrite")  # options that do not change the result
 _KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
 
 
@@ -85,6 +86,7 @@ class Config:
     defaults  defaults of shared fields that differ in this command
     helps     help texts of shared fields that differ in this command
     required  shared fields that the command line requires
+    completed  required fields of shared configs that `complete` may add
     """
 
     command: ClassVar[str] = ""
@@ -92,6 +94,7 @@ class Config:
     defaults: ClassVar[Mapping[str, Any]] = {}
     helps: ClassVar[Mapping[str, str]] = {}
     required: ClassVar[tuple[str, ...]] = ()
+    completed: ClassVar[tuple[str, ...]] = ()
     primary: ClassVar[str] = ""  # the field that a value other than a config stands for
 
     def __post_init__(self) -> None:
@@ -103,6 +106,11 @@ class Config:
                 value = declared.parse(value)
                 object.__setattr__(self, name, value)
             check_value(name, value, declared, kinds_of(type(self))[name])
+
+    @classmethod
+    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of a call, with those of `completed` fields added that follow from others."""
+        return dict(values)
 
 
 def options_of(config: type[Config]) -> dict[str, Option]:
@@ -171,11 +179,15 @@ def values_of(*configs: Config) -> dict[str, Any]:
 
 
 def recorded(*configs: Config) -> dict[str, Any]:
-    """The options of a run as its record and its resume header hold them: plain JSON values."""
+    """The options of a run as its record and its resume header hold them: plain JSON values.
+
+    Callbacks and options that do not change the result (where it is written, whether it is resumed) are left out.
+    """
     return {
-        name: _plain(getattr(config, name))
+        f.name: _plain(getattr(config, f.name))
         for config in configs
-        for name in options_of(type(config))
+        for f in fields(config)
+        if f.compare and f.name not in UNRECORDED
     }
 
 
@@ -206,7 +218,7 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
     The first slot is the command's own config. An option that no config has is a `TypeError`, as for any function.
     """
     made: list[Any] = []
-    rest = dict(options)
+    rest = _completed(options, slots)
     for kind, config in slots:
         own = {f.name: rest.pop(f.name) for f in fields(kind) if f.name in rest}
         if config is not None and not isinstance(config, kind):
@@ -232,6 +244,19 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
         made[place] = replace(config, **unset) if unset else config
     check_together(main, *made[1:])
     return made
+
+
+def _completed(
+    options: dict[str, Any], slots: tuple[tuple[type[Config], Any], ...]
+) -> dict[str, Any]:
+    """The options, and the values of `completed` fields that follow from them and from the command's own config."""
+    main, config = slots[0]
+    if any(config is not None for kind, config in slots if kind.primary):
+        return dict(options)
+    values = main.complete(({} if config is None else values_of(config)) | options)
+    return {
+        name: value for name, value in values.items() if name in options or name in main.completed
+    }
 
 
 def _check_required(command: str, kind: type[Config], own: dict[str, Any]) -> None:

@@ -198,6 +198,7 @@ ONE_FILE = "--data DIRECTORY with train, dev and test files: one file is read fo
 SPLIT = Rule({"split": "dev"}, ONE_FILE, _has_split("split"))
 SELECT_ON = Rule({"select_on": "dev:even"}, ONE_FILE, _has_split("select_on"))
 REPORT_ON = Rule({"report_on": "dev:odd"}, ONE_FILE, _has_split("report_on"))
+WRITTEN = Rule({"resume": False, "overwrite": False, "checkpoints": None}, "--out DIR", _has("out"))
 OF_TEXTS = {"pairs": False, "column": None}
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -274,6 +275,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
         SPLITS,
         POOLED,
+        WRITTEN,
     ),
     "importance": (
         MASK,
@@ -296,6 +298,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule({"settle": 0.75}, "a mask that becomes 0 or 1: leave --soft out", _lacks("soft")),
         SPLITS,
         POOLED,
+        Rule(
+            {"objective": None, "corpus": None},
+            "that `task` and `data` are left out",
+            lambda v: v["data"] is None or str(v["data"]) == str(v["corpus"]),
+        ),
+        WRITTEN,
     ),
     "look": (
         MASK,
@@ -319,7 +327,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             _has("repair", "start"),
         ),
         Rule(
-            {"seeds": "0"},
+            {"seeds": (0,)},
             "--repair, --start or a mask that is drawn by chance",
             lambda v: (
                 _has("repair", "start")(v)
@@ -328,6 +336,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             ),
         ),
         POOLED,
+        WRITTEN,
     ),
     "pretrain": (MASK, Rule({"epochs": None}, "that --steps is left out", _lacks("steps"))),
     "prune": (

@@ -52,7 +52,7 @@ class Resumable:
         if (self.folder / STATE).exists():
             state = torch.load(self.folder / STATE, weights_only=True)
             left = json.loads(state.pop("told"))
-            lost = self._lost(left["header"])
+            lost = self._read_note(left.get("learning_rate"))
             self._check(left["header"], lost)
             self.training.restore(state)
             self.told, self._saved = left["told"], self.training.number
@@ -62,22 +62,21 @@ class Resumable:
         if self._is_main:
             drop_checkpoints(self.folder, after=-1 if self._saved is None else self._saved)
 
-    def _lost(self, then: dict[str, Any]) -> dict[str, Any]:
-        """The note that this very run left when its loss became NaN; empty where there is none."""
+    def _read_note(self, rate: float | None) -> dict[str, Any]:
+        """The note that this run left when its loss became NaN; empty if there is none. rate: of the saved state."""
         if not (self.folder / DIVERGED).exists():
             return {}
         note: dict[str, Any] = json.loads((self.folder / DIVERGED).read_text("utf-8"))
-        return note if note["learning_rate"] == then["settings"]["learning_rate"] else {}
+        return note if note["learning_rate"] == rate else {}
 
     def _check(self, then: dict[str, Any], lost: dict[str, Any]) -> None:
-        """The same run; after a loss that was NaN, the same with a smaller learning rate."""
+        """Refuse another run. After a loss that was NaN, a smaller learning rate is the same run."""
         now = self.header
         if lost:
-            before = lost["learning_rate"]
-            if now["settings"]["learning_rate"] >= before:
-                what = f"{lost['what']} with a rate of {before:g}"
+            if self.training.settings.learning_rate >= lost["learning_rate"]:
+                what = f"{lost['what']} with a rate of {lost['learning_rate']:g}"
                 raise HeadscopeError(what, where="--learning-rate", expected="a smaller one")
-            now = {**now, "settings": {**now["settings"], "learning_rate": before}}
+            then, now = _without_rate(then), _without_rate(now)
         check_same_run(then, now, self.folder / STATE)
 
     def _begin_again(self, lost: dict[str, Any]) -> None:
@@ -119,11 +118,19 @@ class Resumable:
             (self.folder / DIVERGED).write_text(json.dumps(note), "utf-8")
 
     def save(self) -> None:
-        told = json.dumps({"header": self.header, "told": self.told})
+        rate = self.training.settings.learning_rate
+        told = json.dumps({"header": self.header, "told": self.told, "learning_rate": rate})
         state = self.training.state() | {"told": told}
         if self._is_main:
             write_whole(state, self.folder / STATE)
         self._saved = self.training.number
+
+
+def _without_rate(header: Any) -> Any:
+    """A header without its learning rate, wherever it is nested."""
+    if not isinstance(header, dict):
+        return header
+    return {name: _without_rate(value) for name, value in header.items() if name != "learning_rate"}
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from headscope.config.training import TrainingConfig
 from headscope.errors import HeadscopeError
 
 
@@ -50,3 +51,17 @@ class Settings:
                     else f"{lowest:g} or more"
                 )
                 raise HeadscopeError(f"{value} is not possible", where=option, expected=expected)
+
+
+def settings_of(config: TrainingConfig, seed: int, steps: int | None = None) -> Settings:
+    """The loop's settings from a command's config."""
+    return Settings(
+        epochs=config.epochs,
+        batch_size=config.batch_size,
+        learning_rate=config.learning_rate,
+        warmup=config.warmup,
+        weight_decay=config.weight_decay,
+        clip=config.clip,
+        seed=seed,
+        steps=steps,
+    )
