@@ -49,7 +49,7 @@ def compare_masks(
     --------
     headscope.compare_masks("minilm", task="stsb", data="stsb_dev.tsv", mask=["star"], out="masks")
     """
-    configs = fill(
+    own, task_data, texts, how = fill(
         "compare_masks",
         options,
         (CompareMasksConfig, config),
@@ -57,4 +57,4 @@ def compare_masks(
         (Reading, reading),
         (Run, run),
     )
-    return learning.compare_masks(model, *configs, report_writer(configs[-1]))
+    return learning.compare_masks(model, own, task_data, texts, how, report_writer(how))

@@ -50,7 +50,7 @@ def gate(
     --------
     headscope.gate("minilm-mnli", task="mnli", data="glue", keep=[20, 40], out="gated")
     """
-    configs = fill(
+    own, task_data, texts, how = fill(
         "gate", options, (GateConfig, config), (TaskData, data), (Reading, reading), (Run, run)
     )
-    return learning.gate(model, *configs, report_writer(configs[-1]))
+    return learning.gate(model, own, task_data, texts, how, report_writer(how))

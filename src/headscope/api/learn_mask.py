@@ -51,7 +51,7 @@ def learn_mask(
     --------
     headscope.learn_mask("minilm-mnli", task="mnli", data="glue", sparsity=0.9, out="masks")
     """
-    configs = fill(
+    own, task_data, texts, how = fill(
         "learn_mask",
         options,
         (LearnMaskConfig, config),
@@ -59,4 +59,4 @@ def learn_mask(
         (Reading, reading),
         (Run, run),
     )
-    return learning.learn_mask(model, *configs, report_writer(configs[-1]))
+    return learning.learn_mask(model, own, task_data, texts, how, report_writer(how))
