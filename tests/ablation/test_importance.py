@@ -316,7 +316,7 @@ def test_a_second_time_needs_to_be_asked_for(here: Path, unpublished: None) -> N
     result = command(*WORDS, "--limit", "30", "--out", "study")
     assert str(result.exception) == (
         "study: the study there has its importance already. "
-        "Add --overwrite (overwrite=True) to replace it, or choose another --out."
+        "Add --overwrite to replace it, or choose another --out."
     )
     assert bytes_of(here / "study") == before
     assert command(*WORDS, "--limit", "30", "--out", "study", "--overwrite").exit_code == 0

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands import app
+from headscope.commands._flags import to_flags
 from headscope.commands._options import (
     Device,
     Dtype,
@@ -87,6 +88,8 @@ def evaluate(
             batch_size=batch_size,
             progress=update,
         )
+    if found["pooling"] is not None and found["pooling"]["stated_by"] is not None:
+        found["pooling"]["stated_by"] = to_flags(found["pooling"]["stated_by"])
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False))
         return
