@@ -379,7 +379,7 @@ def test_without_labels_what_the_model_says_stands_in_for_what_is_right(here: Pa
 
 
 def test_rules_are_refused_where_nothing_goes_by_them(here: Path) -> None:
-    with pytest.raises(HeadscopeError, match=r"^--rules requires --by relevance \(or all\)"):
+    with pytest.raises(HeadscopeError, match=r'^`rules` requires `by="relevance"` \(or all\)'):
         importance("bert", task="sst2", data="dev.tsv", by="gradient", rules="attnlrp")
 
 
