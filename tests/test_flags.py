@@ -20,7 +20,7 @@ FIELD = re.compile(r"`([a-z_]+)(?:=[^`]+)?`")
 # Flags of pip, and variables of CSS.
 OTHER_FLAGS = ("model/zoo/wheels.py", "report/plates.py")
 # Words in backticks that are no options: methods.
-NOT_OPTIONS = {"from_pretrained", "inspected", "stream"}
+NOT_OPTIONS = {"attention_mask", "from_pretrained", "inspected", "stream"}
 
 
 def library_strings() -> Iterator[tuple[str, str]]:

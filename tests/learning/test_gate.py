@@ -113,7 +113,7 @@ def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], 
     note = f"{name}: gates had hardly moved in 12 steps: train on more examples or epochs, or raise `gate_rate`"
     said = [note] if rate == "0.01" else []
     assert [line for line in done.stderr.splitlines() if line.startswith("note: ")] == [
-        f"note: {one}" for one in said
+        f"note: {one}".replace("`gate_rate`", "--gate-rate") for one in said
     ]
     assert Study("gated").record["gates"]["notes"] == said
     assert (note in (here / "gated" / "index.html").read_text("utf-8")) == bool(said)
