@@ -8,6 +8,7 @@ import typer
 
 from headscope.commands._from_config import command
 from headscope.commands._options import Model, progress, say
+from headscope.config.command_line import command_line
 from headscope.config.gate import GateConfig
 from headscope.config.shared import Reading, Run, TaskData
 
@@ -40,7 +41,7 @@ def gate(model: Model, data: TaskData, config: GateConfig, reading: Reading, run
     if len(pruned):
         first = f"{run.out}/{pruned['aim'].iloc[0]}"
         trained = model if config.frozen else first
-        say(f"cut it: headscope prune {trained} --plan {first}/plan.json --out small")
+        say(f"cut it: {command_line('prune', trained, plan=f'{first}/plan.json', out='small')}")
     else:
         say(f"nothing to cut: all {front['left'].max()} heads stay")
     typer.echo(run.out)

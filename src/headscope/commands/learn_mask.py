@@ -8,8 +8,9 @@ import typer
 
 from headscope.commands._from_config import command
 from headscope.commands._options import Model, progress, say
+from headscope.config.command_line import command_line
 from headscope.config.learn_mask import LearnMaskConfig
-from headscope.config.shared import Reading, Run, TaskData, evaluate_flags
+from headscope.config.shared import Reading, Run, TaskData, evaluate_options
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -40,10 +41,12 @@ def learn_mask(
     if not config.soft:
         first = f"{run.out}/{config.targets[0].name}"
         reported = data if config.corpus is None else replace(data, report_on="dev")
-        is_hub_model = config.frozen and run.revision is not None
-        revision = f"--revision {run.revision} " if is_hub_model else ""
-        say(
-            f"use it: headscope evaluate {model if config.frozen else first} {revision}"
-            f"{evaluate_flags(reported)} --mask {first}/mask.npz"
+        line = command_line(
+            "evaluate",
+            model if config.frozen else first,
+            revision=run.revision if config.frozen else None,
+            **evaluate_options(reported),
+            mask=f"{first}/mask.npz",
         )
+        say(f"use it: {line}")
     typer.echo(run.out)
