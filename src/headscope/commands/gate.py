@@ -29,7 +29,7 @@ In Python: headscope.gate
 
 @command(EXAMPLES, group="Learn")
 def gate(model: Model, data: TaskData, config: GateConfig, reading: Reading, run: Run) -> None:
-    """Learn which heads to keep: gates that are trained with the weights or alone become a plan for `prune`."""
+    """Learn which heads to keep: gates that are trained with the weights or alone become a plan to prune by."""
     import headscope
 
     with progress(f"{model} on {data.task}") as update:

@@ -58,6 +58,7 @@ app.add_typer(
     name="masks",
     help="List the named masks of attention, show one, or compare them on a task.",
     epilog=LISTED,
+    rich_help_panel="Learn",
 )
 
 
@@ -130,7 +131,7 @@ def show(
             typer.echo("".join("█" if cell else "·" for cell in row))
 
 
-@command(COMPARED, group="Learn", app=masks)
+@command(COMPARED, group="Commands", app=masks)
 def compare(
     model: Model, data: TaskData, config: CompareMasksConfig, reading: Reading, run: Run
 ) -> None:

@@ -44,6 +44,7 @@ class CompareMasksConfig(TrainingConfig):
     }  # fmt: skip
     defaults = {"report_on": "dev"}
     helps = {
+        "epochs": "Number of epochs to train --start under each mask",
         "limit": "Maximum number of training examples, evenly spaced over the file",
         "open_special": "Special tokens attend to and are attended by all, whatever the mask",
     }
@@ -61,7 +62,7 @@ class CompareMasksConfig(TrainingConfig):
     )
     start: str | None = option(
         None,
-        "Model to train under each mask from the start, for --epochs; e.g. minilm",
+        "Model to train under each mask from the start, e.g. minilm",
         show_default="none",
     )
     seeds: tuple[int, ...] = option(

@@ -49,7 +49,7 @@ def gate(
     """
     learning = _GateLearning(model, config, data, reading, run)
     sha256 = describe_model(learning.whole)["sha256"]
-    roles = None if config.roles is None else roles_in(config.roles, sha256)
+    roles = None if config.roles is None else roles_in(Path(config.roles), sha256)
     for target in config.targets:
         learning.gates(learning.whole, target)  # refused before anything is trained
     with learning.train_each(config.targets, learning.train) as (folder, results):

@@ -51,7 +51,7 @@ Result = dict[str, Any]  # what one training found, as JSON
 C = TypeVar("C", bound=TrainingConfig)
 
 
-class Target(Protocol):
+class TrainingTarget(Protocol):
     """The target of one training; its name is that of its directory."""
 
     @property
@@ -117,6 +117,7 @@ class Learning(Generic[C]):
     part: ClassVar[str]
     can_reduce_rate: ClassVar[bool] = False
     of_targets: ClassVar[tuple[str, ...]] = ()
+    out: Path  # the directory of the study; temporary if `run.out` is None
 
     def __init__(
         self,
@@ -126,13 +127,8 @@ class Learning(Generic[C]):
         reading: Reading,
         run: Run,
     ) -> None:
-        self.model, self.config, self.data, self.reading, self.run = (
-            model,
-            config,
-            data,
-            reading,
-            run,
-        )
+        self.model, self.config, self.data = model, config, data
+        self.reading, self.run = reading, run
         self.task = task_of(data)
         self.settings = settings_of(config, run.seed)
         self.scratch = _scratch_of(config)
@@ -278,7 +274,7 @@ class Learning(Generic[C]):
 
     @contextmanager
     def train_each(
-        self, targets: Sequence[Target], train: Callable[[Any, Path], Result]
+        self, targets: Sequence[TrainingTarget], train: Callable[[Any, Path], Result]
     ) -> Iterator[tuple[Path, list[Result]]]:
         """Train for each target in a directory of its own in `run.out`; finished trainings are not repeated.
 
@@ -321,7 +317,7 @@ class Learning(Generic[C]):
             write(study, folder)
 
     def _train_once(
-        self, target: Target, folder: Path, train: Callable[[Any, Path], Result]
+        self, target: TrainingTarget, folder: Path, train: Callable[[Any, Path], Result]
     ) -> Result:
         if not (folder / RESULT).exists():
             folder.mkdir(exist_ok=True)
@@ -374,7 +370,7 @@ def _scratch_of(config: TrainingConfig) -> Scratch | None:
     return Scratch(Sizes(**config.sizes()), vocabulary=config.vocabulary)
 
 
-def by_target(targets: Sequence[Target], results: Sequence[Result]) -> dict[str, Any]:
+def by_target(targets: Sequence[TrainingTarget], results: Sequence[Result]) -> dict[str, Any]:
     """Epochs, learning rates and notes of each training, for the run record."""
     named = {target.name: result for target, result in zip(targets, results, strict=True)}
     return {
