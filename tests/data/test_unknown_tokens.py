@@ -27,7 +27,7 @@ from headscope.data.examples import Example
 from headscope.data.pack_sequences import packed
 from headscope.errors import HeadscopeWarning
 from headscope.model.attention_model import AttentionModel
-from headscope.report.page import render_with
+from headscope.report.page.render import render_with
 
 AMINO_ACIDS = "LAGVSERTIDPKQNFYMHWCXBUZO.-"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat"]

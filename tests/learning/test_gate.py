@@ -18,7 +18,7 @@ from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.learning.gate import gate
 from headscope.learning.gates import Gates
-from headscope.report.figures.gates import drawings
+from headscope.report.sections.gates import drawings
 from poison import poisoned
 from sampling import slow
 from worded import glue, saved, sentiments

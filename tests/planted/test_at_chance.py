@@ -20,7 +20,7 @@ from headscope.pruning.search import search
 from headscope.pruning.search_config import SearchOptions
 from headscope.pruning.target import Target
 from headscope.report.findings import findings_of
-from headscope.report.five import five_of
+from headscope.report.top_findings import five_of
 from headscope.tasks import task_named
 from headscope.tasks.base import Chance, Item, Prepared
 from headscope.tasks.running import evaluate

@@ -15,9 +15,9 @@ from studies import THREE, made_up
 
 from headscope.analysis.compare import Comparison, compare
 from headscope.errors import HeadscopeError
-from headscope.report.compare_page import render, write_comparison
-from headscope.report.comparison import findings_of, plates_of
-from headscope.report.figures._compare import drawings_of
+from headscope.report.drawing.compare_figures import drawings_of
+from headscope.report.page.compare_page import render, write_comparison
+from headscope.report.page.comparison import findings_of, plates_of
 from headscope.study.study import Study
 
 if TYPE_CHECKING:

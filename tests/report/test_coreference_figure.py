@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from studies import made_up
 
-from headscope.report.figures.coreference import drawings
-from headscope.report.plates import svg_of
+from headscope.report.rendered_figures import svg_of
+from headscope.report.sections.coreference import drawings
 from headscope.study.study import Study
 
 ROW: dict[str, Any] = {

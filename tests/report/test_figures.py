@@ -16,14 +16,16 @@ from matplotlib.colors import to_hex
 from PIL import Image
 from studies import SMALL, STATISTICS, THREE, made_up
 
-from headscope.report.colourings import MATTERS
-from headscope.report.figures import _palette, figures_of, makers
-from headscope.report.figures._palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
-from headscope.report.figures._style import colours_of, norm_of
-from headscope.report.grids import grid_of, plain, stacks_of
-from headscope.report.pack import described
-from headscope.report.plates import inline_svg, plates_of, svg_of, telling
+from headscope.report.drawing import palette
+from headscope.report.drawing.palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
+from headscope.report.drawing.style import colours_of, norm_of
+from headscope.report.map_colours import MATTERS
+from headscope.report.page.payload import described
+from headscope.report.rendered_figures import inline_svg, plates_of, svg_of, telling
 from headscope.report.scale import Scale, scale_of
+from headscope.report.sections import figures_of, makers
+from headscope.report.study_access import grid_of, stacks_of
+from headscope.report.text import plain
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
@@ -77,7 +79,7 @@ def test_who_draws_may_be_told_how_far_it_is() -> None:
 
 
 def test_every_figure_file_is_found_by_being_there() -> None:
-    folder = Path(sys.modules["headscope.report.figures"].__file__ or "").parent
+    folder = Path(sys.modules["headscope.report.sections"].__file__ or "").parent
     assert set(makers()) == {
         file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")
     }
@@ -157,7 +159,7 @@ def test_drawing_leaves_the_callers_matplotlib_alone() -> None:
 
 @pytest.mark.slow
 def test_the_figures_do_not_load_pyplot() -> None:
-    code = "import headscope.report.plates, headscope.report.figures as f, sys; f.makers(); print(*sys.modules)"
+    code = "import headscope.report.rendered_figures, headscope.report.sections as f, sys; f.makers(); print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
@@ -222,9 +224,9 @@ def test_worse_has_one_colour_whether_a_loss_rises_or_a_metric_falls(statistic: 
     assert to_hex(worst) == DIVERGING_STOPS[0]
     assert described(statistic, CHANGES)["reversed"]
     assert not described("ablation-metric", CHANGES)["reversed"]
-    assert set(MATTERS.values()) >= {_palette.WORSE, _palette.BETTER}
+    assert set(MATTERS.values()) >= {palette.WORSE, palette.BETTER}
     middle = len(DIVERGING_STOPS) // 2
-    assert DIVERGING_STOPS.index(_palette.WORSE) < middle < DIVERGING_STOPS.index(_palette.BETTER)
+    assert DIVERGING_STOPS.index(palette.WORSE) < middle < DIVERGING_STOPS.index(palette.BETTER)
 
 
 def test_a_change_without_a_direction_keeps_its_colours() -> None:

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from studies import SMALL, THREE, made_up
 
-from headscope.report import cards
-from headscope.report.cards import by_gain, cards_of, roles_by_head
-from headscope.report.figures import makers
+from headscope.report import head_cards as cards
 from headscope.report.findings import findings_of
-from headscope.report.page import render
+from headscope.report.head_cards import by_gain, cards_of, roles_by_head
+from headscope.report.page.render import render
 from headscope.report.parts import parts_of
-from headscope.report.plates import svg_of
+from headscope.report.rendered_figures import svg_of
+from headscope.report.sections import makers
 from headscope.study.study import Study
 
 EVIL = "</script><img src=x onerror=alert(2)>\"'&<!--"

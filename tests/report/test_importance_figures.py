@@ -17,16 +17,16 @@ from scipy.stats import spearmanr
 from studies import RECORD
 
 from headscope.ablation.significance import delta_of_losses, holm, least_significant
-from headscope.report.cards import importance_lines
-from headscope.report.cells import decimals_for
-from headscope.report.colourings import colourings_of
-from headscope.report.figures import agreement, all_but_one, figures_of, masking
-from headscope.report.figures._palette import SERIES
-from headscope.report.figures.ablation import Ablation
+from headscope.report.drawing.palette import SERIES
 from headscope.report.findings import findings_of
-from headscope.report.page import render
+from headscope.report.head_cards import importance_lines
+from headscope.report.map_colours import colourings_of
+from headscope.report.page.render import render
 from headscope.report.parts import parts_of
-from headscope.report.plates import svg_of
+from headscope.report.rendered_figures import svg_of
+from headscope.report.sections import agreement, all_but_one, figures_of, masking
+from headscope.report.sections.ablation import Ablation
+from headscope.report.table_cells import decimals_for
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame

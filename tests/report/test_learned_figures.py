@@ -12,15 +12,15 @@ from every_table import CUT, MASK, every_table
 from studies import made_up
 
 from headscope.report.cut_parts import front
-from headscope.report.figures import figures_of
-from headscope.report.figures.confidence import Confidence
-from headscope.report.figures.gates import GatesOverTime
-from headscope.report.figures.heat_map import HeatMap
-from headscope.report.figures.learned_masks import drawings as mask_drawings
 from headscope.report.findings import findings_of
-from headscope.report.page import render
-from headscope.report.plates import drawn, plates_for
+from headscope.report.page.render import render
+from headscope.report.rendered_figures import drawn, plates_for
 from headscope.report.scale import scale_of
+from headscope.report.sections import figures_of
+from headscope.report.sections.confidence import Confidence
+from headscope.report.sections.gates import GatesOverTime
+from headscope.report.sections.heat_map import HeatMap
+from headscope.report.sections.learned_masks import drawings as mask_drawings
 from headscope.study.study import Study
 from headscope.tables import to_frame
 

@@ -11,12 +11,12 @@ from every_table import every_table
 from matplotlib.figure import Figure
 from studies import RECORD
 
-from headscope.report.cells import Part
-from headscope.report.figures.lenses import drawings
 from headscope.report.findings import findings_of
 from headscope.report.lens_parts import lens_parts
-from headscope.report.page import render
+from headscope.report.page.render import render
 from headscope.report.parts import parts_of
+from headscope.report.sections.lenses import drawings
+from headscope.report.table_cells import Part
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 

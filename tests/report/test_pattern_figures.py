@@ -10,8 +10,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from studies import RECORD
 
-from headscope.report.figures import fixed, patterns
-from headscope.report.figures._palette import MISSING
+from headscope.report.drawing.palette import MISSING
+from headscope.report.sections import fixed, patterns
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from studies import RECORD
 
-from headscope.report.figures import figures_of
-from headscope.report.figures.relevance_layers import RelevanceLayers
 from headscope.report.lens_parts import lens_parts
+from headscope.report.sections import figures_of
+from headscope.report.sections.relevance_layers import RelevanceLayers
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 

@@ -12,12 +12,12 @@ from studies import made_up, roled
 import headscope
 from headscope.analysis.join import join
 from headscope.model.natural_language import is_natural_language
-from headscope.report.comparison import comparison_view
-from headscope.report.comparison import findings_of as compared
-from headscope.report.facts import corpus_facts, model_facts, studied, summary
 from headscope.report.finding import Finding, Measured
 from headscope.report.findings import findings_of
-from headscope.report.page import render, render_joined
+from headscope.report.page.comparison import comparison_view
+from headscope.report.page.comparison import findings_of as compared
+from headscope.report.page.render import render, render_joined
+from headscope.report.run_facts import corpus_facts, model_facts, studied, summary
 from headscope.study.lengths import length_note
 from headscope.study.run_record import describe_model
 from headscope.study.study import Study

@@ -81,7 +81,7 @@ class Comparison:
 
     def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write the directory of the comparison: tables, run.json, figures, index.html. Whole or not at all."""
-        assert Comparison.publish is not None, "import headscope.report.compare_page"
+        assert Comparison.publish is not None, "import headscope.report.page.compare_page"
         return Comparison.publish(self, out, overwrite)
 
 

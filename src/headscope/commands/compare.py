@@ -77,7 +77,7 @@ def compare(
     """Compare the heads of models: layers side by side, smoothness, roles, matched heads, change by fine-tuning."""
     from headscope.analysis.compare import compare as run
     from headscope.atomic_dir import drafted
-    from headscope.report.compare_page import fill_comparison
+    from headscope.report.page.compare_page import fill_comparison
 
     with drafted(out, overwrite=overwrite) as folder:
         with progress("maps") as update:

@@ -29,7 +29,7 @@ def demo(
     from headscope.analysis.analyze import analyze
     from headscope.atomic_dir import drafted
     from headscope.model.load import load
-    from headscope.report.looking import look
+    from headscope.report.look.look import look
     from headscope.report.publish import fill
 
     with drafted(out, overwrite=is_demo(out)) as folder:

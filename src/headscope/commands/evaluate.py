@@ -70,7 +70,7 @@ def evaluate(
 ) -> None:
     """How good a model is at a task: every metric and the loss, with intervals."""
     from headscope.ablation.evaluate import evaluate as run
-    from headscope.report.facts import ENOUGH_TEXTS
+    from headscope.report.run_facts import ENOUGH_TEXTS
 
     with progress(model) as update:
         found = run(

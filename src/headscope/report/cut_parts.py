@@ -6,10 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.noninferiority import Margin, verdict_in
-from headscope.report.cells import NONE, Cell, Part, is_missing, measured, number
 from headscope.report.finding import margin_of
-from headscope.report.grids import plain, recorded
 from headscope.report.head_cells import count_cell
+from headscope.report.study_access import recorded
+from headscope.report.table_cells import NONE, Cell, Part, is_missing, measured, number
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     from headscope.study.study import Study

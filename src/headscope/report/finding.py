@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headscope.ablation.agreement import LEAST_CEILING, examples_for
 from headscope.ablation.noninferiority import Margin, verdict_in
-from headscope.report.cells import DECIMALS
-from headscope.report.grids import plain, stacks_of
 from headscope.report.over_uniform import times_text
+from headscope.report.study_access import stacks_of
+from headscope.report.table_cells import DECIMALS
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     from headscope.study.study import Study

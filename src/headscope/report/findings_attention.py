@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.cards import Role, by_gain, roles_by_head
 from headscope.report.finding import (
     MOST_NAMED,
     Finding,
@@ -18,9 +17,11 @@ from headscope.report.finding import (
     short_number,
     strength_of,
 )
-from headscope.report.grids import plain, recorded, stacks_of, stacks_with
+from headscope.report.head_cards import Role, by_gain, roles_by_head
 from headscope.report.over_uniform import uniform_shares
 from headscope.report.shared_heads import Place, counted, head_of, is_shared, number_of
+from headscope.report.study_access import recorded, stacks_of, stacks_with
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     from headscope.study.study import Study

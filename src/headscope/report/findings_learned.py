@@ -16,8 +16,9 @@ from headscope.report.finding import (
     short_number,
     strength_of,
 )
-from headscope.report.grids import plain, recorded
 from headscope.report.lens_conclusion import conclusion_of
+from headscope.report.study_access import recorded
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     from headscope.study.study import Study

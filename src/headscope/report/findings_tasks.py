@@ -10,8 +10,6 @@ from headscope.ablation.ablation_results import LOSS
 from headscope.ablation.noninferiority import Margin, largest_kept, picked_on, verdict_in
 from headscope.ablation.significance import least_significant
 from headscope.model.model_card import times_as_fast
-from headscope.report.cells import decimals_for
-from headscope.report.facts import ENOUGH_TEXTS
 from headscope.report.finding import (
     MOST_NAMED,
     Finding,
@@ -27,8 +25,11 @@ from headscope.report.finding import (
     strength_of,
     too_noisy,
 )
-from headscope.report.grids import plain, recorded
+from headscope.report.run_facts import ENOUGH_TEXTS
 from headscope.report.shared_heads import counted
+from headscope.report.study_access import recorded
+from headscope.report.table_cells import decimals_for
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     import pandas as pd

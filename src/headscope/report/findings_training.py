@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headscope.report.cards import roles_by_head
-from headscope.report.families import FAMILIES, family_of
 from headscope.report.finding import Finding
+from headscope.report.head_cards import roles_by_head
+from headscope.report.role_groups import FAMILIES, family_of
 from headscope.report.shared_heads import Place, counted, number_of
 from headscope.study.study import Study
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.cards import Place
-from headscope.report.cells import NONE, Cell, is_missing, p_text
-from headscope.report.grids import plain, stacks_of
+from headscope.report.head_cards import Place
+from headscope.report.study_access import stacks_of
+from headscope.report.table_cells import NONE, Cell, is_missing, p_text
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     from headscope.study.study import Study

@@ -7,7 +7,7 @@ from pathlib import Path
 from headscope.analysis.join import Joined
 from headscope.atomic_dir import check_page
 from headscope.errors import HeadscopeError, reason
-from headscope.report.page import render_joined
+from headscope.report.page.render import render_joined
 
 MOST_BYTES = 7_500_000  # a report is to be sent: below 8 MB
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.agreement import LEAST_CEILING, examples_for
 from headscope.report.finding import ceiling_of, excludes, read_measured, short_number, strength_of
-from headscope.report.grids import plain, recorded
+from headscope.report.study_access import recorded
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headscope.analysis.separators import NAMES, verdicts
-from headscope.report.cards import words_of
-from headscope.report.cells import DECIMALS, Cell, Part, measured, number
 from headscope.report.finding import ceiling_of
-from headscope.report.grids import plain, recorded, stacks_of
+from headscope.report.head_cards import words_of
 from headscope.report.lens_conclusion import conclusion_of
 from headscope.report.scale import bare_name
+from headscope.report.study_access import recorded, stacks_of
+from headscope.report.table_cells import DECIMALS, Cell, Part, measured, number
+from headscope.report.text import plain
 from headscope.statistics.effective_lengths import UP_TO
 from headscope.tables import STACKS
 

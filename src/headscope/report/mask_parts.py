@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headscope.report.cells import Cell, Part, measured, number
-from headscope.report.grids import plain, recorded
+from headscope.report.study_access import recorded
+from headscope.report.table_cells import Cell, Part, measured, number
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     from headscope.study.study import Study

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.ablation_results import LOSS, METRIC
 from headscope.ablation.significance import ALPHA
-from headscope.report.cells import NONE, Cell, Part, decimals_for, is_missing, measured, number
 from headscope.report.finding import ceiling_of, too_noisy
-from headscope.report.grids import plain, recorded
 from headscope.report.head_cells import (
     UNCORRECTED,
     count_cell,
@@ -18,6 +16,17 @@ from headscope.report.head_cells import (
     p_cell,
     place_of,
 )
+from headscope.report.study_access import recorded
+from headscope.report.table_cells import (
+    NONE,
+    Cell,
+    Part,
+    decimals_for,
+    is_missing,
+    measured,
+    number,
+)
+from headscope.report.text import plain
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.cells import NONE, Cell, Part, is_missing
-from headscope.report.grids import plain, slug
+from headscope.report.table_cells import NONE, Cell, Part, is_missing
+from headscope.report.text import plain, slug
 
 if TYPE_CHECKING:
     import pandas as pd

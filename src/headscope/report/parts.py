@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headscope.report.cards import roles_by_head
-from headscope.report.cells import Cell, Part, measured, number
 from headscope.report.cut_parts import fixing, front
-from headscope.report.grids import plain, stacks_of
+from headscope.report.head_cards import roles_by_head
 from headscope.report.head_cells import head_cell
 from headscope.report.lens_parts import lens_parts
 from headscope.report.mask_parts import learned_masks, mask_table
 from headscope.report.matter_parts import agreement, all_but_one, significance
+from headscope.report.study_access import stacks_of
+from headscope.report.table_cells import Cell, Part, measured, number
+from headscope.report.text import plain
 from headscope.report.word_parts import coreference, rare_words, relations
 
 if TYPE_CHECKING:

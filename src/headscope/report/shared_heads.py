@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from headscope.report.grids import recorded
+from headscope.report.study_access import recorded
 
 if TYPE_CHECKING:
     from headscope.study.study import Study

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.cells import NONE, Cell, Part, is_missing, measured, number
-from headscope.report.grids import plain, recorded
 from headscope.report.head_cells import count_cell, head_cell, place_of
 from headscope.report.scale import signed
+from headscope.report.study_access import recorded
+from headscope.report.table_cells import NONE, Cell, Part, is_missing, measured, number
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     from headscope.study.study import Study

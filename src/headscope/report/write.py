@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 def write_report(study: Study, folder: Path) -> None:
     """Write folder/figures/NAME.svg and NAME.png for every figure that applies, and folder/index.html."""
-    from headscope.report.page import render_with
-    from headscope.report.plates import announce, plates_of
+    from headscope.report.page.render import render_with
+    from headscope.report.rendered_figures import announce, plates_of
 
     plates = plates_of(study)
     figures = folder / "figures"
