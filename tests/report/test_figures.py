@@ -23,7 +23,7 @@ from headscope.report.map_colours import MATTERS
 from headscope.report.page.payload import described
 from headscope.report.rendered_figures import inline_svg, plates_of, svg_of, telling
 from headscope.report.scale import Scale, scale_of
-from headscope.report.sections import figures_of, makers
+from headscope.report.sections import figures_of, sections
 from headscope.report.study_access import grid_of, stacks_of
 from headscope.report.text import plain
 from headscope.study.study import Study
@@ -80,7 +80,7 @@ def test_who_draws_may_be_told_how_far_it_is() -> None:
 
 def test_every_figure_file_is_found_by_being_there() -> None:
     folder = Path(sys.modules["headscope.report.sections"].__file__ or "").parent
-    assert set(makers()) == {
+    assert set(sections()) == {
         file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")
     }
 
@@ -159,7 +159,7 @@ def test_drawing_leaves_the_callers_matplotlib_alone() -> None:
 
 @pytest.mark.slow
 def test_the_figures_do_not_load_pyplot() -> None:
-    code = "import headscope.report.rendered_figures, headscope.report.sections as f, sys; f.makers(); print(*sys.modules)"
+    code = "import headscope.report.rendered_figures, headscope.report.sections as f, sys; f.sections(); print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout

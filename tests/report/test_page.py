@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from studies import RECORD, SMALL, STATISTICS, THREE, made_up
 
-from headscope.report.findings import findings_of
 from headscope.report.notebook import study_html
 from headscope.report.page.render import render
 from headscope.report.rendered_figures import plates_of
 from headscope.report.run_facts import corpus_facts, reproduction, summary
+from headscope.report.sections import findings_of
 from headscope.report.write import write_report
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
@@ -308,7 +308,7 @@ def test_facts_leave_out_what_was_not_recorded() -> None:
 
 @pytest.mark.slow
 def test_importing_the_page_does_not_load_matplotlib() -> None:
-    names = ("page.render", "write", "notebook", "page.payload", "findings")
+    names = ("page.render", "write", "notebook", "page.payload", "sections")
     code = (
         "".join(f"import headscope.report.{name};" for name in names)
         + "import sys; print(*sys.modules)"

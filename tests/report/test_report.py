@@ -18,11 +18,10 @@ from studies import RECORD, made_up, roled
 
 from headscope.analysis.join import join
 from headscope.report.finding import KINDS, Finding, Measured
-from headscope.report.findings import findings_of
 from headscope.report.head_cards import cards_of
 from headscope.report.map_colours import colourings_of
 from headscope.report.page.render import render, render_joined
-from headscope.report.sections import figures_of
+from headscope.report.sections import figures_of, findings_of
 from headscope.report.top_findings import MOST, five_of
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame

@@ -13,11 +13,12 @@ import headscope
 from headscope.analysis.join import join
 from headscope.model.natural_language import is_natural_language
 from headscope.report.finding import Finding, Measured
-from headscope.report.findings import findings_of
+from headscope.report.page.chapter import describe_study
 from headscope.report.page.comparison import comparison_view
 from headscope.report.page.comparison import findings_of as compared
 from headscope.report.page.render import render, render_joined
-from headscope.report.run_facts import corpus_facts, model_facts, studied, summary
+from headscope.report.run_facts import corpus_facts, model_facts, summary
+from headscope.report.sections import findings_of
 from headscope.study.lengths import length_note
 from headscope.study.run_record import describe_model
 from headscope.study.study import Study
@@ -117,7 +118,7 @@ def test_the_record_and_the_header_have_the_length_of_texts() -> None:
     assert ("mean length", f"{mean} tokens ({min(lengths)} to {max(lengths)})") in corpus_facts(
         study
     )
-    assert f"tokens, {mean} in each on average)" in studied(study)
+    assert f"tokens, {mean} in each on average)" in describe_study(study)
     assert f"{mean} tokens ({min(lengths)} to {max(lengths)})" in render(study)
 
 

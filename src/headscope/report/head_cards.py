@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headscope.ablation.ablation_results import LOSS, METRIC
 from headscope.analysis.pattern_substitutes import fixed_alone
 from headscope.report.scale import title_of
+from headscope.report.shared_heads import Place
 from headscope.report.study_access import recorded, shape_of, stacks_of
 from headscope.report.table_cells import DECIMALS, decimals_for, is_missing, measured, p_text
 from headscope.report.text import plain
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-Place = tuple[str, int, int]  # stack, layer, head
 UNDETERMINED = "undetermined"
 PATTERN = "js-"  # statistics: the divergence from a fixed pattern
 BEST_RELATIONS = 3

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from headscope.ablation.ablation_results import LOSS
 from headscope.report.drawing import palette
 from headscope.report.drawing.palette import SERIES
-from headscope.report.head_cards import Place, roles_by_head
+from headscope.report.head_cards import roles_by_head
 from headscope.report.role_groups import FAMILIES, brief_of, family_of
+from headscope.report.shared_heads import Place
 from headscope.report.study_access import shape_of, stacks_of, statistics_of
 from headscope.report.text import plain
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.errors import HeadscopeError, reason
-from headscope.report.drawing.data_source import Source
 from headscope.report.drawing.palette import INK, MISSING, MUTED, PAPER, RULE, SERIES
-from headscope.report.sections import Drawing, figures_of
+from headscope.report.drawing.study_figure import DataSource, StudyFigure
+from headscope.report.sections import figures_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +59,7 @@ class Plate:
     svg: str
     figure: Figure
     is_raster: bool
-    source: Source | None = None  # where the page finds its numbers
+    source: DataSource | None = None  # where the page finds its numbers
     data: pd.DataFrame | None = None  # its numbers, where the page has them nowhere else
 
     @cached_property
@@ -110,7 +110,7 @@ def plates_for(study: Study, beginnings: tuple[str, ...]) -> list[Plate]:
     )
 
 
-def _all_drawn(drawings: list[Drawing], study: Study) -> list[Plate]:
+def _all_drawn(drawings: list[StudyFigure], study: Study) -> list[Plate]:
     plates = []
     for number, drawing in enumerate(drawings, start=1):
         plates.append(drawn(drawing, study))
@@ -118,7 +118,7 @@ def _all_drawn(drawings: list[Drawing], study: Study) -> list[Plate]:
     return plates
 
 
-def drawn(drawing: Drawing, study: Study) -> Plate:
+def drawn(drawing: StudyFigure, study: Study) -> Plate:
     figure = drawing.draw(study)
     return Plate(
         drawing.name,

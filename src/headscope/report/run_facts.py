@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headscope.config.worn import read_worn
 from headscope.data.unknown import WARN_SHARE
 from headscope.data.unknown import said as unknown_share
 from headscope.report.shared_heads import Place, is_shared, number_of
-from headscope.report.study_access import model_name, recorded, shape_of, stacks_of
-from headscope.report.text import plain
+from headscope.report.study_access import recorded, shape_of, stacks_of
+from headscope.report.text import grouped, is_number, plain, with_noun
 from headscope.study.lengths import mean_length
 
 if TYPE_CHECKING:
@@ -28,93 +28,14 @@ def summary(study: Study) -> str:
     sizes = []
     for stack in stacks_of(study):
         layers, heads = shape_of(study, stack)
-        sizes.append(f"{plain(stack)} {_counted(layers, 'layer')} × {_counted(heads, 'head')}")
+        sizes.append(f"{plain(stack)} {with_noun(layers, 'layer')} × {with_noun(heads, 'head')}")
     if not sizes:
         return "no single heads"
-    many = _counted(len(heads_of(study)), "head")
+    many = with_noun(len(heads_of(study)), "head")
     if is_shared(study):
-        shared = _counted(number_of(study, heads_of(study)), "shared head")
-        many = f"{shared} at {_counted(len(heads_of(study)), 'site')}"
+        shared = with_noun(number_of(study, heads_of(study)), "shared head")
+        many = f"{shared} at {with_noun(len(heads_of(study)), 'site')}"
     return f"{many}: {', '.join(sizes)}"
-
-
-def studied(study: Study, *, with_model: bool = True) -> str:
-    """One sentence: what was asked of which model, on what."""
-    record = study.record
-    asked = [
-        said
-        for kind, say in STUDIED.items()
-        if isinstance(record.get(kind), Mapping) and (said := say(record))
-    ]
-    told = (
-        "; ".join(asked)
-        or f"{_counted(study.heads['statistic'].nunique(), 'statistic')} of its heads"
-    )
-    if not with_model:
-        return f"{told}."
-    removed = recorded(record, "model", "cut")
-    return f"{model_name(study)}{f', without {plain(removed, 60)}' if removed else ''}: {told}."
-
-
-def _texts(record: Mapping[str, Any]) -> str:
-    used, tokens = (recorded(record, "data", key) for key in ("used", "tokens"))
-    kind = "pairs of texts" if recorded(record, "data", "pairs") else "texts"
-    lens = plain(record.get("lens") or "raw", 60).replace(",", ", ")
-    many = f"{_grouped(used)} {kind}" if used is not None else kind
-    through = "" if lens == "raw" else f", through the lenses {lens}"
-    length = mean_length(record)
-    each = f", {length:.0f} in each on average" if length is not None else ""
-    return f"what attention does over {many}{f' ({_grouped(tokens)} tokens{each})' if tokens is not None else ''}{through}"
-
-
-def _removed(record: Mapping[str, Any]) -> str:
-    mode = recorded(record, "importance", "mode")
-    what = (
-        "what each head's fixed pattern in its place changes"
-        if mode == "fixed"
-        else "which heads matter"
-    )
-    count = recorded(record, "importance", "examples")
-    on = f", on {_grouped(count)} examples" if count is not None else ""
-    return f"{what} for {plain(recorded(record, 'importance', 'task') or 'a task', 40)}{on}"
-
-
-def _searched(record: Mapping[str, Any]) -> str:
-    told = record["pruning"]
-    if told.get("search") == "gates":
-        return ""  # said of the gates
-    sides = [recorded(told, side, "split") for side in ("selected_on", "reported_on")]
-    where = (
-        f", chosen on {plain(sides[0], 30)} and reported on {plain(sides[1], 30)}"
-        if all(sides)
-        else ""
-    )
-    return f"what {plain(told.get('task'), 40)} can do without (search: {plain(told.get('search'), 30)}){where}"
-
-
-def _of_task(kind: str, words: str) -> Callable[[Mapping[str, Any]], str]:
-    return lambda record: f"{words} {plain(recorded(record, kind, 'task') or 'a task', 40)}"
-
-
-STUDIED: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "data": _texts,
-    "treebank": lambda record: (
-        f"relations in {_grouped(recorded(record, 'treebank', 'used') or 'the')} parsed sentences"
-    ),
-    "coreference": lambda record: (
-        f"antecedents in {_grouped(recorded(record, 'coreference', 'documents') or 'the')} documents"
-    ),
-    "importance": _removed,
-    "pruning": _searched,
-    "gates": _of_task("gates", "which heads learned gates keep for"),
-    "fixing": _of_task("fixing", "how many heads can attend by fixed patterns for"),
-    "learned_masks": _of_task("learned_masks", "which positions need to attend to which for"),
-    "mask_table": _of_task("mask_table", "what sparse masks cost for"),
-    "fronts": _of_task("fronts", "searches side by side for"),
-    "knock_out": lambda record: "what changes when parts of attention are taken away",
-    "film": lambda record: "what its heads did over training",
-    "test": lambda record: "how much syntax a parser reads off its attention",
-}
 
 
 def model_facts(study: Study) -> Facts:
@@ -161,32 +82,32 @@ def corpus_facts(study: Study) -> Facts:
         )
     for key in ("read", "used", "truncated"):
         if recorded(record, "data", key) is not None:
-            facts.append((f"texts {key}", _grouped(recorded(record, "data", key))))
+            facts.append((f"texts {key}", grouped(recorded(record, "data", key))))
     if (length := mean_length(record)) is not None:
         ends = [recorded(record, "data", end) for end in ("shortest", "longest")]
         extent = (
-            f" ({_grouped(ends[0])} to {_grouped(ends[1])})"
-            if all(_is_number(end) for end in ends)
+            f" ({grouped(ends[0])} to {grouped(ends[1])})"
+            if all(is_number(end) for end in ends)
             else ""
         )
         facts.append(("mean length", f"{length:.0f} tokens{extent}"))
     for kind, what in (("treebank", "sentences"), ("coreference", "documents")):
         known = recorded(record, kind, "documents" if kind == "coreference" else "used")
         if known is not None:
-            facts.append((f"{kind} {what}", _grouped(known)))
+            facts.append((f"{kind} {what}", grouped(known)))
     facts += _task_facts(record)
     if recorded(record, "frequency", "list") is not None:
         facts.append(("word frequencies", plain(recorded(record, "frequency", "list"), 60)))
     skipped = recorded(record, "data", "skipped")
     if isinstance(skipped, Mapping):
         reasons = [
-            f"{_grouped(count)} {plain(reason, 60)}" for reason, count in skipped.items() if count
+            f"{grouped(count)} {plain(reason, 60)}" for reason, count in skipped.items() if count
         ]
         facts.append(("texts skipped", ", ".join(reasons) or "0"))
     if recorded(record, "data", "tokens") is not None:
-        facts.append(("tokens", _grouped(recorded(record, "data", "tokens"))))
+        facts.append(("tokens", grouped(recorded(record, "data", "tokens"))))
     if recorded(record, "data", "max_length") is not None:
-        facts.append(("texts cut at", f"{_grouped(recorded(record, 'data', 'max_length'))} tokens"))
+        facts.append(("texts cut at", f"{grouped(recorded(record, 'data', 'max_length'))} tokens"))
     if recorded(record, "data", "pairs") is not None:
         facts.append(
             ("input", "pairs of texts" if recorded(record, "data", "pairs") else "single texts")
@@ -199,7 +120,7 @@ def _task_facts(record: Mapping[str, Any]) -> Facts:
     if recorded(record, "importance", "task") is None:
         return []
     facts = [("task", plain(recorded(record, "importance", "task"), 40))]
-    facts.append(("examples", _grouped(recorded(record, "importance", "examples"))))
+    facts.append(("examples", grouped(recorded(record, "importance", "examples"))))
     metric = plain(recorded(record, "importance", "metric"), 40)
     known = recorded(record, "importance", "intact", metric) or {}
     if all(isinstance(known.get(name), int | float) for name in ("value", "low", "high")):
@@ -229,7 +150,7 @@ def unknown_tokens(study: Study) -> list[str]:
         content, tokens, pieces = (
             recorded(study.record, kind, "unknown", key) for key in ("content", "tokens", "pieces")
         )
-        if _is_number(content) and _is_number(tokens) and tokens > WARN_SHARE * content:
+        if is_number(content) and is_number(tokens) and tokens > WARN_SHARE * content:
             listed = [plain(piece, 30) for piece in pieces] if isinstance(pieces, Mapping) else []
             found.append(
                 f"{UNKNOWN_IN.get(kind, 'Task')}: {unknown_share(content, tokens, listed)}."
@@ -269,7 +190,7 @@ def reproduction(study: Study) -> Facts:
     spent = [
         f"{name} {seconds:.1f} s"
         for name, seconds in _items(record.get("durations"))
-        if _is_number(seconds)
+        if is_number(seconds)
     ]
     if spent:
         facts.append(("time spent", ", ".join(spent)))
@@ -299,19 +220,6 @@ def _items(value: object) -> list[tuple[str, Any]]:
         if isinstance(value, Mapping)
         else []
     )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _grouped(value: object) -> str:
-    """52000 as `52 000`, with a space that does not break."""
-    return f"{value:,}".replace(",", "\u202f") if _is_number(value) else plain(value, 60)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _and_more(count: int) -> str:

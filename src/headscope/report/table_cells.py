@@ -1,14 +1,28 @@
-"""What the tables of the page are made of: cells that can be sorted, and parts with a heading, a note and figures."""
+"""Cells of the tables on the page, which can be sorted, and parts: tables with a heading, a note and figures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headscope.report.shared_heads import Place
+from headscope.report.study_access import stacks_of
+from headscope.report.text import plain
+from headscope.tables import STACKS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from headscope.study.study import Study
 
 NONE = "–"
 DECIMALS = 3
+UNCORRECTED = (
+    "Intervals are 95 % for each row by itself, without correction for multiple testing: one can exclude 0 beside a "
+    "large p (Holm)."
+)
 
 
 class Cell(NamedTuple):
@@ -75,3 +89,70 @@ def p_text(value: float) -> str:
 
 def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def place_of(row: dict[Any, Any]) -> Place | None:
+    """None where no head was chosen."""
+    if is_missing(row["layer"]) or is_missing(row["head"]):
+        return None
+    return str(row["stack"]), int(row["layer"]), int(row["head"])
+
+
+def head_cell(study: Study, place: Place | None) -> Cell:
+    if place is None:
+        return Cell(NONE)
+    stack, layer, head = place
+    address = f"{layer}.{head}"
+    label = address if len(stacks_of(study)) == 1 else f"{plain(stack)}.{address}"
+    return Cell(label, layer + head / 1000, label)
+
+
+def named_cell(study: Study, name: Any) -> Cell:
+    """The head of a name as in `encoder.3.2` or `3.2`."""
+    stack, layer, head = ["", *str(name).split(".")][-3:]
+    return head_cell(study, (stack or stacks_of(study)[0], int(layer), int(head)))
+
+
+def p_cell(value: Any) -> Cell:
+    return Cell(NONE) if is_missing(value) else Cell(p_text(value), float(value))
+
+
+def count_cell(value: Any) -> Cell:
+    return (
+        Cell(NONE)
+        if is_missing(value)
+        else Cell(f"{int(value):,}".replace(",", "\u202f"), float(value))
+    )
+
+
+def text_cell(value: Any, limit: int) -> Cell:
+    text = plain(value, limit)
+    return Cell(text, text)
+
+
+def integer_cell(value: Any) -> Cell:
+    return Cell(str(int(value)), int(value))
+
+
+def layer_cell(study: Study, stack: str, layer: int) -> Cell:
+    number = str(layer).replace("-", "−")  # relevance begins before the first layer
+    text = number if len(stacks_of(study)) == 1 else f"{plain(stack, 20)} {number}"
+    return Cell(text, float(STACKS.index(stack) * 1000 + layer))
+
+
+def rows_by_layer(
+    study: Study, table: pd.DataFrame, column: str, names: Sequence[Any]
+) -> list[list[Cell]]:
+    """A row for each stack and layer, a cell for each of these values of `column`: value [low, high]."""
+    by_layer: dict[tuple[str, int], dict[Any, Any]] = {}
+    for row in table.to_dict("records"):
+        by_layer.setdefault((row["stack"], row["layer"]), {})[row[column]] = row
+    return [
+        [layer_cell(study, *place), *(measured_cell(of_layer.get(name)) for name in names)]
+        for place, of_layer in by_layer.items()
+    ]
+
+
+def measured_cell(row: dict[Any, Any] | None) -> Cell:
+    """value [low, high] of a row, if there is one."""
+    return Cell(NONE) if row is None else measured(row["value"], row["low"], row["high"])

@@ -22,3 +22,17 @@ def plain(text: object, limit: int = 200) -> str:
 def slug(text: str) -> str:
     """A name that is safe as a file name and an id."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "unnamed"
+
+
+def grouped(value: object) -> str:
+    """52000 as `52 000`, with a space that does not break."""
+    return f"{value:,}".replace(",", "\u202f") if is_number(value) else plain(value, 60)
+
+
+def with_noun(count: int, noun: str) -> str:
+    """`1 head`, `72 heads`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.palette import INK, MUTED, ON_DARK, ON_LIGHT, RULE, SERIES
 from headscope.report.drawing.style import (
     draw_bar,
@@ -21,7 +22,6 @@ from headscope.report.drawing.style import (
     whole_numbers,
 )
 from headscope.report.scale import Scale, scale_of, title_of
-from headscope.report.sections.heat_map import Panel, draw_panels
 from headscope.report.study_access import grid_of
 from headscope.report.text import plain, slug
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,7 @@ PANEL_WIDTH, PANEL_HEIGHT, GAP_X, GAP_Y = 2.05, 1.75, 0.22, 0.62
 def draw_layers(
     study: Study,
     statistics: tuple[str, ...],
-    headings: dict[str, str],
+    headings: Mapping[str, str],
     title: str,
     unit: str,
     most: float | None,

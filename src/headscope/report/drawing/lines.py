@@ -11,11 +11,16 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
 from headscope.report.drawing.style import headed, heading_height, style, whole_numbers
+from headscope.report.study_access import stacks_of
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
 
 LEFT, RIGHT, BOTTOM, WIDTH, HEIGHT, GAP_X, GAP_Y, LEGEND = (
     0.62,
@@ -146,3 +151,13 @@ def _make_logarithmic(ax: Axes, threshold: float | None) -> None:
 
 def _ticks(bottom: float, above: float) -> list[float]:
     return [tick for tick in TICKS if bottom <= tick <= above]
+
+
+def points_of(table: pd.DataFrame) -> list[tuple[int, float, float, float]]:
+    """The rows of a table by layer as the points of a line."""
+    return list(table[["layer", "value", "low", "high"]].itertuples(index=False, name=None))
+
+
+def heading_of(study: Study, stack: str, heading: str) -> str:
+    """The heading of a panel, with the stack if the study has several."""
+    return heading if len(stacks_of(study)) == 1 else f"{plain(stack, 12)}: {heading}"

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headscope.report.other_tables import other_tables
+from headscope.report.page.other_tables import other_tables
 from headscope.report.page.payload import PAGE_BYTES as PAGE_BYTES
 from headscope.report.page.payload import payload, to_json
-from headscope.report.parts import parts_of
 from headscope.report.run_facts import (
     corpus_facts,
     few_texts,
     heads_of,
     model_facts,
-    studied,
     unknown_tokens,
 )
 from headscope.report.scale import scale_of, sentence_of, title_of
-from headscope.report.study_access import model_name, stacks_of, statistics_of
+from headscope.report.sections import parts_of, topics_of
+from headscope.report.study_access import model_name, recorded, stacks_of, statistics_of
 from headscope.report.table_cells import Part
-from headscope.report.text import plain, slug
+from headscope.report.text import plain, slug, with_noun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +55,16 @@ def drawn(chapter: Chapter) -> Drawn:
         for member in chapter.others
     ]
     return Drawn(plates_of(chapter.study), others)
+
+
+def describe_study(study: Study, *, with_model: bool = True) -> str:
+    """One sentence: what was studied of which model, on what."""
+    statistics = with_noun(study.heads["statistic"].nunique(), "statistic")
+    topics = "; ".join(topics_of(study.record)) or f"{statistics} of its heads"
+    if not with_model:
+        return f"{topics}."
+    removed = recorded(study.record, "model", "cut")
+    return f"{model_name(study)}{f', without {plain(removed, 60)}' if removed else ''}: {topics}."
 
 
 def view_of(chapter: Chapter, figures: Drawn, number: int, room: int) -> dict[str, Any]:
@@ -96,7 +105,7 @@ def view_of(chapter: Chapter, figures: Drawn, number: int, room: int) -> dict[st
         "has_attention": bool(study.maps),
         "is_cut": is_cut,
         "lengths": plain(chapter.lengths, 600),
-        "asked": studied(study, with_model=False).rstrip("."),
+        "asked": describe_study(study, with_model=False).rstrip("."),
         "heads": len(heads_of(study)),
         "few": few_texts(study),
         "unknown": unknown_tokens(study),

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.analysis.join import Chapter, Joined, Member
-from headscope.report.findings import findings_of
 from headscope.report.page import comparison
-from headscope.report.page.chapter import PAGE_BYTES, Drawn, drawn, view_of
+from headscope.report.page.chapter import PAGE_BYTES, Drawn, describe_study, drawn, view_of
 from headscope.report.rendered_figures import announce
-from headscope.report.run_facts import Facts, reproduction, studied
+from headscope.report.run_facts import Facts, reproduction
+from headscope.report.sections import findings_of
 from headscope.report.study_access import model_name, recorded
 from headscope.report.text import plain
 from headscope.report.top_findings import five_of
@@ -98,7 +98,7 @@ def render_joined(
             names=names,
             is_alone=len(members) == 1,
             studied=[
-                (plain(member.name, 80), studied(member.study, with_model=several))
+                (plain(member.name, 80), describe_study(member.study, with_model=several))
                 for member in members
             ],
             first=first,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +10,8 @@ import pandas as pd
 
 from headscope.ablation.ablation_results import LOSS, METRIC
 from headscope.ablation.glossary import DEFINITIONS
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import INK, MUTED, RULE, SERIES
+from headscope.report.drawing.study_figure import DataSource, StudyFigure
 from headscope.report.drawing.style import (
     SEQUENTIAL,
     draw_bar,
@@ -21,10 +20,26 @@ from headscope.report.drawing.style import (
     style,
     whole_numbers,
 )
-from headscope.report.finding import ceiling_of, too_noisy
+from headscope.report.finding import (
+    Finding,
+    ceiling_of,
+    excludes,
+    read_measured,
+    short_number,
+    strength_of,
+    too_noisy,
+)
 from headscope.report.scale import Scale
-from headscope.report.sections.ablation import task_of
+from headscope.report.section import Section
+from headscope.report.sections.ablation import MATTER, task_of
 from headscope.report.study_access import grid_of, model_name, shape_of, stacks_with
+from headscope.report.table_cells import (
+    Cell,
+    Part,
+    measured,
+    number,
+    text_cell,
+)
 from headscope.report.text import plain
 from headscope.tasks.metrics import spearman
 
@@ -35,7 +50,6 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 47
 TABLE = "agreement"
 TURNED = ("entropy",)  # the smaller, the more important
 MARKERS = ("o", "^", "s", "D")  # by stack
@@ -45,24 +59,29 @@ MOST_DOTS = 4000  # beyond, vectors are heavy
 DOTS_WIDTH, DOTS_LEFT, DOTS_RIGHT, ROW = 6.6, 1.6, 1.2, 0.27
 
 
-@dataclass(frozen=True)
-class Scatter:
+class Scatter(StudyFigure):
     """A panel for each cheap importance: a dot a head, exact removal across, the cheap one up."""
 
-    is_raster: bool
-    name: str = "agreement-heads"
-    title: str = "Cheap importances against exact removal"
-    caption: str = (
+    name = "agreement-heads"
+    title = "Cheap importances against exact removal"
+    caption = (
         "Each dot is a head; its colour is its layer. Across: the exact change of loss when it is removed. Up: what a "
         "cheap importance says of it, entropy upside down, since a head that spreads its attention is held for less "
         "important. ρ is Spearman's correlation over heads."
     )
 
+    @classmethod
+    def for_study(cls, study: Study) -> Iterable[Scatter]:
+        figure = cls()
+        dots = sum(study.heads["statistic"] == LOSS) * len(cheap_ones(study))
+        figure.is_raster = dots > MOST_DOTS
+        return [figure]
+
     def applies(self, study: Study) -> bool:
         return bool(cheap_ones(study)) and is_ranked(study)
 
-    def source(self, study: Study) -> Source:
-        return Source("heads", (LOSS, *cheap_ones(study)))
+    def source(self, study: Study) -> DataSource:
+        return DataSource("heads", (LOSS, *cheap_ones(study)))
 
     def draw(self, study: Study) -> Figure:
         names = cheap_ones(study)
@@ -111,13 +130,13 @@ class Scatter:
             return fig
 
 
-@dataclass(frozen=True)
-class Correlations:
+class Correlations(StudyFigure):
     """A line for each importance, the best first."""
 
-    name: str = "agreement"
-    title: str = "How well cheap importances rank heads"
-    caption: str = (
+    table = TABLE
+    name = "agreement"
+    title = "How well cheap importances rank heads"
+    caption = (
         "Spearman's correlation over heads with exact removal, and its 95 % interval over examples, which are "
         "resampled, for these heads: that of chance (random) is one draw. "
         "The broken line is the ceiling: what the true importances would reach, given how noisy the exact ones are; "
@@ -125,13 +144,9 @@ class Correlations:
         "At the right, how many of the least important heads are the same ones; random, where it was "
         "asked for, is the control."
     )
-    is_raster: bool = False
 
     def applies(self, study: Study) -> bool:
         return bool(len(_table(study))) and is_ranked(study)
-
-    def source(self, study: Study) -> Source:
-        return table(TABLE)
 
     def draw(self, study: Study) -> Figure:
         rows = (
@@ -162,12 +177,6 @@ class Correlations:
             )
             _write_beside(ax, heading, -0.62, va="bottom", color=MUTED)
             return fig
-
-
-def drawings(study: Study) -> Iterator[Scatter | Correlations]:
-    yield Correlations()
-    dots = sum(study.heads["statistic"] == LOSS) * len(cheap_ones(study))
-    yield Scatter(is_raster=dots > MOST_DOTS)
 
 
 def cheap_ones(study: Study) -> list[str]:
@@ -212,14 +221,14 @@ def _draw_panel(
     cheap: dict[str, NDArray[np.float64]],
     layers: int,
 ) -> None:
-    for number, stack in enumerate(exact):
+    for place, stack in enumerate(exact):
         layer = np.broadcast_to(np.arange(len(exact[stack]))[:, None], exact[stack].shape)
         there = np.isfinite(exact[stack]) & np.isfinite(cheap[stack])
         ax.scatter(
             exact[stack][there],
             cheap[stack][there],
             s=17,
-            marker=MARKERS[number % len(MARKERS)],
+            marker=MARKERS[place % len(MARKERS)],
             c=SEQUENTIAL(layer[there] / max(layers - 1, 1)),
             edgecolors=MUTED,  # pale dots would be lost on a pale page, dark ones on a dark page
             linewidths=0.6,
@@ -284,3 +293,105 @@ def _write_beside(ax: Axes, text: str, place: float, *, va: str, color: str) -> 
         color=color,
         annotation_clip=False,
     )
+
+
+def part(study: Study) -> Part | None:
+    table = study.tables.get("agreement")
+    if table is None or not len(table):
+        return None
+    rows = [
+        [
+            text_cell(row["importance"], 30),
+            measured(row["correlation"], row["low"], row["high"]),
+            number(ceiling_of(row)),
+            Cell(f"{int(row['overlap'])} of {int(row['bottom'])}", float(row["overlap"])),
+            number(row["by_chance"], decimals=1),
+            number(row["rank_spread"], decimals=1),
+        ]
+        for row in table.sort_values("correlation", ascending=False, kind="stable").to_dict(
+            "records"
+        )
+    ]
+    note = (
+        "How each cheap importance ranks heads against exact removal: Spearman's correlation over heads, with its "
+        "interval over examples, which are resampled. Noise lowers a correlation and resampling adds noise, so the "
+        "interval is often too low: read it as a spread, beside the ceiling. The ceiling is what the true importances "
+        "would reach, given how noisy the exact ones are; an importance of the same examples shares their "
+        "noise and can lie above it; "
+        "– where the changes by removal are nothing but noise. "
+        "Overlap: how many of the least important heads are the same ones, and what chance would give. Rank spread: "
+        "the mean width of the 95 % interval of a head's rank (– where an importance is one number a head)."
+    )
+    columns = (
+        "importance",
+        "correlation [interval over examples]",
+        "ceiling",
+        "overlap",
+        "by chance",
+        "rank spread",
+    )
+    noisy = too_noisy(table.to_dict("records")[0])
+    lead = f"No ranking is drawn: {noisy}." if noisy else ""
+    heading, words = f"{MATTER}: cheap importances", frozenset({0})
+    return Part(
+        "agreement", heading, note, columns, rows, "agreement.csv", ("agreement",), words, lead=lead
+    )
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    """The cheap importance that ranks heads most like exact removal."""
+    table = study.tables.get("agreement")
+    rows = (
+        table[(table["importance"] != "random") & table["correlation"].notna()]
+        if table is not None
+        else None
+    )
+    if rows is None or not len(rows):
+        yield from noisy_ranks(study)
+        return
+    best = rows.nlargest(1, "correlation").to_dict("records")[0]
+    if noisy := too_noisy(best):
+        sentence = f"How well cheap importances rank heads cannot be told: {noisy}"
+        yield Finding("", sentence, (), kind="importance", is_clear=False, topic="cheap")
+        return
+    found, ceiling = read_measured(best, ("correlation", "low", "high")), ceiling_of(best)
+    sentence = (
+        f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
+        f"Spearman's correlation {found.text()}. Both were measured on the same {int(best['count'])} examples and "
+        "share their noise"
+    )
+    is_noise = found.value > ceiling
+    if is_noise:
+        sentence += (
+            f", and the true importances, which do not, would reach only {short_number(ceiling)}: what is above that "
+            "is shared noise; take more examples"
+        )
+    else:
+        sentence += f"; the true importances, which do not, would reach {short_number(ceiling)}"
+    strength = strength_of(found.value, found.low, found.high, 0.0)
+    is_clear = excludes(found, 0.0) and not is_noise
+    yield Finding(
+        "", sentence, (), kind="importance", is_clear=is_clear, strength=strength, topic="cheap"
+    )
+
+
+def noisy_ranks(study: Study) -> Iterator[Finding]:
+    """That exact removal is too noisy to rank heads by, for each stack of which that is so."""
+    table = study.tables.get("ceilings")
+    rows = [] if table is None else table.to_dict("records")
+    for row in rows:
+        if noisy := too_noisy(row):
+            where = f" of the {plain(row['stack'])} stack" if len(rows) > 1 else ""
+            sentence = f"The order of the heads{where} by exact removal is unreliable: {noisy}"
+            yield Finding("", sentence, (), kind="importance", is_clear=False, topic="cheap")
+
+
+SECTION = Section(
+    figures={49: Correlations, 50: Scatter},
+    parts={80: part},
+    findings={50: findings},
+    tables={
+        "ceilings": "What the true importances would reach, stack by stack",
+        "ranks": "Ranks of heads by each importance",
+    },
+)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from headscope.ablation.significance import ALPHA
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import INK, MUTED, RULE, SERIES
+from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import headed, heading_height, style
-from headscope.report.matter_parts import by_site
-from headscope.report.sections.ablation import metric_of, task_of
+from headscope.report.section import Section
+from headscope.report.sections.ablation import MATTER, metric_of, task_of
 from headscope.report.study_access import model_name
+from headscope.report.table_cells import (
+    UNCORRECTED,
+    Cell,
+    Part,
+    count_cell,
+    decimals_for,
+    measured,
+    named_cell,
+    number,
+    p_cell,
+)
 from headscope.report.text import plain
+from headscope.tables import STACKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,32 +33,27 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 46
 TABLE = "all_but_one"
 WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 1.35, 0.3, 1.0, 0.27
 SURE, UNSURE, SAME = "significant", "not significant", "chosen and reported on all examples"
 
 
-@dataclass(frozen=True)
-class AllButOne:
+class AllButOne(StudyFigure):
     """A line a site: the change of the metric with its interval, and that on the data it was chosen on."""
 
-    name: str = "all-but-one"
-    title: str = "One head left of each layer"
-    caption: str = (
+    table = TABLE
+    name = "all-but-one"
+    title = "One head left of each layer"
+    caption = (
         "All heads of a layer but one are removed. The dot is the best head to be left, chosen by loss on one half of "
         "the examples, and the change of the metric on the other half, with its LAYER.HEAD and its 95 % interval, "
         "which has no correction; filled where p (Holm), corrected for the number of layers, is below 0.05. The cross "
         "is the head with the best metric on all examples, reported on the same, as in Michel's tables: part of it is "
         "luck."
     )
-    is_raster: bool = False
 
     def applies(self, study: Study) -> bool:
         return bool(len(sites_left(study)))
-
-    def source(self, study: Study) -> Source:
-        return table(TABLE)
 
     def draw(self, study: Study) -> Figure:
         rows = sites_left(study).to_dict("records")
@@ -83,10 +88,6 @@ class AllButOne:
             ax.tick_params(axis="y", length=0)
             _draw_legend(fig, ax)
             return fig
-
-
-def drawings(study: Study) -> Iterator[AllButOne]:
-    yield AllButOne()
 
 
 def sites_left(study: Study) -> pd.DataFrame:
@@ -157,3 +158,64 @@ def _draw_legend(fig: Figure, ax: Axes) -> None:
         frameon=False,
         fontsize=7.5,
     )
+
+
+def part(study: Study) -> Part | None:
+    table = study.tables.get("all_but_one")
+    if table is None or not len(table):
+        return None
+    loss, metric = decimals_for(table["loss"]), decimals_for(table["metric"])
+    rows = [
+        [
+            Cell(plain(row["site"], 30), place),
+            named_cell(study, row["left"]),
+            measured(row["loss"], row["loss_low"], row["loss_high"], loss),
+            measured(row["metric"], row["metric_low"], row["metric_high"], metric),
+            p_cell(row.get("p")),
+            p_cell(row["p_adjusted"]),
+            named_cell(study, row["same_data_left"]),
+            number(row["same_data_metric"], decimals=metric),
+            count_cell(row["count"]),
+        ]
+        for place, row in enumerate(by_site(table).to_dict("records"))
+    ]
+    note = (
+        "All heads of a layer but one are removed. The head that is left was chosen by loss on one half of the "
+        f"examples; its changes of loss and of {metric_of(study)} are those on the other half. p is "
+        f"that of the metric, p (Holm) is corrected for the number of layers. {UNCORRECTED} Michel's tables choose and "
+        "report on the same examples: that is in the columns named for it, and part of it is luck."
+    )
+    columns = (
+        "layer",
+        "left",
+        "change of loss",
+        "change of metric",
+        "p",
+        "p (Holm)",
+        "left, same data",
+        "metric, same data",
+        "examples",
+    )
+    return Part(
+        "all-but-one",
+        f"{MATTER}: all but one",
+        note,
+        columns,
+        rows,
+        "all_but_one.csv",
+        ("all-but-one",),
+        frozenset({0}),
+    )
+
+
+def by_site(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a `site` such as `encoder.3`, by stack and layer."""
+
+    def order(site: str) -> tuple[int, str, int]:
+        stack, _, layer = str(site).rpartition(".")
+        return STACKS.index(stack) if stack in STACKS else len(STACKS), stack, int(layer)
+
+    return table.sort_values("site", key=lambda sites: sites.map(order), kind="stable")
+
+
+SECTION = Section(figures={48: AllButOne}, parts={70: part})

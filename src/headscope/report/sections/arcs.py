@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.patches import FancyArrowPatch, PathPatch
 from matplotlib.path import Path
 
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import INK, MUTED, SERIES
+from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import headed, heading_height, style
 from headscope.report.head_cards import by_gain, words_of
+from headscope.report.section import Section
 from headscope.report.study_access import model_name, stacks_of
 from headscope.report.text import plain
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 42
 MOST = 4
 SHORTEST, LONGEST = 4, 16  # words that fit side by side
 FAINT = 0.05  # weights below are not drawn
@@ -32,22 +30,18 @@ PANEL, TALLEST = 1.36, 0.6
 SIGN, SPACE = 0.082, 0.15  # inches: a letter of 9.5 points, between words
 
 
-@dataclass(frozen=True)
-class Arcs:
-    name: str = "arcs"
-    title: str = "Relations as heads see them"
-    caption: str = (
+class Arcs(StudyFigure):
+    table = "examples"
+    name = "arcs"
+    title = "Relations as heads see them"
+    caption = (
         "One sentence for each relation that a head shows best: the coloured arc leads from the word that looks to the "
         "word where its attention is largest, and the two stand in the relation; grey arcs are the other words' "
         "largest weights, darker where larger. Picked as the clearest cases: how often it is so is in the table."
     )
-    is_raster: bool = False
 
     def applies(self, study: Study) -> bool:
         return bool(_chosen(study))
-
-    def source(self, study: Study) -> Source:
-        return table("examples")
 
     def draw(self, study: Study) -> Figure:
         rows = _chosen(study)
@@ -67,10 +61,6 @@ class Arcs:
                 colour = SERIES[i % len(SERIES)]
                 _draw_sentence(ax, row, colour, _heading(row, study))
             return fig
-
-
-def drawings(study: Study) -> Iterator[Arcs]:
-    yield Arcs()
 
 
 def _chosen(study: Study) -> list[dict[str, Any]]:
@@ -194,3 +184,6 @@ def _draw_arc(
     }
     back = (stop - 0.1 * lean, base + 0.06)
     ax.add_patch(FancyArrowPatch(back, (stop, base), color=colour, alpha=alpha, **tip))
+
+
+SECTION = Section(figures={42: Arcs})

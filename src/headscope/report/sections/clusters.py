@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from matplotlib.colors import to_hex, to_rgba
 
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import INK, MISSING, MUTED, RULE, SERIES
+from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import SEQUENTIAL, _legible, headed, heading_height, style
+from headscope.report.finding import (
+    Finding,
+    Measured,
+    address_of,
+)
 from headscope.report.head_cards import roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
+from headscope.report.section import Section
+from headscope.report.shared_heads import Place, head_of
 from headscope.report.study_access import model_name, recorded
-from headscope.report.text import slug
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
@@ -26,7 +33,6 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 45
 NEEDED = {"stack", "layer", "head", "x", "y", "cluster", "twin_layer", "twin_head"}
 MOST_LABELS = 160  # heads that fit on a plane with their names
 COLOURS = SERIES[
@@ -45,24 +51,35 @@ FOUND = (
 )
 
 
-@dataclass(frozen=True)
-class ClusterMap:
-    stack: str
-    name: str
-    panels: tuple[Panel, ...]
-    title: str = "Heads that attend alike"
-    caption: str = (
+class ClusterMap(StackFigure):
+    stem = "clusters"
+    table = "clusters"
+    panels: tuple[Panel, ...] = ("layer", "cluster")
+    title = "Heads that attend alike"
+    caption = (
         "Each mark is a head, written LAYER.HEAD; near means alike (metric scaling of the root of the Jensen-Shannon "
         "divergence between rows of attention), and a grey line leads from each head to the one most like it. Marks "
         "that would cover each other are moved apart."
     )
-    is_raster: bool = False
 
-    def applies(self, study: Study) -> bool:
-        return self.stack in _stacks(study)
+    @classmethod
+    def stacks(cls, study: Study) -> Iterable[str]:
+        return _stacks(study)
 
-    def source(self, study: Study) -> Source:
-        return table("clusters")
+    @classmethod
+    def for_study(cls, study: Study) -> Iterable[ClusterMap]:
+        """By layer and role, then by cluster; by layer and cluster where nothing is known of roles."""
+        for stack in _stacks(study):
+            by_layer = cls(stack)
+            if "roles" not in study.tables:
+                yield by_layer
+                continue
+            by_layer.panels = ("layer", "role")
+            yield by_layer
+            by_cluster = cls(stack)
+            by_cluster.name, by_cluster.panels = f"{by_layer.name}-found", ("cluster",)
+            by_cluster.title, by_cluster.caption = "Clusters of heads that attend alike", FOUND
+            yield by_cluster
 
     def draw(self, study: Study) -> Figure:
         heads = study.tables["clusters"]
@@ -101,19 +118,6 @@ class ClusterMap:
                 _draw_legend(ax, columns[one])
                 ax.set_title(f"by {one}", fontweight="bold")
             return fig
-
-
-def drawings(study: Study) -> Iterator[ClusterMap]:
-    """By layer and role, then by cluster; by layer and cluster where nothing is known of roles."""
-    for stack in _stacks(study):
-        name = f"clusters-{slug(stack)}"
-        if "roles" in study.tables:
-            yield ClusterMap(stack, name, ("layer", "role"))
-            yield ClusterMap(
-                stack, f"{name}-found", ("cluster",), "Clusters of heads that attend alike", FOUND
-            )
-        else:
-            yield ClusterMap(stack, name, ("layer", "cluster"))
 
 
 def _stacks(study: Study) -> list[str]:
@@ -325,3 +329,34 @@ def _draw_legend(ax: Axes, columns: int) -> None:
         fontsize=7,
         labelcolor=MUTED,
     )
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    """The two heads that attend most alike."""
+    table = study.tables.get("clusters")
+    if table is None or not table["twin_distance"].notna().any():
+        return
+    pairs = [
+        (row, row | {"layer": row["twin_layer"], "head": row["twin_head"]})
+        for row in table[table["twin_distance"].notna()]
+        .sort_values("twin_distance", kind="stable")
+        .to_dict("records")
+    ]
+    pairs = [
+        pair for pair in pairs if len({head_of(study, _place(one)) for one in pair}) == 2
+    ]  # not one shared head
+    if not pairs:
+        return
+    row, other = pairs[0]
+    sentence = f"The two heads that attend most alike, {row['twin_distance']:.2g} nats apart, are"
+    heads = tuple(
+        Measured(address_of(study, one), math.nan, math.nan, math.nan) for one in (row, other)
+    )
+    yield Finding("", sentence, heads, topic="twins")
+
+
+def _place(row: dict[Any, Any]) -> Place:
+    return str(row["stack"]), int(row["layer"]), int(row["head"])
+
+
+SECTION = Section(figures={46: ClusterMap}, findings={110: findings})

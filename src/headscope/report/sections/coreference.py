@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import headed, heading_height, style
-from headscope.report.study_access import model_name
-from headscope.report.text import plain
+from headscope.report.finding import (
+    Finding,
+    excludes,
+    measured_in,
+    short_number,
+    strength_of,
+)
+from headscope.report.section import Fact, Section
+from headscope.report.study_access import model_name, recorded
+from headscope.report.table_cells import (
+    Part,
+    count_cell,
+    head_cell,
+    measured,
+    number,
+    place_of,
+    text_cell,
+)
+from headscope.report.text import grouped, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +36,8 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 44
+ENOUGH_DOCUMENTS = 20  # below, intervals from resampled documents are too narrow
+
 TABLE = "coreference"
 HEADINGS = {
     "mentions": "among head words of earlier mentions",
@@ -43,24 +60,20 @@ PANEL_WIDTH, ROW_HEIGHT, GAP_X = 2.9, 0.46, 0.25
 BELOW = 0.24  # of a row: the rules' marks would hide behind the head's
 
 
-@dataclass(frozen=True)
-class Coreference:
+class Coreference(StudyFigure):
     """A panel for each set of candidates, a line for each kind of mention."""
 
-    name: str = "coreference"
-    title: str = "How often the best head finds the antecedent"
-    caption: str = (
+    table = TABLE
+    name = "coreference"
+    title = "How often the best head finds the antecedent"
+    caption = (
         "A blue dot is the head that was best on one half of the documents, as it does on the other half, with its "
         "95 % interval and its LAYER.HEAD; the other marks are rules on the same mentions, and a head that finds "
         "more than they do is to the right of them. Head words of mentions are found by a rule, not by a parse."
     )
-    is_raster: bool = False
 
     def applies(self, study: Study) -> bool:
         return TABLE in study.tables and bool(len(study.tables[TABLE]))
-
-    def source(self, study: Study) -> Source:
-        return table(TABLE)
 
     def draw(self, study: Study) -> Figure:
         table = study.tables[TABLE]
@@ -158,5 +171,74 @@ def _draw_head(ax: Axes, row: Any, place: int) -> None:
     )
 
 
-def drawings(study: Study) -> Iterator[Coreference]:
-    yield Coreference()
+def part(study: Study) -> Part | None:
+    table = study.tables.get("coreference")
+    if table is None:
+        return None
+    rows = [
+        [
+            text_cell(row["kind"], 20),
+            text_cell(row["candidates"], 20),
+            head_cell(study, place_of(row)),
+            measured(row["accuracy"], row["low"], row["high"]),
+            *(number(row.get(name)) for name in ("chance", "nearest", "head_match", "rules")),
+            number(row.get("same_data_best_accuracy")),
+            count_cell(row["count"]),
+        ]
+        for row in table.to_dict("records")
+    ]
+    note = (
+        "How often a mention's head word looks most at the head word of an antecedent, among the head words of earlier "
+        "mentions or among all words. Heads were chosen on one half of the documents and measured on the other; count "
+        "is over both halves."
+    )
+    documents = recorded(study.record, "coreference", "documents")
+    if isinstance(documents, int) and documents < ENOUGH_DOCUMENTS:
+        note += f" These are only {documents} documents: intervals from so few are too narrow."
+    rules = ("blind guess", "nearest mention", "same head word", "four sieves")
+    columns = ("mentions", "candidates", "head", "accuracy", *rules, "papers' way", "count")
+    return Part(
+        "coreference",
+        "Coreference",
+        note,
+        columns,
+        rows,
+        "coreference.csv",
+        ("coreference",),
+        frozenset({0, 1}),
+    )
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    table = study.tables.get("coreference")
+    if table is None:
+        return
+    rows = table[
+        (table["kind"] == "all") & (table["candidates"] == "mentions") & table["accuracy"].notna()
+    ]
+    for row in rows.to_dict("records"):
+        sentence = (
+            f"Antecedents: the nearest mention with the same head word is right for {short_number(row['head_match'])} "
+            "of the mentions; the head chosen on other documents is"
+        )
+        found, rival = measured_in(study, row, "accuracy"), float(row["head_match"])
+        strength = strength_of(found.value, found.low, found.high, rival)
+        is_clear = excludes(found, rival)
+        yield Finding(
+            "antecedent", sentence, (found,), kind="relations", is_clear=is_clear, strength=strength
+        )
+
+
+def _fact(record: Mapping[str, Any]) -> str:
+    return (
+        f"antecedents in {grouped(recorded(record, 'coreference', 'documents') or 'the')} documents"
+    )
+
+
+SECTION = Section(
+    figures={45: Coreference},
+    parts={100: part},
+    findings={90: findings},
+    facts={30: Fact("coreference", _fact)},
+    tables={"coreference_heads": "Every head as a finder of antecedents"},
+)

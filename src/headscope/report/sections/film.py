@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import INK, MISSING, MUTED, RULE
+from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import SEQUENTIAL, headed, heading_height, style
+from headscope.report.finding import Finding
 from headscope.report.head_cards import roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
 from headscope.report.scale import scale_of
+from headscope.report.section import Fact, Section
+from headscope.report.shared_heads import Place, counted, number_of
 from headscope.report.study_access import model_name, recorded, stacks_of
-from headscope.report.text import plain, slug
+from headscope.report.text import plain
 from headscope.study.study import Study
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ORDER = 22
+MOST_CHANGES, MOST_FIRSTS = 4, 2  # told in one sentence
+CALLED = {"position": "positional", "special tokens": "special-token", "relation": "relational"}
+
 FIRST = (
     "previous",
     "next",
@@ -45,24 +49,27 @@ PALEST, DARKEST = 0.3, 0.72  # of lines: legible on a pale page and on a dark on
 ROW, STRIP_WIDE, STRIP_LEFT, STRIP_BOTTOM, LEGEND = 0.11, 6.4, 0.95, 0.55, 0.42
 
 
-@dataclass(frozen=True)
-class StatisticsByStep:
+class StatisticsByStep(StackFigure):
     """Small multiples: one panel a statistic, one line a head, coloured by layer."""
 
-    stack: str
-    name: str
-    title: str = "Heads over training"
-    caption: str = (
+    stem = "film"
+    table = "film"
+    title = "Heads over training"
+    caption = (
         "Each panel is a statistic, each line a head from the first checkpoint to the last, pale for the lowest layer "
         "and dark for the highest. Steps are spaced by their logarithm; 0 is the model before any training."
     )
-    is_raster: bool = False
 
-    def applies(self, study: Study) -> bool:
-        return "film" in study.tables
+    @classmethod
+    def stacks(cls, study: Study) -> Iterable[str]:
+        return stacks_of(study) if cls.table in study.tables else []
 
-    def source(self, study: Study) -> Source:
-        return table("film")
+    @classmethod
+    def for_study(cls, study: Study) -> Iterable[StackFigure]:
+        """Statistics, then roles, stack by stack."""
+        for stack in cls.stacks(study):
+            yield cls(stack)
+            yield RolesByStep(stack)
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["film"].query("stack == @self.stack")
@@ -93,24 +100,19 @@ class StatisticsByStep:
         return fig
 
 
-@dataclass(frozen=True)
-class RolesByStep:
+class RolesByStep(StackFigure):
     """A row for every head, its main role at each checkpoint."""
 
-    stack: str
-    name: str
-    title: str = "Roles over training"
-    caption: str = (
+    stem = "film-roles"
+    table = "film_roles"
+    title = "Roles over training"
+    caption = (
         "A row for every head, layer by layer; from left to right the checkpoints of the training. The colour is the "
         "head's main role at that step, grey where no rule holds."
     )
-    is_raster: bool = False
 
     def applies(self, study: Study) -> bool:
-        return "film_roles" in study.tables
-
-    def source(self, study: Study) -> Source:
-        return table("film_roles")
+        return self.table in study.tables
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["film_roles"].query("stack == @self.stack")
@@ -152,13 +154,6 @@ class RolesByStep:
                 axes.axhline(start, color=RULE, linewidth=0.8)
             _draw_families(fig, there)
         return fig
-
-
-def drawings(study: Study) -> Iterator[StatisticsByStep | RolesByStep]:
-    if "film" in study.tables:
-        for stack in stacks_of(study):
-            yield StatisticsByStep(stack, f"film-{slug(stack)}")
-            yield RolesByStep(stack, f"film-roles-{slug(stack)}")
 
 
 def _chosen(table: pd.DataFrame) -> list[str]:
@@ -246,12 +241,77 @@ def _legend(fig: Figure, handles: list[Any], labels: list[str], left: float) -> 
 
 def _families(study: Study, roles: pd.DataFrame) -> dict[tuple[int, int], str]:
     """The family of each head's main role among these."""
-    at_step = Study(study.heads, {}, study.record, {"roles": roles, **_relations(study)})
+    at_step = _with_roles(study, roles)
     return {
         place[1:]: family_of(of_head[0].name, at_step)[0]
         for place, of_head in roles_by_head(at_step).items()
     }
 
 
-def _relations(study: Study) -> dict[str, pd.DataFrame]:
-    return {name: table for name, table in study.tables.items() if name == "relations"}
+def _with_roles(study: Study, roles: pd.DataFrame) -> Study:
+    """The study with the roles of one checkpoint."""
+    relations = {name: table for name, table in study.tables.items() if name == "relations"}
+    return Study(study.heads, {}, study.record, {"roles": roles, **relations})
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    """From the first checkpoint to the last, by families of roles that heads have for sure."""
+    table, every = study.tables.get("film_roles"), study.tables.get("film")
+    if table is None or every is None or every["step"].nunique() < 2:
+        return
+    steps = sorted(int(step) for step in every["step"].unique())
+    places = list(
+        every[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None)
+    )
+    held = {step: _heads_by_family(study, table[table["step"] == step]) for step in steps}
+    first, last = (set().union(*held[step].values()) for step in (steps[0], steps[-1]))
+    sentence = (
+        f"From step {steps[0]} to step {steps[-1]} of the training, heads with a role for sure went from "
+        f"{number_of(study, first)} to {counted(study, last, places, noun='')}"
+    )
+    changes = {
+        name: tuple(number_of(study, held[step].get(name, ())) for step in (steps[0], steps[-1]))
+        for name in FAMILIES
+    }
+    told = sorted(
+        (name for name in FAMILIES if any(changes[name])), key=lambda name: -max(changes[name])
+    )
+    if told:
+        each = (
+            f"{CALLED.get(name, name)} {changes[name][0]} to {changes[name][1]}"
+            for name in told[:MOST_CHANGES]
+        )
+        sentence += f" ({', '.join(each)})"
+    later = {
+        name: next(step for step in steps if held[step].get(name))
+        for name in told
+        if not changes[name][0]
+    }
+    if later:
+        named = (
+            f"{CALLED.get(name, name)} head appeared at step {step}" for name, step in later.items()
+        )
+        sentence += f"; the first {', the first '.join(list(named)[:MOST_FIRSTS])}"
+    yield Finding("", sentence, (), kind="training")
+
+
+def _heads_by_family(study: Study, roles: pd.DataFrame) -> dict[str, set[Place]]:
+    """Which heads have a role of each family for sure, by these rows."""
+    at_step = _with_roles(study, roles)
+    found: dict[str, set[Place]] = {}
+    for place, of_head in roles_by_head(at_step).items():
+        for role in of_head:
+            if role.is_sure:
+                found.setdefault(family_of(role.name, at_step)[0], set()).add(place)
+    return found
+
+
+SECTION = Section(
+    figures={24: StatisticsByStep},
+    findings={60: findings},
+    facts={120: Fact("film", lambda record: "what its heads did over training")},
+    tables={
+        "film": "Every statistic at every checkpoint",
+        "film_roles": "Roles at every checkpoint",
+    },
+)

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
-from headscope.report.drawing.data_source import Source
 from headscope.report.drawing.palette import MISSING, ON_DARK, ON_LIGHT, SERIES
+from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import headed, heading_height, style
-from headscope.report.study_access import grid_of, model_name, stacks_with
-from headscope.report.text import plain, slug
+from headscope.report.finding import (
+    Finding,
+)
+from headscope.report.metric_changes import (
+    change_cells,
+    change_sentence,
+    change_strength,
+    examples_of,
+    size_cells,
+)
+from headscope.report.section import Section, fact_of_task
+from headscope.report.sections.front import Front
+from headscope.report.study_access import grid_of, model_name, recorded, stacks_with
+from headscope.report.table_cells import (
+    Cell,
+    Part,
+    integer_cell,
+)
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +40,6 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 36
 COLOURS = {
     "current": SERIES[0],
     "previous": SERIES[1],
@@ -41,24 +56,20 @@ MOST_HEADS_WITH_VALUES = 16
 LEFT, RIGHT, BOTTOM = 0.55, 0.2, 0.48
 
 
-@dataclass(frozen=True)
-class Fixed:
+class Fixed(StackFigure):
     """The nearest fixed pattern of every head of one stack; paler where even that is far."""
 
-    stack: str
-    name: str
-    title: str = "The nearest fixed pattern"
-    caption: str = (
+    stem = "fixed"
+    statistics = tuple(f"js-{name}" for name in COLOURS)
+    title = "The nearest fixed pattern"
+    caption = (
         "The colour is the fixed pattern that a head is nearest to and the number is how far it is from it, in nats: "
         "near 0 the pattern could stand in for the head, at 0.69 (white) they share nothing."
     )
-    is_raster: bool = False
 
-    def applies(self, study: Study) -> bool:
-        return self.stack in stacks_with(study, "js-uniform")
-
-    def source(self, study: Study) -> Source:
-        return Source("heads", tuple(f"js-{name}" for name in COLOURS))
+    @classmethod
+    def stacks(cls, study: Study) -> Iterable[str]:
+        return stacks_with(study, "js-uniform")
 
     def draw(self, study: Study) -> Figure:
         there = [name for name in COLOURS if self.stack in stacks_with(study, f"js-{name}")]
@@ -136,6 +147,84 @@ def _draw_cells(
     ax.spines[:].set_visible(False)
 
 
-def drawings(study: Study) -> Iterator[Fixed]:
-    for stack in stacks_with(study, "js-uniform"):
-        yield Fixed(stack, f"fixed-{slug(stack)}")
+class FixingFront(Front):
+    """The metric and the measured speed by heads fixed."""
+
+    name = table = "fixing"
+    title = "What is lost and gained as heads are fixed"
+    across = "fixed"
+    entry = "fixing"
+    ring = "saved"
+    said_of_ring = "; the ring is what was saved"
+    caption = (
+        "Above: the metric with so many heads that attend by fixed patterns, on the split that was reported on (dots, with "
+        "95 % intervals) and on the one that was chosen on (line); the ring is what was saved. Below: how many "
+        "times as fast as the whole model it is without their queries and keys, measured on this machine."
+    )
+
+
+def part(study: Study) -> Part | None:
+    table = study.tables.get("fixing")
+    if table is None or not len(table):
+        return None
+    rows = [
+        [
+            Cell(plain(row["named"], 30) + (" (saved)" if row["is_chosen"] else ""), place),
+            integer_cell(row["fixed"]),
+            *size_cells(row),
+            *change_cells(row),
+        ]
+        for place, row in enumerate(table.to_dict("records"))
+    ]
+    how, timed = (recorded(study.record, "fixing", name) or "" for name in ("how", "timed"))
+    note = (
+        f"Heads that attend by fixed patterns: first ever more of them, then the layers one by one. {plain(how, 300)} "
+        f"Reported on {plain(recorded(study.record, 'fixing', 'judged_on') or 'another split', 90)}: changes are "
+        "paired with the whole model, example by example, with 95 % intervals. Times as fast is against the whole "
+        f"model, measured on this machine{' with ' + plain(timed, 60) if timed else ''}."
+    )
+    columns = (
+        "fixed",
+        "heads",
+        "parameters",
+        "times as fast",
+        "metric, chosen on",
+        "metric",
+        "change of metric",
+        "change of loss",
+    )
+    return Part(
+        "fixing",
+        "What can be fixed",
+        note,
+        columns,
+        rows,
+        "fixing.csv",
+        ("fixing",),
+        frozenset({0}),
+    )
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    """What the model loses whose heads attend by fixed patterns: that which was saved, or the one with most."""
+    table = study.tables.get("fixing")
+    rows = [] if table is None else table[table["kind"] == "least"].to_dict("records")
+    if not rows:
+        return
+    row = next(
+        (one for one in rows if one["is_chosen"]), max(rows, key=lambda one: int(one["fixed"]))
+    )
+    sentence = (
+        f"{int(row['fixed'])} of {int(row['fixed']) + int(row['learned'])} heads attend by fixed patterns: "
+        f"{change_sentence(study, 'fixing', row, examples_of(study, 'fixing'))}"
+    )
+    yield Finding("", sentence, (), kind="learned", strength=change_strength(row))
+
+
+SECTION = Section(
+    figures={21: FixingFront, 36: Fixed},
+    parts={30: part},
+    findings={150: findings},
+    facts={70: fact_of_task("fixing", "how many heads can attend by fixed patterns for")},
+    tables={"substitutes": "Each head's fixed pattern in its place"},
+)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headscope.pruning.compare_fronts import lines
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import SEQUENTIAL, headed, heading_height, style, whole_numbers
+from headscope.report.section import Section, fact_of_task
 from headscope.report.study_access import model_name, recorded
 from headscope.report.text import plain
 
@@ -20,26 +19,17 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 19
 WIDTH, LEFT, RIGHT, BOTTOM, PANEL = 6.4, 0.7, 0.2, 0.55, 2.6
 ROW, NAMES = 0.24, 1.5
 
 
-@dataclass(frozen=True)
-class Fronts:
-    name: str = "fronts"
-    title: str = "Searches side by side"
-    caption: str = (
+class Fronts(StudyFigure):
+    name = table = "fronts"
+    title = "Searches side by side"
+    caption = (
         "The metric with so many heads removed, for every search, on the examples that are reported on; bars are 95 % "
         "intervals of each value by itself. Random orders are averaged."
     )
-    is_raster: bool = False
-
-    def applies(self, study: Study) -> bool:
-        return "fronts" in study.tables
-
-    def source(self, study: Study) -> Source:
-        return table("fronts")
 
     def draw(self, study: Study) -> Figure:
         found = list(lines(study.tables["fronts"]))
@@ -94,22 +84,14 @@ class Fronts:
         return fig
 
 
-@dataclass(frozen=True)
-class Survivors:
-    name: str = "survivors"
-    title: str = "What the heads do that are kept"
-    caption: str = (
+class Survivors(StudyFigure):
+    name = table = "survivors"
+    title = "What the heads do that are kept"
+    caption = (
         "For every search and size, the share of the heads with a role that is kept, beside the share of all heads "
         "that is (first column); a dot marks more than chance would keep (p < 0.05, one test a cell, not corrected). "
         "Roles are those of the whole model; in brackets how many heads have each."
     )
-    is_raster: bool = False
-
-    def applies(self, study: Study) -> bool:
-        return "survivors" in study.tables
-
-    def source(self, study: Study) -> Source:
-        return table("survivors")
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["survivors"].query("removed > 0 and draw == 0")
@@ -157,6 +139,11 @@ class Survivors:
         return fig
 
 
-def drawings(study: Study) -> Iterator[Fronts | Survivors]:
-    yield Fronts()
-    yield Survivors()
+SECTION = Section(
+    figures={18: Fronts, 19: Survivors},
+    facts={100: fact_of_task("fronts", "searches side by side for")},
+    tables={
+        "fronts": "The fronts of all searches",
+        "survivors": "What the heads do that are kept",
+    },
+)

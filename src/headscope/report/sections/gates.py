@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import MISSING, MUTED, RULE
+from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import SWITCH, headed, heading_height, style
-from headscope.report.study_access import model_name
+from headscope.report.finding import (
+    Finding,
+)
+from headscope.report.metric_changes import (
+    change_sentence,
+    change_strength,
+    examples_of,
+)
+from headscope.report.section import Section, fact_of_task
+from headscope.report.study_access import model_name, recorded
 from headscope.report.text import plain, slug
 
 if TYPE_CHECKING:
@@ -21,32 +29,30 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 21
 WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 0.95, 0.2, 0.6, 0.075
 NAMED = 1.2  # inches at the right for roles, and for a row with one
 NAMED_ROW = 0.11
 COLUMNS = 800  # of the picture: cells one by one would leave seams between them
 
 
-@dataclass(frozen=True)
-class GatesOverTime:
+class GatesOverTime(StudyFigure):
     """A row for every head, its gate from the first step to the last."""
 
-    aim: str
-    name: str
-    title: str = "Which heads close when"
-    caption: str = (
+    table = "gates"
+    title = "Which heads close when"
+    caption = (
         "A row for every head, layer by layer; from left to right the steps of the training. Blue: the gate is open, "
         "the head's output passes; grey: it is closed. At the end every gate is open or closed. At the right, where "
         "roles are known, what a head that stays does."
     )
-    is_raster: bool = False
 
-    def applies(self, study: Study) -> bool:
-        return "gates" in study.tables
+    def __init__(self, aim: str) -> None:
+        self.aim, self.name = aim, f"gates-{slug(aim)}"
 
-    def source(self, study: Study) -> Source:
-        return table("gates")
+    @classmethod
+    def for_study(cls, study: Study) -> Iterable[GatesOverTime]:
+        table = study.tables.get(cls.table)
+        return [] if table is None else [cls(str(aim)) for aim in table["aim"].unique()]
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["gates"].query("aim == @self.aim")
@@ -129,8 +135,25 @@ def _roles(study: Study, grid: pd.DataFrame) -> dict[int, str]:
     }
 
 
-def drawings(study: Study) -> Iterator[GatesOverTime]:
-    table = study.tables.get("gates")
-    if table is not None:
-        for aim in table["aim"].unique():
-            yield GatesOverTime(str(aim), f"gates-{slug(str(aim))}")
+def findings(study: Study) -> Iterator[Finding]:
+    """What the fewest heads that learned gates keep are worth."""
+    table = study.tables.get("front")
+    if table is None or recorded(study.record, "pruning", "search") != "gates" or not len(table):
+        return
+    row = table.nlargest(1, "removed").to_dict("records")[0]
+    sentence = (
+        f"Learned gates keep {int(row['left'])} of {int(row['left']) + int(row['removed'])} heads: "
+        f"{change_sentence(study, 'pruning', row, examples_of(study, 'pruning'))}"
+    )
+    yield Finding("", sentence, (), kind="learned", strength=change_strength(row))
+
+
+SECTION = Section(
+    figures={23: GatesOverTime},
+    findings={140: findings},
+    facts={60: fact_of_task("gates", "which heads learned gates keep for")},
+    tables={
+        "gates": "Gates, step by step",
+        "gate_roles": "What the heads do whose gates were learned",
+    },
+)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import INK, MISSING, MUTED, SERIES
+from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import DIVERGING, SEQUENTIAL, headed, heading_height, style
+from headscope.report.finding import (
+    Finding,
+    finite,
+)
+from headscope.report.metric_changes import (
+    change_cells,
+    change_sentence,
+    examples_of,
+    metric_name,
+)
+from headscope.report.section import Section, fact_of_task
 from headscope.report.study_access import model_name, recorded
+from headscope.report.table_cells import Part, integer_cell, number, text_cell
 from headscope.report.text import plain, slug
 
 if TYPE_CHECKING:
@@ -20,7 +31,6 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 22
 WIDTH, SIDE, LEFT, GAP, BOTTOM = 7.2, 3.5, 0.6, 1.6, 0.6
 PREFIX = "mask/"
 KINDS = (
@@ -38,21 +48,23 @@ SOFT = (
 )
 
 
-@dataclass(frozen=True)
-class LearnedMaskMap:
+class LearnedMaskMap(StudyFigure):
     """On the left every pair of positions, on the right how open kinds of pairs are."""
 
-    aim: str
-    name: str
-    caption: str = CHOSEN
-    title: str = "Which positions need to attend to which"
-    is_raster: bool = False
+    table = "positions"
+    title = "Which positions need to attend to which"
+
+    def __init__(self, aim: str, caption: str = CHOSEN) -> None:
+        self.aim, self.caption, self.name = aim, caption, f"learned-mask-{slug(aim)}"
+
+    @classmethod
+    def for_study(cls, study: Study) -> Iterable[LearnedMaskMap]:
+        caption = SOFT if _is_soft(study) else CHOSEN
+        aims = [key.removeprefix(PREFIX) for key in study.maps if key.startswith(PREFIX)]
+        return [cls(aim, caption) for aim in aims]
 
     def applies(self, study: Study) -> bool:
         return PREFIX + self.aim in study.maps and "positions" in study.tables
-
-    def source(self, study: Study) -> Source:
-        return table("positions")
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["positions"].query("aim == @self.aim")
@@ -142,10 +154,62 @@ def _is_soft(study: Study) -> bool:
     return bool(recorded(study.record, "learned_masks", "options", "is_soft"))
 
 
-def drawings(study: Study) -> Iterator[LearnedMaskMap]:
-    for key in study.maps:
-        if key.startswith(PREFIX):
-            aim = key.removeprefix(PREFIX)
-            yield LearnedMaskMap(
-                aim, f"learned-mask-{slug(aim)}", SOFT if _is_soft(study) else CHOSEN
-            )
+def part(study: Study) -> Part | None:
+    table = study.tables.get("learned_masks")
+    if table is None or not len(table):
+        return None
+    hard = "sparsity" in table
+    rows = [
+        [
+            text_cell(row["aim"], 40),
+            integer_cell(row["seed"]),
+            *([number(row["sparsity"], decimals=3)] if hard else []),
+            *change_cells(row),
+        ]
+        for row in table.to_dict("records")
+    ]
+    metric = metric_name(study, "learned_masks")
+    splits = recorded(study.record, "learned_masks", "splits") or ["one split", "another"]
+    frozen = recorded(study.record, "learned_masks", "options", "frozen")
+    note = (
+        f"Masks are reported on {plain(splits[1], 30)}: {metric}, its change and that of the loss against the model "
+        "without a mask, example by example, with 95 % intervals. "
+        + (
+            "Only the mask was trained."
+            if frozen
+            else "The weights were trained with the mask: a change is of both."
+        )
+    )
+    columns = (
+        "aim",
+        "seed",
+        *(["forbidden share"] if hard else []),
+        metric,
+        "change",
+        "change of loss",
+    )
+    name, figures = "learned-masks", ("learned-mask",)
+    heading = "Which positions matter"
+    return Part(name, heading, note, columns, rows, "learned_masks.csv", figures, frozenset({0}))
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    """The sparsest mask that was learned."""
+    table = study.tables.get("learned_masks")
+    if table is None or not len(table):
+        return
+    rows = table.nlargest(1, "sparsity") if "sparsity" in table else table
+    row = rows.to_dict("records")[0]
+    share = f" forbids {finite(row['sparsity']):.0%} of attention" if "sparsity" in row else ""
+    change = change_sentence(study, "learned_masks", row, examples_of(study, "learned_masks"))
+    sentence = f"The learned mask {plain(row['aim'], 40)}{share}: {change}"
+    yield Finding("", sentence, (), kind="learned")
+
+
+SECTION = Section(
+    figures={26: LearnedMaskMap},
+    parts={40: part},
+    findings={160: findings},
+    facts={80: fact_of_task("learned_masks", "which positions need to attend to which for")},
+    tables={"positions": "Learned masks by kinds of positions"},
+)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import headed, heading_height, style
+from headscope.report.finding import (
+    Finding,
+    finite,
+)
+from headscope.report.metric_changes import change_sentence, metric_name
+from headscope.report.section import Section, fact_of_task
 from headscope.report.study_access import model_name, recorded
+from headscope.report.table_cells import Part, integer_cell, measured, number, text_cell
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -19,27 +25,19 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 23
 WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 1.9, 0.8, 0.6, 0.36
 MARKS = ("o", "s", "^")
 
 
-@dataclass(frozen=True)
-class MaskTable:
-    name: str = "mask-table"
-    title: str = "What masks cost"
-    caption: str = (
+class MaskTable(StudyFigure):
+    table = "mask_table"
+    name = "mask-table"
+    title = "What masks cost"
+    caption = (
         "The change of the metric under each mask, against the same training without one; lines are 95 % intervals: "
         "paired over examples where there is one seed, over seeds where there are several. On the right the share of "
         "attention that the mask forbids in these texts."
     )
-    is_raster: bool = False
-
-    def applies(self, study: Study) -> bool:
-        return "mask_table" in study.tables
-
-    def source(self, study: Study) -> Source:
-        return table("mask_table")
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["mask_table"].query("mask != 'dense'")
@@ -99,6 +97,55 @@ class MaskTable:
         return fig
 
 
-def drawings(study: Study) -> Iterator[MaskTable]:
-    if "mask_table" in study.tables:
-        yield MaskTable()
+def part(study: Study) -> Part | None:
+    table = study.tables.get("mask_table")
+    if table is None or not len(table):
+        return None
+    rows = [
+        [
+            text_cell(row["mask"], 60),
+            text_cell(row["mode"], 20),
+            number(row["sparsity"], decimals=3),
+            number(row["metric"], decimals=4),
+            measured(row["metric_change"], row["change_low"], row["change_high"], 4),
+            number(row["loss_change"], decimals=4, sign=True),
+            integer_cell(row["seeds"]),
+        ]
+        for row in table.to_dict("records")
+    ]
+    metric = metric_name(study, "mask_table")
+    split = plain(recorded(study.record, "mask_table", "reported_on", "split") or "one split", 30)
+    note = (
+        f"Reported on {split}. A change is that from the same training without a mask and with the same seed, on the "
+        "same examples: of one seed with the paired 95 % interval over examples, of several the mean with Student's "
+        "interval over seeds."
+    )
+    columns = ("mask", "trained", "forbidden share", metric, "change", "change of loss", "seeds")
+    name, figures = "mask-table", ("mask-table",)
+    return Part(
+        name, "What masks cost", note, columns, rows, "mask_table.csv", figures, frozenset({0, 1})
+    )
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    """The mask that costs least."""
+    table = study.tables.get("mask_table")
+    if table is None:
+        return
+    table = table[(table["mask"] != "dense") & table["metric_change"].notna()]
+    for row in table.nlargest(1, "metric_change").to_dict("records"):
+        sentence = (
+            f"Of {table['mask'].nunique()} masks, {plain(row['mask'], 60)} costs least ({plain(row['mode'], 20)}; it "
+            f"forbids {finite(row['sparsity']):.0%} of attention): {change_sentence(study, 'mask_table', row)}; "
+            "it was picked on the examples that this is measured on"
+        )
+        yield Finding("", sentence, (), kind="learned")
+
+
+SECTION = Section(
+    figures={27: MaskTable},
+    parts={50: part},
+    findings={165: findings},
+    facts={90: fact_of_task("mask_table", "what sparse masks cost for")},
+    tables={"mask_runs": "Every run under a mask"},
+)

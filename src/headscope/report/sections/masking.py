@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headscope.ablation.ablation_results import METRIC
-from headscope.report.drawing.data_source import Source
 from headscope.report.drawing.palette import INK, MUTED, RULE, SERIES
+from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import headed, heading_height, style, whole_numbers
+from headscope.report.section import Section
 from headscope.report.sections.ablation import metric_of, stars_of, task_of
 from headscope.report.study_access import grid_of, model_name, recorded, stacks_with
 from headscope.report.text import plain
@@ -23,32 +22,27 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 45
 BINS = 30
 NOTHING = 1e-9  # what rounding leaves of no change
 WIDTH, LEFT, RIGHT, BOTTOM, PANEL, GAP = 6.4, 0.62, 0.2, 0.85, 1.45, 0.42
 
 
-@dataclass(frozen=True)
-class Masking:
+class Masking(StudyFigure):
     """A panel a stack, one axis for all."""
 
-    name: str = "masking"
-    title: str = "The model without one head"
-    caption: str = (
+    statistics = (METRIC,)
+    name = "masking"
+    title = "The model without one head"
+    caption = (
         "How many heads (up) leave the model at which metric (across) when each is removed alone. The line is the "
         "intact model: left of it the model is worse without the head, right of it better; the bar on it: no or almost "
         "no change. In full colour: p (Holm), corrected for testing all heads, is below 0.05."
     )
-    is_raster: bool = False
 
     def applies(self, study: Study) -> bool:
         """Not after a race, where few heads have a metric."""
         known = study.heads.loc[study.heads["statistic"] == METRIC, "value"].notna()
         return bool(known.mean() > 0.5) and _intact(study) is not None
-
-    def source(self, study: Study) -> Source:
-        return Source("heads", (METRIC,))
 
     def draw(self, study: Study) -> Figure:
         intact = _intact(study)
@@ -81,10 +75,6 @@ class Masking:
             handles, labels = fig.axes[0].get_legend_handles_labels()
             fig.legend(handles, labels, loc="lower center", ncols=2, frameon=False, fontsize=7.5)
             return fig
-
-
-def drawings(study: Study) -> Iterator[Masking]:
-    yield Masking()
 
 
 def bins_of(changes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -169,3 +159,6 @@ def _name_panel(ax: Axes, stack: str, intact: float, edges: NDArray[np.float64])
         fontweight="bold",
         fontsize=8.5,
     )
+
+
+SECTION = Section(figures={47: Masking})

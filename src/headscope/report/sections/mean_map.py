@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.colors import PowerNorm
 
-from headscope.report.drawing.data_source import Source
 from headscope.report.drawing.palette import MISSING
+from headscope.report.drawing.study_figure import DataSource, StackFigure
 from headscope.report.drawing.style import SEQUENTIAL, draw_bar, headed, heading_height, style
 from headscope.report.scale import Scale
+from headscope.report.section import Section
 from headscope.report.study_access import maps_of, model_name
-from headscope.report.text import slug
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,29 +21,27 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 50
 POSITIONS = 64
 DPI = 150  # the grid is laid out in whole pixels at this resolution, so that no position falls between two
 NORM = PowerNorm(0.5, 0, 1)  # the square root: even attention over 64 tokens is still visible
 GAP = 3  # pixels between maps, at one pixel a position
 
 
-@dataclass(frozen=True)
-class MeanMap:
-    stack: str
-    name: str
-    title: str = "Mean attention map of every head"
-    caption: str = (
+class MeanMap(StackFigure):
+    stem = "mean-map"
+    title = "Mean attention map of every head"
+    caption = (
         "Each square is a head: the looking token runs down, the token looked at runs across; a diagonal is "
         "a head that looks at a fixed distance, a vertical stripe one that looks at a fixed place."
     )
-    is_raster: bool = True
+    is_raster = True
 
-    def applies(self, study: Study) -> bool:
-        return self.stack in maps_of(study, "map", 4)
+    @classmethod
+    def stacks(cls, study: Study) -> Iterable[str]:
+        return maps_of(study, "map", 4)
 
-    def source(self, study: Study) -> Source:
-        return Source("map", (self.stack,))
+    def source(self, study: Study) -> DataSource:
+        return DataSource("map", (self.stack,))
 
     def draw(self, study: Study) -> Figure:
         maps = maps_of(study, "map", 4)[self.stack]
@@ -105,11 +102,6 @@ class MeanMap:
             return fig
 
 
-def drawings(study: Study) -> Iterator[MeanMap]:
-    for stack in maps_of(study, "map", 4):
-        yield MeanMap(stack, f"mean-map-{slug(stack)}")
-
-
 def _whole(inches: float) -> float:
     """Inches rounded to whole pixels."""
     return round(inches * DPI) / DPI
@@ -126,3 +118,6 @@ def _tiled(maps: NDArray[Any]) -> NDArray[np.uint8]:
             weights = np.ma.masked_invalid(np.asarray(maps[layer, head], dtype=np.float32))
             picture[y : y + queries, x : x + keys] = colours(NORM(weights), bytes=True)
     return picture
+
+
+SECTION = Section(figures={51: MeanMap})

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headscope.report.drawing.data_source import Source
 from headscope.report.drawing.palette import INK, MUTED, RULE, SERIES
+from headscope.report.drawing.study_figure import DataSource, StackFigure
 from headscope.report.drawing.style import headed, heading_height, style
 from headscope.report.scale import signed
+from headscope.report.section import Section
 from headscope.report.study_access import maps_of, model_name
-from headscope.report.text import slug
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,29 +22,26 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 40
 REACH = 10  # offsets shown to each side
 WORTH_NAMING = 0.25  # a head with this much mass at one offset has its peak labelled
 TICKS = (0, 0.01, 0.1, 0.25, 0.5, 1)
 PANEL_WIDTH, PANEL_HEIGHT, GAP_X, GAP_Y = 1.75, 1.3, 0.32, 0.45
 
 
-@dataclass(frozen=True)
-class Offsets:
-    stack: str
-    name: str
-    title: str = "Attention by relative position"
-    caption: str = (
+class Offsets(StackFigure):
+    stem = "offsets"
+    title = "Attention by relative position"
+    caption = (
         "A thin line is a head and the thick one the mean of its layer: the height at −1 is the share of "
         "attention to the previous token, at +1 to the next."
     )
-    is_raster: bool = False
 
-    def applies(self, study: Study) -> bool:
-        return self.stack in maps_of(study, "offset", 3)
+    @classmethod
+    def stacks(cls, study: Study) -> Iterable[str]:
+        return maps_of(study, "offset", 3)
 
-    def source(self, study: Study) -> Source:
-        return Source("offset", (self.stack,))
+    def source(self, study: Study) -> DataSource:
+        return DataSource("offset", (self.stack,))
 
     def draw(self, study: Study) -> Figure:
         profiles = _window(maps_of(study, "offset", 3)[self.stack])
@@ -79,11 +75,6 @@ class Offsets:
                 if layer + columns >= layers:
                     ax.set_xlabel("offset in tokens", labelpad=2)
             return fig
-
-
-def drawings(study: Study) -> Iterator[Offsets]:
-    for stack in maps_of(study, "offset", 3):
-        yield Offsets(stack, f"offsets-{slug(stack)}")
 
 
 def _window(profiles: NDArray[Any]) -> NDArray[np.float64]:
@@ -132,3 +123,6 @@ def _draw_layer(ax: Axes, heads: NDArray[np.float64], most: float) -> None:
 
 def _root(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.sqrt(np.maximum(shares, 0.0))
+
+
+SECTION = Section(figures={39: Offsets})

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.report.drawing.data_source import Source
 from headscope.report.drawing.palette import MUTED, ON_DARK, ON_LIGHT, SERIES
+from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import headed, heading_height, style
+from headscope.report.section import Section
 from headscope.report.study_access import grid_of, model_name, stacks_with
 from headscope.report.text import plain
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 35
 COLOURS = {  # the last is not a pattern, and has a colour that says so
     "vertical": SERIES[0],
     "diagonal": SERIES[1],
@@ -33,23 +31,19 @@ HEADINGS = {"vertical-diagonal": "vertical + diagonal"}
 LEFT, RIGHT, BOTTOM, GAP, LEGEND, BAR = 0.95, 0.2, 0.45, 0.62, 0.28, 0.21
 
 
-@dataclass(frozen=True)
-class Patterns:
+class Patterns(StudyFigure):
     """One panel a stack: the whole stack, then each layer."""
 
-    name: str = "patterns"
-    title: str = "What the attention maps look like"
-    caption: str = (
+    statistics = tuple(f"pattern-{name}" for name in COLOURS)
+    name = "patterns"
+    title = "What the attention maps look like"
+    caption = (
         "A bar is all maps (one for each head and text) of a layer, or of the whole stack at the top, divided by "
         "pattern: vertical maps have columns that stand out, diagonal ones a band, blocks stay within one of two texts."
     )
-    is_raster: bool = False
 
     def applies(self, study: Study) -> bool:
-        return all(stacks_with(study, f"pattern-{name}") for name in COLOURS)
-
-    def source(self, study: Study) -> Source:
-        return Source("heads", tuple(f"pattern-{name}" for name in COLOURS))
+        return all(stacks_with(study, name) for name in self.statistics)
 
     def draw(self, study: Study) -> Figure:
         stacks = stacks_with(study, "pattern-heterogeneous")
@@ -130,5 +124,7 @@ def _draw_bars(ax: Axes, bars: NDArray[np.float64]) -> None:
     ax.spines[:].set_visible(False)
 
 
-def drawings(study: Study) -> Iterator[Patterns]:
-    yield Patterns()
+SECTION = Section(
+    figures={35: Patterns},
+    tables={"pattern_agreement": "Which pattern the rule and the network named"},
+)

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.drawing.data_source import Source
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import headed, heading_height, style, whole_numbers
-from headscope.report.study_access import model_name, stacks_with
-from headscope.report.text import plain, slug
+from headscope.report.finding import (
+    Finding,
+    excludes,
+    measured_in,
+    short_number,
+    strength_of,
+)
+from headscope.report.section import Section
+from headscope.report.study_access import model_name
+from headscope.report.table_cells import (
+    NONE,
+    Cell,
+    Part,
+    count_cell,
+    head_cell,
+    measured,
+    place_of,
+)
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +35,6 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 43
 STATISTIC = "two-rarest"
 HALF = 0.5  # Voita's rule, where the study does not say otherwise
 NAMED = 6  # heads whose address is written
@@ -32,24 +47,16 @@ LINES = {
 APART = 0.045  # shares: lines nearer than that are named one above the other
 
 
-@dataclass(frozen=True)
-class RareWords:
-    stack: str
-    name: str
-    title: str = "Heads that point at rare words"
-    caption: str = (
+class RareWords(StackFigure):
+    stem = "rare-words"
+    statistics = (STATISTIC,)
+    title = "Heads that point at rare words"
+    caption = (
         "Each dot is a head: in what share of the sentences most words point at one of the two rarest words, with the "
         "95 % intervals of the heads that are named. The broken lines are guesses without any attention; "
         "a head above all of them and above the unbroken line is called a rare-word head if it also points at the "
         "rarest word itself more often than every guess does (not drawn here)."
     )
-    is_raster: bool = False
-
-    def applies(self, study: Study) -> bool:
-        return self.stack in stacks_with(study, STATISTIC)
-
-    def source(self, study: Study) -> Source:
-        return Source("heads", (STATISTIC,))
 
     def draw(self, study: Study) -> Figure:
         heads = study.heads
@@ -85,11 +92,6 @@ class RareWords:
             ax.set_axisbelow(True)
             ax.tick_params(colors=RULE, labelcolor=MUTED)
             return fig
-
-
-def drawings(study: Study) -> Iterator[RareWords]:
-    for stack in stacks_with(study, STATISTIC):
-        yield RareWords(stack, f"rare-words-{slug(stack)}")
 
 
 def _draw_heads(ax: Axes, rows: pd.DataFrame) -> None:
@@ -148,3 +150,74 @@ def _draw_guesses(ax: Axes, table: pd.DataFrame | None, layers: int, limit: floa
             color=MUTED,
             clip_on=False,
         )
+
+
+def part(study: Study) -> Part | None:
+    table = study.tables.get("rare_words")
+    if table is None:
+        return None
+    kinds = [str(kind) for kind in dict.fromkeys(table["kind"])]
+    rows = []
+    for kind in kinds:
+        best = study.heads[study.heads["statistic"] == kind].nlargest(1, "value")
+        for row in best.to_dict("records"):
+            rows.append(
+                [
+                    Cell(plain(kind, 20), kind),
+                    Cell("the head that does it most", "a"),
+                    head_cell(study, place_of(row)),
+                    measured(row["value"], row["low"], row["high"]),
+                    count_cell(row["count"]),
+                ]
+            )
+        for row in table[table["kind"] == kind].to_dict("records"):
+            guess = plain(row["baseline"], 40)
+            answer = measured(row["value"], row["low"], row["high"])
+            rows.append(
+                [
+                    Cell(plain(kind, 20), kind),
+                    Cell(guess, guess),
+                    Cell(NONE),
+                    answer,
+                    count_cell(row["count"]),
+                ]
+            )
+    note = (
+        "In what share of the sentences most words point at the rarest word, or at one of the two rarest, and how "
+        "often simple guesses would be right. The head was picked on the sentences it is measured on."
+    )
+    columns = ("question", "answer by", "head", "right", "sentences")
+    return Part(
+        "rare-words",
+        "Rare words",
+        note,
+        columns,
+        rows,
+        "rare_words.csv",
+        ("rare-words",),
+        frozenset({0, 1}),
+    )
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    table = study.tables.get("rare_words")
+    rows = study.heads[(study.heads["statistic"] == "two-rarest") & study.heads["value"].notna()]
+    if table is None or not len(rows) or not (table["kind"] == "two-rarest").any():
+        return
+    guess = table[table["kind"] == "two-rarest"].nlargest(1, "value").iloc[0]
+    sentence = (
+        f"One of the two rarest words: the best simple guess ({plain(guess['baseline'], 40)}) is right in "
+        f"{short_number(guess['value'])} of the sentences; the head that most often points there is"
+    )
+    best = rows.sort_values(
+        ["value", "stack", "layer", "head"], ascending=[False, True, True, True]
+    ).to_dict("records")
+    found, rival = measured_in(study, best[0], "value"), float(guess["value"])
+    strength = strength_of(found.value, found.low, found.high, rival)
+    is_clear = excludes(found, rival)
+    yield Finding(
+        "two-rarest", sentence, (found,), kind="relations", is_clear=is_clear, strength=strength
+    )
+
+
+SECTION = Section(figures={43: RareWords}, parts={110: part}, findings={100: findings})

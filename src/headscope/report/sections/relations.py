@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import headed, heading_height, style
-from headscope.report.study_access import model_name
-from headscope.report.text import plain, slug
+from headscope.report.finding import (
+    Finding,
+    measured_in,
+    short_number,
+    strength_of,
+)
+from headscope.report.head_cards import by_gain
+from headscope.report.scale import signed
+from headscope.report.section import Fact, Section
+from headscope.report.study_access import model_name, recorded
+from headscope.report.table_cells import (
+    Part,
+    count_cell,
+    head_cell,
+    is_missing,
+    measured,
+    number,
+    place_of,
+    text_cell,
+)
+from headscope.report.text import grouped, plain
 from headscope.statistics.relations import MARGIN
 from headscope.tables import STACKS
 
@@ -22,7 +40,8 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 41
+BEST_RELATIONS = 3
+
 TABLE = "relations"
 MOST_RELATIONS = 28
 HEADINGS = {
@@ -36,26 +55,22 @@ PANEL, GAP, ROW = 2.5, 0.3, 0.245
 BESIDE = 0.14  # of the axis: what an address takes
 
 
-@dataclass(frozen=True)
-class BestHeads:
+class BestHeads(StackFigure):
     """A panel for each direction, a line for each relation that is ranked, the most frequent first."""
 
-    stack: str
-    name: str
-    title: str = "The best head for each relation"
-    caption: str = (
+    stem = "relations"
+    table = TABLE
+    title = "The best head for each relation"
+    caption = (
         "A dot is the head that was best on one half of the sentences, as it does on the other half, with its 95 % "
         "interval and its LAYER.HEAD; filled where it is above the best fixed offset (the bar) by what a role "
         "asks for. A cross is the best head of a twin with random weights, where one was asked. The number of pairs is "
         "in brackets."
     )
-    is_raster: bool = False
 
-    def applies(self, study: Study) -> bool:
-        return bool(len(_ranked(study, self.stack)))
-
-    def source(self, study: Study) -> Source:
-        return table(TABLE)
+    @classmethod
+    def stacks(cls, study: Study) -> Iterable[str]:
+        return [stack for stack in STACKS if len(_ranked(study, stack))]
 
     def draw(self, study: Study) -> Figure:
         table = _ranked(study, self.stack)
@@ -90,12 +105,6 @@ class BestHeads:
                 )
             _draw_legend(fig, _above(_margin(study)))
             return fig
-
-
-def drawings(study: Study) -> Iterator[BestHeads]:
-    table = study.tables.get(TABLE)
-    for stack in STACKS if table is not None else ():
-        yield BestHeads(stack, f"relations-{slug(stack)}")
 
 
 def _ranked(study: Study, stack: str) -> pd.DataFrame:
@@ -192,3 +201,95 @@ def _draw_legend(fig: Figure, above: str) -> None:
         frameon=False,
         fontsize=7.5,
     )
+
+
+def part(study: Study) -> Part | None:
+    table = study.tables.get("relations")
+    if table is None:
+        return None
+    rows = [
+        [
+            text_cell(row["relation"], 60),
+            text_cell(row["direction"], 20),
+            head_cell(study, place_of(row)),
+            measured(row["accuracy"], row["low"], row["high"]),
+            number(row["accuracy"] - row["baseline"], sign=True),
+            number(row["baseline"], _offset(row["baseline_offset"])),
+            number(row["same_data_best_accuracy"], _papers_head(row)),
+            number(row["control"]),
+            count_cell(row["count"]),
+        ]
+        for row in table.to_dict("records")
+    ]
+    note = (
+        "dependent: a dependent's largest weight is on its governor; governor: the governor's largest is on this "
+        "dependent; received: of all words, the governor looks most at the dependent. Each head was chosen on one half "
+        "of the sentences and measured on the other; gain is over the best fixed offset. The papers choose and measure "
+        "on the same sentences: that is in a column of its own. The control is the best head of a twin with random "
+        "weights. Relations with fewer than 100 pairs are listed, and no head is chosen."
+    )
+    columns = (
+        "relation",
+        "direction",
+        "head",
+        "accuracy",
+        "gain",
+        "baseline",
+        "papers' way",
+        "control",
+        "pairs",
+    )
+    figures = ("relations", "arcs")
+    words = frozenset({0, 1})
+    return Part(
+        "relations", "Relations between words", note, columns, rows, "relations.csv", figures, words
+    )
+
+
+def _offset(value: Any) -> str:
+    return "" if is_missing(value) else f" at {signed(value)}"
+
+
+def _papers_head(row: dict[Any, Any]) -> str:
+    layer, head = row["same_data_best_layer"], row["same_data_best_head"]
+    return "" if is_missing(layer) else f" by {int(layer)}.{int(head)}"
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    """The relations with the largest gains over what needs no trained head, of each the best direction."""
+    table = study.tables.get("relations")
+    if table is None:
+        return
+    best: dict[str, dict[Any, Any]] = {}
+    for row in by_gain(table):
+        if row["gain"] > 0 and not str(row["relation"]).startswith("all"):
+            best.setdefault(row["relation"], row)
+    if not best and len(table):
+        told = "No evidence that a head shows a relation better than the best fixed offset does"
+        yield Finding("", told, (), kind="relations")
+    for row in list(best.values())[:BEST_RELATIONS]:
+        sentence = (
+            f"Relation {plain(row['relation'], 60)}, {plain(row['direction'], 20)}: the best fixed offset is right in "
+            f"{short_number(row['baseline'])} of the pairs; the head chosen on other sentences is"
+        )
+        found, rival = (
+            measured_in(study, row, "accuracy"),
+            float(row["accuracy"]) - float(row["gain"]),
+        )
+        strength = strength_of(found.value, found.low, found.high, rival)
+        yield Finding(
+            "", sentence, (found,), kind="relations", is_clear=found.low > rival, strength=strength
+        )
+
+
+def _fact(record: Mapping[str, Any]) -> str:
+    return f"relations in {grouped(recorded(record, 'treebank', 'used') or 'the')} parsed sentences"
+
+
+SECTION = Section(
+    figures={41: BestHeads},
+    parts={90: part},
+    findings={80: findings},
+    facts={20: Fact("treebank", _fact)},
+    tables={"relation_heads": "Every head for every relation"},
+)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.lines import Line, Lines, draw_lines
+from headscope.report.drawing.study_figure import StudyFigure
+from headscope.report.section import Section
 from headscope.report.study_access import model_name, recorded
+from headscope.report.table_cells import (
+    Part,
+    rows_by_layer,
+)
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 61
 TABLE = "relevance_layers"
 PANELS = {
     "the states": {"enters": "enters the layer"},  # what leaves it enters the next one
@@ -29,23 +31,16 @@ PANELS = {
 }
 
 
-@dataclass(frozen=True)
-class RelevanceLayers:
-    name: str = "relevance-layers"
-    title: str = "Where relevance goes, by layer"
-    caption: str = (
+class RelevanceLayers(StudyFigure):
+    table = TABLE
+    name = "relevance-layers"
+    title = "Where relevance goes, by layer"
+    caption = (
         "In parts of what the model says. Layer −1 is what comes before the first layer (embeddings), the last one "
         "what comes after all layers. What leaves a layer, and enters the next one, is what entered it, what biases "
         "add and, in a decoder, what the source gave; the rest is lost: rounding by voita's rules, by AttnLRP's what "
         "the softmax drops."
     )
-    is_raster: bool = False
-
-    def applies(self, study: Study) -> bool:
-        return TABLE in study.tables
-
-    def source(self, study: Study) -> Source:
-        return table(TABLE)
 
     def draw(self, study: Study) -> Figure:
         table = study.tables[TABLE]
@@ -71,5 +66,29 @@ class RelevanceLayers:
         return draw_lines(rows, self.title, told)
 
 
-def drawings(study: Study) -> Iterator[RelevanceLayers]:
-    yield RelevanceLayers()
+def part(study: Study) -> Part | None:
+    """A row a stack and layer, from the embeddings to the model's head."""
+    table = study.tables.get("relevance_layers")
+    if table is None:
+        return None
+    parts = [str(part) for part in dict.fromkeys(table["part"])]
+    rows = rows_by_layer(study, table, "part", parts)
+    rows.sort(key=lambda row: float(row[0].key or 0))  # by stack, then by layer
+    note = (
+        "What the model says, shared out among what it was made of, in parts of it. What leaves a layer is what enters "
+        "it, what biases add, what the source gives and what is lost; of it, heads is what came through attention. "
+        "Layer −1 is the embeddings, the last one what comes after all layers."
+    )
+    heading = "Where relevance goes"
+    return Part(
+        "relevance",
+        heading,
+        note,
+        ("layer", *parts),
+        rows,
+        "relevance_layers.csv",
+        ("relevance-layers",),
+    )
+
+
+SECTION = Section(figures={65: RelevanceLayers}, parts={190: part})

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from headscope.report.drawing.data_source import Source, table
 from headscope.report.drawing.palette import INK, MISSING, MUTED
+from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import _legible, headed, heading_height, style
+from headscope.report.finding import (
+    Finding,
+    measured_in,
+    strength_of,
+)
 from headscope.report.head_cards import Role, roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
+from headscope.report.section import Section
+from headscope.report.shared_heads import Place, counted, is_shared, number_of
 from headscope.report.study_access import model_name, shape_of, stacks_of
-from headscope.report.text import plain, slug
+from headscope.report.table_cells import Cell, Part, head_cell, measured, number
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,30 +31,28 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ORDER = 40
+MOST_ROLES = 5
+
 CELL_WIDE, CELL_HIGH, CELL_SMALL = 0.52, 0.34, 0.22
 MOST_WITH_TEXT = 16  # heads across; of more only the colours are shown
 LEFT, RIGHT, BOTTOM = 0.45, 0.2, 0.35
 LEGEND_ROW, LEGEND_WIDE = 0.2, 1.25
 
 
-@dataclass(frozen=True)
-class RoleMap:
-    stack: str
-    name: str
-    title: str = "The main role of each head"
-    caption: str = (
+class RoleMap(StackFigure):
+    stem = "roles"
+    table = "roles"
+    title = "The main role of each head"
+    caption = (
         "Each cell is a head with the one of its roles that says most: relations, antecedents and rare words before "
         "positions, these before kinds of tokens, how broad or sure attention is last; of several alike the strongest. "
         "A dot marks heads with several roles, grey those for which no rule holds."
     )
-    is_raster: bool = False
 
-    def applies(self, study: Study) -> bool:
-        return any(stack == self.stack for stack, _, _ in roles_by_head(study))
-
-    def source(self, study: Study) -> Source:
-        return table("roles")
+    @classmethod
+    def stacks(cls, study: Study) -> Iterable[str]:
+        with_role = {stack for stack, _, _ in roles_by_head(study)}
+        return [stack for stack in stacks_of(study) if stack in with_role]
 
     def draw(self, study: Study) -> Figure:
         layers, heads = shape_of(study, self.stack)
@@ -80,11 +85,6 @@ class RoleMap:
             _draw_cells(ax, (layers, heads), roles, shown, has_text=has_text)
             _draw_legend(fig, families, across, LEFT / width)
             return fig
-
-
-def drawings(study: Study) -> Iterator[RoleMap]:
-    for stack in stacks_of(study):
-        yield RoleMap(stack, f"roles-{slug(stack)}")
 
 
 def _draw_cells(
@@ -150,3 +150,104 @@ def _draw_legend(fig: Figure, families: list[str], columns: int, left: float) ->
         borderaxespad=0.2,
         borderpad=0.0,
     )
+
+
+def part(study: Study) -> Part | None:
+    roles = roles_by_head(study)
+    rows = [
+        [
+            head_cell(study, place),
+            Cell(role.name, role.name),
+            measured(role.value, role.low, role.high),
+            number(role.baseline),
+            Cell(
+                plain(role.rule)
+                if role.is_sure
+                else f"{plain(role.rule)} (the interval reaches below)",
+                role.rule,
+            ),
+        ]
+        for place, of_head in sorted(
+            roles.items(), key=lambda item: (stacks_of(study).index(item[0][0]), item[0][1:])
+        )
+        for role in of_head
+    ]
+    heads = study.heads[["stack", "layer", "head"]].drop_duplicates()
+    note = f"{len(roles)} of {len(heads)} heads have a role by the rules named here, several heads more than one. "
+    note += "A head's card shows it at work: choose a head."
+    columns = ("head", "role", "value", "baseline", "rule")
+    return Part(
+        "roles",
+        "What each head does",
+        note,
+        columns,
+        rows,
+        "roles.csv",
+        ("roles",),
+        frozenset({1, 4}),
+    )
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    """How many heads have which role for sure: the whole interval beyond where the role's rule begins."""
+    every = roles_by_head(study)
+    sure = {place: [role for role in of if role.is_sure] for place, of in every.items()}
+    sure = {place: of for place, of in sure.items() if of}
+    heads = list(
+        study.heads[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None)
+    )
+    if "roles" not in study.tables or not heads:
+        return
+    if not sure:
+        many = number_of(study, heads)
+        yield Finding(
+            "",
+            f"No evidence that any of the {many} heads has a role by the rules",
+            (),
+            kind="roles",
+        )
+        return
+    main = {place: of[0] for place, of in sure.items()}  # one a head: the numbers add up
+    counts: dict[str, list[Place]] = {}
+    for place, role in main.items():
+        counts.setdefault(role.name, []).append(place)
+    ranked = sorted(counts.items(), key=lambda item: (-number_of(study, item[1]), -len(item[1])))
+    told = [
+        f"{_many(study, places)} {name.replace(': ', ' ')}{_threshold([main[place] for place in places])}"
+        for name, places in ranked[:MOST_ROLES]
+    ]
+    if others := [place for _, places in ranked[MOST_ROLES:] for place in places]:
+        told.append(f"{_many(study, others)} with other roles")
+    listed = " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
+    place, best = max(main.items(), key=lambda item: item[1].strength)
+    row = {"stack": place[0], "layer": place[1], "head": place[2], **vars(best)}
+    at = " at each site" if is_shared(study) else ""
+    others_too = (
+        f"; {number_of(study, every)} by the value alone, as the map counts"
+        if len(every) > len(sure)
+        else ""
+    )
+    sentence = (
+        f"{counted(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold"
+        f"{others_too}), by their main role{at}: {listed}; the clearest, {best.name}, is"
+    )
+    strength = strength_of(best.value, best.low, best.high, best.threshold)
+    yield Finding(
+        "", sentence, (measured_in(study, row, "value"),), kind="roles", strength=strength
+    )
+
+
+def _threshold(roles: list[Role]) -> str:
+    """` (above 0.6)`: where the role begins; nothing if that differs from head to head, as for relations."""
+    thresholds = {role.threshold for role in roles}
+    return f" (above {thresholds.pop():.3g})" if len(thresholds) == 1 else ""
+
+
+def _many(study: Study, places: list[Place]) -> str:
+    """`4`, or `1 (8 sites)` where layers share their heads."""
+    if not is_shared(study):
+        return str(len(places))
+    return f"{number_of(study, places)} ({len(places)} {'site' if len(places) == 1 else 'sites'})"
+
+
+SECTION = Section(figures={40: RoleMap}, parts={10: part}, findings={70: findings})
