@@ -21,7 +21,7 @@ from headscope.report.drawing.palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
 from headscope.report.drawing.style import colours_of, norm_of
 from headscope.report.map_colours import MATTERS
 from headscope.report.page.payload import described
-from headscope.report.rendered_figures import inline_svg, plates_of, svg_of, telling
+from headscope.report.rendered_figures import inline_svg, render_figures, svg_of, telling
 from headscope.report.scale import Scale, scale_of
 from headscope.report.sections import figures_of, sections
 from headscope.report.study_access import grid_of, stacks_of
@@ -63,7 +63,7 @@ def test_every_figure_that_applies_draws_and_says_how_to_read_it(kind: str) -> N
 
 @pytest.mark.slow
 def test_every_figure_of_every_table_is_drawn_as_png_too() -> None:
-    for plate in plates_of(every_table()):
+    for plate in render_figures(every_table()):
         with Image.open(io.BytesIO(plate.png)) as image:
             assert image.getextrema() != ((255, 255),) * 3, f"{plate.name} is blank"
 
@@ -71,10 +71,10 @@ def test_every_figure_of_every_table_is_drawn_as_png_too() -> None:
 def test_who_draws_may_be_told_how_far_it_is() -> None:
     study, told = STUDIES["many heads"], list[tuple[int, int]]()
     with telling(lambda done, total: told.append((done, total)), lambda step: None):
-        plates = plates_of(study)
+        plates = render_figures(study)
     assert told == [(number, len(plates)) for number in range(1, len(plates) + 1)]
     assert len(plates) > 3
-    plates_of(study)
+    render_figures(study)
     assert len(told) == len(plates)
 
 
@@ -145,7 +145,9 @@ def test_the_glossary_is_printed_with_the_heat_map() -> None:
 
 
 def test_the_same_study_gives_the_same_files() -> None:
-    first, second = (plates_of(made_up(THREE, ["previous", "cls", "confidence"])) for _ in range(2))
+    first, second = (
+        render_figures(made_up(THREE, ["previous", "cls", "confidence"])) for _ in range(2)
+    )
     assert [(p.name, p.svg, p.png) for p in first] == [(p.name, p.svg, p.png) for p in second]
 
 
@@ -153,7 +155,7 @@ def test_drawing_leaves_the_callers_matplotlib_alone() -> None:
     import matplotlib as mpl
 
     with mpl.rc_context({"font.size": 31, "text.parse_math": True}):
-        plates_of(made_up(SMALL, ["previous"], has_maps=False))
+        render_figures(made_up(SMALL, ["previous"], has_maps=False))
         assert mpl.rcParams["font.size"] == 31
 
 
@@ -173,7 +175,7 @@ def test_dollars_and_control_signs_in_names_are_drawn_as_they_are() -> None:
         record={"model": {"name": "a$b$c\x00\x08\u202e\ud800 漢字"}},
         has_maps=False,
     )
-    (plate,) = plates_of(study)
+    (plate,) = render_figures(study)
     root = ElementTree.fromstring(plate.svg)
     text = " ".join(
         "".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")

@@ -12,7 +12,7 @@ from every_table import CUT, MASK, every_table
 from studies import made_up
 
 from headscope.report.page.render import render
-from headscope.report.rendered_figures import drawn, plates_for
+from headscope.report.rendered_figures import render_figure, render_figures
 from headscope.report.scale import scale_of
 from headscope.report.sections import figures_of, findings_of
 from headscope.report.sections.confidence import Confidence
@@ -35,7 +35,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lines_and_dots_stand_out_on_a_dark_page(name: str) -> None:
-    plates = plates_for(every_table(), (name,))
+    plates = render_figures(every_table(), (name,))
     assert plates
     for plate in plates:
         assert not plate.is_raster  # a picture would stay a white box
@@ -142,7 +142,9 @@ def test_panels_of_a_film_and_of_few_heads_have_titles_of_their_own() -> None:
     assert "argmax-offset, tokens" in titles
     few = made_up({"encoder": (2, 2)}, ["confidence", "confidence-content"])
     [confidence] = [one for one in figures_of(few) if isinstance(one, Confidence)]
-    headings = [axes.get_title(loc="left") for axes in drawn(confidence, few).figure.axes[:2]]
+    headings = [
+        axes.get_title(loc="left") for axes in render_figure(confidence, few).figure.axes[:2]
+    ]
     assert headings == ["all tokens", "content only"]
 
 

@@ -18,7 +18,7 @@ from studies import RECORD, SMALL, STATISTICS, THREE, made_up
 
 from headscope.report.notebook import study_html
 from headscope.report.page.render import render
-from headscope.report.rendered_figures import plates_of
+from headscope.report.rendered_figures import render_figures
 from headscope.report.run_facts import corpus_facts, reproduction, summary
 from headscope.report.sections import findings_of
 from headscope.report.write import write_report
@@ -232,7 +232,7 @@ def test_script_and_style_stay_small() -> None:
 def test_write_report_writes_every_figure_and_the_page(tmp_path: Path) -> None:
     study = made_up(SMALL, ["previous", "entropy"])
     write_report(study, tmp_path)
-    names = {plate.name for plate in plates_of(study)}
+    names = {plate.name for plate in render_figures(study)}
     assert {file.name for file in (tmp_path / "figures").iterdir()} == {
         f"{n}.{e}" for n in names for e in ("svg", "png")
     }

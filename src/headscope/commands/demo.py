@@ -30,7 +30,7 @@ def demo(
     from headscope.atomic_dir import drafted
     from headscope.model.load import load
     from headscope.report.look.look import look
-    from headscope.report.publish import fill
+    from headscope.report.write import write_into
 
     with drafted(out, overwrite=is_demo(out)) as folder:
         model = load("minilm", say=say)
@@ -59,7 +59,7 @@ def demo(
         study.record["command"] = typed()
         study.record["pages"] = [{"title": "One sentence, all heads", "href": "look.html"}]
         with drawing_figures():
-            fill(study, folder)
+            write_into(study, folder)
         look(model, SENTENCE).save(folder / "look.html")
     say(f"{out / 'look.html'} shows one sentence; to type others, and to switch heads off:")
     say(f"headscope serve minilm --study {out}")

@@ -50,7 +50,7 @@ _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 
 
 @dataclass(frozen=True)
-class Plate:
+class RenderedFigure:
     """A drawn figure: its words, its files, and whether the page should carry the PNG."""
 
     name: str
@@ -98,37 +98,20 @@ def announce(step: str) -> None:
     _SAY.get()(step)
 
 
-def plates_of(study: Study) -> list[Plate]:
-    """Every figure that applies to a study, drawn once."""
-    return _all_drawn(figures_of(study), study)
+def render_figures(study: Study, beginnings: tuple[str, ...] = ("",)) -> list[RenderedFigure]:
+    """Draw every figure that applies to a study and whose name has one of these beginnings."""
+    figures = [figure for figure in figures_of(study) if figure.name.startswith(beginnings)]
+    rendered = []
+    for number, figure in enumerate(figures, start=1):
+        rendered.append(render_figure(figure, study))
+        _TELL.get()(number, len(figures))
+    return rendered
 
 
-def plates_for(study: Study, beginnings: tuple[str, ...]) -> list[Plate]:
-    """Those whose names begin so."""
-    return _all_drawn(
-        [drawing for drawing in figures_of(study) if drawing.name.startswith(beginnings)], study
-    )
-
-
-def _all_drawn(drawings: list[StudyFigure], study: Study) -> list[Plate]:
-    plates = []
-    for number, drawing in enumerate(drawings, start=1):
-        plates.append(drawn(drawing, study))
-        _TELL.get()(number, len(drawings))
-    return plates
-
-
-def drawn(drawing: StudyFigure, study: Study) -> Plate:
-    figure = drawing.draw(study)
-    return Plate(
-        drawing.name,
-        drawing.title,
-        drawing.caption,
-        svg_of(figure),
-        figure,
-        drawing.is_raster,
-        drawing.source(study),
-    )
+def render_figure(figure: StudyFigure, study: Study) -> RenderedFigure:
+    drawn = figure.draw(study)
+    words = figure.name, figure.title, figure.caption
+    return RenderedFigure(*words, svg_of(drawn), drawn, figure.is_raster, figure.source(study))
 
 
 def svg_of(figure: Figure) -> str:

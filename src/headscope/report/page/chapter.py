@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from headscope.analysis.join import Chapter
-    from headscope.report.rendered_figures import Plate
+    from headscope.report.rendered_figures import RenderedFigure
     from headscope.study.study import Study
 
 MOST_SVG_BYTES = 1_500_000
@@ -37,24 +37,24 @@ BYTES_OF_CELL = 60  # about; of a table, with its tags
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnFigures:
     """The figures of a chapter: of its study, and of what else there is, one list each."""
 
-    plates: list[Plate]
-    others: list[list[Plate]]
+    figures: list[RenderedFigure]
+    others: list[list[RenderedFigure]]
 
 
-def drawn(chapter: Chapter) -> Drawn:
-    """All of them, drawn once."""
-    from headscope.report.rendered_figures import plates_for, plates_of
+def draw_figures(chapter: Chapter) -> DrawnFigures:
+    """Draw all figures of a chapter."""
+    from headscope.report.rendered_figures import render_figures
 
     others = [
-        plates_for(
+        render_figures(
             member.study, tuple(name for part in parts_of(member.study) for name in part.figures)
         )
         for member in chapter.others
     ]
-    return Drawn(plates_of(chapter.study), others)
+    return DrawnFigures(render_figures(chapter.study), others)
 
 
 def describe_study(study: Study, *, with_model: bool = True) -> str:
@@ -67,7 +67,7 @@ def describe_study(study: Study, *, with_model: bool = True) -> str:
     return f"{model_name(study)}{f', without {plain(removed, 60)}' if removed else ''}: {topics}."
 
 
-def view_of(chapter: Chapter, figures: Drawn, number: int, room: int) -> dict[str, Any]:
+def view_of(chapter: Chapter, drawn: DrawnFigures, number: int, room: int) -> dict[str, Any]:
     """What the template needs of a chapter.
 
     number  its place on the page, from which ids are made
@@ -76,15 +76,17 @@ def view_of(chapter: Chapter, figures: Drawn, number: int, room: int) -> dict[st
     from markupsafe import Markup
 
     study, prefix = chapter.study, f"m{number}-" if number else ""
-    plates = [*figures.plates, *(plate for of in figures.others for plate in of)]
-    is_heavy = sum(len(plate.inline()) for plate in plates if not plate.is_raster) > MOST_SVG_BYTES
-    shown = [_figure(plate, is_heavy, prefix) for plate in figures.plates]
+    figures = [*drawn.figures, *(figure for of in drawn.others for figure in of)]
+    is_heavy = (
+        sum(len(figure.inline()) for figure in figures if not figure.is_raster) > MOST_SVG_BYTES
+    )
+    shown = [_figure(figure, is_heavy, prefix) for figure in drawn.figures]
     parts = [
         (part, [one for one in shown if one["stem"].startswith(part.figures)])
         for part in parts_of(study)
     ]
     placed = {figure["name"] for _, of_part in parts for figure in of_part}
-    parts += list(_others(chapter, figures, is_heavy, prefix))
+    parts += list(_others(chapter, drawn, is_heavy, prefix))
     is_cut = set(study.heads["statistic"]) == {"cut"}
     tables = _tables(chapter)
     sheets = list(other_tables(tables, {part.file.removesuffix(".csv") for part, _ in parts}))
@@ -138,19 +140,19 @@ def named(table: str, study: str) -> str:
 
 
 def _others(
-    chapter: Chapter, figures: Drawn, is_heavy: bool, prefix: str
+    chapter: Chapter, drawn: DrawnFigures, is_heavy: bool, prefix: str
 ) -> Iterator[tuple[Part, list[dict[str, Any]]]]:
     """The parts of what is not in the joined study, each with its study's name."""
-    for number, (member, plates) in enumerate(zip(chapter.others, figures.others, strict=True)):
+    for number, (member, figures) in enumerate(zip(chapter.others, drawn.others, strict=True)):
         for part in parts_of(member.study):
             if part.file.removesuffix(".csv") not in member.study.tables:
                 continue  # a part made of heads.csv: these rows are in the joined one
             own = [
                 _figure(
-                    _renamed(plate, chapter.study, member.name), is_heavy, f"{prefix}o{number}-"
+                    _renamed(figure, chapter.study, member.name), is_heavy, f"{prefix}o{number}-"
                 )
-                for plate in plates
-                if plate.name.startswith(part.figures)
+                for figure in figures
+                if figure.name.startswith(part.figures)
             ]
             file = f"{named(part.file.removesuffix('.csv'), member.name)}.csv"
             heading = f"{part.heading} · {plain(member.name, 60)}"
@@ -158,34 +160,34 @@ def _others(
             yield replace(part, name=name, heading=heading, file=file), own
 
 
-def _renamed(plate: Plate, joined: Study, study: str) -> Plate:
+def _renamed(figure: RenderedFigure, joined: Study, study: str) -> RenderedFigure:
     """With its tables, and its statistics where they differ, under the names that these have on the page."""
-    if plate.source is None:
-        return plate
-    known, names = set(statistics_of(joined)), plate.source.names
-    if plate.source.kind == "table":
+    if figure.source is None:
+        return figure
+    known, names = set(statistics_of(joined)), figure.source.names
+    if figure.source.kind == "table":
         names = tuple(named(name, study) for name in names)
     else:
         names = tuple(
             f"{name} ({study})" if f"{name} ({study})" in known else name for name in names
         )
-    return replace(plate, source=plate.source._replace(names=names))
+    return replace(figure, source=figure.source._replace(names=names))
 
 
-def _figure(plate: Plate, is_heavy: bool, prefix: str) -> dict[str, Any]:
+def _figure(figure: RenderedFigure, is_heavy: bool, prefix: str) -> dict[str, Any]:
     """A figure for the template: vectors, or a picture where the page would grow too heavy with vectors."""
     from markupsafe import Markup
 
-    svg = "" if plate.is_raster else plate.inline(prefix)
-    uri = plate.data_uri() if plate.is_raster or is_heavy else ""
-    is_picture = plate.is_raster or (is_heavy and len(uri) < len(svg))
+    svg = "" if figure.is_raster else figure.inline(prefix)
+    uri = figure.data_uri() if figure.is_raster or is_heavy else ""
+    is_picture = figure.is_raster or (is_heavy and len(uri) < len(svg))
     picture = {"uri": uri} if is_picture else {"svg": Markup(svg)}  # ours: shapes and text only
-    source = plate.source
+    source = figure.source
     return {
-        "name": f"{prefix}{plate.name}",
-        "stem": plate.name,
-        "title": plate.title,
-        "caption": plate.caption,
+        "name": f"{prefix}{figure.name}",
+        "stem": figure.name,
+        "title": figure.title,
+        "caption": figure.caption,
         "kind": source.kind if source else "",
         "names": json.dumps([plain(name) for name in source.names]) if source else "[]",
         **picture,

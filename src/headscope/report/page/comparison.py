@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.report.finding import Finding
 from headscope.report.head_cards import called
-from headscope.report.run_facts import summary
+from headscope.report.page.templates import TEMPLATES, environment
+from headscope.report.run_facts import Facts, summary
 from headscope.report.shared_heads import Place, counted, is_shared, number_of
 from headscope.report.text import plain
+from headscope.study.local_paths import without_paths
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from headscope.analysis.compare import Comparison
-    from headscope.report.rendered_figures import Plate
+    from headscope.report.rendered_figures import RenderedFigure
     from headscope.study.study import Study
 
 MOST_MATCHES = 24
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 SAID_OF = {
     "heads": ("heads of one number in neighbouring layers", "heads in random order"),
     "sorted": ("the sorted heads of neighbouring layers", "layers in random order"),
@@ -27,12 +30,12 @@ SAID_OF = {
 Table = tuple[list[str], list[list[str]]]  # headings, rows
 
 
-def plates_of(comparison: Comparison) -> list[Plate]:
+def render_comparison_figures(comparison: Comparison) -> list[RenderedFigure]:
     from headscope.report.drawing.compare_figures import drawings_of
-    from headscope.report.rendered_figures import Plate, svg_of
+    from headscope.report.rendered_figures import RenderedFigure, svg_of
 
     return [
-        Plate(
+        RenderedFigure(
             one.name,
             one.title,
             one.caption,
@@ -46,7 +49,7 @@ def plates_of(comparison: Comparison) -> list[Plate]:
 
 
 def comparison_view(
-    comparison: Comparison, plates: list[Plate], prefix: str = ""
+    comparison: Comparison, figures: list[RenderedFigure], prefix: str = ""
 ) -> dict[str, Any]:
     """What the template needs of a comparison; ids begin with `prefix`."""
     from markupsafe import Markup
@@ -61,19 +64,50 @@ def comparison_view(
         "notes": [plain(note, 400) for note in comparison.notes],
         "figures": [
             {
-                "name": f"{prefix}{plate.name}",
-                "title": plate.title,
-                "caption": plate.caption,
-                "svg": Markup(plate.inline(prefix)),  # ours: shapes and text
-                "csv": plate.csv_uri(),
+                "name": f"{prefix}{figure.name}",
+                "title": figure.title,
+                "caption": figure.caption,
+                "svg": Markup(figure.inline(prefix)),  # ours: shapes and text
+                "csv": figure.csv_uri(),
             }
-            for plate in plates
+            for figure in figures
         ],
         "roles": _roles(comparison),
         "matching": _matching(comparison),
         "matches": _matches(comparison),
         "layer_changes": _layer_changes(comparison),
     }
+
+
+def render_comparison(comparison: Comparison, figures: list[RenderedFigure]) -> str:
+    """The whole page as text."""
+    from markupsafe import Markup
+
+    return (
+        environment()
+        .get_template("compare.html")
+        .render(
+            comparison=comparison_view(comparison, figures),
+            findings=[str(finding) for finding in findings_of(comparison)],
+            files=[f"{name}.csv" for name in comparison.tables],
+            reproduction=_reproduction(comparison),
+            policy=POLICY,
+            style=Markup((TEMPLATES / "study.css").read_text("utf-8")),  # ours: no data in it
+        )
+    )
+
+
+def _reproduction(comparison: Comparison) -> Facts:
+    record: dict[str, Any] = without_paths(comparison.record)
+    facts = [("command", plain(record["command"], 2000))] if record.get("command") else []
+    facts += [
+        (f"{plain(name, 60)} version", plain(version))
+        for name, version in record.get("versions", {}).items()
+    ]
+    for study in record.get("studies", []):
+        if study["model"].get("sha256"):
+            facts.append((f"{plain(study['name'], 60)} sha256", plain(study["model"]["sha256"])))
+    return [*facts, ("seed", plain(record.get("seed")))]
 
 
 def findings_of(comparison: Comparison) -> list[Finding]:

@@ -11,12 +11,18 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.analysis.join import Chapter, Joined, Member
 from headscope.report.page import comparison
-from headscope.report.page.chapter import PAGE_BYTES, Drawn, describe_study, drawn, view_of
+from headscope.report.page.chapter import (
+    PAGE_BYTES,
+    DrawnFigures,
+    describe_study,
+    draw_figures,
+    view_of,
+)
+from headscope.report.page.templates import TEMPLATES, environment
 from headscope.report.rendered_figures import announce
 from headscope.report.run_facts import Facts, reproduction
 from headscope.report.sections import findings_of
@@ -26,13 +32,9 @@ from headscope.report.top_findings import five_of
 from headscope.study.local_paths import without_paths
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from headscope.report.finding import Finding
-    from headscope.report.rendered_figures import Plate
     from headscope.study.study import Study
 
-TEMPLATES = Path(__file__).parents[1] / "templates"
 ONCE = ("study_sheets.js",)
 OF_A_CHAPTER = (
     "study_numbers.js",
@@ -43,36 +45,21 @@ OF_A_CHAPTER = (
 )
 
 
-def render(study: Study) -> str:
-    """The whole page of one study as text."""
-    return render_joined(alone(study))
-
-
-def render_with(study: Study, plates: list[Plate]) -> str:
-    """The page with figures that are drawn already."""
-    return render_joined(alone(study), [Drawn(plates, [])])
-
-
-def alone(study: Study) -> Joined:
-    """One study as a report of its own."""
-    return Joined(
-        [Chapter(study, (Member("", study),))], command=str(study.record.get("command") or "")
-    )
-
-
-def render_joined(
-    joined: Joined, figures: Sequence[Drawn] | None = None, most: int = PAGE_BYTES
+def render(
+    result: Study | Joined,
+    figures: Sequence[DrawnFigures] | None = None,
+    most: int = PAGE_BYTES,
 ) -> str:
-    """The whole page of several studies as text.
+    """The whole page of one study or of several as text.
 
-    figures  of each chapter, where they are drawn already
-    most     bytes that it may have: maps are cut to fit
+    figures  of each chapter, if they are drawn already
+    most     bytes that it may have: maps are cropped to fit
     """
     from markupsafe import Markup
 
-    joined = _shareable(joined)
+    joined = _shareable(_as_joined(result))
     script, style = script_of(), (TEMPLATES / "study.css").read_text("utf-8")
-    figures = figures or [drawn(chapter) for chapter in joined.chapters]
+    figures = figures or [draw_figures(chapter) for chapter in joined.chapters]
     announce("writing the page")
     room = (most - len(script) - len(style)) // max(len(joined.chapters), 1)
     chapters = [
@@ -80,7 +67,7 @@ def render_joined(
         for number, (chapter, of) in enumerate(zip(joined.chapters, figures, strict=True))
     ]
     compared = [
-        comparison.comparison_view(one, comparison.plates_of(one), f"c{i}-")
+        comparison.comparison_view(one, comparison.render_comparison_figures(one), f"c{i}-")
         for i, one in enumerate(joined.comparisons)
     ]
     of_models = [finding for one in joined.comparisons for finding in comparison.findings_of(one)]
@@ -114,6 +101,13 @@ def render_joined(
             script=Markup(script),
         )
     )
+
+
+def _as_joined(result: Study | Joined) -> Joined:
+    if isinstance(result, Joined):
+        return result
+    command = str(result.record.get("command") or "")
+    return Joined([Chapter(result, (Member("", result),))], command=command)
 
 
 def _shareable(joined: Joined) -> Joined:
@@ -157,19 +151,6 @@ def _notes(joined: Joined) -> list[str]:
     """How the studies were joined, and what is to be known of their comparison."""
     of_models = [note for one in joined.comparisons for note in one.notes]
     return [*joined.notes, *(note for one in joined.chapters for note in one.notes), *of_models]
-
-
-def environment() -> Environment:
-    """Of the templates: every text is escaped, a name that is missing is an error."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def script_of() -> str:
