@@ -84,11 +84,11 @@ def dots_for_png_files() -> Iterator[None]:
     """
     from headscope.report import rendered_figures
 
-    draw = rendered_figures.Plate.png.func  # type: ignore[attr-defined]
+    draw = rendered_figures.RenderedFigure.png.func  # type: ignore[attr-defined]
     quick = cached_property(lambda plate: draw(plate) if plate.is_raster else DOT)
-    quick.__set_name__(rendered_figures.Plate, "png")
+    quick.__set_name__(rendered_figures.RenderedFigure, "png")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rendered_figures.Plate, "png", quick)
+        patch.setattr(rendered_figures.RenderedFigure, "png", quick)
         yield
 
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 from headscope.ablation.noninferiority import Margin, verdict_in
 from headscope.report.finding import Measured, finite, read_measured, strength_of
 from headscope.report.study_access import recorded
-from headscope.report.table_cells import Cell, count_cell, is_missing, measured, number
+from headscope.report.table_cells import (
+    Cell,
+    Columns,
+    count_cell,
+    interval_column,
+    is_missing,
+    measured,
+    number_column,
+)
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -26,23 +34,23 @@ def examples_of(study: Study, entry: str) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def size_cells(row: dict[Any, Any]) -> list[Cell]:
-    """Parameters, times as fast, and the metric on the selection split."""
+def speedup_cell(row: dict[Any, Any]) -> Cell:
+    """Times as fast: 1 / time, so that the ends of the interval change places."""
     time, low, high = (
         math.nan if is_missing(row[name]) else row[name]
         for name in ("time", "time_low", "time_high")
     )
-    speedup = measured(1 / time, 1 / high, 1 / low, 2)  # the ends change places
-    return [count_cell(row["parameters"]), speedup, number(row["selection_metric"], decimals=4)]
+    return measured(1 / time, 1 / high, 1 / low, 2)
 
 
-def change_cells(row: dict[Any, Any]) -> list[Cell]:
-    """The metric, its change and that of the loss, with their intervals."""
-    return [
-        measured(row["metric"], row["metric_low"], row["metric_high"], 4),
-        measured(row["metric_change"], row["change_low"], row["change_high"], 4),
-        measured(row["loss_change"], row["loss_low"], row["loss_high"], 4),
-    ]
+SIZE_COLUMNS: Columns = {
+    "parameters": lambda row: count_cell(row["parameters"]),
+    "times as fast": speedup_cell,
+    "metric, chosen on": number_column("selection_metric", decimals=4),
+}
+METRIC = interval_column("metric", "metric_low", "metric_high", 4)
+METRIC_CHANGE = interval_column("metric_change", "change_low", "change_high", 4)
+LOSS_CHANGE = interval_column("loss_change", "loss_low", "loss_high", 4)
 
 
 def change_sentence(study: Study, entry: str, row: dict[Any, Any], count: int | None = None) -> str:

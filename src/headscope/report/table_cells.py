@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headscope.report.shared_heads import Place
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NONE = "–"
 DECIMALS = 3
+OWN_NAME = ("",)  # the default of `Part.figures`
 UNCORRECTED = (
     "Intervals are 95 % for each row by itself, without correction for multiple testing: one can exclude 0 beside a "
     "large p (Holm)."
@@ -41,22 +42,40 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """A section of the page: its figures are those whose name begins with one of `figures`."""
+    """A table of the page with its heading, note and figures.
+
+    file     its csv file; by default that of its name
+    figures  beginnings of the names of its figures; by default its name
+    words    columns of text; the others hold numbers
+    marks    how words are marked in its cells: words, each marked so
+    lead     the answer, shown before the figures
+    """
 
     name: str
     heading: str
     note: str
     columns: tuple[str, ...]
     rows: list[list[Cell]]
-    file: str
-    figures: tuple[str, ...] = ()
-    words: frozenset[int] = field(
-        default_factory=frozenset
-    )  # columns of text; the others hold numbers
-    marks: tuple[
-        tuple[str, str], ...
-    ] = ()  # how words are marked in its cells: words, each marked so
-    lead: str = ""  # the section's answer, before its figures
+    file: str = ""
+    figures: tuple[str, ...] = OWN_NAME
+    words: Set[int] = frozenset()
+    marks: tuple[tuple[str, str], ...] = ()
+    lead: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.file:
+            object.__setattr__(self, "file", f"{self.name.replace('-', '_')}.csv")
+        if self.figures is OWN_NAME:
+            object.__setattr__(self, "figures", (self.name,))
+
+
+CellMaker = Callable[[dict[Any, Any]], Cell]  # the cell of a record
+Columns = Mapping[str, CellMaker]  # by their headings
+
+
+def rows_of(records: Iterable[dict[Any, Any]], columns: Columns) -> list[list[Cell]]:
+    """A row of cells for each record."""
+    return [[cell(record) for cell in columns.values()] for record in records]
 
 
 def measured(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:
@@ -138,6 +157,28 @@ def layer_cell(study: Study, stack: str, layer: int) -> Cell:
     number = str(layer).replace("-", "−")  # relevance begins before the first layer
     text = number if len(stacks_of(study)) == 1 else f"{plain(stack, 20)} {number}"
     return Cell(text, float(STACKS.index(stack) * 1000 + layer))
+
+
+def interval_column(
+    value: str, low: str = "low", high: str = "high", decimals: int = DECIMALS
+) -> CellMaker:
+    """The cell of these columns of a record: value [low, high]."""
+    return lambda record: measured(record[value], record[low], record[high], decimals)
+
+
+def text_column(column: str, limit: int) -> CellMaker:
+    """The text in this column of a record."""
+    return lambda record: text_cell(record[column], limit)
+
+
+def number_column(column: str, *, sign: bool = False, decimals: int = DECIMALS) -> CellMaker:
+    """The number in this column of a record, if it has one."""
+    return lambda record: number(record.get(column), sign=sign, decimals=decimals)
+
+
+def head_column(study: Study) -> CellMaker:
+    """The head of a record."""
+    return lambda record: head_cell(study, place_of(record))
 
 
 def rows_by_layer(

@@ -35,10 +35,13 @@ from headscope.report.sections.ablation import MATTER, task_of
 from headscope.report.study_access import grid_of, model_name, shape_of, stacks_with
 from headscope.report.table_cells import (
     Cell,
+    Columns,
     Part,
-    measured,
+    interval_column,
     number,
-    text_cell,
+    number_column,
+    rows_of,
+    text_column,
 )
 from headscope.report.text import plain
 from headscope.tasks.metrics import spearman
@@ -299,19 +302,18 @@ def part(study: Study) -> Part | None:
     table = study.tables.get("agreement")
     if table is None or not len(table):
         return None
-    rows = [
-        [
-            text_cell(row["importance"], 30),
-            measured(row["correlation"], row["low"], row["high"]),
-            number(ceiling_of(row)),
-            Cell(f"{int(row['overlap'])} of {int(row['bottom'])}", float(row["overlap"])),
-            number(row["by_chance"], decimals=1),
-            number(row["rank_spread"], decimals=1),
-        ]
-        for row in table.sort_values("correlation", ascending=False, kind="stable").to_dict(
-            "records"
-        )
-    ]
+    columns: Columns = {
+        "importance": text_column("importance", 30),
+        "correlation [interval over examples]": interval_column("correlation"),
+        "ceiling": lambda row: number(ceiling_of(row)),
+        "overlap": lambda row: Cell(
+            f"{int(row['overlap'])} of {int(row['bottom'])}", float(row["overlap"])
+        ),
+        "by chance": number_column("by_chance", decimals=1),
+        "rank spread": number_column("rank_spread", decimals=1),
+    }
+    ranked = table.sort_values("correlation", ascending=False, kind="stable")
+    rows = rows_of(ranked.to_dict("records"), columns)
     note = (
         "How each cheap importance ranks heads against exact removal: Spearman's correlation over heads, with its "
         "interval over examples, which are resampled. Noise lowers a correlation and resampling adds noise, so the "
@@ -322,20 +324,10 @@ def part(study: Study) -> Part | None:
         "Overlap: how many of the least important heads are the same ones, and what chance would give. Rank spread: "
         "the mean width of the 95 % interval of a head's rank (– where an importance is one number a head)."
     )
-    columns = (
-        "importance",
-        "correlation [interval over examples]",
-        "ceiling",
-        "overlap",
-        "by chance",
-        "rank spread",
-    )
     noisy = too_noisy(table.to_dict("records")[0])
     lead = f"No ranking is drawn: {noisy}." if noisy else ""
-    heading, words = f"{MATTER}: cheap importances", frozenset({0})
-    return Part(
-        "agreement", heading, note, columns, rows, "agreement.csv", ("agreement",), words, lead=lead
-    )
+    heading = f"{MATTER}: cheap importances"
+    return Part("agreement", heading, note, tuple(columns), rows, words={0}, lead=lead)
 
 
 def findings(study: Study) -> Iterator[Finding]:

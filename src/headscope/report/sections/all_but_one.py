@@ -16,13 +16,15 @@ from headscope.report.study_access import model_name
 from headscope.report.table_cells import (
     UNCORRECTED,
     Cell,
+    Columns,
     Part,
     count_cell,
     decimals_for,
-    measured,
+    interval_column,
     named_cell,
-    number,
+    number_column,
     p_cell,
+    rows_of,
 )
 from headscope.report.text import plain
 from headscope.tables import STACKS
@@ -165,47 +167,26 @@ def part(study: Study) -> Part | None:
     if table is None or not len(table):
         return None
     loss, metric = decimals_for(table["loss"]), decimals_for(table["metric"])
-    rows = [
-        [
-            Cell(plain(row["site"], 30), place),
-            named_cell(study, row["left"]),
-            measured(row["loss"], row["loss_low"], row["loss_high"], loss),
-            measured(row["metric"], row["metric_low"], row["metric_high"], metric),
-            p_cell(row.get("p")),
-            p_cell(row["p_adjusted"]),
-            named_cell(study, row["same_data_left"]),
-            number(row["same_data_metric"], decimals=metric),
-            count_cell(row["count"]),
-        ]
-        for place, row in enumerate(by_site(table).to_dict("records"))
-    ]
+    columns: Columns = {
+        "layer": lambda row: Cell(plain(row["site"], 30), row["place"]),
+        "left": lambda row: named_cell(study, row["left"]),
+        "change of loss": interval_column("loss", "loss_low", "loss_high", loss),
+        "change of metric": interval_column("metric", "metric_low", "metric_high", metric),
+        "p": lambda row: p_cell(row.get("p")),
+        "p (Holm)": lambda row: p_cell(row["p_adjusted"]),
+        "left, same data": lambda row: named_cell(study, row["same_data_left"]),
+        "metric, same data": number_column("same_data_metric", decimals=metric),
+        "examples": lambda row: count_cell(row["count"]),
+    }
+    rows = rows_of(by_site(table).assign(place=range(len(table))).to_dict("records"), columns)
     note = (
         "All heads of a layer but one are removed. The head that is left was chosen by loss on one half of the "
         f"examples; its changes of loss and of {metric_of(study)} are those on the other half. p is "
         f"that of the metric, p (Holm) is corrected for the number of layers. {UNCORRECTED} Michel's tables choose and "
         "report on the same examples: that is in the columns named for it, and part of it is luck."
     )
-    columns = (
-        "layer",
-        "left",
-        "change of loss",
-        "change of metric",
-        "p",
-        "p (Holm)",
-        "left, same data",
-        "metric, same data",
-        "examples",
-    )
-    return Part(
-        "all-but-one",
-        f"{MATTER}: all but one",
-        note,
-        columns,
-        rows,
-        "all_but_one.csv",
-        ("all-but-one",),
-        frozenset({0}),
-    )
+    heading = f"{MATTER}: all but one"
+    return Part("all-but-one", heading, note, tuple(columns), rows, words={0})
 
 
 def by_site(table: pd.DataFrame) -> pd.DataFrame:

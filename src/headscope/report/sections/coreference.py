@@ -20,13 +20,14 @@ from headscope.report.finding import (
 from headscope.report.section import Fact, Section
 from headscope.report.study_access import model_name, recorded
 from headscope.report.table_cells import (
+    Columns,
     Part,
     count_cell,
-    head_cell,
-    measured,
-    number,
-    place_of,
-    text_cell,
+    head_column,
+    interval_column,
+    number_column,
+    rows_of,
+    text_column,
 )
 from headscope.report.text import grouped, plain
 
@@ -175,18 +176,16 @@ def part(study: Study) -> Part | None:
     table = study.tables.get("coreference")
     if table is None:
         return None
-    rows = [
-        [
-            text_cell(row["kind"], 20),
-            text_cell(row["candidates"], 20),
-            head_cell(study, place_of(row)),
-            measured(row["accuracy"], row["low"], row["high"]),
-            *(number(row.get(name)) for name in ("chance", "nearest", "head_match", "rules")),
-            number(row.get("same_data_best_accuracy")),
-            count_cell(row["count"]),
-        ]
-        for row in table.to_dict("records")
-    ]
+    columns: Columns = {
+        "mentions": text_column("kind", 20),
+        "candidates": text_column("candidates", 20),
+        "head": head_column(study),
+        "accuracy": interval_column("accuracy"),
+        **{name: number_column(column) for column, (name, _) in RULES.items()},
+        "papers' way": number_column("same_data_best_accuracy"),
+        "count": lambda row: count_cell(row["count"]),
+    }
+    rows = rows_of(table.to_dict("records"), columns)
     note = (
         "How often a mention's head word looks most at the head word of an antecedent, among the head words of earlier "
         "mentions or among all words. Heads were chosen on one half of the documents and measured on the other; count "
@@ -195,18 +194,7 @@ def part(study: Study) -> Part | None:
     documents = recorded(study.record, "coreference", "documents")
     if isinstance(documents, int) and documents < ENOUGH_DOCUMENTS:
         note += f" These are only {documents} documents: intervals from so few are too narrow."
-    rules = ("blind guess", "nearest mention", "same head word", "four sieves")
-    columns = ("mentions", "candidates", "head", "accuracy", *rules, "papers' way", "count")
-    return Part(
-        "coreference",
-        "Coreference",
-        note,
-        columns,
-        rows,
-        "coreference.csv",
-        ("coreference",),
-        frozenset({0, 1}),
-    )
+    return Part("coreference", "Coreference", note, tuple(columns), rows, words={0, 1})
 
 
 def findings(study: Study) -> Iterator[Finding]:

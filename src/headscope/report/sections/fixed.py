@@ -17,19 +17,23 @@ from headscope.report.finding import (
     Finding,
 )
 from headscope.report.metric_changes import (
-    change_cells,
+    LOSS_CHANGE,
+    METRIC,
+    METRIC_CHANGE,
+    SIZE_COLUMNS,
     change_sentence,
     change_strength,
     examples_of,
-    size_cells,
 )
 from headscope.report.section import Section, fact_of_task
 from headscope.report.sections.front import Front
 from headscope.report.study_access import grid_of, model_name, recorded, stacks_with
 from headscope.report.table_cells import (
     Cell,
+    Columns,
     Part,
     integer_cell,
+    rows_of,
 )
 from headscope.report.text import plain
 
@@ -167,15 +171,20 @@ def part(study: Study) -> Part | None:
     table = study.tables.get("fixing")
     if table is None or not len(table):
         return None
-    rows = [
-        [
-            Cell(plain(row["named"], 30) + (" (saved)" if row["is_chosen"] else ""), place),
-            integer_cell(row["fixed"]),
-            *size_cells(row),
-            *change_cells(row),
-        ]
-        for place, row in enumerate(table.to_dict("records"))
-    ]
+    named = {
+        "fixed": lambda row: Cell(
+            plain(row["named"], 30) + (" (saved)" if row["is_chosen"] else ""), row["place"]
+        )
+    }
+    columns: Columns = {
+        **named,
+        "heads": lambda row: integer_cell(row["fixed"]),
+        **SIZE_COLUMNS,
+        "metric": METRIC,
+        "change of metric": METRIC_CHANGE,
+        "change of loss": LOSS_CHANGE,
+    }
+    rows = rows_of(table.assign(place=range(len(table))).to_dict("records"), columns)
     how, timed = (recorded(study.record, "fixing", name) or "" for name in ("how", "timed"))
     note = (
         f"Heads that attend by fixed patterns: first ever more of them, then the layers one by one. {plain(how, 300)} "
@@ -183,26 +192,8 @@ def part(study: Study) -> Part | None:
         "paired with the whole model, example by example, with 95 % intervals. Times as fast is against the whole "
         f"model, measured on this machine{' with ' + plain(timed, 60) if timed else ''}."
     )
-    columns = (
-        "fixed",
-        "heads",
-        "parameters",
-        "times as fast",
-        "metric, chosen on",
-        "metric",
-        "change of metric",
-        "change of loss",
-    )
-    return Part(
-        "fixing",
-        "What can be fixed",
-        note,
-        columns,
-        rows,
-        "fixing.csv",
-        ("fixing",),
-        frozenset({0}),
-    )
+    heading = "What can be fixed"
+    return Part("fixing", heading, note, tuple(columns), rows, words={0})
 
 
 def findings(study: Study) -> Iterator[Finding]:

@@ -18,23 +18,27 @@ from headscope.report.finding import (
     finite,
 )
 from headscope.report.metric_changes import (
-    change_cells,
+    LOSS_CHANGE,
+    METRIC,
+    METRIC_CHANGE,
+    SIZE_COLUMNS,
     change_of,
     change_strength,
     examples_of,
     margin_of,
     metric_name,
     said_of_change,
-    size_cells,
 )
 from headscope.report.section import Fact, Section
 from headscope.report.study_access import model_name, recorded
 from headscope.report.table_cells import (
     NONE,
     Cell,
+    Columns,
     Part,
     integer_cell,
-    text_cell,
+    rows_of,
+    text_column,
 )
 from headscope.report.text import plain
 
@@ -221,21 +225,21 @@ def part(study: Study) -> Part | None:
     )  # an empty cell of a csv is read as nothing
     table = table.sort_values("removed", kind="stable")
     mended = table["repair"].nunique() > 1
-    rows = [
-        [
-            Cell(
-                f"{int(row['removed'])}{' (cut)' if row['is_chosen'] else ''}", int(row["removed"])
-            ),
-            *([integer_cell(row["draw"])] if several else []),
-            *([text_cell(row["repair"], 20)] if mended else []),
-            Cell("on it" if row["is_front"] else "dominated", float(row["is_front"])),
-            *size_cells(row),
-            *change_cells(row)[:2],
-            _verdict(study, row),
-            change_cells(row)[2],
-        ]
-        for row in table.to_dict("records")
-    ]
+    columns: Columns = {
+        "removed": lambda row: Cell(
+            f"{int(row['removed'])}{' (cut)' if row['is_chosen'] else ''}", int(row["removed"])
+        ),
+        **({"draw": lambda row: integer_cell(row["draw"])} if several else {}),
+        **({"repair": text_column("repair", 20)} if mended else {}),
+        "front": lambda row: Cell(
+            "on it" if row["is_front"] else "dominated", float(row["is_front"])
+        ),
+        **SIZE_COLUMNS,
+        "metric": METRIC,
+        "change of metric": METRIC_CHANGE,
+        "allowed loss": lambda row: _verdict(study, row),
+        "change of loss": LOSS_CHANGE,
+    }
     splits = [
         recorded(study.record, "pruning", side, "split") for side in ("selected_on", "reported_on")
     ]
@@ -257,20 +261,8 @@ def part(study: Study) -> Part | None:
         note += " Heads went in steps, and each was trained after it was cut."
     if removed := recorded(study.record, "pruning", "removed"):
         note += f" These heads are cut: {plain(removed, 1000)}."
-    columns = (
-        "removed",
-        *(["draw"] if several else []),
-        *(["repair"] if mended else []),
-        "front",
-        "parameters",
-        "times as fast",
-        "metric, chosen on",
-        "metric",
-        "change of metric",
-        "allowed loss",
-        "change of loss",
-    )
-    return Part("front", "What can be cut", note, columns, rows, "front.csv", ("front",))
+    rows = rows_of(table.to_dict("records"), columns)
+    return Part("front", "What can be cut", note, tuple(columns), rows)
 
 
 def _verdict(study: Study, row: dict[Any, Any]) -> Cell:

@@ -15,14 +15,23 @@ from headscope.report.finding import (
     finite,
 )
 from headscope.report.metric_changes import (
-    change_cells,
+    LOSS_CHANGE,
+    METRIC,
+    METRIC_CHANGE,
     change_sentence,
     examples_of,
     metric_name,
 )
 from headscope.report.section import Section, fact_of_task
 from headscope.report.study_access import model_name, recorded
-from headscope.report.table_cells import Part, integer_cell, number, text_cell
+from headscope.report.table_cells import (
+    Columns,
+    Part,
+    integer_cell,
+    number_column,
+    rows_of,
+    text_column,
+)
 from headscope.report.text import plain, slug
 
 if TYPE_CHECKING:
@@ -158,17 +167,15 @@ def part(study: Study) -> Part | None:
     table = study.tables.get("learned_masks")
     if table is None or not len(table):
         return None
-    hard = "sparsity" in table
-    rows = [
-        [
-            text_cell(row["aim"], 40),
-            integer_cell(row["seed"]),
-            *([number(row["sparsity"], decimals=3)] if hard else []),
-            *change_cells(row),
-        ]
-        for row in table.to_dict("records")
-    ]
     metric = metric_name(study, "learned_masks")
+    columns: Columns = {
+        "aim": text_column("aim", 40),
+        "seed": lambda row: integer_cell(row["seed"]),
+        **({"forbidden share": number_column("sparsity")} if "sparsity" in table else {}),
+        metric: METRIC,
+        "change": METRIC_CHANGE,
+        "change of loss": LOSS_CHANGE,
+    }
     splits = recorded(study.record, "learned_masks", "splits") or ["one split", "another"]
     frozen = recorded(study.record, "learned_masks", "options", "frozen")
     note = (
@@ -180,17 +187,9 @@ def part(study: Study) -> Part | None:
             else "The weights were trained with the mask: a change is of both."
         )
     )
-    columns = (
-        "aim",
-        "seed",
-        *(["forbidden share"] if hard else []),
-        metric,
-        "change",
-        "change of loss",
-    )
-    name, figures = "learned-masks", ("learned-mask",)
-    heading = "Which positions matter"
-    return Part(name, heading, note, columns, rows, "learned_masks.csv", figures, frozenset({0}))
+    rows = rows_of(table.to_dict("records"), columns)
+    heading, figures = "Which positions matter", ("learned-mask",)
+    return Part("learned-masks", heading, note, tuple(columns), rows, figures=figures, words={0})
 
 
 def findings(study: Study) -> Iterator[Finding]:

@@ -25,9 +25,11 @@ from headscope.report.section import Section
 from headscope.report.study_access import model_name, recorded
 from headscope.report.table_cells import (
     Cell,
+    Columns,
     Part,
-    measured,
+    interval_column,
     number,
+    rows_of,
 )
 from headscope.report.text import plain
 
@@ -139,16 +141,14 @@ def part(study: Study) -> Part | None:
     is_many = table["stack"].nunique() > 1
     has_ceilings = table["ceiling"].nunique(dropna=False) > 1
     order = table["correlation"].abs().sort_values(ascending=False, kind="stable").index
-    rows = [
-        [
-            *([Cell(plain(row["stack"], 20), row["stack"])] if is_many else []),
-            Cell(plain(row["statistic"], 30), row["statistic"]),
-            Cell(plain(row["lens"], 30), row["lens"]),
-            measured(row["correlation"], row["low"], row["high"]),
-            *([number(ceiling_of(row))] if has_ceilings else []),
-        ]
-        for row in table.loc[order].to_dict("records")
-    ]
+    columns: Columns = {
+        **({"stack": lambda row: Cell(plain(row["stack"], 20), row["stack"])} if is_many else {}),
+        "statistic": lambda row: Cell(plain(row["statistic"], 30), row["statistic"]),
+        "lens": lambda row: Cell(plain(row["lens"], 30), row["lens"]),
+        "correlation [interval over heads]": interval_column("correlation"),
+        **({"ceiling": lambda row: number(ceiling_of(row))} if has_ceilings else {}),
+    }
+    rows = rows_of(table.loc[order].to_dict("records"), columns)
     note = (
         "Spearman's correlation over heads of each statistic, through each lens, with the exact change of loss when a "
         "head is removed; intervals over heads, which are resampled. The ceiling is what the true importances would "
@@ -160,19 +160,16 @@ def part(study: Study) -> Part | None:
             " The table of cheap importances resamples examples instead, for these very heads; other heads of such a "
             "model are asked here, so that the same correlation has another interval."
         )
-    columns = ("statistic", "lens", "correlation [interval over heads]")
-    columns = (*(("stack",) if is_many else ()), *columns, *(("ceiling",) if has_ceilings else ()))
-    heading = "Do lenses agree with exact removal?"
-    words = frozenset(range(3 if is_many else 2))
-    lead = f"{conclusion.sentence}."
+    heading, figures = "Do lenses agree with exact removal?", ("agree-lens",)
+    words, lead = set(range(3 if is_many else 2)), f"{conclusion.sentence}."
     return Part(
         "lens-agreement",
         heading,
         note,
-        columns,
+        tuple(columns),
         rows,
         "lenses.csv",
-        ("agree-lens",),
+        figures,
         words,
         lead=lead,
     )

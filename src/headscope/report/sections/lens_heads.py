@@ -9,11 +9,14 @@ from headscope.report.head_cards import words_of
 from headscope.report.section import Section
 from headscope.report.table_cells import (
     Cell,
+    Columns,
     Part,
     head_cell,
-    measured,
+    head_column,
+    interval_column,
     number,
     place_of,
+    rows_of,
 )
 from headscope.report.text import plain
 
@@ -27,32 +30,23 @@ def heads_part(study: Study) -> Part | None:
     table = study.tables.get("lens_heads")
     if table is None:
         return None
-    rows = [
-        [
-            head_cell(study, place_of(row)),
-            Cell(plain(row["statistic"], 30), row["statistic"]),
-            Cell(plain(row["lens"], 30), row["lens"]),
-            measured(row["raw"], row["raw_low"], row["raw_high"]),
-            measured(row["through"], row["through_low"], row["through_high"]),
-            Cell(f"{row['raw_rank']:.0%} → {row['rank']:.0%}", abs(row["apart"])),
-        ]
-        for row in table.to_dict("records")
-    ]
+    columns: Columns = {
+        "head": head_column(study),
+        "statistic": lambda row: Cell(plain(row["statistic"], 30), row["statistic"]),
+        "lens": lambda row: Cell(plain(row["lens"], 30), row["lens"]),
+        "raw": interval_column("raw", "raw_low", "raw_high"),
+        "through the lens": interval_column("through", "through_low", "through_high"),
+        "rank among heads": lambda row: Cell(
+            f"{row['raw_rank']:.0%} → {row['rank']:.0%}", abs(row["apart"])
+        ),
+    }
+    rows = rows_of(table.to_dict("records"), columns)
     note = (
         "For each lens the head that it ranks most unlike raw attention, beyond what the intervals leave open, of all "
         "heads and statistics: a pick, so expect less of it on other texts. A head's card shows it at work."
     )
-    columns = ("head", "statistic", "lens", "raw", "through the lens", "rank among heads")
-    return Part(
-        "lens-heads",
-        "Where lenses disagree",
-        note,
-        columns,
-        rows,
-        "lens_heads.csv",
-        (),
-        frozenset({1, 2}),
-    )
+    heading = "Where lenses disagree"
+    return Part("lens-heads", heading, note, tuple(columns), rows, figures=(), words={1, 2})
 
 
 def examples_part(study: Study) -> Part | None:

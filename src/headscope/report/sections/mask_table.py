@@ -14,10 +14,17 @@ from headscope.report.finding import (
     Finding,
     finite,
 )
-from headscope.report.metric_changes import change_sentence, metric_name
+from headscope.report.metric_changes import METRIC_CHANGE, change_sentence, metric_name
 from headscope.report.section import Section, fact_of_task
 from headscope.report.study_access import model_name, recorded
-from headscope.report.table_cells import Part, integer_cell, measured, number, text_cell
+from headscope.report.table_cells import (
+    Columns,
+    Part,
+    integer_cell,
+    number_column,
+    rows_of,
+    text_column,
+)
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -101,18 +108,6 @@ def part(study: Study) -> Part | None:
     table = study.tables.get("mask_table")
     if table is None or not len(table):
         return None
-    rows = [
-        [
-            text_cell(row["mask"], 60),
-            text_cell(row["mode"], 20),
-            number(row["sparsity"], decimals=3),
-            number(row["metric"], decimals=4),
-            measured(row["metric_change"], row["change_low"], row["change_high"], 4),
-            number(row["loss_change"], decimals=4, sign=True),
-            integer_cell(row["seeds"]),
-        ]
-        for row in table.to_dict("records")
-    ]
     metric = metric_name(study, "mask_table")
     split = plain(recorded(study.record, "mask_table", "reported_on", "split") or "one split", 30)
     note = (
@@ -120,11 +115,17 @@ def part(study: Study) -> Part | None:
         "same examples: of one seed with the paired 95 % interval over examples, of several the mean with Student's "
         "interval over seeds."
     )
-    columns = ("mask", "trained", "forbidden share", metric, "change", "change of loss", "seeds")
-    name, figures = "mask-table", ("mask-table",)
-    return Part(
-        name, "What masks cost", note, columns, rows, "mask_table.csv", figures, frozenset({0, 1})
-    )
+    columns: Columns = {
+        "mask": text_column("mask", 60),
+        "trained": text_column("mode", 20),
+        "forbidden share": number_column("sparsity"),
+        metric: number_column("metric", decimals=4),
+        "change": METRIC_CHANGE,
+        "change of loss": number_column("loss_change", decimals=4, sign=True),
+        "seeds": lambda row: integer_cell(row["seeds"]),
+    }
+    rows = rows_of(table.to_dict("records"), columns)
+    return Part("mask-table", "What masks cost", note, tuple(columns), rows, words={0, 1})
 
 
 def findings(study: Study) -> Iterator[Finding]:

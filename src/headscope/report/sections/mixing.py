@@ -65,9 +65,7 @@ def part(study: Study) -> Part | None:
         "heads move, with the residual, and behind the LayerNorm where one follows."
     )
     columns = ("layer", *forms.values())
-    return Part(
-        "mixing", "How much each layer mixes tokens", note, columns, rows, "mixing.csv", ("mixing",)
-    )
+    return Part("mixing", "How much each layer mixes tokens", note, columns, rows)
 
 
 SECTION = Section(

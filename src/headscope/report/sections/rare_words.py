@@ -187,16 +187,7 @@ def part(study: Study) -> Part | None:
         "often simple guesses would be right. The head was picked on the sentences it is measured on."
     )
     columns = ("question", "answer by", "head", "right", "sentences")
-    return Part(
-        "rare-words",
-        "Rare words",
-        note,
-        columns,
-        rows,
-        "rare_words.csv",
-        ("rare-words",),
-        frozenset({0, 1}),
-    )
+    return Part("rare-words", "Rare words", note, columns, rows, words={0, 1})
 
 
 def findings(study: Study) -> Iterator[Finding]:

@@ -21,14 +21,16 @@ from headscope.report.scale import signed
 from headscope.report.section import Fact, Section
 from headscope.report.study_access import model_name, recorded
 from headscope.report.table_cells import (
+    Columns,
     Part,
     count_cell,
-    head_cell,
+    head_column,
+    interval_column,
     is_missing,
-    measured,
     number,
-    place_of,
-    text_cell,
+    number_column,
+    rows_of,
+    text_column,
 )
 from headscope.report.text import grouped, plain
 from headscope.statistics.relations import MARGIN
@@ -207,20 +209,18 @@ def part(study: Study) -> Part | None:
     table = study.tables.get("relations")
     if table is None:
         return None
-    rows = [
-        [
-            text_cell(row["relation"], 60),
-            text_cell(row["direction"], 20),
-            head_cell(study, place_of(row)),
-            measured(row["accuracy"], row["low"], row["high"]),
-            number(row["accuracy"] - row["baseline"], sign=True),
-            number(row["baseline"], _offset(row["baseline_offset"])),
-            number(row["same_data_best_accuracy"], _papers_head(row)),
-            number(row["control"]),
-            count_cell(row["count"]),
-        ]
-        for row in table.to_dict("records")
-    ]
+    columns: Columns = {
+        "relation": text_column("relation", 60),
+        "direction": text_column("direction", 20),
+        "head": head_column(study),
+        "accuracy": interval_column("accuracy"),
+        "gain": lambda row: number(row["accuracy"] - row["baseline"], sign=True),
+        "baseline": lambda row: number(row["baseline"], _offset(row["baseline_offset"])),
+        "papers' way": lambda row: number(row["same_data_best_accuracy"], _papers_head(row)),
+        "control": number_column("control"),
+        "pairs": lambda row: count_cell(row["count"]),
+    }
+    rows = rows_of(table.to_dict("records"), columns)
     note = (
         "dependent: a dependent's largest weight is on its governor; governor: the governor's largest is on this "
         "dependent; received: of all words, the governor looks most at the dependent. Each head was chosen on one half "
@@ -228,21 +228,15 @@ def part(study: Study) -> Part | None:
         "on the same sentences: that is in a column of its own. The control is the best head of a twin with random "
         "weights. Relations with fewer than 100 pairs are listed, and no head is chosen."
     )
-    columns = (
-        "relation",
-        "direction",
-        "head",
-        "accuracy",
-        "gain",
-        "baseline",
-        "papers' way",
-        "control",
-        "pairs",
-    )
     figures = ("relations", "arcs")
-    words = frozenset({0, 1})
     return Part(
-        "relations", "Relations between words", note, columns, rows, "relations.csv", figures, words
+        "relations",
+        "Relations between words",
+        note,
+        tuple(columns),
+        rows,
+        figures=figures,
+        words={0, 1},
     )
 
 

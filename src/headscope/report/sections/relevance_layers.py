@@ -79,15 +79,9 @@ def part(study: Study) -> Part | None:
         "it, what biases add, what the source gives and what is lost; of it, heads is what came through attention. "
         "Layer −1 is the embeddings, the last one what comes after all layers."
     )
-    heading = "Where relevance goes"
+    columns, figures = ("layer", *parts), ("relevance-layers",)
     return Part(
-        "relevance",
-        heading,
-        note,
-        ("layer", *parts),
-        rows,
-        "relevance_layers.csv",
-        ("relevance-layers",),
+        "relevance", "Where relevance goes", note, columns, rows, "relevance_layers.csv", figures
     )
 
 

@@ -176,16 +176,7 @@ def part(study: Study) -> Part | None:
     note = f"{len(roles)} of {len(heads)} heads have a role by the rules named here, several heads more than one. "
     note += "A head's card shows it at work: choose a head."
     columns = ("head", "role", "value", "baseline", "rule")
-    return Part(
-        "roles",
-        "What each head does",
-        note,
-        columns,
-        rows,
-        "roles.csv",
-        ("roles",),
-        frozenset({1, 4}),
-    )
+    return Part("roles", "What each head does", note, columns, rows, words={1, 4})
 
 
 def findings(study: Study) -> Iterator[Finding]:
