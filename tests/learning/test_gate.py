@@ -445,7 +445,7 @@ def test_what_a_loaded_model_cannot_do_is_refused(here: Path) -> None:
         gate(model, task, keep=2, from_scratch=True)
     with pytest.raises(HeadscopeError, match="`device` has no effect on a model that is loaded"):
         gate(model, task, keep=2, device="cpu")
-    with pytest.raises(HeadscopeError, match="resume requires"):
+    with pytest.raises(HeadscopeError, match="`resume` requires `out=DIR`"):
         gate(model, task, keep=2, resume=True)
     with pytest.raises(HeadscopeError, match="gate requires a model without edits"):
         gate(model.wear("0.1"), task, keep=2)

@@ -13,7 +13,7 @@ def report_writer(run: Run) -> Callable[[Study, Path], None]:
     """A function that writes the figures and the page of a study into its directory, with progress."""
 
     def write(study: Study, folder: Path) -> None:
-        from headscope.report.plates import telling
+        from headscope.report.rendered_figures import telling
         from headscope.report.write import write_report
 
         run.log("drawing figures")
