@@ -183,7 +183,10 @@ class _MaskComparison(Learning[CompareMasksConfig]):
                 }
             )
         table = pd.DataFrame(rows)
-        record = self.record(self.describe_examples())
+        hashes = {
+            name: self.header[name] for name in ("mask_files", "start") if name in self.header
+        }
+        record = self.record({**self.describe_examples(), **hashes})
         return Study(
             to_frame([]), {}, record, {"mask_runs": table, "mask_table": over_seeds(table)}
         )

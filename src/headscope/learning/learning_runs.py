@@ -154,6 +154,7 @@ class Learning(Generic[C]):
         self.header: dict[str, Any] = {
             "model": describe_model(self.whole)["sha256"],
             "reading": self.whole.reading.record(),
+            "task": self._describe_task(),
             "data": self.files,
             "config": {
                 name: value for name, value in self.options.items() if name not in self.of_targets
@@ -235,6 +236,14 @@ class Learning(Generic[C]):
             **changes(self.task, self.before, reported, self.draws),
         }
 
+    def _describe_task(self) -> dict[str, Any]:
+        """Name, columns and labels; a `Task` object may have columns that the config does not name."""
+        return {
+            "task": self.task.name,
+            "columns": self.task.columns,
+            "labels": self.task.renamed,
+        }
+
     def describe_examples(self) -> dict[str, Any]:
         """Task, files, splits and numbers of examples."""
         return {
@@ -250,7 +259,7 @@ class Learning(Generic[C]):
         """The run record. content: what was learned, under the key `part`; more: other keys."""
         learned = {
             "reading": self.header["reading"],
-            "task": self.task.name,
+            **self._describe_task(),
             "data": self.files,
             "splits": [self.data.select_on, self.data.report_on],
             "metric": self.task.metrics[0],
