@@ -183,9 +183,8 @@ class _MaskComparison(Learning[CompareMasksConfig]):
                 }
             )
         table = pd.DataFrame(rows)
-        hashes = {
-            name: self.header[name] for name in ("mask_files", "start") if name in self.header
-        }
+        files = ("mask_files", "start")
+        hashes = {name: value for name, value in self.header.items() if name in files}
         record = self.record({**self.describe_examples(), **hashes})
         return Study(
             to_frame([]), {}, record, {"mask_runs": table, "mask_table": over_seeds(table)}
