@@ -44,7 +44,7 @@ class CompareMasksConfig(TrainingConfig):
     }  # fmt: skip
     defaults = {"report_on": "dev"}
     helps = {
-        "epochs": "Number of epochs to train --start under each mask",
+        "epochs": "Number of epochs to train the start model under each mask",
         "limit": "Maximum number of training examples, evenly spaced over the file",
         "open_special": "Special tokens attend to and are attended by all, whatever the mask",
     }

@@ -69,11 +69,11 @@ class LearnMaskConfig(TrainingConfig):
 
     objective: str | None = option(
         None,
-        "mlm: predict masked tokens of --corpus, instead of a task",
+        "Objective instead of a task: mlm (predict masked tokens of a corpus)",
         choices=tuple(TASK_OF_OBJECTIVE),
         show_default=False,
     )
-    corpus: str | None = option(None, "File of texts, with --objective", show_default=False)
+    corpus: str | None = option(None, "File of texts for the objective", show_default=False)
     penalty: tuple[float, ...] | None = option(
         None,
         "Penalty of a fully open mask, in nats; several are several runs",
