@@ -162,13 +162,12 @@ WRONG: dict[str, str] = {
     "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs: 0 is not possible. Expected 1 or more.",
     "finetune model --task sst2 --data two --fix 0.1=prevous --out new": '--fix: "prevous" is no fixed pattern. Expected '
     'current, end, first, left, next, previous, raganato, right, start or uniform; did you mean "previous"?',
-    "gate model --task sst2 --data two --out new": "gate: what shall open heads cost? Expected either --keep or --penalty.",
-    "gate model --task sst2 --data two --keep some --out new": '--keep: "some" is no list of numbers. Expected such as '
-    "3,10,20.",
-    "learn-mask model --task sst2 --data two --out new": "learn-mask: what shall open attention cost? Expected one of "
-    "--penalty, --sparsity and --soft.",
-    "learn-mask model --sparsity 0.5 --out new": "learn-mask: what shall the mask be learned on? Expected --task and "
-    "--data, or --objective mlm and --corpus.",
+    "gate model --task sst2 --data two --out new": "gate requires either --keep or --penalty.",
+    "gate model --task sst2 --data two --keep some --out new": '--keep must be whole numbers such as 3,10,20, '
+    'got "some".',
+    "learn-mask model --task sst2 --data two --out new": "learn-mask requires --penalty, --sparsity or --soft.",
+    "learn-mask model --sparsity 0.5 --out new": "learn-mask requires either --task and --data, or --objective "
+    "and --corpus.",
     "compare study gone --out new": "gone: there is no such directory. Expected a study that a command wrote.",
     "fronts study full --out new": "full/run.json: not a study (No such file or directory). Expected a directory written "
     "by headscope analyze, or by another command that makes a study.",
