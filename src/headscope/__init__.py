@@ -65,7 +65,7 @@ _WHERE = {
     "knock_out": "headscope.ablation.knock_out",
     "learn_mask": "headscope.learning.learn_mask",
     "load": "headscope.model.load",
-    "look": "headscope.report.look.look",
+    "look": "headscope.api.look",
     "pretrain": "headscope.training.pretrain",
     "probe": "headscope.analysis.probe",
     "prune": "headscope.model.surgery",
@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from headscope.analysis.roles import Thresholds as Thresholds
     from headscope.analysis.token_maps import token_map as token_map
     from headscope.api.evaluate import evaluate as evaluate
+    from headscope.api.look import look as look
     from headscope.config.search import SearchOptions as SearchOptions
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence
@@ -141,7 +142,6 @@ if TYPE_CHECKING:
     from headscope.pruning.compare_fronts import fronts as fronts
     from headscope.pruning.search import search as search
     from headscope.pruning.target import Target as Target
-    from headscope.report.look.look import look as look
     from headscope.report.write import write as write
     from headscope.statistics import stream as stream
     from headscope.study.study import Study as Study

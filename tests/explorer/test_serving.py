@@ -180,7 +180,7 @@ def test_the_browser_is_opened_where_wanted(monkeypatch: pytest.MonkeyPatch, sta
 
 def test_it_is_gone_after_stop() -> None:
     with headscope.serve(
-        worded(BertModel), port=0, browser=False, wait=False, say=lambda line: None
+        worded(BertModel), port=0, browser=False, wait=False, log=lambda line: None
     ) as explorer:
         assert Asking(explorer, worded(BertModel)).attend("the cat")
     with pytest.raises(ConnectionRefusedError):
@@ -359,7 +359,7 @@ def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was(
         model_thread, "STOPPING_SECONDS", LONGEST
     )  # that it may take on a busy machine
     model = worded(BertModel)
-    explorer = headscope.serve(model, port=0, browser=False, wait=False, say=lambda line: None)
+    explorer = headscope.serve(model, port=0, browser=False, wait=False, log=lambda line: None)
     begun = threading.Event()
 
     def work() -> None:
