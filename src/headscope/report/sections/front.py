@@ -10,13 +10,17 @@ import numpy as np
 
 from headscope.ablation.noninferiority import Margin, largest_kept, picked_on, verdict_in
 from headscope.model.model_card import times_as_fast
-from headscope.report.drawing.palette import INK, MUTED, PAPER, RULE, SERIES
+from headscope.report.drawing.palette import INK, PAPER, RULE, SERIES
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import headed, heading_height, style, whole_numbers
-from headscope.report.finding import (
-    Finding,
-    finite,
+from headscope.report.drawing.style import (
+    draw_legend_below,
+    draw_rules,
+    headed,
+    heading_height,
+    style,
+    whole_numbers,
 )
+from headscope.report.finding import Finding, finite
 from headscope.report.metric_changes import (
     LOSS_CHANGE,
     METRIC,
@@ -127,7 +131,7 @@ class Front(StudyFigure):
             )
             whole_numbers(below.xaxis)
             handles, labels = above.get_legend_handles_labels()
-            fig.legend(handles, labels, loc="lower center", ncols=3, frameon=False, fontsize=7.5)
+            draw_legend_below(fig, handles, labels, 3)
             return fig
 
 
@@ -163,9 +167,7 @@ def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> 
             label=ring,
             zorder=3,
         )
-    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(colors=RULE, labelcolor=MUTED)
+    draw_rules(ax, "y")
 
 
 def _draw_dots(
@@ -210,9 +212,7 @@ def _draw_speed(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
         alpha=1 if is_first else 0.35,
     )
     ax.axhline(1.0, color=RULE, linewidth=0.8)
-    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(colors=RULE, labelcolor=MUTED)
+    draw_rules(ax, "y")
 
 
 def part(study: Study) -> Part | None:

@@ -10,13 +10,7 @@ from headscope.report.drawing.study_figure import DataSource, StudyFigure
 from headscope.report.scale import bare_name
 from headscope.report.section import Section
 from headscope.report.study_access import model_name, recorded, stacks_of, stacks_with
-from headscope.report.table_cells import (
-    DECIMALS,
-    Cell,
-    Part,
-    layer_cell,
-    number,
-)
+from headscope.report.table_cells import DECIMALS, Cell, Part, layer_cell, number
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
