@@ -35,6 +35,7 @@ from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
 from headscope.study.journal import Journal
 from headscope.study.run_record import code_of, describe_files, describe_model, versions
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Moments, Row, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_named
@@ -277,11 +278,8 @@ class _Run:
             tables["ranks"] = rank_rows(
                 {LOSS: exact} | importances, self.heads, len(exact), seed=self.asked.seed
             )
-        import pandas as pd
-
-        return Study(
-            to_frame(rows), {}, {}, {name: pd.DataFrame(table) for name, table in tables.items()}
-        )
+        frames = {name: TABLES[name].frame(table) for name, table in tables.items()}
+        return Study(to_frame(rows), {}, {}, frames)
 
     def _timed(self, name: str, work: Callable[[], Any]) -> Any:
         begun = time.perf_counter()

@@ -32,6 +32,7 @@ from headscope.statistics.relations import Relations
 from headscope.study.inputs import Annotations, Corpus, Files, RelationOf, counted, read_annotations
 from headscope.study.lens_agreement import furthest_apart
 from headscope.study.run_record import describe_model, versions
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 
@@ -213,17 +214,19 @@ def analyze(
     study = _study(passes, looking)
     _name_sinks(study, model)
     if rows := furthest_apart(study):
-        study.tables["lens_heads"] = _frame(rows)
+        study.tables["lens_heads"] = TABLES["lens_heads"].frame(rows)
         read = (
             plain
             or [one.example() for one in notes.sentences]
             or [one.example for one in notes.windows]
         )
         apart = lens_examples(model, rows, read, losses=looking.losses, max_length=max_length)
-        study.tables |= {"lens_examples": _frame(apart)} if apart else {}
+        study.tables |= {"lens_examples": TABLES["lens_examples"].frame(apart)} if apart else {}
     clusters = clusters_in(study.heads, study.maps)
     if clusters:
-        study.tables["clusters"] = _frame([row for one in clusters.values() for row in one.rows()])
+        study.tables["clusters"] = TABLES["clusters"].frame(
+            row for one in clusters.values() for row in one.rows()
+        )
     study.record = {
         "schema": SCHEMA,
         "versions": versions(),
@@ -261,12 +264,16 @@ def analyze(
 def _study(passes: list[Pass], looking: Looking) -> Study:
     """What the statistics of all passes say; the twin's go beside those of the model."""
     asked = [statistic for one in passes if one.name != CONTROL for statistic in one.statistics]
-    tables = {name: _frame(rows) for one in asked for name, rows in one.tables().items() if rows}
-    tables |= {name: _frame(rows) for name, rows in looking.tables().items()}
+    tables = {
+        name: _frame(name, rows) for one in asked for name, rows in one.tables().items() if rows
+    }
+    tables |= {name: _frame(name, rows) for name, rows in looking.tables().items()}
     twin = [statistic for one in passes if one.name == CONTROL for statistic in one.statistics]
     if twin and "relations" in tables:
         keys = ["relation", "direction", "stack"]
-        found = _frame(twin[0].tables()["relations"]).set_index(keys)["accuracy"].to_dict()
+        found = (
+            _frame("relations", twin[0].tables()["relations"]).set_index(keys)["accuracy"].to_dict()
+        )
         relations = tables["relations"]
         relations["control"] = [
             found.get(row) for row in relations[keys].itertuples(index=False, name=None)
@@ -315,23 +322,11 @@ def _antecedents(statistic: Statistic) -> list[Row]:
     return statistic.table() if isinstance(statistic, Coreference) else []
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Whole numbers stay whole where some are missing."""
+def _frame(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """A declared table, or one that a statistic of the user adds."""
     import pandas as pd
 
-    frame = pd.DataFrame(rows)
-    for column in (
-        "layer",
-        "head",
-        "baseline_offset",
-        "same_data_best_layer",
-        "same_data_best_head",
-        "twin_layer",
-        "twin_head",
-    ):
-        if column in frame:
-            frame[column] = frame[column].astype("Int64")
-    return frame
+    return TABLES[name].frame(rows) if name in TABLES else pd.DataFrame(rows)
 
 
 def _placed(progress: Progress, passes: list[Pass], number: int) -> Progress:

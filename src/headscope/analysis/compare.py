@@ -28,6 +28,7 @@ from headscope.study.inputs import Corpus, Files
 from headscope.study.lengths import length_note
 from headscope.study.local_paths import local_name
 from headscope.study.run_record import versions
+from headscope.study.schema.tables import COMPARISON_TABLES
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import STACKS
 
@@ -76,8 +77,7 @@ class Comparison:
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """By the name of their csv, those that have rows."""
-        names = ("layers", "smoothness", "roles", "matches", "matching", "changes", "layer_changes")
-        return {name: table for name in names if len(table := getattr(self, name))}
+        return {name: table for name in COMPARISON_TABLES if len(table := getattr(self, name))}
 
     def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write the directory of the comparison: tables, run.json, figures, index.html. Whole or not at all."""
@@ -108,7 +108,6 @@ def compare(
     batch_size  sequences whose maps are held at a time; changes no result
     seed        of shuffles and resampling
     """
-    import pandas as pd
 
     for name, number in (("--batch-size", batch_size), ("--limit", limit)):
         if number is not None and number < 1:
@@ -126,7 +125,10 @@ def compare(
     shared = _shared(given)
     plain = _corpus(models, len(given), corpus, texts, pairs, column, limit)
     names = _names(given, studies)
-    changes, layer_changes, read = pd.DataFrame(), pd.DataFrame(), None
+    changes, layer_changes = (
+        COMPARISON_TABLES[name].frame([]) for name in ("changes", "layer_changes")
+    )
+    read = None
     if plain is not None:
         before, after = (_loaded(model, study) for model, study in zip(models, given, strict=True))
         changes, layer_changes, read = changes_between(
@@ -154,9 +156,9 @@ def compare(
     return Comparison(
         names,
         given,
-        pd.DataFrame(_layers(names, given, shared)),
-        pd.DataFrame(_smoothness(names, given, shared, seed)),
-        pd.DataFrame(_roles(names, given)),
+        COMPARISON_TABLES["layers"].frame(_layers(names, given, shared)),
+        COMPARISON_TABLES["smoothness"].frame(_smoothness(names, given, shared, seed)),
+        COMPARISON_TABLES["roles"].frame(_roles(names, given)),
         matches,
         matching,
         changes,
@@ -350,7 +352,6 @@ def _matches(
     names: list[str], studies: list[Study], stacks: list[str], seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(a row a pair of heads, a row an assignment) for every two studies."""
-    import pandas as pd
     from scipy.stats import spearmanr
 
     rows, summary = [], []
@@ -406,7 +407,7 @@ def _matches(
                         "statistics": len(statistics),
                     }
                 )
-    return pd.DataFrame(rows), pd.DataFrame(summary)
+    return COMPARISON_TABLES["matches"].frame(rows), COMPARISON_TABLES["matching"].frame(summary)
 
 
 def _data(study: Study) -> dict[str, Any]:

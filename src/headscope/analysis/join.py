@@ -23,6 +23,7 @@ from headscope.statistics import glossary
 from headscope.study.lengths import length_note
 from headscope.study.lens_agreement import lens_agreement
 from headscope.study.local_paths import local_name
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 
 if TYPE_CHECKING:
@@ -178,8 +179,6 @@ def _check_one_shape(of_model: Sequence[Member]) -> None:
 
 
 def _chapter(members: Sequence[Member]) -> Chapter:
-    import pandas as pd
-
     first = members[0].study
     joined = Study(first.heads, dict(first.maps), dict(first.record), dict(first.tables))
     others: list[Member] = []
@@ -193,7 +192,7 @@ def _chapter(members: Sequence[Member]) -> Chapter:
     ]
     joined.record["command"] = "\n".join(dict.fromkeys(commands))
     if len(members) > 1 and (rows := lens_agreement(joined)):
-        joined.tables["lenses"] = pd.DataFrame(rows)
+        joined.tables["lenses"] = TABLES["lenses"].frame(rows)
     tried = [found for one in members if len(found := fixed_alone(one.study))]
     if tried:
         joined.tables[SUBSTITUTES] = tried[0]

@@ -54,6 +54,7 @@ from headscope.model.word_attention import Pool, check_pool
 from headscope.statistics.resampling import ResampledSums, resampled_share_interval
 from headscope.study.inputs import Files, listed
 from headscope.study.run_record import describe_files, describe_model, versions
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import SCHEMA
 
 if TYPE_CHECKING:
@@ -66,7 +67,6 @@ PROBES = (
     "attention-only",
     "attention-and-words",
 )
-COLUMNS = ("probe", "uas", "low", "high", "parameters", "count")
 
 Progress = Callable[[int, int], None]
 
@@ -224,7 +224,6 @@ class _Steps:
 
 
 def _table(found: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
-    import pandas as pd
 
     rows = []
     for name, one in found.items():
@@ -238,15 +237,16 @@ def _table(found: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
             right, count, sums.replicates[:, 0], sums.replicates[:, 1]
         )
         rows.append((name, right / count, float(low), float(high), one.parameters, int(count)))
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    table = TABLES["probes"]
+    return table.frame(dict(zip(table.names, row, strict=True)) for row in rows)
 
 
 def _weights_table(heads: list[Head], only: AttentionOnly) -> pd.DataFrame:
-    import pandas as pd
 
     of_dependent, of_governor = only.weight.detach().double().reshape(2, -1).tolist()
     rows = [
         (head.stack, head.layer, head.head, dependent, governor)
         for head, dependent, governor in zip(heads, of_dependent, of_governor, strict=True)
     ]
-    return pd.DataFrame(rows, columns=["stack", "layer", "head", "dependent", "governor"])
+    table = TABLES["probe_weights"]
+    return table.frame(dict(zip(table.names, row, strict=True)) for row in rows)

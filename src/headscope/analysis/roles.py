@@ -17,28 +17,13 @@ import numpy as np
 
 from headscope.config.checks import check_threshold, threshold_values
 from headscope.statistics.relations import ALL, ALL_BUT_PUNCTUATION, MARGIN
+from headscope.study.schema.tables import TABLES
 from headscope.tables import Row
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from headscope.study.study import Study
-
-COLUMNS = (
-    "stack",
-    "layer",
-    "head",
-    "role",
-    "value",
-    "low",
-    "high",
-    "baseline",
-    "threshold",
-    "is_sure",
-    "rule",
-    "count",
-)
-
 
 ROUNDING = 1e-12  # of a difference of two shares
 
@@ -131,8 +116,6 @@ RULES = (
 
 def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame:
     """One row for each head and role; a head without any has the role "undetermined"."""
-    import pandas as pd
-
     limits = thresholds or Thresholds()
     rows = [
         *_by_rules(study, limits),
@@ -140,23 +123,20 @@ def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame
         *_coreferential(study),
         *_rare(study, limits),
     ]
-    found = pd.DataFrame(rows, columns=list(COLUMNS))
     heads = study.heads[["stack", "layer", "head"]].drop_duplicates()
-    known = set(found[["stack", "layer", "head"]].itertuples(index=False, name=None))
-    rest = [
-        dict(
-            zip(
-                COLUMNS,
-                (*head, "undetermined", *[np.nan] * 5, False, "no rule applies", 0),
-                strict=True,
-            )
-        )
+    with_role = {(row["stack"], row["layer"], row["head"]) for row in rows}
+    rows += [
+        _row_without_role(head)
         for head in heads.itertuples(index=False, name=None)
-        if head not in known
+        if head not in with_role
     ]
-    if rest:
-        found = pd.DataFrame([*found.to_dict("records"), *rest], columns=list(COLUMNS))
+    found = TABLES["roles"].frame(rows)[TABLES["roles"].names]
     return found.sort_values(["stack", "layer", "head"], kind="stable").reset_index(drop=True)
+
+
+def _row_without_role(head: tuple[Any, ...]) -> dict[str, Any]:
+    undetermined = ("undetermined", *[np.nan] * 5, False, "no rule applies", 0)
+    return dict(zip(TABLES["roles"].names, (*head, *undetermined), strict=True))
 
 
 def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:

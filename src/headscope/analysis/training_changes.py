@@ -24,6 +24,7 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
+from headscope.study.schema.tables import COMPARISON_TABLES
 from headscope.tables import Moments
 
 if TYPE_CHECKING:
@@ -176,8 +177,6 @@ class _Sums:
 
 
 def _tables(changed: _Sums, floor: _Sums) -> tuple[pd.DataFrame, pd.DataFrame]:
-    import pandas as pd
-
     heads = [
         {"stack": site.stack, "layer": site.layer, "head": head}
         | _row(moments, floor.heads.get(site), head)
@@ -188,7 +187,10 @@ def _tables(changed: _Sums, floor: _Sums) -> tuple[pd.DataFrame, pd.DataFrame]:
         {"stack": site.stack, "layer": site.layer} | _row(moments, floor.layers.get(site), 0)
         for site, moments in sorted(changed.layers.items())
     ]
-    return pd.DataFrame(heads), pd.DataFrame(layers)
+    return (
+        COMPARISON_TABLES["changes"].frame(heads),
+        COMPARISON_TABLES["layer_changes"].frame(layers),
+    )
 
 
 def _row(moments: Moments, floor: Moments | None, i: int) -> dict[str, Any]:

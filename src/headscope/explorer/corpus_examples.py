@@ -7,7 +7,6 @@ and of texts that are too long to be asked, the text is put together from the wo
 from __future__ import annotations
 
 import json
-import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Tokens
 from headscope.report.cards import called, roles_by_head, short, words_of
+from headscope.report.cells import is_missing
 from headscope.report.grids import plain
 from headscope.report.look_sides import inert
 from headscope.report.looking import side_of
@@ -81,12 +81,12 @@ class CorpusExamples:
         return list(found.values())
 
     def _told(self, head: Head, row: dict[Any, Any], max_length: int | None) -> dict[str, Any]:
-        expected = None if math.isnan(row["expected"]) else int(row["expected"])
+        expected = None if is_missing(row["expected"]) else int(row["expected"])
         shown = Shown(words_of(row["words"]), int(row["query"]), int(row["key"]), expected)
         opened = self._kept(head, row, shown, max_length) or self._put_together(
             head, shown, max_length
         )
-        direction = plain(row["direction"], 20) if isinstance(row["direction"], str) else ""
+        direction = plain(row["direction"], 20)
         return {
             "roles": [],
             "kind": plain(row["kind"], 20),

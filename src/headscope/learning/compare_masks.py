@@ -25,6 +25,7 @@ from headscope.model.load import load
 from headscope.model.weights_hash import weights_sha256
 from headscope.pruning.pareto_front import changes
 from headscope.study.run_record import describe_files, describe_model, versions
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import SCHEMA, Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import to_frame
@@ -245,7 +246,6 @@ class _MaskTable(Learning):
         )
 
     def study(self, cases: Sequence[Case], folder: Path, command: str) -> Study:
-        import pandas as pd
 
         held = {case: self._judged(folder / case.name) for case in cases}
         special = self.whole.marks.special if self.options.open_special else frozenset()
@@ -265,7 +265,7 @@ class _MaskTable(Learning):
                     **changes(self.task, intact, held[case], self.draws),
                 }
             )
-        table = pd.DataFrame(rows)
+        table = TABLES["mask_runs"].frame(rows)
         record = {
             "schema": SCHEMA,
             "command": command,
@@ -330,7 +330,6 @@ def _shape(
 
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """One row a mode and mask: means over seeds; of one seed the paired interval, of several Student's over them."""
-    import pandas as pd
 
     rows = []
     for (mode, mask), part in table.groupby(["mode", "mask"], sort=False):
@@ -353,4 +352,4 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
                 "loss_change": part["loss_change"].mean(),
             }
         )
-    return pd.DataFrame(rows)
+    return TABLES["mask_table"].frame(rows)

@@ -24,6 +24,7 @@ from headscope.pruning.compare_fronts import roles_in
 from headscope.pruning.pareto_front import UNTIMED, on_front, speeds_of, time_columns
 from headscope.pruning.plan import Plan
 from headscope.study.run_record import describe_model, versions
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import SCHEMA, Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
@@ -326,7 +327,6 @@ class _Gating(Learning):
         }
 
     def study(self, aims: Sequence[Aim], found: Sequence[dict[str, Any]], command: str) -> Study:
-        import pandas as pd
 
         nothing = float("nan")
         rows = [
@@ -380,8 +380,11 @@ class _Gating(Learning):
             {**self._row("", self.whole), "heads": ""},
             *(one["row"] for one in found if "row" in one),
         ]
-        table = pd.DataFrame(front).assign(is_front=on_front(front))
-        return Study(to_frame(rows), {}, record, {"front": table, "gates": pd.DataFrame(over_time)})
+        tables = {
+            "front": TABLES["front"].frame(front).assign(is_front=on_front(front)),
+            "gates": TABLES["gates"].frame(over_time),
+        }
+        return Study(to_frame(rows), {}, record, tables)
 
 
 def _check_open(gates: Gates, aim: Aim, step: Step) -> None:

@@ -24,6 +24,7 @@ from headscope.masks.position_kinds import KINDS, by_kind, kinds_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
 from headscope.study.run_record import describe_model, versions
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import SCHEMA, Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
@@ -293,7 +294,6 @@ class _MaskLearning(Learning):
     def study(
         self, aims: Sequence[MaskAim], found: Sequence[dict[str, Any]], folder: Path, command: str
     ) -> Study:
-        import pandas as pd
 
         maps = {aim.name: _mean_map(folder / aim.name) for aim in aims}
         kinds = kinds_of(self._texts(), self.whole.marks.special, self.longest)
@@ -316,7 +316,7 @@ class _MaskLearning(Learning):
             "durations": {"learn-mask": round(time.perf_counter() - self.started, 1)},
         }
         tables = {
-            "learned_masks": pd.DataFrame([one["row"] for one in found]),
+            "learned_masks": TABLES["learned_masks"].frame(one["row"] for one in found),
             "positions": _positions_table(aims, maps, kinds, opened),
         }
         return Study(to_frame(self._rows(aims, found)), _over_seeds(aims, maps), record, tables)
@@ -390,7 +390,6 @@ def _positions_table(
     opened: np.ndarray[Any, Any] | None,
 ) -> pd.DataFrame:
     """How much attention of each kind is open: the mean over seeds, with Student's interval where there are several."""
-    import pandas as pd
 
     rows = []
     for kind_of_aim in dict.fromkeys(aim.kind for aim in aims):
@@ -407,4 +406,4 @@ def _positions_table(
                 "high": high,
             }
             rows.append({**row, "seeds": len(values)})
-    return pd.DataFrame(rows)
+    return TABLES["positions"].frame(rows)

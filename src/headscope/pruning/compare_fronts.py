@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.study.run_record import versions
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import SCHEMA, Study
 from headscope.study.study_dir import place_of
 from headscope.tables import to_frame
@@ -66,7 +67,6 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
 
     p  probability that as many or more would stay if as many heads were left by chance (hypergeometric)
     """
-    import pandas as pd
     from scipy.stats import hypergeom
 
     every = [
@@ -78,11 +78,7 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
         having.setdefault(_group(str(role)), set()).add(head)
     rows = []
     for one in fronts.to_dict("records"):
-        removed = (
-            set(HeadSet(one["heads"], among=heads))
-            if isinstance(one["heads"], str) and one["heads"]
-            else set()
-        )
+        removed = set(HeadSet(one["heads"], among=heads)) if one["heads"] else set()
         left = set(heads) - removed
         for role, those in having.items():
             kept = len(those & left)
@@ -100,7 +96,7 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
                     "p": chance,
                 }
             )
-    return pd.DataFrame(rows)
+    return TABLES["survivors"].frame(rows)
 
 
 def _group(role: str) -> str:
@@ -158,10 +154,8 @@ def one_table(found: Sequence[tuple[str, Study]]) -> pd.DataFrame:
     """The fronts of studies by name, one under the other."""
     import pandas as pd
 
-    return pd.concat(
-        [_front_of(study, name) for (_, study), name in zip(found, _names(found), strict=True)],
-        ignore_index=True,
-    )
+    parts = [_front_of(study, name) for (_, study), name in zip(found, _names(found), strict=True)]
+    return TABLES["fronts"].convert(pd.concat(parts, ignore_index=True))
 
 
 def _names(found: Sequence[tuple[str, Study]]) -> list[str]:
@@ -181,9 +175,8 @@ def _names(found: Sequence[tuple[str, Study]]) -> list[str]:
 
 def _front_of(study: Study, name: str) -> pd.DataFrame:
     table = study.tables["front"]
-    repair = table["repair"].astype(object).fillna("")  # an empty cell of a csv is read as nothing
-    labels = [f"{name}, {mended}" if mended else name for mended in repair]
-    return table.assign(search=labels, repair=repair)
+    labels = [f"{name}, {repair}" if repair else name for repair in table["repair"]]
+    return table.assign(search=labels)
 
 
 def lines(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

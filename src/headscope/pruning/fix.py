@@ -44,6 +44,7 @@ from headscope.pruning.subset_evaluator import Memory
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
 from headscope.study.run_record import code_of, describe_model, versions
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tasks import Judged, Prepared
@@ -97,7 +98,6 @@ def fix_into(
     judgement  the task and its splits: chosen on `learn_on`, reported on `report_on`
     report     draws the study into its folder
     """
-    import pandas as pd
 
     options = options or FixOptions()
     task, started = judgement.task, time.perf_counter()
@@ -124,7 +124,7 @@ def fix_into(
         run.prepare([to_choose, to_report])
         rows = run.rows()
         told = run.written(rows, run.chosen(rows))
-        study.tables["fixing"] = pd.DataFrame(rows)
+        study.tables["fixing"] = TABLES["fixing"].frame(rows)
         study.record["command"] = command
         study.record["fixing"] = {**told, "seconds": round(time.perf_counter() - started, 1)}
         (folder / "study").mkdir()

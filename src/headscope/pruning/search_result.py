@@ -16,6 +16,7 @@ from headscope.pruning.search_config import Asked
 from headscope.pruning.subset_evaluator import Selection, State
 from headscope.pruning.target import Target
 from headscope.study.run_record import versions
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Judged
@@ -149,8 +150,6 @@ def _margin(asked: Asked, front: Front) -> Margin:
 def _study(
     asked: Asked, selection: Selection, heads: HeadSet, front: Front, pruning: dict[str, Any]
 ) -> Study:
-    import pandas as pd
-
     nothing = float("nan")
     rows = [
         Row(
@@ -184,6 +183,5 @@ def _study(
         "seed": asked.options.seed,
         "lens": "raw",
     }
-    return Study(
-        to_frame(rows), {}, record, {"front": pd.DataFrame(front), "search": pd.DataFrame(tried)}
-    )
+    tables = {"front": TABLES["front"].frame(front), "search": TABLES["search"].frame(tried)}
+    return Study(to_frame(rows), {}, record, tables)

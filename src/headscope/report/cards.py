@@ -263,8 +263,8 @@ def _examples(
         if row["words"] not in numbers:
             numbers[row["words"]] = len(sentences)
             sentences.append(words)
-        direction = plain(row["direction"], 20) if isinstance(row["direction"], str) else ""
-        expected = None if math.isnan(row["expected"]) else int(row["expected"])
+        direction = plain(row["direction"], 20)
+        expected = None if is_missing(row["expected"]) else int(row["expected"])
         found.setdefault(place, []).append(
             [
                 role,

@@ -20,9 +20,6 @@ def front(study: Study) -> Part | None:
     if table is None or not len(table):
         return None
     several = table["draw"].nunique() > 1
-    table = table.assign(
-        repair=table["repair"].astype(object).fillna("")
-    )  # an empty cell of a csv is read as nothing
     table = table.sort_values("removed", kind="stable")
     mended = table["repair"].nunique() > 1
     rows = [

@@ -162,7 +162,7 @@ def _others(
     ]
     most = largest_kept(rows, margin, count)
     if most is not None:
-        named = plain(most["repair"], 30) if isinstance(most["repair"], str) else ""
+        named = plain(most["repair"], 30)
         repair, change = (
             f", repaired by {named}," if named else "",
             change_of(dict(most)).text(sign=True),

@@ -8,33 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.report.cells import NONE, Cell, Part, is_missing
 from headscope.report.grids import plain, slug
+from headscope.study.schema.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ROWS = 50
-TITLES = {
-    "ablations": "Changes of loss with each head removed, example by example",
-    "ceilings": "What the true importances would reach, stack by stack",
-    "coreference_heads": "Every head as a finder of antecedents",
-    "contributions": "What each part of a layer contributes",
-    "film": "Every statistic at every checkpoint",
-    "film_roles": "Roles at every checkpoint",
-    "fronts": "The fronts of all searches",
-    "gate_roles": "What the heads do whose gates were learned",
-    "gates": "Gates, step by step",
-    "mask_runs": "Every run under a mask",
-    "pattern_agreement": "Which pattern the rule and the network named",
-    "positions": "Learned masks by kinds of positions",
-    "probe_weights": "The weight of each head in the parser",
-    "ranks": "Ranks of heads by each importance",
-    "relation_heads": "Every head for every relation",
-    "search": "Every set that was tried",
-    "sinks": "Which token is the sink of each head",
-    "substitutes": "Each head's fixed pattern in its place",
-    "survivors": "What the heads do that are kept",
-    "uniform": "What uniform attention would give, by layer",
-}
 
 
 def other_tables(tables: Mapping[str, pd.DataFrame], placed: Collection[str]) -> Iterator[Part]:
@@ -53,7 +32,8 @@ def other_tables(tables: Mapping[str, pd.DataFrame], placed: Collection[str]) ->
         rest = f", the first {MOST_ROWS} of them here" if len(table) > MOST_ROWS else ""
         note = f"{len(table)} row{'' if len(table) == 1 else 's'}{rest}."
         bare, _, study = name.partition(" (")
-        heading = TITLES.get(bare, bare.replace("_", " ")) + (f" ({study}" if study else "")
+        title = TABLES[bare].title if bare in TABLES else bare.replace("_", " ")
+        heading = title + (f" ({study}" if study else "")
         yield Part(
             f"table-{slug(name)}",
             plain(heading, 120),

@@ -13,7 +13,7 @@ import numpy as np
 
 from headscope.errors import HeadscopeError, reason
 from headscope.study.lens_agreement import lens_agreement
-from headscope.tables import COLUMNS, read_table
+from headscope.study.schema.tables import HEADS, TABLES, check_heads, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ class Study:
         record["command"] = "\n".join(commands)
         joined = Study(heads, {**self.maps, **more.maps}, record, {**self.tables, **more.tables})
         if rows := lens_agreement(joined):
-            joined.tables["lenses"] = pd.DataFrame(rows)
+            joined.tables["lenses"] = TABLES["lenses"].frame(rows)
         return joined
 
     def __repr__(self) -> str:
@@ -97,8 +97,8 @@ def _read(
         heads = pd.read_parquet(folder / "heads.parquet")
         with np.load(folder / "maps.npz", allow_pickle=False) as stored:
             maps = dict(stored)
-        named = [file for file in sorted(folder.glob("*.csv")) if file.name != "heads.csv"]
-        tables = {file.stem: read_table(file) for file in named}
+        files = [file for file in sorted(folder.glob("*.csv")) if file.name != "heads.csv"]
+        tables = {file.stem: read_table(file) for file in files}
     except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile, zlib.error) as cause:
         raise HeadscopeError(
             f"not a study ({reason(cause)})",
@@ -113,7 +113,9 @@ def _read(
             expected=f"schema {SCHEMA}",
             mend="Make it again with headscope analyze",
         )
-    if wrong := set(COLUMNS) ^ set(heads.columns):
-        what = f"columns differ: {', '.join(sorted(wrong))}"
-        raise HeadscopeError(what, where=folder / "heads.parquet", expected=", ".join(COLUMNS))
+    HEADS.validate(heads, folder / "heads.parquet")
+    check_heads(heads, record.get("model"), folder / "heads.parquet")
+    for file in files:
+        if file.stem in TABLES:
+            check_heads(tables[file.stem], record.get("model"), file)
     return heads, maps, record, tables

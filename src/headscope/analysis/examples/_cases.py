@@ -18,22 +18,6 @@ from headscope.heads import Head
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COLUMNS = (
-    "stack",
-    "layer",
-    "head",
-    "role",
-    "direction",
-    "kind",
-    "words",
-    "query",
-    "key",
-    "weight",
-    "expected",
-    "arcs",
-    "text",
-    "starts",
-)
 EACH = 3
 MOST_WORDS = 30  # that are shown of a text
 REACH = 8  # words shown around the two in question, where a text is longer than that
@@ -168,7 +152,7 @@ def _shown(case: Case) -> dict[str, Any]:
         "query": new[query],
         "key": new[key],
         "weight": case.weight,
-        "expected": np.nan if expected is None else new[expected],
+        "expected": None if expected is None else new[expected],
         "arcs": json.dumps([arc for arc in arcs if None not in arc]),
         "text": _whole(case.example),
         "starts": json.dumps(

@@ -119,7 +119,7 @@ def _sizes(table: pd.DataFrame, across: str) -> pd.DataFrame:
     """Its rows for numbers of heads, in order; heads that are fixed are in one order, and not mended."""
     if across == "fixed":
         table = table[table["kind"] == "least"].assign(removed=table["fixed"], repair="", draw=0)
-    return table.assign(repair=table["repair"].astype(object).fillna("")).sort_values("removed")
+    return table.sort_values("removed")
 
 
 def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> None:
