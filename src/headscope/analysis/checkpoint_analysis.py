@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from headscope.analysis.analyze import analyze
 from headscope.analysis.roles import Thresholds
 from headscope.atomic_dir import drafted, read_record
+from headscope.config.edit_record import mask_of_training
 from headscope.config.requirements import changed, check_effects
-from headscope.config.worn import mask_of_training
 from headscope.data.bundled import named
 from headscope.data.examples import Column
 from headscope.data.text_lines import can_be_read_again
@@ -109,7 +109,7 @@ def film(
         "versions": versions(),
         **options,
         "thresholds": None if thresholds is None else asdict(thresholds),
-        "edits": [repr(edit) for edit in worn],
+        "edits": [edit.record().as_json() for edit in worn],
     }
     names = [place.name for _, place in found]
     with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, *names]) as folder:
@@ -171,8 +171,8 @@ def _worn(
     if mask is None:
         if (trained_under := mask_of_training(trained)) is None:
             return []
-        mask, was_open = trained_under
-        open_special = open_special or was_open
+        mask = str(trained_under.mask)
+        open_special = open_special or trained_under.is_open_special
         told = f"{mask}{' with special tokens open' if open_special else ''}"
         say(f"under the mask of its training: {told} (without: --mask dense)")
     return [] if mask == DENSE else [Masked(mask, open_special=open_special)]

@@ -6,6 +6,7 @@ where it says the same; where it does not, the first keeps the name and the othe
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from headscope.analysis.compare import Comparison, compare
 from headscope.analysis.pattern_substitutes import TABLE as SUBSTITUTES
 from headscope.analysis.pattern_substitutes import fixed_alone
 from headscope.analysis.read_study import read_given
+from headscope.config.edit_record import EditRecord
 from headscope.errors import HeadscopeError
 from headscope.pruning.compare_fronts import one_table, survivors, unlike
 from headscope.statistics import glossary
@@ -158,7 +160,8 @@ def _by_model(members: Sequence[Member]) -> list[list[Member]]:
 def _identity(study: Study) -> tuple[str, ...]:
     model = _model(study)
     return str(model.get("sha256") or model.get("name")), *(
-        str(edit) for edit in model.get("edits") or ()
+        json.dumps(EditRecord.read(edit).as_json(), sort_keys=True)
+        for edit in model.get("edits") or ()
     )
 
 

@@ -67,7 +67,7 @@ def describe_model(model: AttentionModel) -> dict[str, Any]:
         ),
         "reading": model.reading.record(),
         "notes": list(model.notes),
-        "edits": [repr(edit) for edit in model.edits],
+        "edits": [edit.record().as_json() for edit in model.edits],
     }
 
 
