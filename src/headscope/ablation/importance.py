@@ -34,9 +34,16 @@ from headscope.model.relevance.rules import Rules
 from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
 from headscope.study.journal import Journal
-from headscope.study.run_record import code_of, describe_files, describe_model, versions
+from headscope.study.run_record import (
+    build_record,
+    code_of,
+    describe_files,
+    describe_model,
+    versions,
+)
+from headscope.study.schema.record import RunRecord
 from headscope.study.schema.tables import TABLES
-from headscope.study.study import SCHEMA, Study
+from headscope.study.study import Study
 from headscope.tables import Moments, Row, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_named
 from headscope.tasks.base import batch_of, plan, two_files
@@ -131,7 +138,7 @@ def importance(
         )
     described = describe_files(two_files(data) or [find_split(data, split, task=the_task.name)])
     model_now = describe_model(loaded)
-    header = {
+    header: dict[str, Any] = {
         "model": model_now["sha256"],
         "dtype": model_now["dtype"],
         "device": model_now["device"],
@@ -171,10 +178,7 @@ def importance(
         say(f"note: {knows_nothing}")
     run.removal.journal = None if journal is None or "ablation" not in asked.by else journal(header)
     study = run.study()
-    study.record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "model": model_now,
+    sections: RunRecord = {
         "importance": {
             "task": the_task.name,
             "data": described,
@@ -197,11 +201,10 @@ def importance(
             **({"patterns": run.removal.patterns} if run.removal.patterns else {}),
             "notes": run.removal.notes,
         },
-        "seed": seed,
-        "lens": "raw",
     }
     run.durations["all"] = round(time.perf_counter() - started, 3)
-    study.record["durations"] = run.durations
+    sections["durations"] = run.durations
+    study.record = build_record(model_now, sections, seed=seed)
     return study
 
 

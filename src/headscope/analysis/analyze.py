@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headscope.analysis.clusters import clusters_in
 from headscope.analysis.examples import examples_of
@@ -31,9 +31,10 @@ from headscope.statistics.rare_words import RareWords
 from headscope.statistics.relations import Relations
 from headscope.study.inputs import Annotations, Corpus, Files, RelationOf, counted, read_annotations
 from headscope.study.lens_agreement import furthest_apart
-from headscope.study.run_record import describe_model, versions
+from headscope.study.run_record import build_record
+from headscope.study.schema.record import RunRecord
 from headscope.study.schema.tables import TABLES
-from headscope.study.study import SCHEMA, Study
+from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
 if TYPE_CHECKING:
@@ -227,10 +228,7 @@ def analyze(
         study.tables["clusters"] = TABLES["clusters"].frame(
             row for one in clusters.values() for row in one.rows()
         )
-    study.record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "model": describe_model(model),
+    sections: RunRecord = {
         **_described(passes, plain, notes),
         "relations": sorted(notes.own),
         "options": {
@@ -240,12 +238,11 @@ def analyze(
             "all_rows": all_rows,
             "thresholds": asdict(thresholds),
         },
-        "seed": seed,
-        "lens": ",".join(lenses),
         "lenses": looking.describe(),
         "durations": durations,
         "clusters": {stack: one.summary() for stack, one in clusters.items()},
     }
+    study.record = build_record(model, sections, seed=seed, lens=",".join(lenses))
     study.tables["roles"] = roles_of(study, thresholds)
     shown = examples_of(
         model,
@@ -298,7 +295,7 @@ def _name_sinks(study: Study, model: AttentionModel) -> None:
         table.insert(list(table.columns).index("token_id"), "token", tokens)
 
 
-def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> dict[str, Any]:
+def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> RunRecord:
     """`data` is what the surface statistics were measured on; annotated data has keys of its own."""
     by_pass = {one.name: one.describe() for one in passes}
     described = {
@@ -315,7 +312,7 @@ def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> 
     ):  # the others lost their antecedent where a document was cut into windows
         described["coreference"]["mentions_asked"] = max(asked, default=0)
     data = plain.describe() | by_pass["corpus"] if plain is not None else described[passes[0].name]
-    return {"data": data, **described}
+    return cast("RunRecord", {"data": data, **described})
 
 
 def _antecedents(statistic: Statistic) -> list[Row]:

@@ -193,7 +193,7 @@ def joined(studies: list[tuple[int, Study]]) -> Study:
         HEADS: _by_step([(step, study.heads) for step, study in studies]),
         ROLES: _by_step([(step, study.tables["roles"]) for step, study in studies]),
     }
-    return Study(last.heads, last.maps, dict(last.record), tables)
+    return Study(last.heads, last.maps, last.record.copy(), tables)
 
 
 def _by_step(frames: list[tuple[int, pd.DataFrame]]) -> pd.DataFrame:

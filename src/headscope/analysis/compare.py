@@ -28,8 +28,10 @@ from headscope.study.inputs import Corpus, Files
 from headscope.study.lengths import length_note
 from headscope.study.local_paths import local_name
 from headscope.study.run_record import versions
+from headscope.study.schema.names import StatisticName
+from headscope.study.schema.record import SCHEMA, RunRecord
 from headscope.study.schema.tables import COMPARISON_TABLES
-from headscope.study.study import SCHEMA, Study
+from headscope.study.study import Study
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class Comparison:
     changes: pd.DataFrame
     layer_changes: pd.DataFrame
     notes: list[str] = field(default_factory=list)
-    record: dict[str, Any] = field(default_factory=dict)
+    record: RunRecord = field(default_factory=RunRecord)
 
     publish: ClassVar[Callable[[Comparison, str | Path, bool], Path] | None] = (
         None  # the report room knows
@@ -136,7 +138,7 @@ def compare(
         )
     matches, matching = _matches(names, given, list(shared), seed)
     notes = [*_notes(names, given), *([] if plain is not None else [NEEDS_MODELS])]
-    record = {
+    record: RunRecord = {
         "schema": SCHEMA,
         "kind": "comparison",
         "versions": versions(),
@@ -211,7 +213,7 @@ def _shared(studies: list[Study]) -> dict[str, list[str]]:
         names = [
             name
             for name in names
-            if (plain := name.partition("@")[0]) not in known or known[plain].unit != "offset"
+            if (base := StatisticName.parse(name).base) not in known or known[base].unit != "offset"
         ]
         if names:
             found[stack] = names

@@ -14,6 +14,7 @@ from headscope.model.lenses import LENSES, Lens
 from headscope.model.lenses.effective import EffectiveLens
 from headscope.statistics import Statistic, chosen
 from headscope.statistics.stream import Losses
+from headscope.study.schema.names import through_lens
 from headscope.tables import Row
 
 RAW = "raw"
@@ -66,7 +67,7 @@ class Looking:
         """Rows of heads.csv, each statistic named after its lens."""
         for lens, asked in self.through.items():
             for row in (row for one in asked for row in one.table()):
-                yield replace(row, statistic=f"{row.statistic}@{lens.name}")
+                yield replace(row, statistic=through_lens(row.statistic, lens.name))
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """Tables that the statistics of lenses have."""

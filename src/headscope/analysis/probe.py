@@ -26,7 +26,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -53,9 +53,9 @@ from headscope.model.load import as_model
 from headscope.model.word_attention import Pool, check_pool
 from headscope.statistics.resampling import ResampledSums, resampled_share_interval
 from headscope.study.inputs import Files, listed
-from headscope.study.run_record import describe_files, describe_model, versions
+from headscope.study.run_record import build_record, describe_files
+from headscope.study.schema.record import RunRecord
 from headscope.study.schema.tables import TABLES
-from headscope.study.study import SCHEMA
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ class Probes:
 
     table: pd.DataFrame
     weights: pd.DataFrame
-    record: dict[str, Any]
+    record: RunRecord
 
     def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write a directory with probes.csv, probe_weights.csv and run.json; complete, or not at all."""
@@ -155,10 +155,7 @@ def probe(
     found, only = _run(
         model, heads, train, held_out, vectors_of, pool, epochs, memory, seed, progress
     )
-    record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "model": describe_model(model),
+    sections: RunRecord = {
         "train": data.describe("train"),
         "test": data.describe("test"),
         "vectors": {
@@ -167,8 +164,8 @@ def probe(
             "known": vectors_of.share(keys(one) for one in data.test),
         },
         "options": {"epochs": epochs, "pool": pool},
-        "seed": seed,
     }
+    record = build_record(model, sections, seed=seed, lens=None)
     return Probes(_table(found, data.test), _weights_table(heads, only), record)
 
 

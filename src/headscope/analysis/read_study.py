@@ -14,9 +14,10 @@ from headscope.analysis.compare import Comparison
 from headscope.atomic_dir import read_record
 from headscope.errors import HeadscopeError, reason
 from headscope.model.manifest import NAME as MANIFEST
+from headscope.study.schema.record import SCHEMA, upgrade_record
 from headscope.study.schema.table import Table
 from headscope.study.schema.tables import COMPARISON_TABLES, PROBE_TABLES
-from headscope.study.study import SCHEMA, Study
+from headscope.study.study import Study
 from headscope.study.study_dir import place_of
 from headscope.tables import to_frame
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def read_given(place: str | Path) -> Study | Comparison:
     """The study or the comparison that is there; one line where there is neither, or half of one."""
     folder = place_of(place)
-    record = read_record(folder)
+    record = upgrade_record(read_record(folder))
     if record.get("schema") == SCHEMA and record.get("kind") == "comparison":
         return _comparison(folder)
     if (
@@ -50,7 +51,7 @@ def read_given(place: str | Path) -> Study | Comparison:
 
 def _comparison(folder: Path) -> Comparison:
     """As it was written. Studies it was made of are not in it: their rows are empty."""
-    record = read_record(folder)
+    record = upgrade_record(read_record(folder))
     told = [one for one in record.get("studies", []) if isinstance(one, dict) and "name" in one]
     tables = _tables(folder, COMPARISON_TABLES)
     if len(told) < 2 or "layers" not in tables:

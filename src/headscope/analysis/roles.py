@@ -17,6 +17,7 @@ import numpy as np
 
 from headscope.config.checks import check_threshold, threshold_values
 from headscope.statistics.relations import ALL, ALL_BUT_PUNCTUATION, MARGIN
+from headscope.study.schema.names import POSITIONAL, RoleName
 from headscope.study.schema.tables import TABLES
 from headscope.tables import Row
 
@@ -153,17 +154,16 @@ def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
         sentence = rule.sentence.format(threshold=threshold, also=also)
         for row in _of(study, rule.statistic):
             place = (row.stack, row.layer, row.head)
-            reached = row.value >= threshold if rule.role == "positional" else row.value > threshold
+            reached = row.value >= threshold if rule.role == POSITIONAL else row.value > threshold
             if not reached or (rule.also and not _reaches(study, place, rule.also[0], also)):
                 continue
             role = rule.role
             if role == "sink" and place in named_elsewhere:
                 continue
-            if role == "positional":
+            if role == POSITIONAL:
                 if place not in offsets:  # not asked for: then it is not known which position
                     continue
-                offset = int(offsets[place])
-                role = f"positional {offset:+d}" if offset else "positional 0"
+                role = str(RoleName.positional(int(offsets[place])))
             yield _row(
                 row,
                 role,
@@ -229,7 +229,7 @@ def _related(study: Study, margin: float) -> Iterator[dict[str, Any]]:
     for one in above.drop_duplicates(["stack", "layer", "head", "relation"]).to_dict("records"):
         relation = one["relation"]
         baseline = one["baseline"]
-        role = relation if relation in own else f"syntactic: {relation}"
+        role = relation if relation in own else str(RoleName.syntactic(relation))
         place = (one["stack"], one["layer"], one["head"])
         row = Row(*place, relation, one["accuracy"], one["low"], one["high"], one["count"])
         yield _row(row, role, baseline + margin, f"{one['direction']}: {gained}") | {

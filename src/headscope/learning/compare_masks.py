@@ -24,9 +24,10 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.weights_hash import weights_sha256
 from headscope.pruning.pareto_front import changes
-from headscope.study.run_record import describe_files, describe_model, versions
+from headscope.study.run_record import build_record, describe_files
+from headscope.study.schema.record import RunRecord
 from headscope.study.schema.tables import TABLES
-from headscope.study.study import SCHEMA, Study
+from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import to_frame
 from headscope.tasks import Judged, Task, task_named
@@ -266,16 +267,12 @@ class _MaskTable(Learning):
                 }
             )
         table = TABLES["mask_runs"].frame(rows)
-        record = {
-            "schema": SCHEMA,
-            "command": command,
-            "versions": versions(),
-            "model": describe_model(self.whole),
+        seconds = round(time.perf_counter() - self.started, 1)
+        sections: RunRecord = {
             "mask_table": {**self.told(), **self.judged_as(), "metric": self.task.metrics[0]},
-            "seed": self.settings.seed,
-            "lens": "raw",
-            "durations": {"masks compare": round(time.perf_counter() - self.started, 1)},
+            "durations": {"masks compare": seconds},
         }
+        record = build_record(self.whole, sections, command=command, seed=self.settings.seed)
         return Study(
             to_frame([]), {}, record, {"mask_runs": table, "mask_table": over_seeds(table)}
         )

@@ -23,9 +23,11 @@ from headscope.masks.mask_file import Per, groups_of, read_positions
 from headscope.masks.position_kinds import KINDS, by_kind, kinds_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
-from headscope.study.run_record import describe_model, versions
+from headscope.study.run_record import build_record
+from headscope.study.schema.names import MASK_OPEN, StatisticName
+from headscope.study.schema.record import RunRecord
 from headscope.study.schema.tables import TABLES
-from headscope.study.study import SCHEMA, Study
+from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
 from headscope.tasks import Prepared, Task, task_named
@@ -298,11 +300,7 @@ class _MaskLearning(Learning):
         maps = {aim.name: _mean_map(folder / aim.name) for aim in aims}
         kinds = kinds_of(self._texts(), self.whole.marks.special, self.longest)
         opened = self._opened() if self.options.structured else None
-        record = {
-            "schema": SCHEMA,
-            "command": command,
-            "versions": versions(),
-            "model": describe_model(self.whole),
+        sections: RunRecord = {
             "learned_masks": {
                 **self.told(),
                 "metric": self.task.metrics[0],
@@ -311,10 +309,9 @@ class _MaskLearning(Learning):
                 "closed": [aim.name for aim, one in zip(aims, found, strict=True) if one["closed"]],
                 **told_by_aim(aims, found),
             },
-            "seed": self.settings.seed,
-            "lens": "raw",
             "durations": {"learn-mask": round(time.perf_counter() - self.started, 1)},
         }
+        record = build_record(self.whole, sections, command=command, seed=self.settings.seed)
         tables = {
             "learned_masks": TABLES["learned_masks"].frame(one["row"] for one in found),
             "positions": _positions_table(aims, maps, kinds, opened),
@@ -340,7 +337,7 @@ class _MaskLearning(Learning):
                 head.stack,
                 head.layer,
                 head.head,
-                f"mask-open-{aim.name}",
+                str(StatisticName(MASK_OPEN, aim.name)),
                 one["open"][group],
                 nothing,
                 nothing,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
-from headscope.study.run_record import versions
+from headscope.study.run_record import build_record
+from headscope.study.schema.names import RoleName
+from headscope.study.schema.record import RunRecord
 from headscope.study.schema.tables import TABLES
-from headscope.study.study import SCHEMA, Study
+from headscope.study.study import Study
 from headscope.study.study_dir import place_of
 from headscope.tables import to_frame
 
@@ -47,15 +49,8 @@ def fronts(
             )
     table = one_table([(place.name, study) for place, study in found])
     first = found[0][1].record
-    record = {
-        "schema": SCHEMA,
-        "command": command,
-        "versions": versions(),
-        "model": first["model"],
-        "fronts": {key: first["pruning"].get(key) for key in ("task", "metric", "reported_on")},
-        "lens": "raw",
-        "durations": {},
-    }
+    fronts = {key: first["pruning"].get(key) for key in ("task", "metric", "reported_on")}
+    record = build_record(first["model"], {"fronts": fronts, "durations": {}}, command=command)
     tables = {"fronts": table}
     if roles is not None:
         tables["survivors"] = survivors(table, roles_in(Path(roles), first["model"]["sha256"]))
@@ -100,9 +95,7 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
 
 
 def _group(role: str) -> str:
-    if role.startswith(("positional", "syntactic")):
-        return role.split()[0].rstrip(":")
-    return GROUPS.get(role, role)
+    return GROUPS.get(role, RoleName.parse(role).kind)
 
 
 def _study_in(place: Path) -> Study:
@@ -128,9 +121,9 @@ def roles_in(place: Path, sha256: str) -> pd.DataFrame:
     return study.tables["roles"]
 
 
-def unlike(first: dict[str, Any], second: dict[str, Any]) -> str | None:
+def unlike(first: RunRecord, second: RunRecord) -> str | None:
     """What keeps two fronts from being drawn on the same axes, by the records of their studies; None: nothing."""
-    asked: dict[str, Callable[[dict[str, Any]], Any]] = {
+    asked: dict[str, Callable[[RunRecord], object]] = {
         "model": lambda record: record["model"]["sha256"],
         "task": lambda record: record["pruning"]["task"],
         "split that is reported on": lambda record: record["pruning"].get("reported_on"),
@@ -161,7 +154,7 @@ def one_table(found: Sequence[tuple[str, Study]]) -> pd.DataFrame:
 def _names(found: Sequence[tuple[str, Study]]) -> list[str]:
     """By the search, and by what it went; by the study too where that is not enough."""
 
-    def named(record: dict[str, Any]) -> str:
+    def named(record: RunRecord) -> str:
         told = record["pruning"]
         by = told.get("by") if told["search"] in ("rank", "iterative") else None
         return f"{told['search']}{f' by {by}' if by else ''}"

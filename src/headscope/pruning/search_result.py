@@ -15,9 +15,10 @@ from headscope.pruning.plan import Plan
 from headscope.pruning.search_config import Asked
 from headscope.pruning.subset_evaluator import Selection, State
 from headscope.pruning.target import Target
-from headscope.study.run_record import versions
+from headscope.study.run_record import build_record
+from headscope.study.schema.names import CUT
 from headscope.study.schema.tables import TABLES
-from headscope.study.study import SCHEMA, Study
+from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Judged
 
@@ -156,7 +157,7 @@ def _study(
             head.stack,
             head.layer,
             head.head,
-            "cut",
+            CUT,
             float(head in heads),
             nothing,
             nothing,
@@ -175,13 +176,6 @@ def _study(
         }
         for order, (removed, outcome) in enumerate(selection.tried.items())
     ]
-    record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "model": asked.model_now,
-        "pruning": pruning,
-        "seed": asked.options.seed,
-        "lens": "raw",
-    }
+    record = build_record(asked.model_now, {"pruning": pruning}, seed=asked.options.seed)
     tables = {"front": TABLES["front"].frame(front), "search": TABLES["search"].frame(tried)}
     return Study(to_frame(rows), {}, record, tables)

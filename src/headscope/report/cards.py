@@ -15,6 +15,7 @@ from headscope.analysis.pattern_substitutes import fixed_alone
 from headscope.report.cells import DECIMALS, decimals_for, is_missing, measured, p_text
 from headscope.report.grids import plain, recorded, shape_of, stacks_of
 from headscope.report.scale import title_of
+from headscope.study.schema.names import RoleName
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,12 +87,12 @@ def roles_by_head(study: Study) -> dict[Place, list[Role]]:
 def called(role: object) -> str:
     """A role as it is written on the page: a minus sign before an offset."""
     name = plain(role, 60)
-    return name.replace("-", "−") if name.startswith("positional ") else name
+    return name.replace("-", "−") if RoleName.parse(name).is_positional else name
 
 
 def _vagueness(role: str) -> int:
     """0 for what needs annotated data to be known; relations of one's own have names of their own."""
-    if role.startswith("positional "):
+    if RoleName.parse(role).is_positional:
         return 1
     return next((rank for rank, names in enumerate(VAGUER, start=1) if role in names), 0)
 
@@ -100,7 +101,7 @@ def is_relation(role: str, study: Study) -> bool:
     """Whether the role is a relation between words, of a treebank or of one's own."""
     table = study.tables.get("relation_heads")
     named = set() if table is None else set(table["relation"].astype(str))
-    return role.startswith("syntactic: ") or role in named
+    return RoleName.parse(role).is_syntactic or role in named
 
 
 def cards_of(study: Study) -> dict[str, Any]:

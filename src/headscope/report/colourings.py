@@ -11,6 +11,7 @@ from headscope.report.families import FAMILIES, brief_of, family_of
 from headscope.report.figures import _palette
 from headscope.report.figures._palette import SERIES
 from headscope.report.grids import plain, shape_of, stacks_of, statistics_of
+from headscope.study.schema.names import CUT, StatisticName
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
@@ -109,7 +110,8 @@ def _significance(study: Study) -> Iterator[dict[str, Any]]:
 def _sets(study: Study) -> Iterator[dict[str, Any]]:
     """What a plan removes, what a gate keeps."""
     for name in statistics_of(study):
-        is_cut, is_gate = name.partition(" (")[0] == "cut", name.startswith("gate-")
+        parsed = StatisticName.parse(name)
+        is_cut, is_gate = parsed.base == CUT, parsed.is_gate
         if not (is_cut or is_gate):
             continue
         gone, stays = ("cut", "stays") if is_cut else ("closed", "open")

@@ -12,8 +12,8 @@ from headscope.report.cells import DECIMALS, Cell, Part, measured, number
 from headscope.report.finding import ceiling_of
 from headscope.report.grids import plain, recorded, stacks_of
 from headscope.report.lens_conclusion import conclusion_of
-from headscope.report.scale import bare_name
 from headscope.statistics.effective_lengths import UP_TO
+from headscope.study.schema.names import RAW, StatisticName, through_lens
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
@@ -60,11 +60,10 @@ def lens_parts(study: Study) -> Iterator[Part | None]:
 
 def lenses_of(study: Study) -> list[str]:
     """The lenses that rows of the study were seen through, raw first."""
-    names = [
-        bare_name(str(name)).partition("@")[2] for name in dict.fromkeys(study.heads["statistic"])
-    ]
-    others = list(dict.fromkeys(name for name in names if name))
-    return ["raw", *others] if others else []
+    names = map(str, dict.fromkeys(study.heads["statistic"]))
+    lenses = dict.fromkeys(StatisticName.parse(name).lens for name in names)
+    others = [lens for lens in lenses if lens]
+    return [RAW, *others] if others else []
 
 
 def forms_of(table: pd.DataFrame) -> dict[str, str]:
@@ -90,7 +89,7 @@ def _side_by_side(study: Study) -> Part | None:
     layers.sort(key=lambda one: (stacks_of(study).index(one[0]), one[1]))
     rows = []
     for statistic in MASSES:
-        names = [statistic if lens == "raw" else f"{statistic}@{lens}" for lens in lenses]
+        names = [through_lens(statistic, lens) for lens in lenses]
         of_layers = [[means.get((*place, name), math.nan) for name in names] for place in layers]
         if statistic in ONLY_IF_VARIES:
             of_layers = _varying(of_layers)

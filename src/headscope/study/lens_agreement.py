@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from headscope.statistics import glossary
+from headscope.study.schema.names import RAW, StatisticName
 from headscope.tasks.metrics import spearman
 
 if TYPE_CHECKING:
@@ -34,13 +35,12 @@ BESIDE = "confidence"  # of raw attention: what relevance stands beside
 def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
     """Rows of lenses.csv, by stack, statistic and lens; none where nothing was removed or no other lens was asked."""
     values = _values(study)
-    through = [
-        name for name in values.columns if "@" in name and name.partition("@")[0] not in _modes()
-    ]
+    parsed = {name: StatisticName.parse(name) for name in values.columns}
+    through = [name for name, of in parsed.items() if of.lens and of.base not in _modes()]
     relevant = [name for name in RELEVANCES if name in values]
     if not (through or relevant) or EXACT not in values:
         return []
-    named = [name.partition("@")[0] for name in through] + [BESIDE] * bool(relevant)
+    named = [parsed[name].base for name in through] + [BESIDE] * bool(relevant)
     plain = [name for name in dict.fromkeys(named) if name in values]
     ceilings = _ceilings(study)
     rows = []
@@ -48,10 +48,13 @@ def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
         for name in [*plain, *through, *relevant]:
             both = of_stack[[name, EXACT]].dropna()
             if len(both) >= FEWEST and both[name].nunique() > 1:
-                statistic, _, lens = name.partition("@")
                 told = _correlated(both[name].to_numpy(), both[EXACT].to_numpy(), seed)
-                lens = lens or (RELEVANCE if name in RELEVANCES else "raw")
-                place: dict[str, Any] = {"stack": str(stack), "statistic": statistic, "lens": lens}
+                lens = parsed[name].qualified_lens or (RELEVANCE if name in RELEVANCES else RAW)
+                place: dict[str, Any] = {
+                    "stack": str(stack),
+                    "statistic": parsed[name].base,
+                    "lens": lens,
+                }
                 rows.append(
                     place | told | {"ceiling": ceilings.get(str(stack), np.nan), "heads": len(both)}
                 )
@@ -66,9 +69,10 @@ def furthest_apart(study: Study) -> list[dict[str, Any]]:
     """
     values, lows, highs = (_values(study, end) for end in ("value", "low", "high"))
     rows = []
-    for name in (name for name in values.columns if "@" in name):
-        statistic, _, lens = name.partition("@")
-        if statistic not in values or statistic in _modes():
+    for name in values.columns:
+        parsed = StatisticName.parse(name)
+        statistic, lens = parsed.base, parsed.qualified_lens
+        if not lens or statistic not in values or statistic in _modes():
             continue
         for _, of_stack in values.groupby("stack", sort=False):
             both = of_stack[[statistic, name]].dropna()

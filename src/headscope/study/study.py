@@ -13,13 +13,13 @@ import numpy as np
 
 from headscope.errors import HeadscopeError, reason
 from headscope.study.lens_agreement import lens_agreement
+from headscope.study.schema.record import SCHEMA, RunRecord, join_records, upgrade_record
 from headscope.study.schema.tables import HEADS, TABLES, check_heads, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-SCHEMA = 1
 SURFACE = {
     "confidence",
     "entropy",
@@ -40,13 +40,14 @@ class Study:
         self,
         source: str | Path | pd.DataFrame,
         maps: dict[str, NDArray[Any]] | None = None,
-        record: dict[str, Any] | None = None,
+        record: RunRecord | None = None,
         tables: dict[str, pd.DataFrame] | None = None,
     ) -> None:
         if isinstance(source, str | Path):
             source, maps, record, tables = _read(Path(source))
         self.heads: pd.DataFrame = source
-        self.maps, self.record, self.tables = maps or {}, record or {}, tables or {}
+        self.maps, self.tables = maps or {}, tables or {}
+        self.record: RunRecord = record or {}
 
     def joined(self, more: Study) -> Study:
         """This study with what another command found of the same model; what has the same name is replaced."""
@@ -55,21 +56,7 @@ class Study:
         news = more.heads[~more.heads["statistic"].isin(SURFACE & set(self.heads["statistic"]))]
         kept = self.heads[~self.heads["statistic"].isin(set(news["statistic"]))]
         heads = pd.concat([kept, news], ignore_index=True) if len(kept) else news
-        commands = [one for one in (self.record.get("command"), more.record.get("command")) if one]
-        durations = {**self.record.get("durations", {}), **more.record.get("durations", {})}
-        record = {**more.record, **self.record, "durations": durations}
-        for part in set(more.record) - {
-            "schema",
-            "versions",
-            "model",
-            "data",
-            "options",
-            "seed",
-            "lens",
-            "durations",
-        }:
-            record[part] = more.record[part]
-        record["command"] = "\n".join(commands)
+        record = join_records(self.record, more.record)
         joined = Study(heads, {**self.maps, **more.maps}, record, {**self.tables, **more.tables})
         if rows := lens_agreement(joined):
             joined.tables["lenses"] = TABLES["lenses"].frame(rows)
@@ -89,7 +76,7 @@ class Study:
 
 def _read(
     folder: Path,
-) -> tuple[pd.DataFrame, dict[str, NDArray[Any]], dict[str, Any], dict[str, pd.DataFrame]]:
+) -> tuple[pd.DataFrame, dict[str, NDArray[Any]], RunRecord, dict[str, pd.DataFrame]]:
     import pandas as pd
 
     try:
@@ -113,6 +100,7 @@ def _read(
             expected=f"schema {SCHEMA}",
             mend="Make it again with headscope analyze",
         )
+    record = upgrade_record(record)
     HEADS.validate(heads, folder / "heads.parquet")
     check_heads(heads, record.get("model"), folder / "heads.parquet")
     for file in files:

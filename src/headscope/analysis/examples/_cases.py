@@ -161,14 +161,14 @@ def _shown(case: Case) -> dict[str, Any]:
     }
 
 
-def _whole(example: Example) -> str | None:
-    """The text, or both of a pair, as a JSON list; None where that is long."""
+def _whole(example: Example) -> str:
+    """The text, or both of a pair, as a JSON list; empty if that is too long."""
     texts = [
         one if isinstance(one, str) else " ".join(one)
         for one in (example.first, example.second)
         if one
     ]
-    return json.dumps(texts, ensure_ascii=False) if sum(map(len, texts)) <= LONGEST_TEXT else None
+    return json.dumps(texts, ensure_ascii=False) if sum(map(len, texts)) <= LONGEST_TEXT else ""
 
 
 def stretch(count: int, places: list[int]) -> list[int]:

@@ -15,6 +15,7 @@ from headscope.report.figures._palette import INK, MUTED, SERIES
 from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import headed, heading_height, style
 from headscope.report.grids import model_name, plain, stacks_of
+from headscope.study.schema.names import RoleName
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +86,7 @@ def _chosen(study: Study) -> list[dict[str, Any]]:
             (examples["stack"] == row["stack"])
             & (examples["layer"] == row["layer"])
             & (examples["head"] == row["head"])
-            & examples["role"].isin([row["relation"], f"syntactic: {row['relation']}"])
+            & examples["role"].isin([row["relation"], str(RoleName.syntactic(row["relation"]))])
             & (examples["direction"] == row["direction"])
             & (examples["kind"] == "typical")
         ]

@@ -13,7 +13,8 @@ from headscope.ablation.glossary import DEFINITIONS
 from headscope.report.figures._source import Source
 from headscope.report.figures._style import draw_bar, draw_grid, headed, heading_height, style
 from headscope.report.grids import grid_of, model_name, plain, slug, stacks_with, statistics_of
-from headscope.report.scale import GATE, Scale, scale_of, sentence_of, title_of
+from headscope.report.scale import Scale, scale_of, sentence_of, title_of
+from headscope.study.schema.names import StatisticName
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +55,7 @@ class HeatMap:
     @property
     def caption(self) -> str:
         means = f"{self.definition.rstrip('.')}. " if self.definition else ""
-        grey = "closed" if self.statistic.startswith(GATE) else "no value"
+        grey = "closed" if StatisticName.parse(self.statistic).is_gate else "no value"
         return f"{means}Rows are layers, 0 (next to the input) at the top; columns are heads; grey: {grey}."
 
     def applies(self, study: Study) -> bool:
@@ -79,7 +80,11 @@ def drawings(study: Study) -> Iterator[HeatMap]:
     taken: set[str] = set()
     elsewhere = (*DRAWN_WITH_STARS, *(GRADIENTS if stacks_with(study, LOSS) else ()))
     for statistic in statistics_of(study):
-        if statistic.startswith(DRAWN_TOGETHER) or statistic in elsewhere or "@" in statistic:
+        if (
+            statistic.startswith(DRAWN_TOGETHER)
+            or statistic in elsewhere
+            or StatisticName.parse(statistic).lens
+        ):
             continue
         stem = name = f"heat-{slug(statistic)}"
         while name in taken:  # two statistics may differ only in signs that a file name cannot hold

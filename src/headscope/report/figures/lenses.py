@@ -16,6 +16,7 @@ from headscope.report.figures._source import Source, table
 from headscope.report.figures._style import SEQUENTIAL, headed, heading_height, style
 from headscope.report.grids import model_name, plain, stacks_of, stacks_with
 from headscope.report.lens_parts import forms_of, lengths_covered, lenses_of, width_of_heads
+from headscope.study.schema.names import through_lens
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,11 +126,7 @@ def _names(study: Study) -> tuple[str, ...]:
     masses = [
         mass for mass in MASSES if any(_is_drawn(study, mass, stack) for stack in stacks_of(study))
     ]
-    return tuple(
-        f"{mass}{f'@{lens}' if lens != 'raw' else ''}"
-        for mass in masses
-        for lens in lenses_of(study)
-    )
+    return tuple(through_lens(mass, lens) for mass in masses for lens in lenses_of(study))
 
 
 def _is_drawn(study: Study, mass: str, stack: str) -> bool:
@@ -147,7 +144,7 @@ def _shares(study: Study, title: str) -> Figure:
         for mass, heading in MASSES.items():
             lines = {}
             for lens in lenses_of(study) if _is_drawn(study, mass, stack) else ():
-                name = mass if lens == "raw" else f"{mass}@{lens}"
+                name = through_lens(mass, lens)
                 here = means[(means["stack"] == stack) & (means["statistic"] == name)]
                 points = [
                     (layer, mean, mean - 2 * error, mean + 2 * error)

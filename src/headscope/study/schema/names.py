@@ -32,14 +32,25 @@ class StatisticName:
         name, _, study = name.partition(" (") if name.endswith(")") else (name, "", "")
         base, _, lens = name.partition("@")
         for beginning in OF_AIM:
-            if base.startswith(f"{beginning}-"):
-                return cls(beginning, base[len(beginning) + 1 :], lens, study[:-1])
+            aim = base.removeprefix(f"{beginning}-")
+            if aim and aim != base:
+                return cls(beginning, aim, lens, study[:-1])
         return cls(base, "", lens, study[:-1])
 
     def __str__(self) -> str:
         aim = f"-{self.aim}" if self.aim else ""
         lens = f"@{self.lens}" if self.lens else ""
         return f"{self.base}{aim}{lens}{f' ({self.study})' if self.study else ''}"
+
+    @property
+    def qualified_lens(self) -> str:
+        """The lens, with the study where joined studies differ."""
+        return f"{self.lens} ({self.study})" if self.lens and self.study else self.lens
+
+    @property
+    def is_gate(self) -> bool:
+        """Whether it says which heads learned gates keep."""
+        return self.base == GATE and bool(self.aim)
 
     @property
     def unqualified(self) -> str:
@@ -67,8 +78,9 @@ class RoleName:
     @classmethod
     def parse(cls, name: str) -> RoleName:
         for kind, between in ((POSITIONAL, " "), (SYNTACTIC, ": ")):
-            if name.startswith(kind + between):
-                return cls(kind, name[len(kind + between) :])
+            detail = name.removeprefix(kind + between)
+            if detail and detail != name:
+                return cls(kind, detail)
         return cls(name)
 
     @classmethod
@@ -84,11 +96,19 @@ class RoleName:
         return f"{self.kind}{between}{self.detail}" if self.detail else self.kind
 
     @property
+    def is_positional(self) -> bool:
+        return self.kind == POSITIONAL and bool(self.detail)
+
+    @property
+    def is_syntactic(self) -> bool:
+        return self.kind == SYNTACTIC and bool(self.detail)
+
+    @property
     def offset(self) -> int | None:
         """The offset of a positional role."""
-        return int(self.detail) if self.kind == POSITIONAL and self.detail else None
+        return int(self.detail) if self.is_positional else None
 
     @property
     def relation(self) -> str:
         """The relation of a syntactic role; a relation of your own is named without "syntactic"."""
-        return self.detail if self.kind == SYNTACTIC else self.kind
+        return self.detail if self.is_syntactic else str(self)

@@ -48,7 +48,8 @@ class Column:
         if self.kind == "number":
             return values.astype("float64")
         if self.kind == "whole number":
-            return values.astype("Int64" if self.may_be_empty else "int64")
+            numbers = values.astype("Int64")  # unlike int64 it refuses to round
+            return numbers if self.may_be_empty else numbers.astype("int64")
         if values.dtype == bool:
             return values
         flags = values.astype(object).where(values.notna(), "").astype(str).map(FLAGS)

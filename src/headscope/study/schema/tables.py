@@ -234,7 +234,7 @@ _STUDY = (
     ),
     Table(
         "ablations",
-        "Changes of loss with each head removed, example by example",
+        "Changes of loss and metric without several heads",
         "The change of the loss and the metric without each group of heads, with its test.",
         text("kind named") | whole("removed") | _of_loss_and_metric(TEST | whole("count")),
     ),
