@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
+TableRow = dict[
+    str, object
+]  # a row of any other table, by column; dtypes are those of study/schema
 COLUMNS = ("stack", "layer", "head", "statistic", "value", "low", "high", "count")
 STACKS = ("encoder", "decoder", "cross", "query")  # the order in which stacks are listed
 Z = 1.96  # quantile of the normal distribution for 95 % intervals

@@ -44,7 +44,7 @@ from headscope.study.run_record import (
 from headscope.study.schema.record import RunRecord
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
-from headscope.tables import Moments, Row, rows_of, to_frame
+from headscope.tables import Moments, Row, TableRow, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_named
 from headscope.tasks.base import batch_of, plan, two_files
 from headscope.tasks.running import answers, evaluate, sites_in_use, unpruned
@@ -250,7 +250,7 @@ class _Run:
 
     def study(self) -> Study:
         rows: list[Row] = []
-        tables: dict[str, list[dict[str, Any]]] = {}
+        tables: dict[str, list[TableRow]] = {}
         importances: dict[str, Importance] = {}
         if self.asked.race is not None:
             self._guides = self._timed("race", lambda: self._found_terms(labels_free=False))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from headscope.analysis.clusters import clusters_in
 from headscope.analysis.examples import examples_of
@@ -32,10 +32,10 @@ from headscope.statistics.relations import Relations
 from headscope.study.inputs import Annotations, Corpus, Files, RelationOf, counted, read_annotations
 from headscope.study.lens_agreement import furthest_apart
 from headscope.study.run_record import build_record
-from headscope.study.schema.record import RunRecord
+from headscope.study.schema.record import RunRecord, Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
-from headscope.tables import Row, to_frame
+from headscope.tables import Row, TableRow, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ class Pass:
                 expected=f"texts of 1 to {self.encoder.max_length} tokens",
             )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Section:
         counts = self.encoder.counts
         lengths = {"mean_length": round(counts.mean_length, 2)}
         return (
@@ -319,7 +319,7 @@ def _antecedents(statistic: Statistic) -> list[Row]:
     return statistic.table() if isinstance(statistic, Coreference) else []
 
 
-def _frame(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _frame(name: str, rows: list[TableRow]) -> pd.DataFrame:
     """A declared table, or one that a statistic of the user adds."""
     import pandas as pd
 

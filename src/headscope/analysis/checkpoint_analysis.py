@@ -22,6 +22,7 @@ from headscope.model.load import load
 from headscope.study.inputs import Corpus, Files, listed, read_annotations
 from headscope.study.journal import remember_run
 from headscope.study.run_record import describe_files, versions
+from headscope.study.schema.record import Section
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.training.checkpoints import read_checkpoints
@@ -178,7 +179,7 @@ def _worn(
     return [] if mask == DENSE else [Masked(mask, open_special=open_special)]
 
 
-def _described(trained: Path, steps: list[int]) -> dict[str, Any]:
+def _described(trained: Path, steps: list[int]) -> Section:
     """For run.json: what was filmed, and the losses that its training wrote down on the way."""
     moments = read_record(trained, RECORD).get("moments", [])
     losses = [{name: one[name] for name in ("step", "loss", "accuracy")} for one in moments]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -29,10 +29,10 @@ from headscope.study.lengths import length_note
 from headscope.study.local_paths import local_name
 from headscope.study.run_record import versions
 from headscope.study.schema.names import StatisticName
-from headscope.study.schema.record import SCHEMA, RunRecord
+from headscope.study.schema.record import SCHEMA, RunRecord, Section
 from headscope.study.schema.tables import COMPARISON_TABLES
 from headscope.study.study import Study
-from headscope.tables import STACKS
+from headscope.tables import STACKS, TableRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -288,7 +288,7 @@ def grid_of(study: Study, stack: str, statistic: str) -> NDArray[np.float64]:
 
 def _layers(
     names: list[str], studies: list[Study], shared: dict[str, list[str]]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[TableRow]:
     """The interval is the mean of the heads' own: texts move heads of a layer together, so it is wide enough."""
     for name, study in zip(names, studies, strict=True):
         for stack, statistics in shared.items():
@@ -316,7 +316,7 @@ def _layers(
 
 def _smoothness(
     names: list[str], studies: list[Study], shared: dict[str, list[str]], seed: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[TableRow]:
     for name, study in zip(names, studies, strict=True):
         for stack, statistics in shared.items():
             for statistic in statistics:
@@ -333,7 +333,7 @@ def _smoothness(
                         }
 
 
-def _roles(names: list[str], studies: list[Study]) -> Iterator[dict[str, Any]]:
+def _roles(names: list[str], studies: list[Study]) -> Iterator[TableRow]:
     """How many heads of each layer have each role; a head may have several."""
     for name, study in zip(names, studies, strict=True):
         roles = study.tables.get("roles")
@@ -412,7 +412,7 @@ def _matches(
     return COMPARISON_TABLES["matches"].frame(rows), COMPARISON_TABLES["matching"].frame(summary)
 
 
-def _data(study: Study) -> dict[str, Any]:
+def _data(study: Study) -> Section:
     data = study.record.get("data") or {}
     return {
         key: data[key]

@@ -19,7 +19,7 @@ from headscope.config.checks import check_threshold, threshold_values
 from headscope.statistics.relations import ALL, ALL_BUT_PUNCTUATION, MARGIN
 from headscope.study.schema.names import POSITIONAL, RoleName
 from headscope.study.schema.tables import TABLES
-from headscope.tables import Row
+from headscope.tables import Row, TableRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,12 +135,12 @@ def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame
     return found.sort_values(["stack", "layer", "head"], kind="stable").reset_index(drop=True)
 
 
-def _row_without_role(head: tuple[Any, ...]) -> dict[str, Any]:
+def _row_without_role(head: tuple[Any, ...]) -> TableRow:
     undetermined = ("undetermined", *[np.nan] * 5, False, "no rule applies", 0)
     return dict(zip(TABLES["roles"].names, (*head, *undetermined), strict=True))
 
 
-def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
+def _by_rules(study: Study, limits: Thresholds) -> Iterator[TableRow]:
     offsets = {(row.stack, row.layer, row.head): row.value for row in _of(study, "argmax-offset")}
     sinks, named_elsewhere = _sink_tokens(study), _sinks_with_a_role(study)
     for rule in RULES:
@@ -202,7 +202,7 @@ def _reaches(study: Study, place: tuple[str, int, int], statistic: str, threshol
     return any((row.stack, row.layer, row.head) == place and row.value >= threshold for row in rows)
 
 
-def _related(study: Study, margin: float) -> Iterator[dict[str, Any]]:
+def _related(study: Study, margin: float) -> Iterator[TableRow]:
     """Heads that show a relation on both halves, so far above the best offset, in the direction that gains most."""
     table = study.tables.get("relation_heads")
     if table is None:
@@ -237,7 +237,7 @@ def _related(study: Study, margin: float) -> Iterator[dict[str, Any]]:
         }
 
 
-def _coreferential(study: Study) -> Iterator[dict[str, Any]]:
+def _coreferential(study: Study) -> Iterator[TableRow]:
     """Heads that find more antecedents than the best simple guess on both halves of the documents."""
     table = study.tables.get("coreference_heads")
     if table is None:
@@ -250,7 +250,7 @@ def _coreferential(study: Study) -> Iterator[dict[str, Any]]:
         yield _row(row, "coreferential", one["baseline"], rule) | {"baseline": one["baseline"]}
 
 
-def _rare(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
+def _rare(study: Study, limits: Thresholds) -> Iterator[TableRow]:
     table = study.tables.get("rare_words")
     rows = _of(study, "two-rarest")
     if table is None or not rows:
@@ -276,7 +276,7 @@ def _of(study: Study, statistic: str) -> list[Row]:
     return [Row(*row) for row in rows.itertuples(index=False, name=None)]
 
 
-def _row(row: Row, role: str, threshold: float, rule: str) -> dict[str, Any]:
+def _row(row: Row, role: str, threshold: float, rule: str) -> TableRow:
     return {
         "stack": row.stack,
         "layer": row.layer,

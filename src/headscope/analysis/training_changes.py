@@ -25,7 +25,7 @@ from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.study.schema.tables import COMPARISON_TABLES
-from headscope.tables import Moments
+from headscope.tables import Moments, TableRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,7 +193,7 @@ def _tables(changed: _Sums, floor: _Sums) -> tuple[pd.DataFrame, pd.DataFrame]:
     )
 
 
-def _row(moments: Moments, floor: Moments | None, i: int) -> dict[str, Any]:
+def _row(moments: Moments, floor: Moments | None, i: int) -> TableRow:
     mean, (low, high) = moments.mean()[:, i], (end[:, i] for end in moments.interval())
     least = np.full(2, np.nan) if floor is None else floor.mean()[:, i]
     return {

@@ -17,7 +17,7 @@ from headscope.model.surgery import read_heads
 from headscope.pruning.subset_evaluator import Memory, Selection
 from headscope.pruning.target import Target
 from headscope.study.run_record import code_of, describe_files, describe_model, versions
-from headscope.study.schema.record import FileRecord, ModelRecord
+from headscope.study.schema.record import FileRecord, ModelRecord, Section
 from headscope.tasks import Prepared, Task
 from headscope.tasks.base import check_apart, two_files
 
@@ -58,7 +58,7 @@ class Asked:
         )
         return describe_files(found)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Section:
         """Every option by name, for the record."""
         return {
             "search": self.options.how,

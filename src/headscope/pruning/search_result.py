@@ -17,6 +17,7 @@ from headscope.pruning.subset_evaluator import Selection, State
 from headscope.pruning.target import Target
 from headscope.study.run_record import build_record
 from headscope.study.schema.names import CUT
+from headscope.study.schema.record import Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
@@ -87,7 +88,7 @@ def found(
     return Search(plan, study, report.speeds(best), judged, is_kept=verdict.kind == "kept")
 
 
-def _record(asked: Asked, report: Report, front: Front, best: State) -> dict[str, Any]:
+def _record(asked: Asked, report: Report, front: Front, best: State) -> Section:
     selection, model = report.selection, asked.model
     heads = selection.heads(best.removed)
     row = next(
@@ -149,7 +150,7 @@ def _margin(asked: Asked, front: Front) -> Margin:
 
 
 def _study(
-    asked: Asked, selection: Selection, heads: HeadSet, front: Front, pruning: dict[str, Any]
+    asked: Asked, selection: Selection, heads: HeadSet, front: Front, pruning: Section
 ) -> Study:
     nothing = float("nan")
     rows = [

@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 
 from headscope.statistics import glossary
 from headscope.study.schema.names import RAW, StatisticName
+from headscope.tables import TableRow
 from headscope.tasks.metrics import spearman
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ RELEVANCES, RELEVANCE = ("relevance", "relevance-signed"), "relevance"
 BESIDE = "confidence"  # of raw attention: what relevance stands beside
 
 
-def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
+def lens_agreement(study: Study, *, seed: int = 0) -> list[TableRow]:
     """Rows of lenses.csv, by stack, statistic and lens; none where nothing was removed or no other lens was asked."""
     values = _values(study)
     parsed = {name: StatisticName.parse(name) for name in values.columns}
@@ -50,7 +51,7 @@ def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
             if len(both) >= FEWEST and both[name].nunique() > 1:
                 told = _correlated(both[name].to_numpy(), both[EXACT].to_numpy(), seed)
                 lens = parsed[name].qualified_lens or (RELEVANCE if name in RELEVANCES else RAW)
-                place: dict[str, Any] = {
+                place: TableRow = {
                     "stack": str(stack),
                     "statistic": parsed[name].base,
                     "lens": lens,
@@ -61,7 +62,7 @@ def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
     return rows
 
 
-def furthest_apart(study: Study) -> list[dict[str, Any]]:
+def furthest_apart(study: Study) -> list[TableRow]:
     """For each lens the head that it ranks most unlike raw attention, by one statistic: rows of lens_heads.csv.
 
     Ranks are those of the ends of intervals, so that noise is no disagreement; and a statistic that hardly differs from
@@ -87,14 +88,14 @@ def furthest_apart(study: Study) -> list[dict[str, Any]]:
                 (low, high), (low_seen, high_seen) = (
                     (float(of[0][i]), float(of[1][i])) for of in ends
                 )
-                told: dict[str, Any] = {"statistic": statistic, "lens": lens}
+                told: TableRow = {"statistic": statistic, "lens": lens}
                 for column, one in (("raw", statistic), ("through", name)):
                     told |= {column: values[one][place], f"{column}_low": lows[one][place]}
                     told |= {f"{column}_high": highs[one][place]}
                 told |= {"raw_rank": float(ranks[0][i]), "rank": float(ranks[1][i])}
                 told |= {"apart": max(low_seen - high, 0.0) + min(high_seen - low, 0.0)}
                 rows.append(dict(zip(KEYS, place, strict=True)) | told)
-    best: dict[str, dict[str, Any]] = {}
+    best: dict[str, TableRow] = {}
     for row in sorted(rows, key=lambda row: -abs(row["apart"])):
         taken = {tuple(one[key] for key in KEYS) for one in best.values()}
         if (

@@ -7,13 +7,14 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headscope.analysis.examples._question import Question, Role
 from headscope.data.examples import Example
 from headscope.heads import Head
+from headscope.tables import TableRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,12 +101,12 @@ class Found:
         else:
             heapq.heappushpop(cases, case)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[TableRow]:
         for (head, role, kind), cases in sorted(
             self._cases.items(), key=lambda item: _order(*item[0])
         ):
             for case in sorted(cases, reverse=True):
-                place = {"stack": head.stack, "layer": head.layer, "head": head.head}
+                place: TableRow = {"stack": head.stack, "layer": head.layer, "head": head.head}
                 yield (
                     place
                     | {"role": role.name, "direction": role.direction, "kind": kind}
@@ -137,7 +138,7 @@ def _ranks(
     ]
 
 
-def _shown(case: Case) -> dict[str, Any]:
+def _shown(case: Case) -> TableRow:
     """The words around the two in question, with their new numbers; two texts one behind the other."""
     queries, keys = case.labels
     shift = 0 if queries is keys else len(queries) + 1
