@@ -14,9 +14,10 @@ from headscope.analysis.join import join
 from headscope.config.edit_record import EditRecord
 from headscope.errors import HeadscopeError
 from headscope.study.schema.table import Column, Table, flag, number, text, whole
-from headscope.study.schema.tables import COMPARISON_TABLES, TABLES, read_table
+from headscope.study.schema.tables import COMPARISON_TABLES, HEADS, TABLES, read_table
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
+from headscope.tables import COLUMNS, to_frame
 
 OLD = Path(__file__).parent / "data" / "study-0.1"
 TABLE = Table(
@@ -171,6 +172,11 @@ def test_a_column_that_is_not_declared_is_kept(study: Path) -> None:
     content = [f"{line},{extra}" for line, extra in zip(content, ["mine", "7"], strict=True)]
     (study / "ceilings.csv").write_text("\n".join(content), "utf-8")
     assert read_table(study / "ceilings.csv")["mine"].tolist() == [7]
+
+
+def test_the_table_of_heads_is_the_one_that_statistics_make() -> None:
+    assert tuple(HEADS.names) == COLUMNS
+    HEADS.validate(to_frame([]), "heads")
 
 
 # Studies of version 0.1

@@ -12,13 +12,9 @@ KINDS = {"text": "text", "whole number": "integer", "number": "float", "flag": "
 
 def reference() -> str:
     """Markdown: a row for each table of a study, then for each table of a comparison."""
-    return "\n".join(
-        [
-            *_rows("file", [HEADS, *TABLES.values()]),
-            "",
-            *list(_rows("file of a comparison", list(COMPARISON_TABLES.values()))),
-        ]
-    )
+    of_study = _rows("file", [HEADS, *TABLES.values()])
+    of_comparison = _rows("file of a comparison", list(COMPARISON_TABLES.values()))
+    return "\n".join([*of_study, "", *of_comparison])
 
 
 def _rows(heading: str, tables: list[Table]) -> Iterator[str]:
