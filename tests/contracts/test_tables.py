@@ -34,7 +34,7 @@ def test_tables_keep_values_and_dtypes_when_they_are_read_again(tmp_path: Path) 
     (tmp_path / "study").mkdir()
     write_tables(study, tmp_path / "study")
     read = headscope.Study(tmp_path / "study")
-    assert LENSES | OTHERS <= set(study.tables)
+    assert set(study.tables) >= LENSES | OTHERS
     for name, table in study.tables.items():
         TABLES[name].validate(table, name)
         assert set(table.columns) <= set(TABLES[name].columns), name
