@@ -50,12 +50,7 @@ class Column:
         if self.kind == "whole number":
             numbers = values.astype("Int64")  # unlike int64 it refuses to round
             return numbers if self.may_be_empty else numbers.astype("int64")
-        if values.dtype == bool:
-            return values
-        flags = values.astype(object).where(values.notna(), "").astype(str).map(FLAGS)
-        if not set(flags.index[flags.isna()]) <= set(values.index[values.isna() | (values == "")]):
-            raise ValueError("not a flag")
-        return flags.astype(bool) if flags.notna().all() else flags.where(flags.notna(), None)
+        return values if values.dtype == bool else _flags(values)
 
     def accepts(self, cell: str) -> bool:
         """Whether a cell of a file is valid."""
@@ -79,6 +74,19 @@ class Column:
 
 
 Columns = dict[str, Column]
+
+
+def _flags(values: pd.Series[Any]) -> pd.Series[Any]:
+    import pandas as pd
+
+    cells = [
+        "" if is_empty else str(value)
+        for value, is_empty in zip(values, values.isna(), strict=True)
+    ]
+    if unknown := set(cells) - set(FLAGS):
+        raise ValueError(f"not flags: {unknown}")
+    flags = [FLAGS[cell] for cell in cells]
+    return pd.Series(flags, index=values.index, dtype=object if None in flags else bool)
 
 
 @dataclass(frozen=True)
