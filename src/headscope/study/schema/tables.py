@@ -337,7 +337,7 @@ _STUDY = (
         "learned_masks",
         "Learned masks",
         "One row for each training run of a mask.",
-        text("aim") | whole("seed") | SELECTION | CHANGE | number("sparsity"),
+        text("aim") | whole("seed") | SELECTION | CHANGE | number("sparsity", is_optional=True),
     ),
     Table(
         "positions",
