@@ -307,5 +307,4 @@ SECTION = Section(
     parts={60: part},
     findings={10: knows_nothing, 40: removals},
     facts={40: Fact("importance", _fact)},
-    tables={"ablations": "Changes of loss with each head removed, example by example"},
 )

@@ -375,8 +375,4 @@ SECTION = Section(
     figures={49: Correlations, 50: Scatter},
     parts={80: part},
     findings={50: findings},
-    tables={
-        "ceilings": "What the true importances would reach, stack by stack",
-        "ranks": "Ranks of heads by each importance",
-    },
 )

@@ -213,5 +213,4 @@ SECTION = Section(
     parts={100: part},
     findings={90: findings},
     facts={30: Fact("coreference", _fact)},
-    tables={"coreference_heads": "Every head as a finder of antecedents"},
 )

@@ -209,5 +209,4 @@ SECTION = Section(
     parts={30: part},
     findings={150: findings},
     facts={70: fact_of_task("fixing", "how many heads can attend by fixed patterns for")},
-    tables={"substitutes": "Each head's fixed pattern in its place"},
 )

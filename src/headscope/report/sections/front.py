@@ -139,7 +139,7 @@ def _sizes(table: pd.DataFrame, across: str) -> pd.DataFrame:
     """Its rows for numbers of heads, in order; heads that are fixed are in one order, and not mended."""
     if across == "fixed":
         table = table[table["kind"] == "least"].assign(removed=table["fixed"], repair="", draw=0)
-    return table.assign(repair=table["repair"].astype(object).fillna("")).sort_values("removed")
+    return table.sort_values("removed")
 
 
 def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> None:
@@ -220,9 +220,6 @@ def part(study: Study) -> Part | None:
     if table is None or not len(table):
         return None
     several = table["draw"].nunique() > 1
-    table = table.assign(
-        repair=table["repair"].astype(object).fillna("")
-    )  # an empty cell of a csv is read as nothing
     table = table.sort_values("removed", kind="stable")
     mended = table["repair"].nunique() > 1
     columns: Columns = {
@@ -315,7 +312,7 @@ def _others(
     ]
     most = largest_kept(rows, margin, count)
     if most is not None:
-        named = plain(most["repair"], 30) if isinstance(most["repair"], str) else ""
+        named = plain(most["repair"], 30)
         repair, change = (
             f", repaired by {named}," if named else "",
             change_of(dict(most)).text(sign=True),
@@ -367,5 +364,4 @@ SECTION = Section(
     parts={20: part},
     findings={30: findings},
     facts={50: Fact("pruning", _fact)},
-    tables={"search": "Every set that was tried"},
 )

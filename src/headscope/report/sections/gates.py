@@ -146,8 +146,4 @@ SECTION = Section(
     figures={23: GatesOverTime},
     findings={140: findings},
     facts={60: fact_of_task("gates", "which heads learned gates keep for")},
-    tables={
-        "gates": "Gates, step by step",
-        "gate_roles": "What the heads do whose gates were learned",
-    },
 )

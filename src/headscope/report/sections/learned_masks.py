@@ -207,5 +207,4 @@ SECTION = Section(
     parts={40: part},
     findings={160: findings},
     facts={80: fact_of_task("learned_masks", "which positions need to attend to which for")},
-    tables={"positions": "Learned masks by kinds of positions"},
 )

@@ -145,5 +145,4 @@ SECTION = Section(
     parts={50: part},
     findings={165: findings},
     facts={90: fact_of_task("mask_table", "what sparse masks cost for")},
-    tables={"mask_runs": "Every run under a mask"},
 )

@@ -68,5 +68,4 @@ def part(study: Study) -> Part | None:
 SECTION = Section(
     figures={63: Mixing},
     parts={170: part},
-    tables={"contributions": "What each part of a layer contributes"},
 )

@@ -271,5 +271,4 @@ SECTION = Section(
     parts={90: part},
     findings={80: findings},
     facts={20: Fact("treebank", _fact)},
-    tables={"relation_heads": "Every head for every relation"},
 )
