@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from headscope.report.facts import STUDIED
+from headscope.report.sections import sections
 
 from headscope.commands import app
 from headscope.model.families import families
@@ -56,7 +56,8 @@ def test_every_table_is_described(name: str) -> None:
 
 
 def test_every_key_of_the_run_record_is_known_to_the_page() -> None:
-    assert set(STUDIED) <= set(RunRecord.__annotations__)
+    kinds = {fact.kind for section in sections().values() for fact in section.facts.values()}
+    assert kinds <= set(RunRecord.__annotations__)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -79,7 +80,11 @@ def test_every_command_in_the_docs_exists_with_its_options() -> None:
             command = group.commands[words[0]]  # type: ignore[attr-defined]
             for word in words[1:]:  # masks compare: a command in a group of them
                 command = getattr(command, "commands", {}).get(word, command)
-            options = {name for parameter in command.params for name in parameter.opts}
+            options = {
+                name
+                for parameter in command.params
+                for name in (*parameter.opts, *parameter.secondary_opts)
+            }
             assert {word for word in words if word.startswith("--")} <= options, (
                 f"{path.name}: {line}"
             )

@@ -80,7 +80,7 @@ _STUDY = (
     Table(
         "roles",
         "Roles of heads",
-        "One row for each head and role, or `undetermined`, with the number that the role follows from.",
+        "One row for each head and role, or undetermined, with the number that the role follows from.",
         ROLE,
     ),
     Table(
@@ -330,7 +330,7 @@ _STUDY = (
     Table(
         "gate_roles",
         "What the heads do whose gates were learned",
-        "The roles of the heads in the study given by `--roles`.",
+        "The roles of the heads in the study given by `roles`.",
         HEAD | text("role"),
     ),
     Table(
