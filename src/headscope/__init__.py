@@ -66,7 +66,7 @@ _WHERE = {
     "knock_out": "headscope.ablation.knock_out",
     "learn_mask": "headscope.api.learn_mask",
     "load": "headscope.model.load",
-    "look": "headscope.report.look.look",
+    "look": "headscope.api.look",
     "pretrain": "headscope.training.pretrain",
     "probe": "headscope.analysis.probe",
     "prune": "headscope.model.surgery",
@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from headscope.api.evaluate import evaluate as evaluate
     from headscope.api.gate import gate as gate
     from headscope.api.learn_mask import learn_mask as learn_mask
+    from headscope.api.look import look as look
     from headscope.config.compare_masks import CompareMasksConfig as CompareMasksConfig
     from headscope.config.gate import GateConfig as GateConfig
     from headscope.config.learn_mask import LearnMaskConfig as LearnMaskConfig
@@ -143,7 +144,6 @@ if TYPE_CHECKING:
     from headscope.pruning.compare_fronts import fronts as fronts
     from headscope.pruning.search import search as search
     from headscope.pruning.target import Target as Target
-    from headscope.report.look.look import look as look
     from headscope.report.write import write as write
     from headscope.statistics import stream as stream
     from headscope.study.study import Study as Study

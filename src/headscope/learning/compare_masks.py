@@ -23,6 +23,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.weights_hash import weights_sha256
 from headscope.pruning.pareto_front import changes
 from headscope.study.run_record import describe_files
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import to_frame
 from headscope.tasks import Judged
@@ -82,8 +83,6 @@ def compare_masks(
 
 class _MaskComparison(Learning[CompareMasksConfig]):
     """The model under every mask, in every mode, with every seed."""
-
-    part = "mask_table"
 
     def __init__(
         self,
@@ -162,8 +161,6 @@ class _MaskComparison(Learning[CompareMasksConfig]):
         return self.reload(start, labels=self.labels, reading=self.whole.reading)
 
     def study(self, cases: Sequence[Case], folder: Path) -> Study:
-        import pandas as pd
-
         held = {case: _read_judged(folder / case.name) for case in cases}
         special = self.whole.marks.special if self.reading.open_special else frozenset()
         rows = []
@@ -182,10 +179,11 @@ class _MaskComparison(Learning[CompareMasksConfig]):
                     **changes(self.task, intact, held[case], self.draws),
                 }
             )
-        table = pd.DataFrame(rows)
+        table = TABLES["mask_runs"].frame(rows)
         files = ("mask_files", "start")
         hashes = {name: value for name, value in self.header.items() if name in files}
-        record = self.record({**self.describe_examples(), **hashes})
+        compared = self.section({**self.describe_examples(), **hashes})
+        record = self.record({"mask_table": compared})
         return Study(
             to_frame([]), {}, record, {"mask_runs": table, "mask_table": over_seeds(table)}
         )
@@ -241,8 +239,6 @@ def _shape(
 
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """One row per mode and mask: means over seeds; the paired interval of one seed, Student's of several."""
-    import pandas as pd
-
     rows = []
     for (mode, mask), part in table.groupby(["mode", "mask"], sort=False):
         count = part["seed"].nunique()
@@ -264,4 +260,4 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
                 "loss_change": part["loss_change"].mean(),
             }
         )
-    return pd.DataFrame(rows)
+    return TABLES["mask_table"].frame(rows)

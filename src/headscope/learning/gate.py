@@ -22,6 +22,8 @@ from headscope.pruning.compare_fronts import roles_in
 from headscope.pruning.pareto_front import UNTIMED, on_front, speeds_of, time_columns
 from headscope.pruning.plan import Plan
 from headscope.study.run_record import describe_model
+from headscope.study.schema.names import GATE, StatisticName
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 from headscope.training.finetune import is_best, measured, told_of
@@ -75,7 +77,6 @@ class _AllClosed(HeadscopeError):
 class _GateLearning(Learning[GateConfig]):
     """The trainings of gates."""
 
-    part = "gates"
     can_reduce_rate = True
     of_targets = ("keep", "penalty", "roles")
 
@@ -244,8 +245,7 @@ class _GateLearning(Learning[GateConfig]):
         }
 
     def study(self, results: Sequence[Result]) -> Study:
-        import pandas as pd
-
+        """The study of all trainings."""
         nothing = float("nan")
         named = {
             target.name: result for target, result in zip(self.config.targets, results, strict=True)
@@ -255,7 +255,7 @@ class _GateLearning(Learning[GateConfig]):
                 head.stack,
                 head.layer,
                 head.head,
-                f"gate-{name}",
+                str(StatisticName(GATE, name)),
                 value,
                 nothing,
                 nothing,
@@ -281,20 +281,22 @@ class _GateLearning(Learning[GateConfig]):
         collapsed = {
             name: result["collapsed"] for name, result in named.items() if "collapsed" in result
         }
-        record = self.record(
-            {**by_target(self.config.targets, results), "collapsed": collapsed},
-            pruning={
-                **self.describe_examples(),
-                "metric": self.task.metrics[0],
-                "search": "gates",
-            },
-        )
+        learned = {**by_target(self.config.targets, results), "collapsed": collapsed}
+        searched = {
+            **self.describe_examples(),
+            "metric": self.task.metrics[0],
+            "search": "gates",
+        }
+        record = self.record({"gates": self.section(learned), "pruning": searched})
         front = [
             {**self._row("", self.whole), "heads": ""},
             *(result["row"] for result in results if "row" in result),
         ]
-        table = pd.DataFrame(front).assign(is_front=on_front(front))
-        return Study(to_frame(rows), {}, record, {"front": table, "gates": pd.DataFrame(over_time)})
+        tables = {
+            "front": TABLES["front"].frame(front).assign(is_front=on_front(front)),
+            "gates": TABLES["gates"].frame(over_time),
+        }
+        return Study(to_frame(rows), {}, record, tables)
 
 
 def _check_open(gates: Gates, target: GateTarget, step: Step) -> None:

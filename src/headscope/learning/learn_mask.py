@@ -22,6 +22,8 @@ from headscope.masks.mask_file import groups_of, read_positions
 from headscope.masks.position_kinds import KINDS, by_kind, kinds_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
+from headscope.study.schema.names import MASK_OPEN, StatisticName
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Prepared
@@ -66,7 +68,6 @@ def learn_mask(
 class _MaskLearning(Learning[LearnMaskConfig]):
     """The trainings of masks."""
 
-    part = "learned_masks"
     can_reduce_rate = True
     of_targets = ("penalty", "sparsity", "seeds")
 
@@ -167,27 +168,23 @@ class _MaskLearning(Learning[LearnMaskConfig]):
             )
 
     def study(self, results: Sequence[Result], folder: Path) -> Study:
-        import pandas as pd
-
         targets = self.config.targets
         maps = {target.name: _mean_map(folder / target.name) for target in targets}
         kinds = kinds_of(self._texts(), self.whole.marks.special, self.longest)
         opened = self._opened() if self.config.structured else None
-        record = self.record(
-            {
-                "options": {"is_soft": self.config.soft, "frozen": self.config.frozen},
-                "intact": self.judge_changes(self.whole),
-                "reached": self.reached,
-                "closed": [
-                    target.name
-                    for target, result in zip(targets, results, strict=True)
-                    if result["closed"]
-                ],
-                **by_target(targets, results),
-            }
-        )
+        closed = [
+            target.name for target, result in zip(targets, results, strict=True) if result["closed"]
+        ]
+        learned = {
+            "options": {"is_soft": self.config.soft, "frozen": self.config.frozen},
+            "intact": self.judge_changes(self.whole),
+            "reached": self.reached,
+            "closed": closed,
+            **by_target(targets, results),
+        }
+        record = self.record({"learned_masks": self.section(learned)})
         tables = {
-            "learned_masks": pd.DataFrame([result["row"] for result in results]),
+            "learned_masks": TABLES["learned_masks"].frame(result["row"] for result in results),
             "positions": _positions_table(targets, maps, kinds, opened),
         }
         return Study(to_frame(self._rows(results)), _over_seeds(targets, maps), record, tables)
@@ -211,7 +208,7 @@ class _MaskLearning(Learning[LearnMaskConfig]):
                 head.stack,
                 head.layer,
                 head.head,
-                f"mask-open-{target.name}",
+                str(StatisticName(MASK_OPEN, target.name)),
                 result["open"][group],
                 nothing,
                 nothing,
@@ -278,8 +275,6 @@ def _positions_table(
     opened: np.ndarray[Any, Any] | None,
 ) -> pd.DataFrame:
     """The open share of attention of each kind of positions: mean over seeds, with Student's interval if several."""
-    import pandas as pd
-
     rows = []
     for target_kind in dict.fromkeys(target.kind for target in targets):
         alike = [maps[target.name] for target in targets if target.kind == target_kind]
@@ -295,4 +290,4 @@ def _positions_table(
                 "high": high,
             }
             rows.append({**row, "seeds": len(values)})
-    return pd.DataFrame(rows)
+    return TABLES["positions"].frame(rows)

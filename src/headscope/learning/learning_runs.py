@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -30,8 +30,15 @@ from headscope.model.load import load
 from headscope.model.new_model import Sizes
 from headscope.pruning.pareto_front import changes
 from headscope.study.journal import remember_run
-from headscope.study.run_record import code_of, describe_files, describe_model, versions
-from headscope.study.study import SCHEMA, Study
+from headscope.study.run_record import (
+    build_record,
+    code_of,
+    describe_files,
+    describe_model,
+    versions,
+)
+from headscope.study.schema.record import RunRecord, Section
+from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tasks import Judged, Task, task_of
 from headscope.tasks.base import Item, Prepared, check_apart, spread
@@ -108,13 +115,11 @@ def _hold_out(task: Task, data: TaskData, file: Path) -> tuple[list[Item], list[
 class Learning(Generic[C]):
     """The examples and the intact model, ready for one training after another.
 
-    part              the key of the run record that holds what was learned
     can_reduce_rate   whether a run whose loss became NaN may be resumed with a smaller learning rate
     of_targets        options that say which trainings there are, or only how results are shown: a resumed run may
                       have others
     """
 
-    part: ClassVar[str]
     can_reduce_rate: ClassVar[bool] = False
     of_targets: ClassVar[tuple[str, ...]] = ()
     out: Path  # the directory of the study; temporary if `run.out` is None
@@ -224,7 +229,7 @@ class Learning(Generic[C]):
         """The intact model on the split to report on."""
         return evaluate(self.whole, self.task, self.report_on)
 
-    def judge_changes(self, after: AttentionModel) -> dict[str, Any]:
+    def judge_changes(self, after: AttentionModel) -> Section:
         """The changes on the split to report on, as in the front of a search."""
         reported = (
             self.before if after is self.whole else evaluate(after, self.task, self.report_on)
@@ -236,7 +241,7 @@ class Learning(Generic[C]):
             **changes(self.task, self.before, reported, self.draws),
         }
 
-    def _describe_task(self) -> dict[str, Any]:
+    def _describe_task(self) -> Section:
         """Name, columns and labels; a `Task` object may have columns that the config does not name."""
         return {
             "task": self.task.name,
@@ -244,7 +249,7 @@ class Learning(Generic[C]):
             "labels": self.task.renamed,
         }
 
-    def describe_examples(self) -> dict[str, Any]:
+    def describe_examples(self) -> Section:
         """Task, files, splits and numbers of examples."""
         return {
             "task": self.task.name,
@@ -255,27 +260,26 @@ class Learning(Generic[C]):
             "unknown": asdict(self.report_on.counts.unknown),
         }
 
-    def record(self, content: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        """The run record. content: what was learned, under the key `part`; more: other keys."""
-        learned = {
+    def section(self, content: Section) -> Section:
+        """What was learned, for the run record: reading, task, data and metric, and `content`."""
+        return {
             "reading": self.header["reading"],
             **self._describe_task(),
             "data": self.files,
             "splits": [self.data.select_on, self.data.report_on],
             "metric": self.task.metrics[0],
+            **content,
         }
-        return {
-            "schema": SCHEMA,
-            "command": self.run.typed,
+
+    def record(self, sections: RunRecord) -> RunRecord:
+        """The run record with these sections, the config and the duration."""
+        seconds = round(time.perf_counter() - self.started, 1)
+        every: RunRecord = {
+            **sections,
             "config": self.options,
-            "versions": versions(),
-            "model": describe_model(self.whole),
-            self.part: {**learned, **content},
-            **more,
-            "seed": self.settings.seed,
-            "lens": "raw",
-            "durations": {self.config.command: round(time.perf_counter() - self.started, 1)},
+            "durations": {self.config.command: seconds},
         }
+        return build_record(self.whole, every, command=self.run.typed, seed=self.settings.seed)
 
     def report_progress(self, name: str, done: int, total: int) -> None:
         """Report the steps of the training of this target."""
@@ -379,7 +383,7 @@ def _scratch_of(config: TrainingConfig) -> Scratch | None:
     return Scratch(Sizes(**config.sizes()), vocabulary=config.vocabulary)
 
 
-def by_target(targets: Sequence[TrainingTarget], results: Sequence[Result]) -> dict[str, Any]:
+def by_target(targets: Sequence[TrainingTarget], results: Sequence[Result]) -> Section:
     """Epochs, learning rates and notes of each training, for the run record."""
     named = {target.name: result for target, result in zip(targets, results, strict=True)}
     return {
