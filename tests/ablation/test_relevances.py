@@ -19,8 +19,8 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
-from headscope.ablation.importance import importance
 from headscope.ablation.relevance import Relevances, relevances
+from headscope.api.importance import importance
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.reading import Dense, Normalize, TextReading

@@ -12,8 +12,8 @@ from carrier import classifier, examples
 from transformers import BertForMaskedLM, BertForSequenceClassification, BertModel
 
 from headscope.ablation.chance import chance_note
-from headscope.ablation.importance import importance
 from headscope.ablation.significance import metrics_of
+from headscope.api.importance import importance
 from headscope.data.encode import Counts
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning.search import search

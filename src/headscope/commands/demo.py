@@ -25,8 +25,7 @@ def demo(
     limit: Annotated[int, typer.Option(help="Pairs of paragraphs to read")] = 500,
 ) -> None:
     """What the 72 heads of all-MiniLM-L6-v2 attend to over 500 pairs of Wikipedia paragraphs, and which matter."""
-    from headscope.ablation.importance import importance
-    from headscope.analysis.analyze import analyze
+    import headscope
     from headscope.atomic_dir import drafted
     from headscope.model.load import load
     from headscope.report.looking import look
@@ -35,7 +34,7 @@ def demo(
     with drafted(out, overwrite=is_demo(out)) as folder:
         model = load("minilm", say=say)
         with progress("minilm over Wikipedia") as update:
-            study = analyze(
+            study = headscope.analyze(
                 model,
                 corpus=["wikipedia-pairs"],
                 pairs=True,
@@ -45,7 +44,7 @@ def demo(
             )
         _write_questions(folder / QUESTIONS)
         with progress("heads removed, one at a time") as update:
-            which = importance(
+            which = headscope.importance(
                 model,
                 task="retrieval",
                 data=folder / QUESTIONS,

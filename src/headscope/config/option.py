@@ -22,6 +22,7 @@ from headscope.config.requirements import check_effects
 from headscope.errors import HeadscopeError, choices
 
 _OPTION = "option"
+_UNRECORDED = {"out", "resume", "overwrite"}  # they change where a result is, not the result
 _KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
 
 
@@ -104,6 +105,9 @@ class Config:
                 object.__setattr__(self, name, value)
             check_value(name, value, declared, kinds_of(type(self))[name])
 
+    def check_shared(self, values: Mapping[str, Any]) -> None:
+        """Refuse what does not fit the shared configs. values: all fields of the command by name."""
+
 
 def options_of(config: type[Config]) -> dict[str, Option]:
     """The options of a config by name."""
@@ -176,6 +180,7 @@ def recorded(*configs: Config) -> dict[str, Any]:
         name: _plain(getattr(config, name))
         for config in configs
         for name in options_of(type(config))
+        if name not in _UNRECORDED
     }
 
 
@@ -196,7 +201,9 @@ def check_together(main: Config, *shared: Config) -> None:
         for name in options_of(type(config)):
             if name not in used and getattr(config, name) != default_of(type(config), name):
                 raise HeadscopeError(f"`{name}` has no effect in {main.command}")
-    check_effects(main.command, values_of(*shared, main))
+    values = values_of(*shared, main)
+    main.check_shared(values)
+    check_effects(main.command, values)
 
 
 def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]) -> list[Any]:

@@ -22,7 +22,11 @@ from headscope.config.worn import mask_of_training
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]
-FLAGS = {"how": "--search", "texts": "texts"}  # others: the name with hyphens
+FLAGS = {
+    "how": "--search",
+    "texts": "texts",
+    "thresholds": "--threshold",
+}  # others: the name with hyphens
 BY_CHANCE = ("random", "bigbird")  # masks that are drawn
 CORPUS_TASKS = ("masked", "mlm", "causal")  # a file of texts is split by the command itself
 
@@ -56,6 +60,8 @@ def without_effect(name: str, requires: str) -> HeadscopeError:
 def _differs(value: Any, default: Any) -> bool:
     if isinstance(default, tuple):  # lists, tuples, arrays and columns of tables alike
         return value is not None and (isinstance(value, str) or tuple(value) != default)
+    if isinstance(value, tuple) and isinstance(default, str):  # a list that was typed with commas
+        value = ",".join(value)
     return bool(value != default) and not (isinstance(value, list | tuple) and not value)
 
 
@@ -144,7 +150,9 @@ def _has_split(option: str) -> Callable[[Values], bool]:
 
 
 def _threshold(name: str) -> Callable[[Values], bool]:
-    return lambda values: any(name in word for word in values.get("threshold") or ())
+    return lambda values: any(
+        name in word for word in values.get("thresholds") or values.get("threshold") or ()
+    )
 
 
 def _is(option: str, *names: str) -> Callable[[Values], bool]:
@@ -225,9 +233,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "--statistics with twin-distance, or all statistics",
             lambda v: v["statistics"] is None or "twin-distance" in listed(v["statistics"]),
         ),
-        RELATION,
+        Rule({"thresholds": None}, RELATION.requires, RELATION.holds),
         Rule(
-            {"threshold": ()},
+            {"thresholds": None},
             "--frequency LIST for the threshold rare",
             lambda v: not _threshold("rare")(v) or v["frequency"] is not None,
         ),
