@@ -78,6 +78,7 @@ _WHERE = {
     "pretrain": "headscope.training.pretrain",
     "probe": "headscope.api.probe",
     "prune": "headscope.model.surgery",
+    "save": "headscope.model.saving",
     "search": "headscope.pruning.search",
     "serve": "headscope.explorer.serving",
     "stream": "headscope.statistics",
@@ -155,6 +156,7 @@ if TYPE_CHECKING:
     from headscope.model.knockout import KnockOut as KnockOut
     from headscope.model.load import load as load
     from headscope.model.new_model import Sizes as Sizes
+    from headscope.model.saving import save as save
     from headscope.model.surgery import prune as prune
     from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch

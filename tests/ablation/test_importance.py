@@ -262,10 +262,10 @@ def test_another_option_is_refused_by_name(
         (("--max-length", "16"), "max_length (null then, 16 now)"),
         (("--race", "0.1"), "race (null then, 0.1 now)"),
         (("--dtype", "float64"), "dtype (float32 then, float64 now)"),
-        (("--labels", "2=1"), "2 (null then, 1 now)"),
-        (("--columns", "label=label"), "label (null then, label now)"),
-        (("--limit", "30"), "examples (40 then, 30 now)"),
-        (("--kind", "head,site"), 'kinds (["head"] then, ["head", "site"] now)'),
+        (("--labels", "2=1"), 'labels (null then, {"2": "1"} now)'),
+        (("--columns", "label=label"), 'columns (null then, {"label": "label"} now)'),
+        (("--limit", "30"), "limit (null then, 30 now)"),
+        (("--kind", "head,site"), 'kind (["head"] then, ["head", "site"] now)'),
     ):
         assert refused(*WORDS, *options) == named
 

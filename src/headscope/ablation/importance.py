@@ -102,7 +102,7 @@ def importance(
             two_files(data.data) or [find_split(data.data, data.split, task=task.name)]
         ),
         "examples": len(prepared.items),
-        "config": recorded(config, data, reading, run) | _written_patterns(config),
+        "config": recorded(config, data, reading, run),
     }
     if directory is not None and "ablation" in config.by:
         header = {
@@ -139,13 +139,6 @@ def importance(
         **({"command": run.typed} if run.typed else {}),
     }
     return study if existing is None else existing.joined(study)
-
-
-def _written_patterns(config: ImportanceConfig) -> dict[str, dict[str, str]]:
-    """The fixed pattern of each head, for the record; empty if none were given."""
-    if config.patterns is None:
-        return {}
-    return {"patterns": {str(head): name for head, name in config.patterns.items()}}
 
 
 class _Importances:

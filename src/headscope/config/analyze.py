@@ -79,7 +79,7 @@ class AnalyzeConfig(Config):
         show_default="those of the papers",
     )
 
-    def check_shared(self, values: Mapping[str, Any]) -> None:
+    def check_values(self, values: Mapping[str, Any]) -> None:
         inputs = ("corpus", "texts", "treebank", "sentences", "coreference")
         if not any(values[name] for name in inputs):
             raise HeadscopeError(

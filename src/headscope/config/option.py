@@ -22,8 +22,8 @@ from headscope.config.requirements import check_effects
 from headscope.errors import HeadscopeError, choices
 
 _OPTION = "option"
-_UNRECORDED = {"out", "resume", "overwrite"}  # they change where a result is, not the result
 _KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
+UNRECORDED = ("out", "resume", "overwrite")  # options that do not change the result
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class Config:
                 object.__setattr__(self, name, value)
             check_value(name, value, declared, kinds_of(type(self))[name])
 
-    def check_shared(self, values: Mapping[str, Any]) -> None:
-        """Refuse what does not fit the shared configs. values: all fields of the command by name."""
+    def check_values(self, values: Mapping[str, Any]) -> None:
+        """Refuse combinations with options of other configs. values: the options of all configs of a call by name."""
 
 
 def options_of(config: type[Config]) -> dict[str, Option]:
@@ -175,12 +175,15 @@ def values_of(*configs: Config) -> dict[str, Any]:
 
 
 def recorded(*configs: Config) -> dict[str, Any]:
-    """The options of a run as its record and its resume header hold them: plain JSON values."""
+    """The options of a run as its record and its resume header hold them: plain JSON values.
+
+    Callbacks and options that do not change the result (where it is written, whether it is resumed) are left out.
+    """
     return {
-        name: _plain(getattr(config, name))
+        f.name: _plain(getattr(config, f.name))
         for config in configs
-        for name in options_of(type(config))
-        if name not in _UNRECORDED
+        for f in fields(config)
+        if f.compare and f.name not in UNRECORDED
     }
 
 
@@ -202,8 +205,8 @@ def check_together(main: Config, *shared: Config) -> None:
             if name not in used and getattr(config, name) != default_of(type(config), name):
                 raise HeadscopeError(f"`{name}` has no effect in {main.command}")
     values = values_of(*shared, main)
-    main.check_shared(values)
     check_effects(main.command, values)
+    main.check_values(values)
 
 
 def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,9 +83,11 @@ class TextData(Config):
         "Treatment of longer texts: truncate, window (split into several), skip or error",
         choices=names.LONG,
     )
-    texts: Any = ()
-    sentences: Any = ()
-    relations: Mapping[str, Callable[[Any], Iterable[tuple[int, int]]]] | None = None
+    texts: Any = field(default=(), repr=False, compare=False)
+    sentences: Any = field(default=(), repr=False, compare=False)
+    relations: Mapping[str, Callable[[Any], Iterable[tuple[int, int]]]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
