@@ -25,7 +25,7 @@ from headscope.commands import app
 from headscope.config.importance import ImportanceConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
-from headscope.report import publish
+from headscope.report import write as writer
 from headscope.study.journal import NAME, Journal
 from headscope.study.study import Study
 from sampling import slow
@@ -52,7 +52,7 @@ def command(*words: str) -> Result:
 def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without figures, which take longer than all the rest."""
     monkeypatch.setattr(
-        publish, "write_report", lambda study, folder, **_: (folder / "index.html").write_text("")
+        writer, "write_report", lambda study, folder, **_: (folder / "index.html").write_text("")
     )
 
 
@@ -206,10 +206,10 @@ def test_a_run_that_is_stopped_while_it_draws_keeps_its_journal(
         (folder / "half.svg").write_text("half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(publish, "write_report", stop)
+    monkeypatch.setattr(writer, "write_report", stop)
     assert command(*WORDS, "--out", "study").exit_code == 130
     assert lines(Path("study.partial") / NAME) == 4
-    monkeypatch.setattr(publish, "write_report", lambda study, folder, **_: None)
+    monkeypatch.setattr(writer, "write_report", lambda study, folder, **_: None)
     monkeypatch.setattr(sweep.Sweep, "_changed", lambda *_: pytest.fail("a unit was run again"))
     monkeypatch.setattr(sweep.Sweep, "_strays", lambda *_: None)
     assert command(*WORDS, "--out", "study", "--resume").exit_code == 0
@@ -317,7 +317,7 @@ def test_a_second_time_needs_to_be_asked_for(here: Path, unpublished: None) -> N
     result = command(*WORDS, "--limit", "30", "--out", "study")
     assert str(result.exception) == (
         "study: the study there has its importance already. "
-        "Add --overwrite (overwrite=True) to replace it, or choose another --out."
+        "Add --overwrite to replace it, or choose another --out."
     )
     assert bytes_of(here / "study") == before
     assert command(*WORDS, "--limit", "30", "--out", "study", "--overwrite").exit_code == 0
@@ -380,7 +380,7 @@ def test_without_labels_what_the_model_says_stands_in_for_what_is_right(here: Pa
 
 
 def test_rules_are_refused_where_nothing_goes_by_them(here: Path) -> None:
-    with pytest.raises(HeadscopeError, match=r"^--rules requires --by relevance \(or all\)"):
+    with pytest.raises(HeadscopeError, match=r'^`rules` requires `by="relevance"` \(or all\)'):
         importance("bert", task="sst2", data="dev.tsv", by="gradient", rules="attnlrp")
 
 

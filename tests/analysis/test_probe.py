@@ -168,7 +168,7 @@ NONE = "Expected sentences in CoNLL-U that the model can read."
             {"limit": 1},
             "train.conllu: no sentence with words (beside punctuation) is left to be scored on. "
             + NONE
-            + " Give others with --test: one file is cut into two halves.",
+            + " Give others with `test`: one file is cut into two halves.",
         ),
         (
             {"test": "test.conllu", "max_length": 4},
@@ -211,7 +211,7 @@ def test_a_directory_of_probes_is_written_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, weights = pd.DataFrame({"probe": ["right-branching"]}), pd.DataFrame({"head": [0]})
-    found = Probes({"probes": table, "probe_weights": weights}, {"schema": 1})
+    found = Probes(table, weights, {"schema": 1})
     with monkeypatch.context() as broken:
         broken.setattr(weights, "to_csv", lambda *_, **__: 1 / 0)  # after probes.csv was written
         with pytest.raises(ZeroDivisionError):
@@ -230,17 +230,9 @@ def test_a_directory_of_probes_is_written_whole_or_not_at_all(
 def test_probes_that_cannot_be_written_leave_the_earlier_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = (
-        Probes(
-            {
-                "probes": pd.DataFrame({"probe": [name]}),
-                "probe_weights": pd.DataFrame({"head": [0]}),
-            },
-            {"schema": 1},
-        )
-        for name in ("first", "second")
-    )
+    first = Probes(pd.DataFrame({"probe": ["first"]}), pd.DataFrame({"head": [0]}), {"schema": 1})
     first.write(tmp_path / "probes")
+    second = Probes(pd.DataFrame({"probe": ["second"]}), pd.DataFrame({"head": [0]}), {"schema": 1})
     monkeypatch.setattr(second.weights, "to_csv", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         second.write(tmp_path / "probes", overwrite=True)

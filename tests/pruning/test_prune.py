@@ -26,9 +26,7 @@ from headscope.heads import HeadSet
 from headscope.model import latency as speed
 from headscope.pruning.pareto_front import Report
 from headscope.pruning.target import estimate
-from headscope.report.figures import figures_of
-from headscope.report.findings import findings_of
-from headscope.report.parts import parts_of
+from headscope.report.sections import figures_of, findings_of, parts_of
 from headscope.study.study import Study
 from headscope.tasks import running
 from sampling import slow
@@ -841,9 +839,9 @@ def test_a_search_that_is_stopped_says_what_is_kept(
     ("seconds", "steps", "examples", "line"),
     [
         (1.0, 60, 750, ""),
-        (60.0, 60, 750, "about 60 min at most for 60 steps; --limit 256 makes it 20"),
+        (60.0, 60, 750, "about 60 min at most for 60 steps; `limit=256` makes it 20"),
         (60.0, 60, 300, "about 60 min at most for 60 steps"),
-        (12.0, 20, 10_000, "about 4 min at most for 20 steps; --limit 256 makes it 1"),
+        (12.0, 20, 10_000, "about 4 min at most for 20 steps; `limit=256` makes it 1"),
     ],
 )
 def test_a_long_search_is_estimated_from_its_first_step(

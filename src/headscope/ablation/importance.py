@@ -74,7 +74,7 @@ def importance(
         task.needs_labels = False
     items = task.items(data.data, data.split, limit=data.limit)
     if config.labels_free and "gradient" not in config.by and items[0].target is not None:
-        raise without_effect("labels_free", "--by gradient (or all), or data without labels")
+        raise without_effect("labels_free", '`by="gradient"` (or all), or data without labels')
     model = open_for(task, model, reading, run)
     if existing is not None:
         check_same_model(model, existing, run.out or "study")
@@ -293,7 +293,7 @@ def _refuse_undefined(task: Task, intact: Judged) -> None:
     if not np.isfinite(task.measure(intact.scores)[name]):
         raise HeadscopeError(
             f"{name} is undefined on these {len(intact.losses)} examples: the model gives one answer to all of them",
-            where=f"--task {task.name}",
+            where=f'`task="{task.name}"`',
             mend="Take more examples, or a model that was trained for longer",
         )
 

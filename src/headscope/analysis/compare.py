@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from headscope.statistics import glossary
 from headscope.study.inputs import Corpus, Files
 from headscope.study.lengths import length_note
 from headscope.study.local_paths import local_name
+from headscope.study.result import Result
 from headscope.study.run_record import versions
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import STACKS
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 NEEDS_MODELS = (
     "How the maps of each head changed on the same inputs is not in a study: it needs the models and texts "
-    "(--models A B --corpus FILE; models=[…], corpus=[…])."
+    "(`models=[A, B]` `corpus=FILE`)."
 )
 
 
 @dataclass
-class Comparison:
+class Comparison(Result):
     """What was found, as tables; `names` are those of the studies in them.
 
     layers      of each study, stack, layer and statistic: the mean over the layer's heads, with least and most
@@ -66,10 +67,6 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     record: dict[str, Any] = field(default_factory=dict)
 
-    publish: ClassVar[Callable[[Comparison, str | Path, bool], Path] | None] = (
-        None  # the report room knows
-    )
-
     def __repr__(self) -> str:
         return f"Comparison({', '.join(map(repr, self.names))})"
 
@@ -78,11 +75,6 @@ class Comparison:
         """By the name of their csv, those that have rows."""
         names = ("layers", "smoothness", "roles", "matches", "matching", "changes", "layer_changes")
         return {name: table for name in names if len(table := getattr(self, name))}
-
-    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the directory of the comparison: tables, run.json, figures, index.html. Whole or not at all."""
-        assert Comparison.publish is not None, "import headscope.report.compare_page"
-        return Comparison.publish(self, out, overwrite)
 
 
 def compare(
@@ -110,7 +102,7 @@ def compare(
     """
     import pandas as pd
 
-    for name, number in (("--batch-size", batch_size), ("--limit", limit)):
+    for name, number in (("`batch_size`", batch_size), ("`limit`", limit)):
         if number is not None and number < 1:
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
     asked = {
@@ -217,7 +209,7 @@ def _shared(studies: list[Study]) -> dict[str, list[str]]:
         raise HeadscopeError(
             "the studies have no statistic of a stack in common",
             where="STUDY",
-            expected="studies made with the same --statistics, of models with a stack in common",
+            expected="studies made with the same `statistics`, of models with a stack in common",
         )
     return found
 
@@ -238,7 +230,7 @@ def _corpus(
     if len(models) != 2 or studies != 2:
         raise HeadscopeError(
             f"{len(models)} models for {studies} studies",
-            where="--models",
+            where="`models`",
             expected="two models for two studies, in the same order",
         )
     return Corpus(corpus, texts, pairs, column, limit)
@@ -251,7 +243,7 @@ def _loaded(model: AttentionModel | str | Path, study: Study) -> AttentionModel:
     if recorded.get("sha256") not in (None, weights_sha256(one)):
         raise HeadscopeError(
             f"these are not the weights that the study of {recorded.get('name')} was made with",
-            where=f"--models {one.name}",
+            where=f"`models` {one.name}",
             expected="the models in the order of the studies",
         )
     return one

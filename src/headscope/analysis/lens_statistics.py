@@ -27,7 +27,7 @@ def check_lenses(lenses: Iterable[str], statistics: list[str] | None) -> None:
             able = [one for statistic in chosen(None, kind) for one in statistic.names]
             raise HeadscopeError(
                 f"{', '.join(statistics or [])} cannot be asked through the lens {name}",
-                where="--statistics",
+                where="`statistics`",
                 expected=f"some of {', '.join(able)}",
             )
 

@@ -22,7 +22,6 @@ Not as published: batches instead of single sentences, and several passes over t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +42,6 @@ from headscope.analysis.probe_models import (
     score,
 )
 from headscope.analysis.word_maps import WordMaps, reading_heads, untrained_twin
-from headscope.atomic_dir import drafted
 from headscope.config.option import recorded
 from headscope.config.probe import ProbeConfig
 from headscope.config.shared import Progress, Reading, Run
@@ -53,6 +51,7 @@ from headscope.heads import Head
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.statistics.resampling import ResampledSums, resampled_share_interval
+from headscope.study.result import Result
 from headscope.study.run_record import describe_files, describe_model, versions
 from headscope.study.study import SCHEMA
 
@@ -70,43 +69,23 @@ COLUMNS = ("probe", "uas", "low", "high", "parameters", "count")
 
 
 @dataclass
-class Probes:
+class Probes(Result):
     """Scores and weights of the probes.
 
-    tables  `probes`: one row per probe: probe, uas, low, high, parameters (learned), count (words scored);
-            `probe_weights`: attention-only, one row per head: its weight if the dependent attends (`dependent`) and
-            if the governor attends (`governor`)
-    record  what is written as run.json
+    table    one row per probe: probe, uas, low, high, parameters (learned), count (words scored)
+    weights  attention-only, one row per head: its weight if the dependent attends (`dependent`) and if the governor
+             attends (`governor`)
+    record   what is written as run.json
     """
 
-    tables: dict[str, pd.DataFrame]
+    table: pd.DataFrame
+    weights: pd.DataFrame
     record: dict[str, Any]
 
     @property
-    def table(self) -> pd.DataFrame:
-        """The scores."""
-        return self.tables["probes"]
-
-    @property
-    def weights(self) -> pd.DataFrame:
-        """The weights of attention-only."""
-        return self.tables["probe_weights"]
-
-    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
-        """Write a directory with probes.csv, probe_weights.csv and run.json; complete, or not at all."""
-        with drafted(out, overwrite=overwrite) as folder:
-            self.write_files(folder)
-        return Path(out)
-
-    def write_files(self, folder: Path) -> None:
-        """Write the same files into an existing directory."""
-        for name, table in self.tables.items():
-            table.to_csv(
-                folder / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n"
-            )
-        (folder / "run.json").write_text(
-            json.dumps(self.record, indent=2, ensure_ascii=False) + "\n", "utf-8"
-        )
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """By the name of their csv."""
+        return {"probes": self.table, "probe_weights": self.weights}
 
     def _repr_html_(self) -> str:
         html: str = self.table.to_html(index=False)
@@ -158,11 +137,7 @@ def probe(
         "seed": run.seed,
         **({"command": run.typed} if run.typed else {}),
     }
-    tables = {
-        "probes": _table(scores, treebanks.test),
-        "probe_weights": _weights_table(heads, only),
-    }
-    return Probes(tables, record)
+    return Probes(_table(scores, treebanks.test), _weights_table(heads, only), record)
 
 
 def _fit_all(

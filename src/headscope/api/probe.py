@@ -13,6 +13,7 @@ from headscope.config.probe import ProbeConfig
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.model.attention_model import AttentionModel
+from headscope.report.write import write_into
 from headscope.study.inputs import Files
 
 
@@ -49,5 +50,5 @@ def probe(
     with output_directory(configs[-1]) as directory:
         probes = analysis.probe(model, *configs)
         if directory is not None:
-            probes.write_files(directory)
+            write_into(probes, directory)
     return probes

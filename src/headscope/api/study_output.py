@@ -8,8 +8,8 @@ from pathlib import Path
 
 from headscope.atomic_dir import drafted
 from headscope.config.shared import Run
-from headscope.report.plates import telling
-from headscope.report.publish import fill
+from headscope.report.rendered_figures import telling
+from headscope.report.write import write_into
 from headscope.study.study import Study
 
 
@@ -36,4 +36,4 @@ def write_study(study: Study, directory: Path | None, run: Run) -> None:
         return
     run.log("drawing figures")
     with telling(lambda done, total: run.progress(done, total, "figures"), run.log):
-        fill(study, directory)
+        write_into(study, directory)

@@ -148,7 +148,7 @@ def check_out(command: str, values: Values) -> None:
         return
     overwrite, resume = bool(values.get("overwrite")), bool(values.get("resume"))
     if command == "look":
-        from headscope.report.look import check_place, page_path
+        from headscope.report.look.view import check_place, page_path
 
         check_place(page_path(out))
     elif command == "demo":
@@ -156,7 +156,7 @@ def check_out(command: str, values: Values) -> None:
     elif command == "report":
         check_page(out, overwrite=overwrite)
     elif command in ("masks show", "speed"):
-        from headscope.report.plates import check_picture
+        from headscope.report.rendered_figures import check_picture
 
         check_picture(Path(out))
     elif command in WRITTEN:
@@ -165,7 +165,7 @@ def check_out(command: str, values: Values) -> None:
         if part is not None and there and part not in there:
             overwrite = True  # it is added to
         elif part is not None and there and not overwrite:
-            mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
+            mend = "Add --overwrite to replace it, or choose another --out"
             raise HeadscopeError(f"the study there has its {part} already", where=out, mend=mend)
         check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=record)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import typer
 
+from headscope.commands._flags import to_flags
 from headscope.commands._from_config import command
 from headscope.commands._options import AsJson, Model, progress, say
 from headscope.config.evaluate import EvaluateConfig
@@ -36,12 +37,14 @@ def evaluate(
 ) -> None:
     """Metrics and loss of a model on a task, with intervals."""
     import headscope
-    from headscope.report.facts import ENOUGH_TEXTS
+    from headscope.report.run_facts import ENOUGH_TEXTS
 
     with progress(model) as update:
         result = headscope.evaluate(
             model, data, config, reading=reading, run=replace(run, progress=update)
         )
+    if result["pooling"] is not None and result["pooling"]["stated_by"] is not None:
+        result["pooling"]["stated_by"] = to_flags(result["pooling"]["stated_by"])
     if as_json:
         typer.echo(json.dumps(result, ensure_ascii=False))
         return

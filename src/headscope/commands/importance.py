@@ -54,8 +54,8 @@ def _summary(study: Study) -> Iterator[str]:
     """The metric of the unpruned model, the number of significant heads, and whether the examples are enough."""
     from headscope.ablation.ablation_results import LOSS
     from headscope.ablation.significance import ALPHA
-    from headscope.report.facts import ENOUGH_TEXTS
-    from headscope.report.findings_tasks import noisy_ranks
+    from headscope.report.run_facts import ENOUGH_TEXTS
+    from headscope.report.sections.agreement import noisy_ranks
 
     record = study.record["importance"]
     count, intact = record["examples"], record["intact"][record["metric"]]["value"]

@@ -139,11 +139,10 @@ def check_value(name: str, value: Any, declared: Option, kind: Any) -> None:
         _check_number(name, value, declared, members(kind)[0])
     for choice in _names(value, declared) if declared.choices else ():
         if choice not in declared.choices:
+            near = get_close_matches(str(choice), declared.choices, n=1)
             raise HeadscopeError(
-                f'`{name}` must be {choices(choice, declared.choices)}, got "{choice}"'
-                if len(declared.choices) <= 12
-                else f'"{choice}" is not a value of `{name}`',
-                expected=None if len(declared.choices) <= 12 else choices(choice, declared.choices),
+                f'`{name}` must be {choices("", declared.choices)}, got "{choice}"',
+                mend=f'Did you mean "{near[0]}"?' if near else None,
             )
     if declared.check is not None:
         declared.check(value)

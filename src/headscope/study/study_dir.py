@@ -26,7 +26,7 @@ def to_add_to(out: str | Path | None, part: str, *, overwrite: bool = False) -> 
     if out is None or not (record := read_record(Path(out))):
         return None
     if part in record and not overwrite:
-        mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
+        mend = "Add `overwrite=True` to replace it, or choose another `out`"
         raise HeadscopeError(f"the study there has its {part} already", where=out, mend=mend)
     return Study(out)
 
