@@ -279,7 +279,9 @@ def test_of_twins_each_has_half(tmp_path: Path) -> None:
 
 
 def test_rules_that_do_not_exist_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(HeadscopeError, match='"lrp" are no rules of relevance') as error:
+    with pytest.raises(
+        HeadscopeError, match='`rules` must be attnlrp or voita, got "lrp"'
+    ) as error:
         importance(
             classifier(), task="sst2", data=examples(tmp_path, 10), by="relevance", rules="lrp"
         )  # type: ignore[arg-type]

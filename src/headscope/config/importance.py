@@ -43,7 +43,7 @@ class ImportanceConfig(Config):
         "Importances, separated by commas: ablation (exact), gradient, relevance, confidence, entropy, norm, random; "
         "or all",
         parse=_estimates,
-        choices=names.IMPORTANCES,
+        choices=(*names.IMPORTANCES, "all"),
         is_list=True,
     )
     kind: tuple[str, ...] = option(
