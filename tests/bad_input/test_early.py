@@ -118,8 +118,8 @@ WRONG: dict[str, str] = {
     "look model text --out good.txt/new.html": 'good.txt/new.html: "good.txt" is a file, not a folder. Choose another '
     "path.",
     "evaluate model --task sts-b --data dev.tsv": f'--task: "sts-b" is not a task. Expected {choices("sts-b", TASKS)}',
-    "evaluate model --task lm --data dev.tsv": f'--task: "lm" is not a task. Expected {", ".join(TASKS[:-1])} or {TASKS[-1]}; '
-    'did you mean "causal" or "mlm"?',
+    "evaluate model --task lm --data dev.tsv": f'--task: "lm" is not a task. Expected {", ".join(TASKS[:-1])} or '
+    f'{TASKS[-1]}; did you mean "causal" or "mlm"?',
     "evaluate model --task sst2 --data gone.tsv": "gone.tsv: not there. Expected a file, or a directory with train, dev "
     "and test files.",
     "evaluate model --task sst2 --data full": "full: no file for dev here, only thesis.txt. Expected dev.tsv, say.",
