@@ -74,7 +74,7 @@ _WHERE = {
     "knock_out": "headscope.api.knock_out",
     "learn_mask": "headscope.learning.learn_mask",
     "load": "headscope.model.load",
-    "look": "headscope.report.look.look",
+    "look": "headscope.api.look",
     "pretrain": "headscope.training.pretrain",
     "probe": "headscope.api.probe",
     "prune": "headscope.model.surgery",
@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from headscope.api.evaluate import evaluate as evaluate
     from headscope.api.importance import importance as importance
     from headscope.api.knock_out import knock_out as knock_out
+    from headscope.api.look import look as look
     from headscope.api.probe import probe as probe
     from headscope.config.analyze import AnalyzeConfig as AnalyzeConfig
     from headscope.config.importance import ImportanceConfig as ImportanceConfig
@@ -159,7 +160,6 @@ if TYPE_CHECKING:
     from headscope.pruning.compare_fronts import fronts as fronts
     from headscope.pruning.search import search as search
     from headscope.pruning.target import Target as Target
-    from headscope.report.look.look import look as look
     from headscope.report.write import write as write
     from headscope.statistics import stream as stream
     from headscope.study.study import Study as Study

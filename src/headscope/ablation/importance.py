@@ -34,14 +34,17 @@ from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
 from headscope.study.journal import Journal
 from headscope.study.run_record import (
+    build_record,
     check_same_model,
     code_of,
     describe_files,
     describe_model,
     versions,
 )
-from headscope.study.study import SCHEMA, Study
-from headscope.tables import Moments, Row, rows_of, to_frame
+from headscope.study.schema.record import RunRecord
+from headscope.study.schema.tables import TABLES
+from headscope.study.study import Study
+from headscope.tables import Moments, Row, TableRow, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_of
 from headscope.tasks.base import batch_of, plan, two_files
 from headscope.tasks.running import answers, evaluate, sites_in_use, unpruned
@@ -96,7 +99,7 @@ def importance(
     if chance is not None:
         run.log(f"note: {chance}")
     described = describe_model(model)
-    facts = {
+    facts: dict[str, Any] = {
         "task": task.name,
         "data": describe_files(
             two_files(data.data) or [find_split(data.data, data.split, task=task.name)]
@@ -107,17 +110,17 @@ def importance(
     if directory is not None and "ablation" in config.by:
         header = {
             "model": described["sha256"],
-            **{name: described[name] for name in ("dtype", "device", "edits", "reading")},
+            "dtype": described["dtype"],
+            "device": described["device"],
+            "edits": described["edits"],
+            "reading": described["reading"],
             "code": code_of("model", "data", "tasks", "ablation"),
             **facts,
             "versions": {name: version for name, version in versions().items() if name != "python"},
         }
         work.ablation.journal = Journal(directory, header, resume=run.resume)
     study = work.study()
-    study.record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "model": described,
+    sections: RunRecord = {
         "importance": {
             **facts,
             "truncated": prepared.counts.truncated,
@@ -133,11 +136,9 @@ def importance(
             **({"patterns": work.ablation.patterns} if work.ablation.patterns else {}),
             "notes": work.ablation.notes,
         },
-        "seed": run.seed,
-        "lens": "raw",
         "durations": work.durations | {"all": round(time.perf_counter() - started, 3)},
-        **({"command": run.typed} if run.typed else {}),
     }
+    study.record = build_record(described, sections, command=run.typed or None, seed=run.seed)
     return study if existing is None else existing.joined(study)
 
 
@@ -169,7 +170,7 @@ class _Importances:
 
     def study(self) -> Study:
         rows: list[Row] = []
-        tables: dict[str, list[dict[str, Any]]] = {}
+        tables: dict[str, list[TableRow]] = {}
         importances: dict[str, Importance] = {}
         if self.config.race is not None:
             self._guides = self._timed("race", lambda: self._gradient_terms(labels_free=False))
@@ -200,11 +201,8 @@ class _Importances:
             tables["ranks"] = rank_rows(
                 {LOSS: exact} | importances, self.heads, len(exact), seed=self.run_config.seed
             )
-        import pandas as pd
-
-        return Study(
-            to_frame(rows), {}, {}, {name: pd.DataFrame(table) for name, table in tables.items()}
-        )
+        frames = {name: TABLES[name].frame(table) for name, table in tables.items()}
+        return Study(to_frame(rows), {}, {}, frames)
 
     def _timed(self, name: str, work: Callable[[], Any]) -> Any:
         begun = time.perf_counter()

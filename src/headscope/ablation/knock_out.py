@@ -19,8 +19,9 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.lenses import LENSES
 from headscope.statistics import chosen
 from headscope.study.inputs import Corpus
-from headscope.study.run_record import check_same_model, describe_model, versions
-from headscope.study.study import SCHEMA, Study
+from headscope.study.run_record import build_record, check_same_model
+from headscope.study.schema.record import RunRecord
+from headscope.study.study import Study
 from headscope.tables import to_frame
 
 
@@ -58,10 +59,7 @@ def knock_out(
         raise HeadscopeError(
             "none of the texts could be used", where=corpus.name, expected="texts with tokens"
         )
-    record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "model": describe_model(model),
+    sections: RunRecord = {
         "knock_out": {
             "config": recorded(config, data, reading, run),
             **corpus.describe(),
@@ -69,10 +67,8 @@ def knock_out(
             "texts": scores.inputs,
             **asdict(encoder.counts),
         },
-        "seed": run.seed,
-        "lens": "raw",
         "durations": {"knock_out": round(time.perf_counter() - started, 3)},
-        **({"command": run.typed} if run.typed else {}),
     }
+    record = build_record(model, sections, command=run.typed or None, seed=run.seed)
     study = Study(to_frame(scores.rows()), record=record)
     return study if existing is None else existing.joined(study)

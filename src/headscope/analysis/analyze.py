@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from headscope.analysis.clusters import clusters_in
 from headscope.analysis.examples import examples_of
@@ -33,9 +33,11 @@ from headscope.statistics.rare_words import RareWords
 from headscope.statistics.relations import Relations
 from headscope.study.inputs import Annotations, Corpus, counted, read_annotations
 from headscope.study.lens_agreement import furthest_apart
-from headscope.study.run_record import describe_model, versions
-from headscope.study.study import SCHEMA, Study
-from headscope.tables import to_frame
+from headscope.study.run_record import build_record
+from headscope.study.schema.record import RunRecord, Section
+from headscope.study.schema.tables import TABLES
+from headscope.study.study import Study
+from headscope.tables import TableRow, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +83,7 @@ class Pass:
                 expected=f"texts of 1 to {self.encoder.max_length} tokens",
             )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Section:
         counts = self.encoder.counts
         lengths = {"mean_length": round(counts.mean_length, 2)}
         return (
@@ -133,13 +135,12 @@ def analyze(
     _add_lens_tables(study, model, corpus or annotations.examples(), lenses, data.max_length)
     clusters = clusters_in(study.heads, study.maps)
     if clusters:
-        study.tables["clusters"] = _frame([row for one in clusters.values() for row in one.rows()])
+        study.tables["clusters"] = TABLES["clusters"].frame(
+            row for one in clusters.values() for row in one.rows()
+        )
     thresholds = Thresholds(**threshold_values(config.thresholds or {}))
-    study.record = {
-        "schema": SCHEMA,
-        "versions": versions(),
+    sections: RunRecord = {
         "config": recorded(config, data, reading, run),
-        "model": describe_model(model),
         **_described(passes, corpus, annotations),
         "relations": sorted(annotations.own),
         "options": {
@@ -149,13 +150,17 @@ def analyze(
             "all_rows": config.all_rows,
             "thresholds": asdict(thresholds),
         },
-        "seed": run.seed,
-        "lens": ",".join(config.lens),
         "lenses": lenses.describe(),
         "durations": durations,
         "clusters": {stack: one.summary() for stack, one in clusters.items()},
-        **({"command": run.typed} if run.typed else {}),
     }
+    study.record = build_record(
+        model,
+        sections,
+        command=run.typed or None,
+        seed=run.seed,
+        lens=",".join(config.lens),
+    )
     study.tables["roles"] = roles_of(study, thresholds)
     examples = examples_of(
         model,
@@ -187,9 +192,9 @@ def _add_lens_tables(
 ) -> None:
     """The heads that differ most between lenses, and examples of the difference."""
     if rows := furthest_apart(study):
-        study.tables["lens_heads"] = _frame(rows)
+        study.tables["lens_heads"] = TABLES["lens_heads"].frame(rows)
         apart = lens_examples(model, rows, examples, losses=lenses.losses, max_length=max_length)
-        study.tables |= {"lens_examples": _frame(apart)} if apart else {}
+        study.tables |= {"lens_examples": TABLES["lens_examples"].frame(apart)} if apart else {}
 
 
 def _study(passes: list[Pass], lenses: LensStatistics) -> Study:
@@ -198,13 +203,20 @@ def _study(passes: list[Pass], lenses: LensStatistics) -> Study:
         statistic for one in passes if one.name != CONTROL for statistic in one.statistics
     ]
     tables = {
-        name: _frame(rows) for one in statistics for name, rows in one.tables().items() if rows
+        name: _frame(name, rows)
+        for one in statistics
+        for name, rows in one.tables().items()
+        if rows
     }
-    tables |= {name: _frame(rows) for name, rows in lenses.tables().items()}
+    tables |= {name: _frame(name, rows) for name, rows in lenses.tables().items()}
     control = [statistic for one in passes if one.name == CONTROL for statistic in one.statistics]
     if control and "relations" in tables:
         keys = ["relation", "direction", "stack"]
-        accuracies = _frame(control[0].tables()["relations"]).set_index(keys)["accuracy"].to_dict()
+        accuracies = (
+            _frame("relations", control[0].tables()["relations"])
+            .set_index(keys)["accuracy"]
+            .to_dict()
+        )
         relations = tables["relations"]
         relations["control"] = [
             accuracies.get(row) for row in relations[keys].itertuples(index=False, name=None)
@@ -229,9 +241,7 @@ def _name_sinks(study: Study, model: AttentionModel) -> None:
         table.insert(list(table.columns).index("token_id"), "token", tokens)
 
 
-def _described(
-    passes: list[Pass], corpus: Corpus | None, annotations: Annotations
-) -> dict[str, Any]:
+def _described(passes: list[Pass], corpus: Corpus | None, annotations: Annotations) -> RunRecord:
     """`data` is what the surface statistics were measured on; annotated data has keys of its own."""
     by_pass = {one.name: one.describe() for one in passes}
     described = {
@@ -248,26 +258,14 @@ def _described(
         # Mentions whose antecedent is in another window of the document are not counted.
         described["coreference"]["mentions_asked"] = max(counts, default=0)
     data = described[passes[0].name] if corpus is None else corpus.describe() | by_pass["corpus"]
-    return {"data": data, **described}
+    return cast("RunRecord", {"data": data, **described})
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Whole numbers stay whole where some are missing."""
+def _frame(name: str, rows: list[TableRow]) -> pd.DataFrame:
+    """A declared table, or one that a statistic of the user adds."""
     import pandas as pd
 
-    frame = pd.DataFrame(rows)
-    for column in (
-        "layer",
-        "head",
-        "baseline_offset",
-        "same_data_best_layer",
-        "same_data_best_head",
-        "twin_layer",
-        "twin_head",
-    ):
-        if column in frame:
-            frame[column] = frame[column].astype("Int64")
-    return frame
+    return TABLES[name].frame(rows) if name in TABLES else pd.DataFrame(rows)
 
 
 def _overall(progress: Progress, passes: list[Pass], number: int) -> Progress:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from headscope.analysis.label_free_losses import Loss, loss_of
 from headscope.errors import HeadscopeError
@@ -13,7 +12,9 @@ from headscope.model.lenses import LENSES, Lens
 from headscope.model.lenses.effective import EffectiveLens
 from headscope.statistics import Statistic, chosen
 from headscope.statistics.stream import Losses
-from headscope.tables import Row
+from headscope.study.schema.names import through_lens
+from headscope.study.schema.record import Section
+from headscope.tables import Row, TableRow
 
 RAW = "raw"
 
@@ -60,16 +61,16 @@ class LensStatistics:
         """Rows of heads.csv, each statistic named after its lens."""
         for lens, statistics in self.through.items():
             for row in (row for statistic in statistics for row in statistic.table()):
-                yield replace(row, statistic=f"{row.statistic}@{lens.name}")
+                yield replace(row, statistic=through_lens(row.statistic, lens.name))
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def tables(self) -> dict[str, list[TableRow]]:
         """Tables that the statistics of lenses have."""
         every = [statistic for statistics in self.through.values() for statistic in statistics]
         return {name: rows for one in every for name, rows in one.tables().items() if rows}
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Section:
         """For run.json: the differentiated loss, the number of sequences that were too short, the width of heads."""
-        described: dict[str, Any] = (
+        described: Section = (
             {} if self.loss is None else {"loss": self.loss.name, "loss_means": self.loss.sentence}
         )
         for lens in self.through:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -52,8 +52,9 @@ from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.statistics.resampling import ResampledSums, resampled_share_interval
 from headscope.study.result import Result
-from headscope.study.run_record import describe_files, describe_model, versions
-from headscope.study.study import SCHEMA
+from headscope.study.run_record import build_record, describe_files
+from headscope.study.schema.record import RunRecord
+from headscope.study.schema.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +66,6 @@ PROBES = (
     "attention-only",
     "attention-and-words",
 )
-COLUMNS = ("probe", "uas", "low", "high", "parameters", "count")
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Probes(Result):
 
     table: pd.DataFrame
     weights: pd.DataFrame
-    record: dict[str, Any]
+    record: RunRecord
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -122,11 +122,8 @@ def probe(
         for trees in (treebanks.train, treebanks.test)
     )
     scores, only = _fit_all(model, heads, train, held_out, vectors, config, run)
-    record = {
-        "schema": SCHEMA,
-        "versions": versions(),
+    sections: RunRecord = {
         "config": recorded(config, data, run),
-        "model": describe_model(model),
         "train": treebanks.describe("train"),
         "test": treebanks.describe("test"),
         "vectors": {
@@ -134,9 +131,8 @@ def probe(
             "dimensions": vectors.dimensions,
             "known": vectors.share(keys(tree) for tree in treebanks.test),
         },
-        "seed": run.seed,
-        **({"command": run.typed} if run.typed else {}),
     }
+    record = build_record(model, sections, command=run.typed or None, seed=run.seed, lens=None)
     return Probes(_table(scores, treebanks.test), _weights_table(heads, only), record)
 
 
@@ -189,7 +185,6 @@ class _Steps:
 
 
 def _table(scores: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
-    import pandas as pd
 
     rows = []
     for name, one in scores.items():
@@ -203,15 +198,16 @@ def _table(scores: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
             right, count, sums.replicates[:, 0], sums.replicates[:, 1]
         )
         rows.append((name, right / count, float(low), float(high), one.parameters, int(count)))
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    table = TABLES["probes"]
+    return table.frame(dict(zip(table.names, row, strict=True)) for row in rows)
 
 
 def _weights_table(heads: list[Head], only: AttentionOnly) -> pd.DataFrame:
-    import pandas as pd
 
     of_dependent, of_governor = only.weight.detach().double().reshape(2, -1).tolist()
     rows = [
         (head.stack, head.layer, head.head, dependent, governor)
         for head, dependent, governor in zip(heads, of_dependent, of_governor, strict=True)
     ]
-    return pd.DataFrame(rows, columns=["stack", "layer", "head", "dependent", "governor"])
+    table = TABLES["probe_weights"]
+    return table.frame(dict(zip(table.names, row, strict=True)) for row in rows)

@@ -43,7 +43,7 @@ def analyze(
         study = headscope.analyze(
             model, data, config, reading=reading, run=replace(run, progress=update)
         )
-    counts = study.record["data"]
+    counts = study.record["data"] or {}
     say(
         f"{counts['used']} of {counts['read']} texts used, {counts['truncated']} truncated, "
         f"{sum(counts['skipped'].values())} skipped"

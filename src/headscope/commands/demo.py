@@ -30,7 +30,6 @@ def demo(
     from headscope.atomic_dir import drafted
     from headscope.commands._early_files import is_demo
     from headscope.model.load import load
-    from headscope.report.look.look import look
     from headscope.report.write import write_into
 
     with drafted(out, overwrite=is_demo(out)) as folder:
@@ -61,7 +60,7 @@ def demo(
         study.record["pages"] = [{"title": "One sentence, all heads", "href": "look.html"}]
         with drawing_figures():
             write_into(study, folder)
-        look(model, SENTENCE).save(folder / "look.html")
+        headscope.look(model, SENTENCE).save(folder / "look.html")
     say(f"{out / 'look.html'} shows one sentence; to type others, and to switch heads off:")
     say(command_line("serve", "minilm", study=out))
     say("the report, to open in a browser:")
