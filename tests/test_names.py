@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import get_args
 
 from headscope.ablation.ablation_targets import KINDS
-from headscope.ablation.importance import BY
 from headscope.ablation.sweep import Mode
 from headscope.analysis.lens_maps import LENSES as LOOKED_THROUGH
 from headscope.analysis.roles import Thresholds
@@ -40,7 +39,6 @@ def test_the_names_are_those_of_the_registries() -> None:
     assert (*FIXED, "raganato") == names.FIXED_PATTERNS
     assert tuple(name for name in TOKENS if name != "all") == names.MASKED_TOKENS
     assert {name: defaults_of(make) for name, make in PATTERNS.items()} == names.MASKS
-    assert BY == names.IMPORTANCES
     assert KINDS == names.KINDS
     assert get_args(Mode) == names.MODES
     assert RULES == names.RULES

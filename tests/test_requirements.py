@@ -117,9 +117,9 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("analyze", {"sentences": ["a"], "control": True, "pool": "max", "frequency": "english"}),
     ("analyze", {"corpus": ["a"], "treebank": ["b"], "pairs": True, "long": "window"}),
     ("analyze", {"texts": ["a"], "statistics": "entropy,twin-distance", "all_rows": True}),
-    ("analyze", {"treebank": ["a"], "threshold": ["relation=0.2"]}),
-    ("analyze", {"corpus": ["a"], "frequency": "english", "threshold": ["rare=0.2,sink=0.1"]}),
-    ("analyze", {"corpus": ["a"], "threshold": ["sink=0.1"]}),
+    ("analyze", {"treebank": ["a"], "thresholds": ["relation=0.2"]}),
+    ("analyze", {"corpus": ["a"], "frequency": "english", "thresholds": ["rare=0.2,sink=0.1"]}),
+    ("analyze", {"corpus": ["a"], "thresholds": ["sink=0.1"]}),
     ("analyze", {"corpus": ["a"], "lens": "raw,gradient", "pooling": "last"}),
     ("compare", ON_TEXTS | {"models": ["a", "b"], "limit": 3, "max_length": 9, "batch_size": 2}),
     ("compare", {"models": ["a", "b"], "texts": ["a"]}),
@@ -258,8 +258,8 @@ def never_for(task_class: str) -> AttentionModel:
 
 
 IMPORTANCE: list[tuple[dict[str, Any], str]] = [
-    ({"by": "gradient", "kinds": "shared"}, '`kinds` requires `by="ablation"`'),
-    ({"by": ["gradient"], "kinds": ["only", "site"]}, '`kinds` requires `by="ablation"`'),
+    ({"by": "gradient", "kind": "shared"}, '`kind` requires `by="ablation"`'),
+    ({"by": ["gradient"], "kind": ["only", "site"]}, '`kind` requires `by="ablation"`'),
     ({"by": "gradient", "mode": "mean"}, '`mode` requires `by="ablation"`'),
     ({"by": "gradient", "heads": "0.1"}, '`heads` requires `by="ablation"`'),
     ({"by": "gradient", "race": 0.05}, '`race` requires `by="ablation"`'),

@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Ablate": "headscope.model.edits",
+    "AnalyzeConfig": "headscope.config.analyze",
     "Attention": "headscope.model.attention",
     "AttentionModel": "headscope.model.attention_model",
     "Batch": "headscope.model.tokens",
@@ -31,11 +32,15 @@ _WHERE = {
     "HeadSet": "headscope.heads",
     "HeadscopeError": "headscope.errors",
     "HeadscopeWarning": "headscope.errors",
+    "ImportanceConfig": "headscope.config.importance",
     "Joined": "headscope.analysis.join",
     "KnockOut": "headscope.model.knockout",
+    "KnockOutConfig": "headscope.config.knock_out",
     "LearnMaskConfig": "headscope.config.learn_mask",
     "MaskScores": "headscope.model.edits",
     "Masked": "headscope.masks",
+    "ProbeConfig": "headscope.config.probe",
+    "Probes": "headscope.analysis.probe",
     "Reading": "headscope.config.shared",
     "Replace": "headscope.model.edits",
     "Run": "headscope.config.shared",
@@ -48,10 +53,11 @@ _WHERE = {
     "Study": "headscope.study.study",
     "Target": "headscope.pruning.target",
     "TaskData": "headscope.config.shared",
+    "TextData": "headscope.config.texts",
     "Thresholds": "headscope.analysis.roles",
     "TokenMap": "headscope.model.token_map",
     "Uniform": "headscope.model.edits",
-    "analyze": "headscope.analysis.analyze",
+    "analyze": "headscope.api.analyze",
     "compare": "headscope.analysis.compare",
     "compare_masks": "headscope.api.compare_masks",
     "encode": "headscope.data.batches",
@@ -61,14 +67,14 @@ _WHERE = {
     "fix": "headscope.model.fix_heads",
     "fronts": "headscope.pruning.compare_fronts",
     "gate": "headscope.api.gate",
-    "importance": "headscope.ablation.importance",
+    "importance": "headscope.api.importance",
     "join": "headscope.analysis.join",
-    "knock_out": "headscope.ablation.knock_out",
+    "knock_out": "headscope.api.knock_out",
     "learn_mask": "headscope.api.learn_mask",
     "load": "headscope.model.load",
     "look": "headscope.api.look",
     "pretrain": "headscope.training.pretrain",
-    "probe": "headscope.analysis.probe",
+    "probe": "headscope.api.probe",
     "prune": "headscope.model.surgery",
     "save": "headscope.model.saving",
     "search": "headscope.pruning.search",
@@ -92,29 +98,35 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from headscope.ablation.importance import importance as importance
-    from headscope.ablation.knock_out import knock_out as knock_out
-    from headscope.analysis.analyze import analyze as analyze
     from headscope.analysis.checkpoint_analysis import film as film
     from headscope.analysis.compare import Comparison as Comparison
     from headscope.analysis.compare import compare as compare
     from headscope.analysis.join import Joined as Joined
     from headscope.analysis.join import join as join
-    from headscope.analysis.probe import probe as probe
+    from headscope.analysis.probe import Probes as Probes
     from headscope.analysis.roles import Thresholds as Thresholds
     from headscope.analysis.token_maps import token_map as token_map
+    from headscope.api.analyze import analyze as analyze
     from headscope.api.compare_masks import compare_masks as compare_masks
     from headscope.api.evaluate import evaluate as evaluate
     from headscope.api.gate import gate as gate
+    from headscope.api.importance import importance as importance
+    from headscope.api.knock_out import knock_out as knock_out
     from headscope.api.learn_mask import learn_mask as learn_mask
     from headscope.api.look import look as look
+    from headscope.api.probe import probe as probe
+    from headscope.config.analyze import AnalyzeConfig as AnalyzeConfig
     from headscope.config.compare_masks import CompareMasksConfig as CompareMasksConfig
     from headscope.config.gate import GateConfig as GateConfig
+    from headscope.config.importance import ImportanceConfig as ImportanceConfig
+    from headscope.config.knock_out import KnockOutConfig as KnockOutConfig
     from headscope.config.learn_mask import LearnMaskConfig as LearnMaskConfig
+    from headscope.config.probe import ProbeConfig as ProbeConfig
     from headscope.config.search import SearchOptions as SearchOptions
     from headscope.config.shared import Reading as Reading
     from headscope.config.shared import Run as Run
     from headscope.config.shared import TaskData as TaskData
+    from headscope.config.texts import TextData as TextData
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence
     from headscope.errors import HeadscopeError as HeadscopeError

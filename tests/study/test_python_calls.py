@@ -208,7 +208,10 @@ def test_importance_takes_tuples_and_patterns_by_name(folder: Path) -> None:
             limited = {**task(folder), "heads": "0.1" if options else heads, "limit": 9}
             study = headscope.importance(folder / "classifier", **limited, **options)
             kept.append(
-                (study.record["importance"]["heads"], study.record["importance"].get("patterns"))
+                (
+                    study.record["importance"]["config"]["heads"],
+                    study.record["importance"].get("patterns"),
+                )
             )
     assert kept == [("0.1,1.0", None), ("0.1", {"encoder.0.1": "first"})] * 2
     assert headscope.SearchOptions(among=[(0, 1), "1.*"]).among == "0.1,1.*"
@@ -327,7 +330,7 @@ def test_a_model_is_called_with_a_text_or_with_several_in_their_order(
         ),
         (
             lambda model: headscope.analyze(model, TEXTS, batch_size="8"),
-            "batch_size: '8' is not a whole number. Expected 1 or more.",
+            "`batch_size` must be a whole number, got '8'",
         ),
         (
             lambda model: headscope.analyze(model, corpus=5),

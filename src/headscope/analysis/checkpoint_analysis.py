@@ -11,15 +11,21 @@ from typing import TYPE_CHECKING, Any
 from headscope.analysis.analyze import analyze
 from headscope.analysis.roles import Thresholds
 from headscope.atomic_dir import drafted, read_record
+from headscope.config.analyze import AnalyzeConfig
+from headscope.config.checks import threshold_values
 from headscope.config.edit_record import mask_of_training
+from headscope.config.parsing import file_list
 from headscope.config.requirements import changed, check_effects
+from headscope.config.shared import Progress as RunProgress
+from headscope.config.shared import Reading, Run
+from headscope.config.texts import TextData
 from headscope.data.bundled import named
-from headscope.data.examples import Column
+from headscope.data.examples import Column, columns_of
 from headscope.data.text_lines import can_be_read_again
 from headscope.errors import HeadscopeError
 from headscope.masks import Masked
 from headscope.model.load import load
-from headscope.study.inputs import Corpus, Files, listed, read_annotations
+from headscope.study.inputs import Corpus, Files, read_annotations
 from headscope.study.journal import remember_run
 from headscope.study.run_record import describe_files, versions
 from headscope.study.schema.record import Section
@@ -71,7 +77,7 @@ def film(
     The study is that of the last checkpoint. Beside it stand film.csv, the table of heads with the column `step`, and
     film_roles.csv, the roles at each step.
     """
-    thresholds = Thresholds(**thresholds) if isinstance(thresholds, Mapping) else thresholds
+    thresholds = None if thresholds is None else Thresholds(**threshold_values(thresholds))
     given = {
         "trained": trained,
         "corpus": corpus,
@@ -91,7 +97,20 @@ def film(
     found = read_checkpoints(trained)
     asked = None if statistics is None else list(statistics)
     worn = _worn(Path(trained), mask, open_special, say)
-    _check(listed(corpus), listed(treebank), pairs, column, limit)
+    config = AnalyzeConfig(
+        statistics=None if asked is None else tuple(asked),
+        batch_size=batch_size,
+        thresholds=None if thresholds is None else changed(thresholds),
+    )
+    data = TextData(
+        corpus=list(file_list(corpus)),
+        treebank=list(file_list(treebank)),
+        pairs=pairs,
+        column=columns_of(column),
+        limit=limit,
+        max_length=max_length,
+    )
+    _check(data)
     options: dict[str, Any] = {
         "pairs": pairs,
         "column": column,
@@ -105,8 +124,8 @@ def film(
         "checkpoints": describe_files(
             file for _, place in found for file in sorted(place.glob("*.safetensors"))
         ),
-        "corpus": describe_files(listed(corpus)),
-        "treebank": describe_files(listed(treebank)),
+        "corpus": describe_files(data.corpus),
+        "treebank": describe_files(data.treebank),
         "versions": versions(),
         **options,
         "thresholds": None if thresholds is None else asdict(thresholds),
@@ -120,13 +139,9 @@ def film(
             if (folder / place.name / "run.json").exists():
                 continue
             say(f"step {step} ({number + 1} of {len(found)})")
+            model = load(place, device=device).wear(*worn)
             study = analyze(
-                lambda place=place: load(place, device=device).wear(*worn),  # type: ignore[misc]
-                corpus=corpus,
-                treebank=treebank,
-                thresholds=thresholds,
-                progress=progress,
-                **options,
+                model, config, data, Reading(), Run(seed=seed, progress=_plain(progress))
             )
             remember_run(folder / HEADER, header)  # now there is something to go on with
             (folder / place.name).mkdir(exist_ok=True)
@@ -145,24 +160,22 @@ def film(
     return study
 
 
-def _check(
-    corpus: list[str | Path],
-    treebank: list[str | Path],
-    pairs: bool,
-    column: Column,
-    limit: int | None,
-) -> None:
+def _plain(progress: Progress) -> RunProgress:
+    return lambda done, total, part="": progress(done, total)
+
+
+def _check(data: TextData) -> None:
     """Refuse at once what the first analysis would refuse, and what cannot be read once for every checkpoint."""
-    for file in [*corpus, *treebank]:
+    for file in [*data.corpus, *data.treebank]:
         if not can_be_read_again(named(file)):
             raise HeadscopeError(
                 "this can be read only once",
                 where=file,
                 expected="a file: every checkpoint reads it",
             )
-    if corpus or not treebank:
-        Corpus(corpus, (), pairs, column, limit)
-    read_annotations(treebank=treebank)
+    if data.corpus or not data.treebank:
+        Corpus(data.corpus, (), data.pairs, data.column, data.limit)
+    read_annotations(data)
 
 
 def _worn(

@@ -15,11 +15,8 @@ from headscope.config.checks import (
     check_each,
     check_keep_metric,
     check_label_smoothing,
-    check_pairs,
     check_range,
-    check_rules,
     check_token,
-    lenses_named,
     repair_names,
     threshold_values,
 )
@@ -71,10 +68,6 @@ def _check_task(task: str) -> None:
 
 def _check_statistics(given: str) -> None:
     check_each(given, names.STATISTICS, "--statistics", "is not a statistic")
-
-
-def _check_by(given: str) -> None:
-    check_each(given, (*names.IMPORTANCES, "all"), "--by", "is no importance")
 
 
 def _check_look_lens(given: str) -> None:
@@ -163,12 +156,6 @@ def _check_prune(values: Values) -> None:
         raise HeadscopeError(what, where="--out")
 
 
-def _check_importance(values: Values) -> None:
-    if values["heads"] is not None:
-        check_heads(values["heads"])
-    check_pairs(values["kind"].split(","), values["heads"])
-
-
 def _check_look(values: Values) -> None:
     if values["text"] == "" and values["second"] is None:
         raise HeadscopeError("there are no tokens in it", where='text ""', expected="some text")
@@ -202,15 +189,7 @@ CHECKS: dict[str, Check] = {
     # names
     "task": _check_task,
     "statistics": _check_statistics,
-    "analyze lens": lenses_named,
     "look lens": _check_look_lens,
-    "importance by": _check_by,
-    "kind": lambda kinds: check_each(kinds, names.KINDS, "--kind", "is no kind of ablation"),
-    "mode": _choice("--mode", names.MODES, "is no way to ablate"),
-    "rules": check_rules,
-    "long": _choice("--long", names.LONG, "is not a way with long input"),
-    "pool": _choice("--pool", names.POOLS, "is not a way to join pieces"),
-    "to": _choice("--to", names.MASKED_TOKENS, "is no class of tokens"),
     "prune objective": _choice("--objective", names.OBJECTIVES, "is no objective"),
     "fix heads": check_heads,
     "prune among": check_heads,
@@ -223,15 +202,13 @@ CHECKS: dict[str, Check] = {
     "labels": lambda given: pairs_of(given, "--labels"),
     "sizes": lambda given: numbers_of(given, "--sizes"),
     # numbers
-    **{name: _count(name) for name in ("limit", "report_limit", "batch_size", "repeats", "dimensions", "draws")},
+    **{name: _count(name) for name in ("limit", "report_limit", "batch_size", "repeats", "draws")},
     **{f"{command} batch_size": lambda given: None for command in TRAINS},  # by Settings
-    "probe epochs": _count("epochs"),
     "masks show length": _count("length"),
     **{f"{command} {name}": _count(name) for command in ("finetune", "pretrain")
        for name in ("layers", "heads", "hidden", "intermediate")},
     "max_length": _check_length,
     "vocabulary": check_vocabulary,
-    "race": lambda x: check_range(x, lambda x: 0 < x < 1, "--race", "is no error rate", "a number between 0 and 1"),
     "fix keep_metric": check_keep_metric,
     "held_out": check_share,
     "label_smoothing": check_label_smoothing,
@@ -239,10 +216,8 @@ CHECKS: dict[str, Check] = {
     "target": lambda token: check_range(token, lambda x: x >= 0, "--target", "is no token", "0 or more"),
 }  # fmt: skip
 TOGETHER: dict[str, Callable[[Values], None]] = {
-    "analyze": _check_texts,
     "film": _check_texts,
     "look": _check_look,
     "prune": _check_prune,
-    "importance": _check_importance,
     "speed": _check_speed,
 }

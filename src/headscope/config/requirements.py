@@ -22,7 +22,7 @@ from headscope.config.names import (
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]
-PYTHON_NAMES = {"kind": "kinds", "threshold": "thresholds"}  # where a command's option differs
+PYTHON_NAMES = {"threshold": "thresholds"}  # where a command's option differs
 BY_CHANCE = ("random", "bigbird")  # masks that are drawn
 CORPUS_TASKS = ("masked", "mlm", "causal")  # a file of texts is split by the command itself
 
@@ -57,6 +57,8 @@ def without_effect(name: str, requires: str) -> HeadscopeError:
 def _differs(value: Any, default: Any) -> bool:
     if isinstance(default, tuple):  # lists, tuples, arrays and columns of tables alike
         return value is not None and (isinstance(value, str) or tuple(value) != default)
+    if isinstance(value, tuple) and isinstance(default, str):  # a list that was typed with commas
+        value = ",".join(value)
     return bool(value != default) and not (isinstance(value, list | tuple) and not value)
 
 
@@ -145,7 +147,9 @@ def _has_split(option: str) -> Callable[[Values], bool]:
 
 
 def _threshold(name: str) -> Callable[[Values], bool]:
-    return lambda values: any(name in word for word in values.get("threshold") or ())
+    return lambda values: any(
+        name in word for word in values.get("thresholds") or values.get("threshold") or ()
+    )
 
 
 def _is(option: str, *names: str) -> Callable[[Values], bool]:
@@ -227,9 +231,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "`statistics` with twin-distance, or all statistics",
             lambda v: v["statistics"] is None or "twin-distance" in listed(v["statistics"]),
         ),
-        RELATION,
+        Rule({"thresholds": None}, RELATION.requires, RELATION.holds),
         Rule(
-            {"threshold": ()},
+            {"thresholds": None},
             "`frequency=LIST` for the threshold rare",
             lambda v: not _threshold("rare")(v) or v["frequency"] is not None,
         ),
@@ -286,9 +290,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
             '`by="ablation"` (or all)',
             lambda v: "ablation" in _by(v),
         ),
-        Rule({"race": None}, '`kinds="head"`', lambda v: "head" in _kinds(v)),
+        Rule({"race": None}, '`kind="head"`', lambda v: "head" in _kinds(v)),
         Rule(
-            {"heads": None}, '`kinds="head"` or pair', lambda v: bool(_kinds(v) & {"head", "pair"})
+            {"heads": None}, '`kind="head"` or pair', lambda v: bool(_kinds(v) & {"head", "pair"})
         ),
         Rule({"normalized": False}, '`by="gradient"` (or all)', lambda v: "gradient" in _by(v)),
         Rule({"rules": None}, '`by="relevance"` (or all)', lambda v: "relevance" in _by(v)),
