@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
-    "Aim": "headscope.learning.gate",
     "Ablate": "headscope.model.edits",
+    "Aim": "headscope.learning.gate",
     "Attention": "headscope.model.attention",
     "AttentionModel": "headscope.model.attention_model",
     "Batch": "headscope.model.tokens",
     "Comparison": "headscope.analysis.compare",
     "Edit": "headscope.model.edits",
+    "FixConfig": "headscope.config.fix",
     "Fixed": "headscope.model.fixed_patterns",
+    "FrontsConfig": "headscope.config.fronts",
     "Gate": "headscope.model.edits",
     "GateOptions": "headscope.learning.gate",
     "Head": "headscope.heads",
@@ -38,15 +40,19 @@ _WHERE = {
     "MaskScores": "headscope.model.edits",
     "MaskTableOptions": "headscope.learning.compare_masks",
     "Masked": "headscope.masks",
+    "PruneConfig": "headscope.config.prune",
+    "Reading": "headscope.config.shared",
     "Replace": "headscope.model.edits",
+    "Run": "headscope.config.shared",
     "Scratch": "headscope.training.from_scratch",
-    "SearchOptions": "headscope.config.search",
+    "SearchConfig": "headscope.config.search",
     "Sentence": "headscope.data.sentences",
     "Settings": "headscope.training.settings",
     "Site": "headscope.heads",
     "Sizes": "headscope.model.new_model",
+    "SpeedConfig": "headscope.config.speed",
     "Study": "headscope.study.study",
-    "Target": "headscope.pruning.target",
+    "TaskData": "headscope.config.shared",
     "Thresholds": "headscope.analysis.roles",
     "TokenMap": "headscope.model.token_map",
     "Uniform": "headscope.model.edits",
@@ -57,8 +63,8 @@ _WHERE = {
     "evaluate": "headscope.api.evaluate",
     "film": "headscope.analysis.checkpoint_analysis",
     "finetune": "headscope.training.finetune",
-    "fix": "headscope.model.fix_heads",
-    "fronts": "headscope.pruning.compare_fronts",
+    "fix": "headscope.api.fix",
+    "fronts": "headscope.api.fronts",
     "gate": "headscope.learning.gate",
     "importance": "headscope.ablation.importance",
     "join": "headscope.analysis.join",
@@ -67,10 +73,12 @@ _WHERE = {
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
     "pretrain": "headscope.training.pretrain",
+    "preview_prune": "headscope.api.prune",
     "probe": "headscope.analysis.probe",
-    "prune": "headscope.model.surgery",
-    "search": "headscope.pruning.search",
+    "prune": "headscope.api.prune",
+    "search": "headscope.api.search",
     "serve": "headscope.explorer.serving",
+    "speed": "headscope.api.speed",
     "stream": "headscope.statistics",
     "token_map": "headscope.analysis.token_maps",
     "write": "headscope.report.publish",
@@ -106,7 +114,20 @@ if TYPE_CHECKING:
     from headscope.analysis.roles import Thresholds as Thresholds
     from headscope.analysis.token_maps import token_map as token_map
     from headscope.api.evaluate import evaluate as evaluate
-    from headscope.config.search import SearchOptions as SearchOptions
+    from headscope.api.fix import fix as fix
+    from headscope.api.fronts import fronts as fronts
+    from headscope.api.prune import preview_prune as preview_prune
+    from headscope.api.prune import prune as prune
+    from headscope.api.search import search as search
+    from headscope.api.speed import speed as speed
+    from headscope.config.fix import FixConfig as FixConfig
+    from headscope.config.fronts import FrontsConfig as FrontsConfig
+    from headscope.config.prune import PruneConfig as PruneConfig
+    from headscope.config.search import SearchConfig as SearchConfig
+    from headscope.config.shared import Reading as Reading
+    from headscope.config.shared import Run as Run
+    from headscope.config.shared import TaskData as TaskData
+    from headscope.config.speed import SpeedConfig as SpeedConfig
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence
     from headscope.errors import HeadscopeError as HeadscopeError
@@ -132,17 +153,12 @@ if TYPE_CHECKING:
     from headscope.model.edits import MaskScores as MaskScores
     from headscope.model.edits import Replace as Replace
     from headscope.model.edits import Uniform as Uniform
-    from headscope.model.fix_heads import fix as fix
     from headscope.model.fixed_patterns import Fixed as Fixed
     from headscope.model.knockout import KnockOut as KnockOut
     from headscope.model.load import load as load
     from headscope.model.new_model import Sizes as Sizes
-    from headscope.model.surgery import prune as prune
     from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch
-    from headscope.pruning.compare_fronts import fronts as fronts
-    from headscope.pruning.search import search as search
-    from headscope.pruning.target import Target as Target
     from headscope.report.looking import look as look
     from headscope.report.publish import write as write
     from headscope.statistics import stream as stream

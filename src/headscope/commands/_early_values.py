@@ -13,25 +13,22 @@ from headscope.config.checks import (
     check_count,
     check_device,
     check_each,
-    check_keep_metric,
     check_label_smoothing,
     check_pairs,
+    check_patterns,
     check_range,
     check_rate,
     check_rules,
     check_token,
     lenses_named,
-    repair_names,
     threshold_values,
 )
-from headscope.config.masks import check_mask, check_sizes
-from headscope.config.search import FRONT, Mending, SearchOptions
+from headscope.config.masks import check_mask
 from headscope.data.held_out import check_share
 from headscope.data.vocabulary import check_vocabulary
 from headscope.errors import HeadscopeError
 from headscope.heads import check_heads
 from headscope.model.resolve_spec import read_spec
-from headscope.pruning.prune_request import Wanted
 from headscope.training.settings import Settings
 
 Values = Mapping[str, Any]
@@ -97,18 +94,6 @@ def _check_masks(masks: list[str]) -> None:
         check_mask(mask)
 
 
-def _check_patterns(flag: str) -> Check:
-    def check(given: str) -> None:
-        if "=" not in given:
-            return  # a file
-        for word in given.split(","):
-            _, equals, pattern = word.partition("=")
-            if equals:
-                check_choice(pattern.strip(), names.FIXED_PATTERNS, flag, "is no fixed pattern")
-
-    return check
-
-
 def check_models(command: str, values: Values) -> None:
     """Refuse what is neither a named model, a directory nor written as a hub id."""
     if "model" in values:
@@ -131,48 +116,6 @@ def check_models(command: str, values: Values) -> None:
 def _check_settings(values: Values) -> None:
     named = {one.name for one in fields(Settings)} & set(values)
     Settings(**{name: values[name] for name in named if values[name] is not None})
-
-
-def _check_prune(values: Values) -> None:
-    check_choice(values["form"], names.FORMS, "--form", "is no form")
-    if values["heads"] is not None and not values["heads"].isdecimal():
-        check_heads(values["heads"])
-    wanted = Wanted.of(
-        *(values[name] for name in ("heads", "plan", "sparsity", "keep_metric", "speedup")),
-        steps=values["recover_steps"],
-    )
-    same = (
-        "how",
-        "by",
-        "rules",
-        "objective",
-        "at_least",
-        "among",
-        "step",
-        "width",
-        "expansion",
-        "draws",
-        "limit",
-    )
-    options = SearchOptions(
-        **{name: values[name] for name in same},
-        repairs=tuple(values["try_repairs"].split(",")) if values["try_repairs"] else (),
-        sizes=numbers_of(values["sizes"], "--sizes") if values["sizes"] else FRONT,
-    )
-    mending = Mending(
-        repair_names(values["repair"]),
-        values["recover"],
-        values["teacher"],
-        values["learning_rate"],
-    )
-    if (values["task"] is None) != (values["data"] is None):
-        raise HeadscopeError(
-            "a task and its data belong together", where="--task", expected="--task and --data"
-        )
-    wanted.check_options(values["task"] is not None, mending, options)
-    if (values["out"] is None) == (not values["dry_run"]):
-        what = "nowhere to write it" if values["out"] is None else "a dry run writes nothing"
-        raise HeadscopeError(what, where="--out")
 
 
 def _check_importance(values: Values) -> None:
@@ -224,16 +167,6 @@ def _check_learn_mask(values: Values) -> None:
     numbers_wanted(values["penalty"], values["sparsity"], values["soft"])
 
 
-def _check_speed(values: Values) -> None:
-    from headscope.commands.speed import lengths_of
-
-    lengths = lengths_of(values["length"])
-    if values["mask"] is not None:
-        check_sizes(lengths or [1], values["batch_size"] or 1, values["repeats"])
-    elif lengths is not None and len(lengths) > 1:
-        raise HeadscopeError("--length requires --mask NAME for several lengths")
-
-
 CHECKS: dict[str, Check] = {
     "device": check_device,
     "dtype": _choice("--dtype", names.DTYPES, "is not a dtype"),
@@ -254,22 +187,18 @@ CHECKS: dict[str, Check] = {
     "to": _choice("--to", names.MASKED_TOKENS, "is no class of tokens"),
     "per": _choice("--per", names.PER, "is neither the model, a layer nor a head"),
     "learn-mask form": _choice("--form", names.MASK_FORMS, "is no form"),
-    "prune objective": _choice("--objective", names.OBJECTIVES, "is no objective"),
-    "fix heads": check_heads,
-    "prune among": check_heads,
-    "patterns": _check_patterns("--patterns"),
-    "finetune fix": _check_patterns("--fix"),
+    "patterns": check_patterns("--patterns"),
+    "finetune fix": check_patterns("--fix"),
     "threshold": threshold_values,
     "token": check_token,
     # lists
     "columns": lambda given: pairs_of(given, "--columns"),
     "labels": lambda given: pairs_of(given, "--labels"),
-    "sizes": lambda given: numbers_of(given, "--sizes"),
     "seeds": lambda given: numbers_of(given, "--seeds"),
     "gate keep": lambda given: numbers_of(given, "--keep"),
     "gate penalty": _check_penalties,
     # numbers
-    **{name: _count(name) for name in ("limit", "report_limit", "batch_size", "repeats", "dimensions", "draws")},
+    **{name: _count(name) for name in ("limit", "report_limit", "batch_size", "dimensions")},
     **{f"{command} batch_size": lambda given: None for command in TRAINS},  # by Settings
     "probe epochs": _count("epochs"),
     "masks show length": _count("length"),
@@ -278,7 +207,6 @@ CHECKS: dict[str, Check] = {
     "max_length": _check_length,
     "vocabulary": check_vocabulary,
     "race": lambda x: check_range(x, lambda x: 0 < x < 1, "--race", "is no error rate", "a number between 0 and 1"),
-    "fix keep_metric": check_keep_metric,
     "held_out": check_share,
     "label_smoothing": check_label_smoothing,
     "checkpoints": lambda count: check_range(count, lambda x: x >= 2, "--checkpoints", "is too few", "2 or more"),
@@ -288,9 +216,7 @@ TOGETHER: dict[str, Callable[[Values], None]] = {
     "analyze": _check_texts,
     "film": _check_texts,
     "look": _check_look,
-    "prune": _check_prune,
     "importance": _check_importance,
     "gate": _check_gate,
     "learn-mask": _check_learn_mask,
-    "speed": _check_speed,
 }

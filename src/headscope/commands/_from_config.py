@@ -25,8 +25,10 @@ from headscope.commands._options import say, typed
 from headscope.config.option import (
     Config,
     Option,
+    check_required,
     check_together,
     default_of,
+    is_left_out,
     kinds_of,
     members,
     options_of,
@@ -44,7 +46,8 @@ def command(
     def register(function: Callable[..., None]) -> Callable[..., None]:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters
-        configs = {one: hints[one] for one in parameters if _is_config(hints[one])}
+        found = {one: _config_in(hints[one]) for one in parameters}
+        configs = {one: config for one, config in found.items() if config is not None}
         main = next(config for config in configs.values() if config.command)
         CONFIGS[main.command] = configs
 
@@ -79,9 +82,9 @@ def command(
     return register
 
 
-def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config]:
+def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config | None]:
     """The checked configs of a command from the values of its options."""
-    made: dict[str, Config] = {}
+    made: dict[str, Config | None] = {}
     configs = CONFIGS[command]
     main = next(config for config in configs.values() if config.command)
     for parameter, config in configs.items():
@@ -89,8 +92,12 @@ def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config]:
         # An option that may be repeated is an empty list if it was not given.
         own = {name: value for name, value in used.items() if value is not None and value != []}
         own |= {"log": say, "typed": typed()} if config is Run else {}
+        if is_left_out(main, config, own):
+            made[parameter] = None
+            continue
+        check_required(command, config, own)
         made[parameter] = config(**own)
-    own_config = next(config for config in made.values() if type(config) is main)
+    own_config = next(config for config in made.values() if isinstance(config, main))
     check_together(own_config, *(config for config in made.values() if config is not own_config))
     return made
 
@@ -100,8 +107,10 @@ def fields_used(config: type[Config], main: type[Config]) -> tuple[str, ...]:
     return tuple(options_of(config)) if config is main else main.uses.get(config, ())
 
 
-def _is_config(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Config)
+def _config_in(hint: Any) -> type[Config] | None:
+    """The config that a parameter takes: `TaskData`, or `TaskData | None` if it is optional."""
+    kinds = [kind for kind in members(hint) if isinstance(kind, type) and issubclass(kind, Config)]
+    return kinds[0] if kinds else None
 
 
 def _parameters(config: type[Config], main: type[Config]) -> list[inspect.Parameter]:
@@ -115,7 +124,9 @@ def _parameters(config: type[Config], main: type[Config]) -> list[inspect.Parame
 def _default(name: str, config: type[Config], main: type[Config]) -> Any:
     if name in main.required:
         return MISSING
-    return main.defaults.get(name, default_of(config, name))
+    default = main.defaults.get(name, default_of(config, name))
+    is_optional = default is MISSING and config in main.optional
+    return None if is_optional or default == () else default  # an empty list: not given
 
 
 def _parameter(

@@ -193,17 +193,19 @@ def learn_mask(
             say=say,
         )
     if not soft:
-        from headscope.pruning.recovery import Judgement
-        from headscope.tasks import task_named
+        from headscope.config.shared import TaskData, evaluate_flags
 
         first = f"{out}/{aims[0].name}"
-        the_task = task_named(
-            task, columns=pairs_of(columns, "--columns"), labels=pairs_of(labels, "--labels")
+        report_data = TaskData(
+            task,
+            data,
+            report_on="dev" if corpus is not None else report_on,
+            report_limit=report_limit,
+            max_length=max_length,
+            columns=pairs_of(columns, "--columns"),
+            labels=pairs_of(labels, "--labels"),
         )
-        split = "dev" if corpus is not None else report_on
-        judged_as = Judgement(
-            the_task, data, select_on, split, max_length, report_limit=report_limit
-        ).named
+        judged_as = evaluate_flags(report_data)
         of_hub = f"--revision {revision} " if frozen and revision is not None else ""
         say(
             f"use it: headscope evaluate {model if frozen else first} {of_hub}{judged_as} --mask {first}/mask.npz"

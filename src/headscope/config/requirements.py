@@ -22,7 +22,7 @@ from headscope.config.worn import mask_of_training
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]
-FLAGS = {"how": "--search", "texts": "texts"}  # others: the name with hyphens
+FLAGS = {"texts": "texts"}  # others: the name with hyphens
 BY_CHANCE = ("random", "bigbird")  # masks that are drawn
 CORPUS_TASKS = ("masked", "mlm", "causal")  # a file of texts is split by the command itself
 
@@ -335,37 +335,37 @@ RULES: dict[str, tuple[Rule, ...]] = {
         REPORT_ON,
         Rule(
             {
-                **{
-                    "how": "beam",
-                    "by": "gradient-second",
-                    "rules": "voita",
-                    "objective": None,
-                    "at_least": 0,
-                },
-                **{
-                    "among": None,
-                    "step": 0.1,
-                    "width": 3,
-                    "expansion": 12,
-                    "draws": 3,
-                    "limit": None,
-                },
-                **{"sizes": None, "try_repairs": None, "swaps": 4},
+                "search": "beam",
+                "by": "gradient-second",
+                "rules": "voita",
+                "objective": None,
+                "at_least": 0,
+                "among": None,
+                "step": 0.1,
+                "width": 3,
+                "expansion": 12,
+                "draws": 3,
+                "limit": None,
+                "sizes": None,
+                "try_repairs": None,
+                "swaps": 4,
             },
             "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already",
             _searches,
         ),
         Rule(
-            {"by": "gradient-second"}, "--search rank or iterative", _is("how", "rank", "iterative")
+            {"by": "gradient-second"},
+            "--search rank or iterative",
+            _is("search", "rank", "iterative"),
         ),
         Rule(
             {"rules": "voita"},
             "--search rank or iterative with --by relevance",
-            lambda v: v["how"] in ("rank", "iterative") and v["by"] in RELEVANCE_SCORES,
+            lambda v: v["search"] in ("rank", "iterative") and v["by"] in RELEVANCE_SCORES,
         ),
-        Rule({"step": 0.1}, "--search iterative", _is("how", "iterative")),
-        Rule({"width": 3, "expansion": 12, "swaps": 4}, "--search beam", _is("how", "beam")),
-        Rule({"draws": 3}, "--search random", _is("how", "random")),
+        Rule({"step": 0.1}, "--search iterative", _is("search", "iterative")),
+        Rule({"width": 3, "expansion": 12, "swaps": 4}, "--search beam", _is("search", "beam")),
+        Rule({"draws": 3}, "--search random", _is("search", "random")),
         Rule(
             {"learning_rate": 5e-5, "teacher": False},
             "--recover N, as in --recover 1",

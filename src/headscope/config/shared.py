@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +98,24 @@ class TaskData(Config):
         None, "Our names for the data's labels, e.g. entails=entailment,0=neutral",
         parse=pairs("labels"), show_default=False,
     )  # fmt: skip
+
+
+def evaluate_flags(data: TaskData, batch_size: int = 32) -> str:
+    """The flags of `headscope evaluate` for the report split."""
+    columns, labels = (data.columns or {}, data.labels or {})
+    values = {
+        "task": getattr(data.task, "name", data.task),
+        "data": data.data,
+        "split": data.report_on,
+        "limit": data.report_limit,
+        "max-length": data.max_length,
+        "batch-size": None if batch_size == 32 else batch_size,
+        "columns": ",".join(f"{ours}={theirs}" for ours, theirs in columns.items()),
+        "labels": ",".join(f"{theirs}={ours}" for theirs, ours in labels.items()),
+    }
+    return shlex.join(
+        word for name, value in values.items() if value for word in (f"--{name}", str(value))
+    )
 
 
 AS_STATED = "as the model's files state"
