@@ -552,7 +552,7 @@ REFUSED = [
         ("--heads", "3", *TASK, "--search", "greedy", "--width", "9"),
         "--width requires --search beam. It has no effect otherwise.",
     ),
-    (("--heads", "3", *TASK, "--by", "nonsense"), '"nonsense" is not a value of `by`.'),
+    (("--heads", "3", *TASK, "--by", "nonsense"), '`by` must be ablation, confidence, '),
     (("--heads", "3", *TASK, "--at-least", "-2"), "`at_least` must be at least 0, got -2"),
     (("--heads", "3", *TASK, "--report-limit", "-1"), "`report_limit` must be at least 1, got -1"),
     (
