@@ -76,6 +76,7 @@ _WHERE = {
     "preview_prune": "headscope.api.prune",
     "probe": "headscope.analysis.probe",
     "prune": "headscope.api.prune",
+    "save": "headscope.model.saving",
     "search": "headscope.api.search",
     "serve": "headscope.explorer.serving",
     "speed": "headscope.api.speed",
@@ -157,6 +158,7 @@ if TYPE_CHECKING:
     from headscope.model.knockout import KnockOut as KnockOut
     from headscope.model.load import load as load
     from headscope.model.new_model import Sizes as Sizes
+    from headscope.model.saving import save as save
     from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch
     from headscope.report.looking import look as look

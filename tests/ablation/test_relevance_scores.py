@@ -171,7 +171,7 @@ def test_a_backward_pass_is_paid_for_once_a_scoring(tmp_path: Path) -> None:
             {"search": "rank", "by": "relevance", "rules": "lrp"},
             '`rules` must be attnlrp or voita, got "lrp"',
         ),
-        ({"search": "rank", "by": "relevence"}, '`by` must be relevance (closest)'),
+        ({"search": "rank", "by": "relevence"}, "`by` must be ablation, confidence, "),
     ],
 )
 def test_unknown_rules_and_importances_are_refused(options: dict[str, Any], message: str) -> None:

@@ -355,7 +355,7 @@ REFUSED = [
         {"heads": 1, "search": "magic"},
         '`search` must be beam, greedy, iterative, random or rank, got "magic"',
     ),
-    ({"heads": 1, "search": "rank", "by": "luck"}, '`by` must be ablation, confidence, '),
+    ({"heads": 1, "search": "rank", "by": "luck"}, "`by` must be ablation, confidence, "),
     ({"heads": 1, "report_on": "dev:even"}, "--report-on: "),
     (
         {"heads": 5, "among": "0.*"},

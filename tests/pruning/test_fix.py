@@ -220,7 +220,7 @@ def test_a_model_is_trained_with_fixed_heads_and_cut_further(here: Path) -> None
 
 
 WRONG = {
-    ("--patterns", "0.0=spiral"): '`patterns`: "spiral" is not a fixed pattern. Expected',
+    ("--patterns", "0.0=spiral"): '--patterns: "spiral" is not a fixed pattern. Expected',
     ("--patterns", "0.7=left"): '"0.7" is not in this model',
     ("--patterns", "0.0=left", "--heads", "0.0"): "--heads requires that --patterns is left out",
     ("--heads", "5.0"): '"5.0" is not in this model',
@@ -230,7 +230,7 @@ WRONG = {
     ): "--keep-metric: must be the share of the unpruned metric to keep, got 0",
     ("--report-on", "dev"): "--report-on",
     ("--sizes", "1,500"): "--sizes: 500 heads cannot be fixed. Expected at most 4.",
-    ("--sizes", "many"): '`sizes` must be whole numbers such as 3,10,20, got "many"',
+    ("--sizes", "many"): '--sizes must be whole numbers such as 3,10,20, got "many"',
 }
 
 

@@ -515,18 +515,18 @@ REFUSED = [
     (("--heads", "7.0"), 'heads "7.0": "7.0" is not in this model.'),
     (("--heads", "0.1,0.1"), 'heads "0.1,0.1": encoder.0.1 is given twice.'),
     (("--heads", "*.*"), "heads: these are all heads of the model."),
-    (("--heads", "0.1", "--plan", "plan.json"), "prune takes one target, got `heads` and `plan`"),
-    (("--heads", "3"), "a search for heads requires `task` and `data`"),
-    ((), "prune requires heads (`heads`), a plan (`plan`), or with `task` and `data` a target"),
+    (("--heads", "0.1", "--plan", "plan.json"), "prune takes one target, got --heads and --plan"),
+    (("--heads", "3"), "a search for heads requires --task and --data"),
+    ((), "prune requires heads (--heads), a plan (--plan), or with --task and --data a target"),
     (
         ("--heads", "3", "--sparsity", "0.5", "--task", "sst2", "--data", "dev.tsv"),
-        "prune takes one target, got `heads` and `sparsity`",
+        "prune takes one target, got --heads and --sparsity",
     ),
-    (("--heads", "0.1", "--repair", "fold"), "`repair` requires `task` and `data`"),
+    (("--heads", "0.1", "--repair", "fold"), "--repair requires --task and --data"),
     (("--heads", "0.1", "--repair", "glue"), '--repair: "glue" is no repair.'),
     (
         ("--heads", "0.1", "--form", "huge"),
-        '`form` must be onnx, plain or small, got "huge"',
+        '--form must be onnx, plain or small, got "huge"',
     ),
     (("--plan", "none.json"), "none.json: cannot be read:"),
     (("--plan", "dev.tsv"), "dev.tsv: not a plan ("),
@@ -552,22 +552,22 @@ REFUSED = [
         ("--heads", "3", *TASK, "--search", "greedy", "--width", "9"),
         "--width requires --search beam. It has no effect otherwise.",
     ),
-    (("--heads", "3", *TASK, "--by", "nonsense"), '`by` must be ablation, confidence, '),
-    (("--heads", "3", *TASK, "--at-least", "-2"), "`at_least` must be at least 0, got -2"),
-    (("--heads", "3", *TASK, "--report-limit", "-1"), "`report_limit` must be at least 1, got -1"),
+    (("--heads", "3", *TASK, "--by", "nonsense"), "--by must be ablation, confidence, "),
+    (("--heads", "3", *TASK, "--at-least", "-2"), "--at-least must be at least 0, got -2"),
+    (("--heads", "3", *TASK, "--report-limit", "-1"), "--report-limit must be at least 1, got -1"),
     (
         ("--heads", "3", *TASK, "--recover-steps"),
-        "`recover_steps` requires `search=iterative` and `recover`",
+        "--recover-steps requires --search iterative and --recover",
     ),
     (
         ("--keep-metric", "0.9", "--task", "sst2", "--data", "glue", *STEPWISE),
-        "`recover_steps` requires a number of `heads` or `sparsity`",
+        "--recover-steps requires a number of --heads or --sparsity",
     ),
     (
         ("--heads", "3", "--task", "sst2", "--data", "glue", *STEPWISE, "--try-repairs", "fold"),
-        "`try_repairs` cannot be combined with `recover_steps`",
+        "--try-repairs cannot be combined with --recover-steps",
     ),
-    (("--heads", "0.1", "--task", "sst2"), "prune requires `data`"),
+    (("--heads", "0.1", "--task", "sst2"), "prune requires --data"),
 ]
 
 
@@ -689,7 +689,7 @@ NOT_TOGETHER = [
     (("--heads", "0.1", "--among", "0.*"), "--among requires a search"),
     (("--heads", "0.1", "--search", "rank"), "--search requires a search"),
     (("--heads", "0.1", "--teacher"), "--teacher requires --recover N, as in --recover 1."),
-    (("--heads", "0.1", "--recover", "-1", *TASK), "`recover` must be at least 0, got -1"),
+    (("--heads", "0.1", "--recover", "-1", *TASK), "--recover must be at least 0, got -1"),
     (
         (
             "--heads",
@@ -707,7 +707,7 @@ NOT_TOGETHER = [
     ),
     (
         ("--heads", "1", "--try-repairs", "refit+fold", *TASK),
-        '`try_repairs` must be some of fold, refit and fold+refit, got "refit+fold"',
+        '--try-repairs must be some of fold, refit and fold+refit, got "refit+fold"',
     ),
     (
         (

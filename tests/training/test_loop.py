@@ -118,7 +118,7 @@ def test_the_model_is_left_evaluating_and_a_loss_that_is_no_number_stops_the_run
         run.model.model.classifier.weight.fill_(float("nan"))
     with pytest.raises(
         HeadscopeError,
-        match=r"the loss is nan at step 2\. Try a smaller --learning-rate than 0\.0001\.",
+        match=r"the loss is nan at step 2\. Try a smaller `learning_rate` than 0\.0001\.",
     ):
         list(run)
     assert not run.model.model.training
@@ -127,16 +127,16 @@ def test_the_model_is_left_evaluating_and_a_loss_that_is_no_number_stops_the_run
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epochs": 0}, "--epochs: 0 is not possible. Expected 1 or more."),
-        ({"batch_size": 0}, "--batch-size: 0 is not possible. Expected 1 or more."),
-        ({"learning_rate": 0.0}, "--learning-rate: 0.0 is not possible. Expected more than 0."),
+        ({"epochs": 0}, "`epochs`: 0 is not possible. Expected 1 or more."),
+        ({"batch_size": 0}, "`batch_size`: 0 is not possible. Expected 1 or more."),
+        ({"learning_rate": 0.0}, "`learning_rate`: 0.0 is not possible. Expected more than 0."),
         (
             {"learning_rate": float("inf")},
-            "--learning-rate: inf is not possible. Expected more than 0.",
+            "`learning_rate`: inf is not possible. Expected more than 0.",
         ),
-        ({"warmup": 1.5}, "--warmup: 1.5 is not possible. Expected 0 to 1."),
-        ({"weight_decay": -1.0}, "--weight-decay: -1.0 is not possible. Expected 0 or more."),
-        ({"clip": float("nan")}, "--clip: nan is not possible. Expected more than 0."),
+        ({"warmup": 1.5}, "`warmup`: 1.5 is not possible. Expected 0 to 1."),
+        ({"weight_decay": -1.0}, "`weight_decay`: -1.0 is not possible. Expected 0 or more."),
+        ({"clip": float("nan")}, "`clip`: nan is not possible. Expected more than 0."),
     ],
 )
 def test_impossible_settings_are_refused(changes: dict[str, float], message: str) -> None:

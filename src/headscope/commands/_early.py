@@ -7,6 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from headscope.commands._flags import errors_in_flags
 from headscope.commands._options import say
 
 # What a command says first: what it needs takes seconds to import. Commands that are not here need no torch.
@@ -40,7 +41,15 @@ FIRST = {
 class EarlyChecked(TyperCommand):
     """A command whose options are checked before it runs."""
 
+    def make_context(self, *words: Any, **extra: Any) -> Any:
+        with errors_in_flags():
+            return super().make_context(*words, **extra)
+
     def invoke(self, ctx: Any) -> Any:
+        with errors_in_flags():
+            return self._checked(ctx)
+
+    def _checked(self, ctx: Any) -> Any:
         name = ctx.command_path.partition(" ")[2]
         given = {one for one in ctx.params if ctx.get_parameter_source(one).name == "COMMANDLINE"}
         check_early(name, ctx.params, given)
@@ -54,10 +63,10 @@ class EarlyChecked(TyperCommand):
 
 def check_early(command: str, values: Mapping[str, Any], given: set[str]) -> None:
     """Refuse whatever needs no model to be seen as wrong."""
+    from headscope.commands._configs import CONFIGS, make_configs
     from headscope.commands._early_files import check_files, check_out  # not imported for --help
     from headscope.commands._early_model import check_fit
     from headscope.commands._early_values import check_models, check_values
-    from headscope.commands._from_config import CONFIGS, make_configs
     from headscope.config.requirements import check_effects
 
     if command in CONFIGS:

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from headscope.commands import app
+from headscope.commands._app import app
 from headscope.commands._options import drawing_figures, progress, say, typed
+from headscope.config.command_line import command_line
 
 SENTENCE = "The committee that reviewed the engineers' proposals thanked them, and the chairwoman said she would answer soon."
 
@@ -28,6 +29,7 @@ def demo(
     from headscope.ablation.importance import importance
     from headscope.analysis.analyze import analyze
     from headscope.atomic_dir import drafted
+    from headscope.commands._early_files import is_demo
     from headscope.model.load import load
     from headscope.report.looking import look
     from headscope.report.publish import fill
@@ -62,7 +64,7 @@ def demo(
             fill(study, folder)
         look(model, SENTENCE).save(folder / "look.html")
     say(f"{out / 'look.html'} shows one sentence; to type others, and to switch heads off:")
-    say(f"headscope serve minilm --study {out}")
+    say(command_line("serve", "minilm", study=out))
     say("the report, to open in a browser:")
     typer.echo(out / "index.html")
 
@@ -81,10 +83,3 @@ def _write_questions(file: Path) -> None:
                 )
                 + "\n"
             )
-
-
-def is_demo(out: Path) -> bool:
-    """Whether what is there was made by this command: another study is not replaced."""
-    from headscope.atomic_dir import read_record
-
-    return str(read_record(out).get("command", "")).startswith("headscope demo")

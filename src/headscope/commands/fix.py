@@ -8,8 +8,9 @@ import typer
 
 from headscope.commands._from_config import command
 from headscope.commands._options import Model, progress, say
+from headscope.config.command_line import command_line
 from headscope.config.fix import FixConfig
-from headscope.config.shared import Reading, Run, TaskData, evaluate_flags
+from headscope.config.shared import Reading, Run, TaskData, evaluate_options
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -41,5 +42,7 @@ def fix(model: Model, data: TaskData, config: FixConfig, reading: Reading, run: 
         f"{len(result.patterns)} of {before['heads']} heads fixed, {parameters} million parameters, "
         f"{speed} ({result.record['timed']})"
     )
-    say(f"check it: headscope evaluate {run.out} {evaluate_flags(data, config.batch_size)}")
+    say(
+        f"check it: {command_line('evaluate', run.out, **evaluate_options(data, config.batch_size))}"
+    )
     typer.echo(run.out)

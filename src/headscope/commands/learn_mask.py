@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headscope.commands import app
+from headscope.commands._app import app
 from headscope.commands._options import (
     Device,
     Model,
@@ -31,6 +31,7 @@ from headscope.commands._tasks import (
     pairs_of,
 )
 from headscope.config.checks import check_range
+from headscope.config.command_line import command_line
 from headscope.config.names import EITHER
 from headscope.errors import HeadscopeError
 
@@ -193,7 +194,7 @@ def learn_mask(
             say=say,
         )
     if not soft:
-        from headscope.config.shared import TaskData, evaluate_flags
+        from headscope.config.shared import TaskData, evaluate_options
 
         first = f"{out}/{aims[0].name}"
         report_data = TaskData(
@@ -205,11 +206,14 @@ def learn_mask(
             columns=pairs_of(columns, "--columns"),
             labels=pairs_of(labels, "--labels"),
         )
-        judged_as = evaluate_flags(report_data)
-        of_hub = f"--revision {revision} " if frozen and revision is not None else ""
-        say(
-            f"use it: headscope evaluate {model if frozen else first} {of_hub}{judged_as} --mask {first}/mask.npz"
+        line = command_line(
+            "evaluate",
+            model if frozen else first,
+            revision=revision if frozen else None,
+            **evaluate_options(report_data),
+            mask=f"{first}/mask.npz",
         )
+        say(f"use it: {line}")
     typer.echo(out)
 
 

@@ -10,8 +10,9 @@ import typer
 
 from headscope.commands._from_config import command
 from headscope.commands._options import AsJson, Model, progress, say
+from headscope.config.command_line import command_line
 from headscope.config.prune import PruneConfig
-from headscope.config.shared import Reading, Run, TaskData, evaluate_flags
+from headscope.config.shared import Reading, Run, TaskData, evaluate_options
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ def prune(
         return
     say(_summary(result))
     if data is not None and config.form != "onnx":
-        say(f"check it: headscope evaluate {run.out} {evaluate_flags(data, config.batch_size)}")
+        say(
+            f"check it: {command_line('evaluate', run.out, **evaluate_options(data, config.batch_size))}"
+        )
     typer.echo(run.out)
 
 

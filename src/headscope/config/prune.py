@@ -99,7 +99,7 @@ class PruneConfig(SearchConfig):
                 f"{repairs[0]} cannot be combined with `recover_steps`: repairs are fitted to the unpruned model"
             )
         if not (self.search == "iterative" and self.recover and self.is_search):
-            raise HeadscopeError("`recover_steps` requires `search=iterative` and `recover`")
+            raise HeadscopeError('`recover_steps` requires `search="iterative"` and `recover`')
         if self.heads is None and self.sparsity is None:
             raise HeadscopeError("`recover_steps` requires a number of `heads` or `sparsity`")
 

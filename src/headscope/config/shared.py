@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,22 +99,20 @@ class TaskData(Config):
     )  # fmt: skip
 
 
-def evaluate_flags(data: TaskData, batch_size: int = 32) -> str:
-    """The flags of `headscope evaluate` for the report split."""
+def evaluate_options(data: TaskData, batch_size: int = 32) -> dict[str, object]:
+    """The options of `evaluate` for the report split."""
     columns, labels = (data.columns or {}, data.labels or {})
-    values = {
+    options = {
         "task": getattr(data.task, "name", data.task),
         "data": data.data,
         "split": data.report_on,
         "limit": data.report_limit,
-        "max-length": data.max_length,
-        "batch-size": None if batch_size == 32 else batch_size,
+        "max_length": data.max_length,
+        "batch_size": None if batch_size == 32 else batch_size,
         "columns": ",".join(f"{ours}={theirs}" for ours, theirs in columns.items()),
         "labels": ",".join(f"{theirs}={ours}" for theirs, ours in labels.items()),
     }
-    return shlex.join(
-        word for name, value in values.items() if value for word in (f"--{name}", str(value))
-    )
+    return {name: value for name, value in options.items() if value}
 
 
 AS_STATED = "as the model's files state"

@@ -16,7 +16,7 @@ from torch import Tensor
 from headscope.config.masks import MASK_FILE
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, Site
-from headscope.masks.mask_spec import Mask
+from headscope.masks.mask import Mask
 
 Per = Literal["model", "layer", "head"]
 PLAIN = ".npy"
@@ -65,7 +65,7 @@ class Positions:
             raise HeadscopeError(
                 f"this mask is of {self.length} positions, and a text has {length}",
                 where=name,
-                mend=f"Cut texts with --max-length {self.length}, or learn a --structured mask, which has no end",
+                mend=f"Cut texts with `max_length={self.length}`, or learn a `structured=True` mask, which has no end",
             )
         if not self.structured:
             found = rows[:, :length, :length].clone()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headscope.config.command_line import option_words
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning.plan import Plan
 
@@ -34,14 +36,14 @@ class DryRun:
     """A plan, and what carrying it out would give.
 
     sizes        of the unpruned and of the pruned model
-    measured_on  flags of `headscope evaluate` for the examples it would be measured on; None without a task
+    measured_on  options of `evaluate` for the examples it would be measured on; None without a task
     has_study    whether a search found it: then its study would be written, too
     """
 
     plan: Plan
     form: str
     sizes: tuple[Size, Size]
-    measured_on: str | None
+    measured_on: dict[str, object] | None
     has_study: bool
 
     @property
@@ -57,7 +59,7 @@ class DryRun:
             "heads": str(self.plan.heads),
             "form": self.form,
             "sizes": [asdict(size) for size in self.sizes],
-            "measured_on": self.measured_on,
+            "measured_on": None if self.measured_on is None else self._flags(),
             "files": self.files,
         }
 
@@ -67,9 +69,12 @@ class DryRun:
             str(self.plan.heads),
             *self._sized(),
             *self._chosen(),
-            *([] if self.measured_on is None else [f"would be measured: {self.measured_on}"]),
+            *([] if self.measured_on is None else [f"would be measured: {self._flags()}"]),
             f"would be written: {', '.join(self.files)}, beside configuration and tokenizer",
         ]
+
+    def _flags(self) -> str:
+        return shlex.join(option_words(self.measured_on or {}))
 
     def _sized(self) -> list[str]:
         before, after = self.sizes

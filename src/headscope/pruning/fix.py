@@ -89,13 +89,13 @@ def read_inputs(
     select_on, report_on = splits_of(data)
     to_select = task.items(data.data, select_on, limit=data.limit)
     to_report = task.items(data.data, report_on, limit=data.report_limit)
-    check_apart(to_select, to_report, "--report-on")
+    check_apart(to_select, to_report, "`report_on`")
     loaded = open_for(task, model, reading, run)
     loaded.reading.check(loaded.name)  # what cannot be saved is not fixed
     patterns = (
         None
         if config.patterns is None
-        else read_patterns(config.patterns, loaded.heads, where="--patterns")
+        else read_patterns(config.patterns, loaded.heads, where="`patterns`")
         if isinstance(config.patterns, str)
         else by_head(config.patterns, loaded.heads)
     )
@@ -103,7 +103,7 @@ def read_inputs(
     sizes = config.reported_sizes
     if not isinstance(sizes, int) and max(sizes) > len(heads):
         what = f"{max(sizes)} heads cannot be fixed"
-        raise HeadscopeError(what, where="--sizes", expected=f"at most {len(heads)}")
+        raise HeadscopeError(what, where="`sizes`", expected=f"at most {len(heads)}")
     return FixInputs(loaded, heads, patterns, (to_select, to_report))
 
 
@@ -150,7 +150,7 @@ def _candidates(
         if across:
             raise HeadscopeError(
                 f"{across[0]} reads one text and attends to another",
-                where="--heads",
+                where="`heads`",
                 expected="self-attention",
             )
     check_fix(model, patterns or dict.fromkeys(heads, "current"))
@@ -333,9 +333,9 @@ class _Fixing:
             if not good:
                 raise HeadscopeError(
                     f"no number of fixed heads keeps {keep:g} of the metric, which is {intact:.4f}",
-                    where="--keep-metric",
+                    where="`keep_metric`",
                     expected=f"less: the best of those that were tried has {max(tried.values()):.4f}",
-                    mend="Name smaller --sizes, or leave --keep-metric out",
+                    mend="Name smaller `sizes`, or leave `keep_metric` out",
                 )
             size = max(good)
         for row in rows:

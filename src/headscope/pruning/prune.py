@@ -16,7 +16,7 @@ from headscope.ablation.significance import delta_of_metric, metrics_of, resampl
 from headscope.config.option import recorded
 from headscope.config.prune import PruneConfig
 from headscope.config.search import splits_of
-from headscope.config.shared import Reading, Run, TaskData, evaluate_flags
+from headscope.config.shared import Reading, Run, TaskData, evaluate_options
 from headscope.errors import HeadscopeError
 from headscope.masks.open_model import open_model
 from headscope.model import latency as speed
@@ -69,7 +69,7 @@ def open_unpruned(
     check_form_of(loaded, config.form)
     if config.recover and loaded.model.dtype != torch.float32:
         raise HeadscopeError(
-            "training is done in float32", where="--dtype", mend="Leave --dtype or --recover out"
+            "training is done in float32", where="`dtype`", mend="Leave `dtype` or `recover` out"
         )
     if isinstance(config.heads, str):
         surgery.check_cut(loaded, surgery.read_heads(loaded, config.heads))
@@ -86,11 +86,11 @@ def preview(
     """The plan, and what carrying it out would give; nothing is repaired, trained or written."""
     if config.recover_steps:
         raise HeadscopeError(
-            "steps with training cannot be shown without training", where="--dry-run"
+            "steps with training cannot be shown without training", where="`dry_run`"
         )
     plan, result = _make_plan(model, config, data, reading, run)
     sizes = Size.of(model), Size.of(surgery.prune(model, list(plan.heads)))
-    measured_on = None if data is None else evaluate_flags(data, config.batch_size)
+    measured_on = None if data is None else evaluate_options(data, config.batch_size)
     return DryRun(plan, config.form, sizes, measured_on, has_study=result is not None)
 
 

@@ -39,7 +39,7 @@ def check_splits(config: PruneConfig, data: TaskData) -> None:
                 "there is no train file",
                 where=data.data,
                 expected="a directory with one",
-                mend="Leave --recover out",
+                mend="Leave `recover` out",
             )
         check_report_split(data, "train")
 
@@ -48,7 +48,7 @@ def check_report_split(data: TaskData, split: str) -> None:
     """Refuse to report on examples of a split that something was learned from."""
     task = task_of(data)
     learned, reported = (task.items(data.data, name) for name in (split, splits_of(data)[1]))
-    check_apart(learned, reported, "--report-on")
+    check_apart(learned, reported, "`report_on`")
 
 
 def recover(
@@ -66,7 +66,7 @@ def recover(
     write_model(pruned, start)
     if config.teacher and model.path is None:
         raise HeadscopeError(
-            "the teacher has no files", where="--teacher", expected="a model that was loaded"
+            "the teacher has no files", where="`teacher`", expected="a model that was loaded"
         )
     settings = Settings(epochs=config.recover, learning_rate=config.learning_rate, seed=run.seed)
     task = task_of(data)

@@ -112,7 +112,7 @@ def read_inputs(
     select_on, report_on = splits_of(data)
     to_select = task.items(data.data, select_on, limit=data.limit)
     to_report = task.items(data.data, report_on, limit=data.report_limit)
-    check_apart(to_select, to_report, "--report-on")
+    check_apart(to_select, to_report, "`report_on`")
     loaded = (
         model
         if isinstance(model, AttentionModel)

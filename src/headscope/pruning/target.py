@@ -27,7 +27,7 @@ def heads_to_remove(config: SearchConfig, selection: Selection) -> int | None:
     )
     if wanted is None:
         return None
-    option = "--heads" if config.sparsity is None else "--sparsity"
+    option = "`heads`" if config.sparsity is None else "`sparsity`"
     check_reachable(wanted, everyone, _reachable(selection), option, selection.at_least)
     smallest = min(len(unit) for unit in selection.units)
     if wanted < smallest:
@@ -66,7 +66,7 @@ def estimate(seconds: float, steps: int, examples: int) -> str:
     if minutes < 2:
         return ""
     fewer = (
-        f"; --limit {FEWER} makes it {max(minutes * FEWER / examples, 1):.0f}"
+        f"; `limit={FEWER}` makes it {max(minutes * FEWER / examples, 1):.0f}"
         if examples > 2 * FEWER
         else ""
     )
@@ -82,8 +82,8 @@ class Pursuit:
         if target.keep_metric is not None and not intact > 0:
             raise HeadscopeError(
                 f"{name} of the whole model is {intact:.4f}: no share of it can be kept",
-                where="--keep-metric",
-                expected="a model that can do the task, or --heads N",
+                where="`keep_metric`",
+                expected="a model that can do the task, or `heads=N`",
             )
         self.most = heads_to_remove(target, selection)
         self.layers: Layers | None = None
@@ -110,7 +110,7 @@ class Pursuit:
         ):
             raise HeadscopeError(
                 f"{target.speedup:g} times is more than head pruning can give here",
-                where="--speedup",
+                where="`speedup`",
                 expected=f"at most {self.layers.bound:.2f}: that is the time without any attention head",
             )
         self.reachable = self.most or _reachable(selection)
@@ -163,7 +163,7 @@ class Pursuit:
     def chosen(self, path: list[State]) -> State:
         """The last state of the path that meets the target."""
         if len(path) == 1:
-            raise HeadscopeError("no head may go", where="prune", expected="a smaller --at-least")
+            raise HeadscopeError("no head may go", where="prune", expected="a smaller `at_least`")
         if self.target.keep_metric is not None:
             good = [state for state in path[1:] if self._keeps(state)]
             if not good:
@@ -171,14 +171,14 @@ class Pursuit:
                 share = best.outcome.metric / self.selection.intact.metric
                 raise HeadscopeError(
                     f"no set keeps {self.target.keep_metric:g} of the metric",
-                    where="--keep-metric",
+                    where="`keep_metric`",
                     expected=f"at most {share:.4f}, which is without {self.selection.heads(best.removed)}",
                 )
             return max(good, key=lambda state: self.selection.size(state.removed))
         if self.target.speedup is not None and not self._is_fast(path[-1]):
             raise HeadscopeError(
                 f"{self.target.speedup:g} times cannot be reached",
-                where="--speedup",
+                where="`speedup`",
                 expected=f"at most {1 / self.expected_time(path[-1]):.2f}",
             )
         return path[-1]

@@ -30,7 +30,7 @@ class Scratch:
     def __post_init__(self) -> None:
         if self.tokenizer is not None and self.vocabulary is not None:
             raise HeadscopeError(
-                "a tokenizer is taken or learned, not both", where="--tokenizer, --vocabulary"
+                "a tokenizer is taken or learned, not both", where="`tokenizer`, `vocabulary`"
             )
         if self.vocabulary is not None:
             check_vocabulary(self.vocabulary)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from headscope.ablation.significance import metrics_of
+from headscope.config.command_line import command_line
 from headscope.config.requirements import changed, check_effects
 from headscope.data.examples import Column
 from headscope.data.held_out import check_held_out, is_held_out
@@ -167,9 +168,10 @@ def _source(
     if source.config.is_encoder_decoder:
         raise HeadscopeError(
             f"{source.config.model_type} is an encoder-decoder",
-            where="--config",
+            where="`config`",
             expected="an encoder, such as bert",
-            mend="Train it to translate: headscope finetune MODEL --task translation --from-scratch",
+            mend="Train it to translate: "
+            + command_line("finetune", "MODEL", task="translation", from_scratch=True),
         )
     return source, scratch
 

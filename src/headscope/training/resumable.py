@@ -76,7 +76,7 @@ class Resumable:
             before = lost["learning_rate"]
             if now["settings"]["learning_rate"] >= before:
                 what = f"{lost['what']} with a rate of {before:g}"
-                raise HeadscopeError(what, where="--learning-rate", expected="a smaller one")
+                raise HeadscopeError(what, where="`learning_rate`", expected="a smaller one")
             now = {**now, "settings": {**now["settings"], "learning_rate": before}}
         check_same_run(then, now, self.folder / STATE)
 
@@ -111,7 +111,7 @@ class Resumable:
         """Say what is left to go on from: the state on disk is from before, and stays."""
         rate = self.training.settings.learning_rate
         error.mend = (
-            f"The state of step {self._saved} is kept: go on from it with --resume and a smaller --learning-rate "
+            f"The state of step {self._saved} is kept: go on from it with `resume=True` and a smaller `learning_rate` "
             f"than {rate:g}"
         )
         if self._is_main:

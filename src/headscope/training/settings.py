@@ -27,7 +27,7 @@ class Settings:
     def __post_init__(self) -> None:
         if self.steps is not None and self.steps < 1:
             raise HeadscopeError(
-                f"{self.steps} is not possible", where="--steps", expected="1 or more"
+                f"{self.steps} is not possible", where="`steps`", expected="1 or more"
             )
         least = {
             "epochs": 1,
@@ -40,7 +40,7 @@ class Settings:
         for name, lowest in least.items():
             value = getattr(self, name)
             if not (value >= lowest and math.isfinite(value)) or (name == "warmup" and value > 1):
-                option = f"--{name.replace('_', '-')}"
+                option = f"`{name}`"
                 open_below = 0 < lowest < 1
                 expected = (
                     "0 to 1"
