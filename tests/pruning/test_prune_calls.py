@@ -113,7 +113,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"heads": "0.1", "task": "sst2"}, "prune requires `data`"),
     ({"heads": "0.1", "report_on": "dev"}, "`report_on` requires `task` and `data`"),
     ({"heads": 2, "out": "x"}, "a search for heads requires `task` and `data`"),
-    ({"heads": "0.1", "split": "dev", **DATA}, "`split` has no effect in prune"),
+    ({"heads": "0.1", "split": "test", **DATA}, "`split` has no effect in prune"),
     ({"heads": "0.1", "mask": "star"}, "`mask` has no effect in prune"),
     ({"heads": 0, **DATA}, "`heads` must be a whole number, at least 1, got 0"),
     ({"heads": 2, "swaps": -1, **DATA}, "`swaps` must be at least 0, got -1"),

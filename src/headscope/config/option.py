@@ -216,6 +216,7 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
     headscope.gate(model, data, GateConfig(keep=20)) and headscope.gate(model, task=…, data=…, keep=20) are the same.
     The first slot is the command's own config. An option that no config has is a `TypeError`, as for any function.
     """
+    _check_names(command, options, [f.name for kind, _ in slots for f in fields(kind)])
     made: list[Any] = []
     rest = dict(options)
     for kind, config in slots:
@@ -232,12 +233,6 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
         if config is None:
             check_required(command, kind, own)
         made.append(kind(**own) if config is None else replace(config, **own))
-    if rest:
-        known = [f.name for kind, _ in slots for f in fields(kind)]
-        name = next(iter(rest))
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{hint}")
     main = made[0]
     for place, config in enumerate(made[1:], start=1):
         if config is None:
@@ -250,6 +245,14 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
         made[place] = replace(config, **unset) if unset else config
     check_together(main, *made[1:])
     return made
+
+
+def _check_names(command: str, options: Mapping[str, Any], names: list[str]) -> None:
+    for name in options:
+        if name not in names:
+            near = get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{hint}")
 
 
 def is_left_out(main: type[Config], kind: type[Config], own: Mapping[str, Any]) -> bool:
