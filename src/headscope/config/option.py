@@ -23,6 +23,7 @@ from headscope.errors import HeadscopeError, choices
 
 _OPTION = "option"
 _KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
+UNRECORDED = ("out", "resume", "overwrite")  # options that do not change the result
 
 
 @dataclass(frozen=True)
@@ -177,14 +178,16 @@ def values_of(*configs: Config | None) -> dict[str, Any]:
     return {f.name: getattr(config, f.name) for config in configs if config for f in fields(config)}
 
 
-# Fields that do not change the result: where it is written, and callbacks.
-UNRECORDED = ("out", "resume", "overwrite", "progress", "log", "typed")
-
-
 def recorded(*configs: Config | None) -> dict[str, Any]:
-    """The options of a run as its record and its resume header hold them: plain JSON values."""
+    """The options of a run as its record and its resume header hold them: plain JSON values.
+
+    Callbacks and options that do not change the result (where it is written, whether it is resumed) are left out.
+    """
     return {
-        name: _plain(value) for name, value in values_of(*configs).items() if name not in UNRECORDED
+        f.name: _plain(getattr(config, f.name))
+        for config in filter(None, configs)
+        for f in fields(config)
+        if f.compare and f.name not in UNRECORDED
     }
 
 
