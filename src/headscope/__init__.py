@@ -71,7 +71,7 @@ _WHERE = {
     "knock_out": "headscope.ablation.knock_out",
     "learn_mask": "headscope.learning.learn_mask",
     "load": "headscope.model.load",
-    "look": "headscope.report.looking",
+    "look": "headscope.report.look.look",
     "pretrain": "headscope.training.pretrain",
     "preview_prune": "headscope.api.prune",
     "probe": "headscope.analysis.probe",
@@ -82,7 +82,7 @@ _WHERE = {
     "speed": "headscope.api.speed",
     "stream": "headscope.statistics",
     "token_map": "headscope.analysis.token_maps",
-    "write": "headscope.report.publish",
+    "write": "headscope.report.write",
 }
 
 __all__ = ["__version__", *_WHERE]
@@ -91,10 +91,6 @@ __all__ = ["__version__", *_WHERE]
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}")
-    if name in ("Comparison", "compare"):
-        import_module("headscope.report.compare_page")  # so that a comparison can write its page
-    if name in ("Joined", "join"):
-        import_module("headscope.report.joined_page")  # the same for a report
     return getattr(import_module(_WHERE[name]), name)
 
 
@@ -161,8 +157,8 @@ if TYPE_CHECKING:
     from headscope.model.saving import save as save
     from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch
-    from headscope.report.looking import look as look
-    from headscope.report.publish import write as write
+    from headscope.report.look.look import look as look
+    from headscope.report.write import write as write
     from headscope.statistics import stream as stream
     from headscope.study.study import Study as Study
     from headscope.training.finetune import finetune as finetune

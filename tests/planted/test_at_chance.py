@@ -17,8 +17,8 @@ from headscope.ablation.importance import importance
 from headscope.ablation.significance import metrics_of
 from headscope.data.encode import Counts
 from headscope.model.attention_model import AttentionModel
-from headscope.report.findings import findings_of
-from headscope.report.five import five_of
+from headscope.report.sections import findings_of
+from headscope.report.top_findings import five_of
 from headscope.tasks import task_named
 from headscope.tasks.base import Chance, Item, Prepared
 from headscope.tasks.running import evaluate

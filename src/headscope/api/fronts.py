@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headscope.api.page_writer import page_writer
+from headscope.api._write import report_writer
 from headscope.atomic_dir import drafted
 from headscope.config.fronts import FrontsConfig
 from headscope.config.option import fill
@@ -48,5 +48,5 @@ def _fronts(studies: Sequence[str | Path], config: FrontsConfig, run: Run) -> St
     with drafted(run.out, overwrite=run.overwrite) as folder:
         study = compare_fronts.fronts(studies, config, run)
         write_tables(study, folder)
-        page_writer(run)(study, folder)
+        report_writer(run)(study, folder)
     return study

@@ -71,8 +71,8 @@ def _speed(model: AttentionModel | str | Path, config: SpeedConfig, run: Run) ->
             progress=run.progress,
         )
         if run.out is not None:
-            from headscope.report.figures._mask_speed import draw_mask_speed
-            from headscope.report.plates import save_figure
+            from headscope.report.drawing.mask_speed import draw_mask_speed
+            from headscope.report.rendered_figures import save_figure
 
             save_figure(draw_mask_speed(result), run.out)
         return SpeedResult(loaded.name, mask=result)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from headscope.api.page_writer import page_writer
+from headscope.api._write import report_writer
 from headscope.atomic_dir import check_free, drafted
 from headscope.config.shared import Run
 from headscope.model.manifest import NAME as MANIFEST
@@ -35,13 +35,13 @@ def make_and_write(
     if run.out is None:
         inputs = prepare()
         with TemporaryDirectory() as folder:
-            return replace(make(inputs, Path(folder)), write_page=page_writer(run))
+            return replace(make(inputs, Path(folder)), write_page=report_writer(run))
     place: dict[str, Any] = {"overwrite": run.overwrite, "resume": run.resume}
     place |= {"kept": temporary, "record": MANIFEST}
     check_free(run.out, **place)
     inputs = prepare()
     with drafted(run.out, **place) as draft:
-        result = replace(make(inputs, draft), write_page=page_writer(run))
+        result = replace(make(inputs, draft), write_page=report_writer(run))
         run.log("writing the model")
         result.write_into(draft)
         clean(draft)
