@@ -169,7 +169,7 @@ def test_a_backward_pass_is_paid_for_once_a_scoring(tmp_path: Path) -> None:
     [
         (
             {"search": "rank", "by": "relevance", "rules": "lrp"},
-            '`rules` must be attnlrp or voita, got "lrp"',
+            "`rules` must be attnlrp or voita",
         ),
         ({"search": "rank", "by": "relevence"}, "`by` must be ablation, confidence, "),
     ],

@@ -342,24 +342,24 @@ def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ({"heads": 8}, "--heads: 8 of 8 heads cannot go. Expected at most 7."),
+    ({"heads": 8}, "`heads`: 8 of 8 heads cannot go. Expected at most 7."),
     (
         {"heads": 5, "at_least": 2},
-        "--heads: 5 of 8 heads cannot go. Expected at most 4, as 2",
+        "`heads`: 5 of 8 heads cannot go. Expected at most 4, as 2",
     ),
     (
         {"keep_metric": 3.0},
-        "--keep-metric: no set keeps 3 of the metric. Expected at most 1.0",
+        "`keep_metric`: no set keeps 3 of the metric. Expected at most 1.0",
     ),
     (
         {"heads": 1, "search": "magic"},
         '`search` must be beam, greedy, iterative, random or rank, got "magic"',
     ),
     ({"heads": 1, "search": "rank", "by": "luck"}, "`by` must be ablation, confidence, "),
-    ({"heads": 1, "report_on": "dev:even"}, "--report-on: "),
+    ({"heads": 1, "report_on": "dev:even"}, "`report_on`: "),
     (
         {"heads": 5, "among": "0.*"},
-        "--heads: 5 of 4 heads cannot go. Expected at most 4.",
+        "`heads`: 5 of 4 heads cannot go. Expected at most 4.",
     ),
     ({"heads": 1, "among": "7.*"}, 'heads "7.*": "7.*" is not in this model.'),
     (
