@@ -71,7 +71,7 @@ _WHERE = {
     "knock_out": "headscope.ablation.knock_out",
     "learn_mask": "headscope.learning.learn_mask",
     "load": "headscope.model.load",
-    "look": "headscope.report.look.look",
+    "look": "headscope.api.look",
     "pretrain": "headscope.training.pretrain",
     "preview_prune": "headscope.api.prune",
     "probe": "headscope.analysis.probe",
@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from headscope.api.evaluate import evaluate as evaluate
     from headscope.api.fix import fix as fix
     from headscope.api.fronts import fronts as fronts
+    from headscope.api.look import look as look
     from headscope.api.prune import preview_prune as preview_prune
     from headscope.api.prune import prune as prune
     from headscope.api.search import search as search
@@ -157,7 +158,6 @@ if TYPE_CHECKING:
     from headscope.model.saving import save as save
     from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch
-    from headscope.report.look.look import look as look
     from headscope.report.write import write as write
     from headscope.statistics import stream as stream
     from headscope.study.study import Study as Study

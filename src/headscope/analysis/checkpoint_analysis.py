@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from headscope.analysis.analyze import analyze
 from headscope.analysis.roles import Thresholds
 from headscope.atomic_dir import drafted, read_record
+from headscope.config.edit_record import mask_of_training
 from headscope.config.requirements import changed, check_effects
-from headscope.config.worn import mask_of_training
 from headscope.data.bundled import named
 from headscope.data.examples import Column
 from headscope.data.text_lines import can_be_read_again
@@ -22,6 +22,7 @@ from headscope.model.load import load
 from headscope.study.inputs import Corpus, Files, listed, read_annotations
 from headscope.study.journal import remember_run
 from headscope.study.run_record import describe_files, versions
+from headscope.study.schema.record import Section
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.training.checkpoints import read_checkpoints
@@ -109,7 +110,7 @@ def film(
         "versions": versions(),
         **options,
         "thresholds": None if thresholds is None else asdict(thresholds),
-        "edits": [repr(edit) for edit in worn],
+        "edits": [edit.record().as_json() for edit in worn],
     }
     names = [place.name for _, place in found]
     with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, *names]) as folder:
@@ -171,14 +172,14 @@ def _worn(
     if mask is None:
         if (trained_under := mask_of_training(trained)) is None:
             return []
-        mask, was_open = trained_under
-        open_special = open_special or was_open
+        mask = str(trained_under.mask)
+        open_special = open_special or trained_under.is_open_special
         told = f"{mask}{' with special tokens open' if open_special else ''}"
         say(f'under the mask of its training: {told} (without: `mask="dense"`)')
     return [] if mask == DENSE else [Masked(mask, open_special=open_special)]
 
 
-def _described(trained: Path, steps: list[int]) -> dict[str, Any]:
+def _described(trained: Path, steps: list[int]) -> Section:
     """For run.json: what was filmed, and the losses that its training wrote down on the way."""
     moments = read_record(trained, RECORD).get("moments", [])
     losses = [{name: one[name] for name in ("step", "loss", "accuracy")} for one in moments]
@@ -193,7 +194,7 @@ def joined(studies: list[tuple[int, Study]]) -> Study:
         HEADS: _by_step([(step, study.heads) for step, study in studies]),
         ROLES: _by_step([(step, study.tables["roles"]) for step, study in studies]),
     }
-    return Study(last.heads, last.maps, dict(last.record), tables)
+    return Study(last.heads, last.maps, last.record.copy(), tables)
 
 
 def _by_step(frames: list[tuple[int, pd.DataFrame]]) -> pd.DataFrame:

@@ -53,6 +53,11 @@ def check_values(command: str, values: Values) -> None:
     if "gate_rate" in values or "mask_rate" in values:
         option = "gate_rate" if "gate_rate" in values else "mask_rate"
         check_rate(values[option], _flag(option), values["settle"])
+    check_command(command, values)
+
+
+def check_command(command: str, values: Values) -> None:
+    """Options of a command that must be right together in the shell."""
     if command in TOGETHER:
         TOGETHER[command](values)
 
@@ -116,6 +121,12 @@ def check_models(command: str, values: Values) -> None:
 def _check_settings(values: Values) -> None:
     named = {one.name for one in fields(Settings)} & set(values)
     Settings(**{name: values[name] for name in named if values[name] is not None})
+
+
+def _check_prune(values: Values) -> None:
+    if (values["out"] is None) == (not values["dry_run"]):
+        is_missing = values["out"] is None
+        raise HeadscopeError("prune requires `out`" if is_missing else "`dry_run` writes no `out`")
 
 
 def _check_importance(values: Values) -> None:
@@ -217,6 +228,7 @@ TOGETHER: dict[str, Callable[[Values], None]] = {
     "film": _check_texts,
     "look": _check_look,
     "importance": _check_importance,
+    "prune": _check_prune,
     "gate": _check_gate,
     "learn-mask": _check_learn_mask,
 }

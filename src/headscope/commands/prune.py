@@ -13,7 +13,6 @@ from headscope.commands._options import AsJson, Model, progress, say
 from headscope.config.command_line import command_line
 from headscope.config.prune import PruneConfig
 from headscope.config.shared import Reading, Run, TaskData, evaluate_options
-from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
     from headscope.pruning.prune import PruneResult
@@ -49,12 +48,6 @@ def prune(
     """Cut attention heads and save a smaller model: named heads, or those that a task can do without."""
     import headscope
 
-    if (run.out is None) == (not dry_run):
-        raise HeadscopeError(
-            "prune requires `out`"
-            if run.out is None
-            else "--dry-run writes nothing: leave `out` out"
-        )
     with progress(model) as update:
         run = replace(run, progress=update)
         if dry_run:

@@ -46,6 +46,8 @@ from headscope.pruning.subset_evaluator import Memory
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
 from headscope.study.run_record import code_of, describe_model, versions
+from headscope.study.schema.record import Section
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tasks import Judged, Prepared, task_of
 from headscope.tasks.base import check_apart
@@ -111,8 +113,6 @@ def fix(
     inputs: FixInputs, config: FixConfig, data: TaskData, reading: Reading, run: Run, folder: Path
 ) -> FixResult:
     """Fix heads and measure the loss. folder: for finished work, from which a stopped run is resumed."""
-    import pandas as pd
-
     started = time.perf_counter()
     fixing = _Fixing(inputs, config, data, reading, run, folder)
     fixing.choose(inputs.patterns)
@@ -120,7 +120,7 @@ def fix(
     fixing.prepare(inputs.items)
     rows = fixing.rows()
     result = fixing.result(rows, fixing.chosen(rows), study)
-    study.tables["fixing"] = pd.DataFrame(rows)
+    study.tables["fixing"] = TABLES["fixing"].frame(rows)
     study.record["command"] = run.typed
     study.record["config"] = recorded(config, data, reading, run)
     study.record["fixing"] = {**result.record, "seconds": round(time.perf_counter() - started, 1)}
@@ -266,7 +266,7 @@ class _Fixing:
             )
         return sorted({*wanted, 0, count})
 
-    def _row(self, kind: str, named: str, heads: list[Head]) -> dict[str, Any]:
+    def _row(self, kind: str, named: str, heads: list[Head]) -> Section:
         @cache
         def fixed() -> AttentionModel:
             if not heads:
@@ -344,7 +344,7 @@ class _Fixing:
 
     # The result
 
-    def result(self, rows: list[dict[str, Any]], heads: list[Head], study: Study) -> FixResult:
+    def result(self, rows: list[Section], heads: list[Head], study: Study) -> FixResult:
         """The model with these heads fixed, and its record."""
         patterns = {head: self.patterns[head] for head in heads}
         fixed = fix_heads(self.model, patterns)
@@ -393,7 +393,7 @@ class _Fixing:
         return f"{patterns}; heads that are missed least come first ({on}). Nothing was chosen on the examples below."
 
 
-def _within(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _within(rows: list[Section]) -> Section:
     """The row of the most heads that keep the metric within 1 % of the whole model's, where they were chosen."""
     sizes = [row for row in rows if row["kind"] == "least"]
     least = WITHIN * sizes[0]["selection_metric"]

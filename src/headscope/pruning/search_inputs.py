@@ -16,6 +16,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import read_heads
 from headscope.pruning.subset_evaluator import Memory, Selection
 from headscope.study.run_record import code_of, describe_files, describe_model, versions
+from headscope.study.schema.record import FileRecord, ModelRecord
 from headscope.tasks import Prepared, Task, task_of
 from headscope.tasks.base import check_apart, two_files
 
@@ -40,11 +41,11 @@ class SearchInputs:
         return self.config.objective or self.task.objective
 
     @cached_property
-    def model_record(self) -> dict[str, Any]:
+    def model_record(self) -> ModelRecord:
         return describe_model(self.model)
 
     @cached_property
-    def files(self) -> list[dict[str, str]]:
+    def files(self) -> list[FileRecord]:
         """The data files, with their hashes."""
         files = two_files(self.data.data) or sorted(
             {

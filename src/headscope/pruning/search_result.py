@@ -16,8 +16,11 @@ from headscope.pruning.pareto_front import Report, Speeds
 from headscope.pruning.plan import Plan
 from headscope.pruning.search_inputs import SearchInputs
 from headscope.pruning.subset_evaluator import Selection, State
-from headscope.study.run_record import versions
-from headscope.study.study import SCHEMA, Study
+from headscope.study.run_record import build_record
+from headscope.study.schema.names import CUT
+from headscope.study.schema.record import Section
+from headscope.study.schema.tables import TABLES
+from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Judged, Prepared
 
@@ -95,7 +98,7 @@ def make_result(
     )
 
 
-def _record(inputs: SearchInputs, report: Report, front: Front, best: State) -> dict[str, Any]:
+def _record(inputs: SearchInputs, report: Report, front: Front, best: State) -> Section:
     selection, model = report.selection, inputs.model
     heads = selection.heads(best.removed)
     row = next(
@@ -162,21 +165,15 @@ def _margin(inputs: SearchInputs, front: Front) -> Margin:
 
 
 def _study(
-    inputs: SearchInputs,
-    selection: Selection,
-    heads: HeadSet,
-    front: Front,
-    pruning: dict[str, Any],
+    inputs: SearchInputs, selection: Selection, heads: HeadSet, front: Front, pruning: Section
 ) -> Study:
-    import pandas as pd
-
     nothing = float("nan")
     rows = [
         Row(
             head.stack,
             head.layer,
             head.head,
-            "cut",
+            CUT,
             float(head in heads),
             nothing,
             nothing,
@@ -195,15 +192,7 @@ def _study(
         }
         for order, (removed, outcome) in enumerate(selection.tried.items())
     ]
-    record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "config": recorded(inputs.config, inputs.data, inputs.reading, inputs.run),
-        "model": inputs.model_record,
-        "pruning": pruning,
-        "seed": inputs.run.seed,
-        "lens": "raw",
-    }
-    return Study(
-        to_frame(rows), {}, record, {"front": pd.DataFrame(front), "search": pd.DataFrame(tried)}
-    )
+    record = build_record(inputs.model_record, {"pruning": pruning}, seed=inputs.run.seed)
+    record["config"] = recorded(inputs.config, inputs.data, inputs.reading, inputs.run)
+    tables = {"front": TABLES["front"].frame(front), "search": TABLES["search"].frame(tried)}
+    return Study(to_frame(rows), {}, record, tables)

@@ -27,7 +27,7 @@ from headscope.model.new_model import Sizes, Source, read_source
 from headscope.model.saving import write_model
 from headscope.study.inputs import Corpus, Files
 from headscope.study.run_record import describe_model, versions
-from headscope.study.study import SCHEMA
+from headscope.study.schema.record import SCHEMA
 from headscope.tasks.base import Item, Prepared
 from headscope.tasks.per_token import IGNORED
 from headscope.tasks.remasked import Remasked
