@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 import headscope
-from headscope.config.search import SearchOptions
+from headscope.config.search import BY, STEP
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.latency import fastest, forward_of, inputs_of, interleaved, median, thinned
@@ -118,11 +118,10 @@ def search(options: argparse.Namespace, name: str, data: str) -> Iterator[Row]:
     task = task_named(name)
     model = headscope.load(options.model, model_class=task.model_class)
     prepared = task.prepare(model, task.items(data, options.split, limit=options.examples))
-    step = SearchOptions().step
     ways: dict[str, Callable[[Selection], Iterator[State]]] = {
         "greedy": searches.greedy,
         **{f"beam {width}": _beam(width) for width in options.widths},
-        "iterative": lambda one: searches.iterative(one, scores_by(one, SearchOptions().by), step),
+        "iterative": lambda one: searches.iterative(one, scores_by(one, BY), STEP),
     }
     found: dict[str, Row] = {}
     for how, way in ways.items():

@@ -14,12 +14,8 @@ import typer
 import headscope
 from headscope.commands import app
 from headscope.config.requirements import RULES, check_effects
-from headscope.config.search import Mending
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.pruning.fix import FixOptions
-from headscope.pruning.prune import prune_into
-from headscope.pruning.prune_request import Wanted
 from worded import sentiments, table
 
 PYTHON_ONLY = {
@@ -180,13 +176,13 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("masks compare", {"data": "glue", "report_on": "test"}),
     ("pretrain", MASKED | {"epochs": 2}),
     ("pretrain", {"steps": 10}),
-    ("prune", SEARCHED | {"heads": "3", "how": "beam", "width": 2, "expansion": 4, "swaps": 2}),
+    ("prune", SEARCHED | {"heads": "3", "search": "beam", "width": 2, "expansion": 4, "swaps": 2}),
     (
         "prune",
-        SEARCHED | {"keep_metric": 0.99, "how": "rank", "by": "relevance", "rules": "attnlrp"},
+        SEARCHED | {"keep_metric": 0.99, "search": "rank", "by": "relevance", "rules": "attnlrp"},
     ),
-    ("prune", SEARCHED | {"sparsity": 0.3, "how": "iterative", "by": "norm", "step": 0.2}),
-    ("prune", SEARCHED | {"speedup": 1.2, "how": "random", "draws": 5}),
+    ("prune", SEARCHED | {"sparsity": 0.3, "search": "iterative", "by": "norm", "step": 0.2}),
+    ("prune", SEARCHED | {"speedup": 1.2, "search": "random", "draws": 5}),
     (
         "prune",
         {
@@ -209,7 +205,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
             "report_on": "test",
         },
     ),
-    ("prune", {"heads": "3", "task": "sst2", "dry_run": True, "how": "greedy"}),
+    ("prune", {"heads": "3", "task": "sst2", "dry_run": True, "search": "greedy"}),
     (
         "prune",
         {"heads": "0.1", "pooling": "first", "prompt": "query: "},
@@ -409,51 +405,43 @@ def test_compare_masks_refuses_options_without_effect(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"how": "greedy", "width": 9}, '`width` requires `how="beam"`'),
-        ({"how": "rank", "swaps": 1}, '`swaps` requires `how="beam"`'),
-        ({"by": "norm"}, '`by` requires `how="rank"` or iterative'),
-        ({"how": "rank", "step": 0.2}, '`step` requires `how="iterative"`'),
-        ({"draws": 9}, '`draws` requires `how="random"`'),
+        ({"search": "greedy", "width": 9}, '`width` requires `search="beam"`'),
+        ({"search": "rank", "swaps": 1}, '`swaps` requires `search="beam"`'),
+        ({"by": "norm"}, '`by` requires `search="rank"` or iterative'),
+        ({"search": "rank", "step": 0.2}, '`step` requires `search="iterative"`'),
+        ({"draws": 9}, '`draws` requires `search="random"`'),
         (
-            {"how": "rank", "by": "gradient", "rules": "attnlrp"},
-            '`rules` requires `how="rank"` or iterative with `by="relevance"`',
+            {"search": "rank", "by": "gradient", "rules": "attnlrp"},
+            '`rules` requires `search="rank"` or iterative with `by="relevance"`',
         ),
     ],
 )
 def test_search_refuses_options_without_effect(
     tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
-    target, chosen = headscope.Target(heads=1), headscope.SearchOptions(**options)
     refused(
         message,
-        lambda: headscope.search(
-            never_for, task="sst2", data=tmp_path / "gone", target=target, options=chosen
-        ),
+        lambda: headscope.search("gone", task="sst2", data=tmp_path / "gone", heads=1, **options),
     )
 
 
 @pytest.mark.parametrize(
-    ("options", "mending", "message"),
+    ("options", "message"),
     [
-        ({"at_least": 1}, {}, f"`at_least` requires {OUTSIDE_SEARCH}"),
-        ({"how": "rank", "by": "norm"}, {}, f"`how` requires {OUTSIDE_SEARCH}"),
-        ({"sizes": (1, 2)}, {}, f"`sizes` requires {OUTSIDE_SEARCH}"),
-        ({"repairs": ("fold",)}, {}, f"`try_repairs` requires {OUTSIDE_SEARCH}"),
-        ({"seed": 1}, {}, "`seed` requires a search or `recover`"),
-        ({}, {"teacher": True}, "`teacher` requires `recover=N`, as in `recover=1`"),
-        ({}, {"learning_rate": 1e-4}, "`learning_rate` requires `recover=N`, as in `recover=1`"),
+        ({"at_least": 1}, f"`at_least` requires {OUTSIDE_SEARCH}"),
+        ({"search": "rank", "by": "norm"}, f"`search` requires {OUTSIDE_SEARCH}"),
+        ({"sizes": (1, 2)}, f"`sizes` requires {OUTSIDE_SEARCH}"),
+        ({"try_repairs": ("fold",)}, f"`try_repairs` requires {OUTSIDE_SEARCH}"),
+        ({"seed": 1}, "`seed` requires a search or `recover`"),
+        ({"teacher": True}, "`teacher` requires `recover=N`, as in `recover=1`"),
+        ({"learning_rate": 1e-4}, "`learning_rate` requires `recover=N`, as in `recover=1`"),
     ],
 )
 def test_prune_refuses_options_without_effect(
-    tmp_path: Path, options: dict[str, Any], mending: dict[str, Any], message: str
+    tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
-    chosen, repaired = headscope.SearchOptions(**options), Mending(**mending)
-    refused(
-        message,
-        lambda: prune_into(
-            tmp_path / "new", never_for, Wanted(heads="0.1"), options=chosen, mending=repaired
-        ),
-    )
+    refused(message, lambda: headscope.prune("gone", "0.1", out=tmp_path / "new", **options))
+    assert not (tmp_path / "new").exists()
 
 
 def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> None:
@@ -470,7 +458,9 @@ def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> 
     )
     refused(
         "`heads` requires that `patterns` is left out: they name heads",
-        lambda: FixOptions(heads="0.1", patterns="0.1=first"),
+        lambda: headscope.fix(
+            "gone", "0.1=first", heads="0.1", task="sst2", data=tmp_path, out=new
+        ),
     )
     refused(
         "`epochs` requires that `steps` is left out",

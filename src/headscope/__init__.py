@@ -25,7 +25,9 @@ _WHERE = {
     "CompareMasksConfig": "headscope.config.compare_masks",
     "Comparison": "headscope.analysis.compare",
     "Edit": "headscope.model.edits",
+    "FixConfig": "headscope.config.fix",
     "Fixed": "headscope.model.fixed_patterns",
+    "FrontsConfig": "headscope.config.fronts",
     "Gate": "headscope.model.edits",
     "GateConfig": "headscope.config.gate",
     "Head": "headscope.heads",
@@ -41,17 +43,18 @@ _WHERE = {
     "Masked": "headscope.masks",
     "ProbeConfig": "headscope.config.probe",
     "Probes": "headscope.analysis.probe",
+    "PruneConfig": "headscope.config.prune",
     "Reading": "headscope.config.shared",
     "Replace": "headscope.model.edits",
     "Run": "headscope.config.shared",
     "Scratch": "headscope.training.from_scratch",
-    "SearchOptions": "headscope.config.search",
+    "SearchConfig": "headscope.config.search",
     "Sentence": "headscope.data.sentences",
     "Settings": "headscope.training.settings",
     "Site": "headscope.heads",
     "Sizes": "headscope.model.new_model",
+    "SpeedConfig": "headscope.config.speed",
     "Study": "headscope.study.study",
-    "Target": "headscope.pruning.target",
     "TaskData": "headscope.config.shared",
     "TextData": "headscope.config.texts",
     "Thresholds": "headscope.analysis.roles",
@@ -64,8 +67,8 @@ _WHERE = {
     "evaluate": "headscope.api.evaluate",
     "film": "headscope.analysis.checkpoint_analysis",
     "finetune": "headscope.training.finetune",
-    "fix": "headscope.model.fix_heads",
-    "fronts": "headscope.pruning.compare_fronts",
+    "fix": "headscope.api.fix",
+    "fronts": "headscope.api.fronts",
     "gate": "headscope.api.gate",
     "importance": "headscope.api.importance",
     "join": "headscope.analysis.join",
@@ -74,11 +77,13 @@ _WHERE = {
     "load": "headscope.model.load",
     "look": "headscope.api.look",
     "pretrain": "headscope.training.pretrain",
+    "preview_prune": "headscope.api.prune",
     "probe": "headscope.api.probe",
-    "prune": "headscope.model.surgery",
+    "prune": "headscope.api.prune",
     "save": "headscope.model.saving",
-    "search": "headscope.pruning.search",
+    "search": "headscope.api.search",
     "serve": "headscope.explorer.serving",
+    "speed": "headscope.api.speed",
     "stream": "headscope.statistics",
     "token_map": "headscope.analysis.token_maps",
     "write": "headscope.report.write",
@@ -109,23 +114,33 @@ if TYPE_CHECKING:
     from headscope.api.analyze import analyze as analyze
     from headscope.api.compare_masks import compare_masks as compare_masks
     from headscope.api.evaluate import evaluate as evaluate
+    from headscope.api.fix import fix as fix
+    from headscope.api.fronts import fronts as fronts
     from headscope.api.gate import gate as gate
     from headscope.api.importance import importance as importance
     from headscope.api.knock_out import knock_out as knock_out
     from headscope.api.learn_mask import learn_mask as learn_mask
     from headscope.api.look import look as look
     from headscope.api.probe import probe as probe
+    from headscope.api.prune import preview_prune as preview_prune
+    from headscope.api.prune import prune as prune
+    from headscope.api.search import search as search
+    from headscope.api.speed import speed as speed
     from headscope.config.analyze import AnalyzeConfig as AnalyzeConfig
     from headscope.config.compare_masks import CompareMasksConfig as CompareMasksConfig
+    from headscope.config.fix import FixConfig as FixConfig
+    from headscope.config.fronts import FrontsConfig as FrontsConfig
     from headscope.config.gate import GateConfig as GateConfig
     from headscope.config.importance import ImportanceConfig as ImportanceConfig
     from headscope.config.knock_out import KnockOutConfig as KnockOutConfig
     from headscope.config.learn_mask import LearnMaskConfig as LearnMaskConfig
     from headscope.config.probe import ProbeConfig as ProbeConfig
-    from headscope.config.search import SearchOptions as SearchOptions
+    from headscope.config.prune import PruneConfig as PruneConfig
+    from headscope.config.search import SearchConfig as SearchConfig
     from headscope.config.shared import Reading as Reading
     from headscope.config.shared import Run as Run
     from headscope.config.shared import TaskData as TaskData
+    from headscope.config.speed import SpeedConfig as SpeedConfig
     from headscope.config.texts import TextData as TextData
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence
@@ -144,18 +159,13 @@ if TYPE_CHECKING:
     from headscope.model.edits import MaskScores as MaskScores
     from headscope.model.edits import Replace as Replace
     from headscope.model.edits import Uniform as Uniform
-    from headscope.model.fix_heads import fix as fix
     from headscope.model.fixed_patterns import Fixed as Fixed
     from headscope.model.knockout import KnockOut as KnockOut
     from headscope.model.load import load as load
     from headscope.model.new_model import Sizes as Sizes
     from headscope.model.saving import save as save
-    from headscope.model.surgery import prune as prune
     from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch
-    from headscope.pruning.compare_fronts import fronts as fronts
-    from headscope.pruning.search import search as search
-    from headscope.pruning.target import Target as Target
     from headscope.report.write import write as write
     from headscope.statistics import stream as stream
     from headscope.study.study import Study as Study

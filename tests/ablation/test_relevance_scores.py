@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from headscope import HeadSet
-from headscope.config.search import SearchOptions
+from headscope.config.search import SearchConfig
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate
@@ -168,13 +168,13 @@ def test_a_backward_pass_is_paid_for_once_a_scoring(tmp_path: Path) -> None:
     ("options", "message"),
     [
         (
-            {"how": "rank", "by": "relevance", "rules": "lrp"},
-            '`rules`: "lrp" are no rules of relevance',
+            {"search": "rank", "by": "relevance", "rules": "lrp"},
+            "`rules` must be attnlrp or voita",
         ),
-        ({"how": "rank", "by": "relevence"}, '`by`: "relevence" is no importance'),
+        ({"search": "rank", "by": "relevence"}, "`by` must be ablation, confidence, "),
     ],
 )
 def test_unknown_rules_and_importances_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(HeadscopeError) as error:
-        SearchOptions(**options)
+        SearchConfig(heads=1, **options)
     assert str(error.value).startswith(message)

@@ -54,9 +54,9 @@ json.dump(answers, sys.stdout)
 
 ON_TASK = "--task sst2 --data dev.tsv"
 PRUNE = f"prune model {ON_TASK} --out new"
-TARGETS = (
-    "heads by name (--heads 3.2,4.*), or with --task NAME and --data PATH one of --heads N, --sparsity P, --keep-metric F "
-    "and --speedup X"
+NO_TARGET = (
+    "prune requires heads (--heads), a plan (--plan), or with --task and --data a target of a search: a number of --heads, "
+    "--sparsity, --keep-metric or --speedup."
 )
 NO_FILE = "cannot be read: No such file or directory. Expected a text file, or one in gzip. Check the path."
 NOT_EMPTY = "full: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
@@ -133,13 +133,13 @@ WRONG: dict[str, str] = {
     "--heads 3.2,4.*.",
     f"importance model {ON_TASK} --race 2 --out new": "--race must be above 0 and below 1, got 2.",
     f"{PRUNE} --heads 3.x": f'heads "3.x": "3.x" names no head. Expected {FORM}.',
-    f"{PRUNE} --heads 2 --search bean": '--search: "bean" is no search. Expected beam, greedy, iterative, random or rank; '
-    'did you mean "beam"?',
-    f"{PRUNE} --heads 2 --form tiny": '--form: "tiny" is no form. Expected onnx, plain or small.',
+    f"{PRUNE} --heads 2 --search bean": '--search must be beam, greedy, iterative, random or rank; did you mean '
+    '"beam"?, got "bean".',
+    f"{PRUNE} --heads 2 --form tiny": '--form must be onnx, plain or small, got "tiny".',
     f"{PRUNE} --heads 2 --repair glue": '--repair: "glue" is no repair. Expected fold or refit.',
-    f"{PRUNE} --sparsity 2": "--sparsity: 2.0 is no share. Expected a number between 0 and 1.",
-    PRUNE: f"prune: no target. Expected {TARGETS}.",
-    "prune model --out new": f"prune: no target. Expected {TARGETS}.",
+    f"{PRUNE} --sparsity 2": "--sparsity must be above 0 and below 1, got 2.",
+    PRUNE: NO_TARGET,
+    "prune model --out new": NO_TARGET,
     f"prune small {ON_TASK} --heads 9 --out new": "--heads: 9 of 8 heads cannot go. Expected at most 8.",
     f"prune small {ON_TASK} --heads 5 --among 1.* --out new": "--heads: 5 of 4 heads cannot go. Expected at most 4.",
     "prune small --heads 2.1 --out new": f'heads "2.1": "2.1" is not in this model. Expected {FORM}; this model has '
@@ -148,7 +148,7 @@ WRONG: dict[str, str] = {
     "model has encoder layers 0 to 1 with heads 0 to 3.",
     "analyze small --corpus good.txt --max-length 99 --out new": "--max-length: 99 tokens are more than small can read. "
     "Expected at most 64.",
-    "prune model --heads 3 --dry-run": "--task: a search needs a task. Add --task NAME and --data PATH.",
+    "prune model --heads 3 --dry-run": "a search for heads requires --task and --data.",
     "prune model --plan gone.json --out new": "gone.json: cannot be read: No such file or directory. Expected a plan "
     "that headscope wrote.",
     f"prune model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
@@ -157,9 +157,9 @@ WRONG: dict[str, str] = {
     "got 0. Expected 0.99, say.",
     f"fix model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
     "got 99. Did you mean 0.99?",
-    "prune model --heads 0.1": "--out: nowhere to write it.",
+    "prune model --heads 0.1": "prune requires --out.",
     "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs: 0 is not possible. Expected 1 or more.",
-    "finetune model --task sst2 --data two --fix 0.1=prevous --out new": '--fix: "prevous" is no fixed pattern. Expected '
+    "finetune model --task sst2 --data two --fix 0.1=prevous --out new": '--fix: "prevous" is not a fixed pattern. Expected '
     'current, end, first, left, next, previous, raganato, right, start or uniform; did you mean "previous"?',
     "gate model --task sst2 --data two --out new": "gate requires either --keep or --penalty.",
     "gate model --task sst2 --data two --keep some --out new": '--keep must be whole numbers such as 3,10,20, '

@@ -180,14 +180,14 @@ def test_a_treebank_a_task_and_packed_texts_are_warned_about_once_each(tmp_path:
     assert found["unknown"] == {"content": 5, "tokens": 3, "pieces": {"dog": 3}}
     table = "".join(f"{'dog ' * (1 + i % 5)}cat\t{i % 2}\n" for i in range(40))
     (tmp_path / "t.tsv").write_text(f"sentence\tlabel\n{table}")
-    options = headscope.SearchOptions(how="random", draws=1)
     with warned() as said:
         search = headscope.search(
             word_model(BertForSequenceClassification),
             task="sst2",
             data=tmp_path / "t.tsv",
-            target=headscope.Target(heads=1),
-            options=options,
+            heads=1,
+            search="random",
+            draws=1,
         )
     assert len(said) == 1, "both halves are of one file"
     assert search.study.record["pruning"]["unknown"]["pieces"].keys() == {"dog"}

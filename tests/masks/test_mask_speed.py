@@ -272,9 +272,9 @@ REFUSED = [
     (("--mask", "spiral"), '--mask "spiral": "spiral" is no mask'),
     (
         ("--mask", "star", "--length", "8,x"),
-        '--length: "x" is no length. Expected 1 or more; several with commas.',
+        '--length must be whole numbers such as 3,10,20, got "8,x"',
     ),
-    (("--mask", "star", "--length", "0"), '--length: "0" is no length.'),
+    (("--mask", "star", "--length", "0"), "--length must be at least 1, got 0"),
     (
         ("--mask", "star", "--length", "8,8"),
         "--length: a length is named twice. Expected each once.",
@@ -283,7 +283,7 @@ REFUSED = [
         ("--mask", "star", "--length", "70000"),
         "--length: 70000 tokens are too many. Expected at most 16384.",
     ),
-    (("--mask", "star", "--batch-size", "0"), "--batch-size: 0 is too few."),
+    (("--mask", "star", "--batch-size", "0"), "--batch-size must be at least 1, got 0"),
     (
         ("--mask", "star", "--repeats", "5"),
         "--repeats: 5 is too few. Expected 6 or more with a mask.",
@@ -295,7 +295,7 @@ REFUSED = [
         "no/pays.svg: cannot be written: there is no directory no.",
     ),
     (("--out", "pays.svg"), "--out requires --mask NAME. It has no effect otherwise."),
-    (("--length", "8,16"), "--length requires --mask NAME for several lengths."),
+    (("--length", "8,16"), "several values of --length require --mask."),
 ]
 
 

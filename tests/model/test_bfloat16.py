@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 import signal
 import subprocess
@@ -17,7 +18,10 @@ from typer.testing import CliRunner
 
 import headscope
 from headscope import commands
+from headscope.commands._configs import CONFIGS
+from headscope.config.shared import Run
 from headscope.errors import HeadscopeError, HeadscopeWarning
+from headscope.masks.open_model import open_model
 from headscope.model import bfloat16, zoo
 from headscope.model.attention_model import AttentionModel
 from tiny import tiny
@@ -281,18 +285,31 @@ def test_where_nothing_helps_bfloat16_is_refused_and_float32_is_not(
 # The command line
 
 
-def commands_with_dtype() -> list[str]:
+def commands_with_dtype() -> tuple[list[str], list[str]]:
+    """The commands whose file has the option, and those that have it from their config."""
     files = Path(commands.__file__).parent.glob("[a-z]*.py")
-    return sorted(file.stem for file in files if "Dtype" in file.read_text("utf-8"))
+    own = sorted(file.stem for file in files if "Dtype" in file.read_text("utf-8"))
+    mains = {
+        name: next(config for config in configs.values() if config.command)
+        for name, configs in CONFIGS.items()
+    }
+    made = [name for name, main in mains.items() if "dtype" in main.uses.get(Run, ())]
+    return own, sorted(made)
 
 
 def test_every_command_with_a_dtype_loads_by_the_same_function() -> None:
     """`load` is where the probe is, so a command must hand it the dtype, and build no model of its own."""
-    assert {"analyze", "prune", "importance", "look", "serve"} <= set(commands_with_dtype())
-    for name in commands_with_dtype():
+    own, made = commands_with_dtype()
+    assert {"analyze", "prune", "importance", "look", "serve"} <= {*own, *made}
+    for name in own:
         source = (Path(commands.__file__).parent / f"{name}.py").read_text("utf-8")
         assert "load_aloud(" in source or " load(" in source or "**how" in source, name
         assert "from_pretrained" not in source, name
+    for name in made:  # these are given the model's name, and `open_model` loads it
+        source = (Path(commands.__file__).parent / f"{name.replace('-', '_')}.py").read_text()
+        assert " load(" not in source, name
+        assert "from_pretrained" not in source, name
+    assert "dtype=run.dtype" in inspect.getsource(open_model)
 
 
 def run_command(*words: str, state: str) -> subprocess.CompletedProcess[str]:

@@ -11,14 +11,12 @@ import torch
 from carrier import classifier, examples
 from transformers import BertForMaskedLM, BertForSequenceClassification, BertModel
 
+from headscope import Run, search
 from headscope.ablation.chance import chance_note
 from headscope.ablation.significance import metrics_of
 from headscope.api.importance import importance
 from headscope.data.encode import Counts
 from headscope.model.attention_model import AttentionModel
-from headscope.pruning.search import search
-from headscope.pruning.search_config import SearchOptions
-from headscope.pruning.target import Target
 from headscope.report.sections import findings_of
 from headscope.report.top_findings import five_of
 from headscope.tasks import task_named
@@ -26,7 +24,7 @@ from headscope.tasks.base import Chance, Item, Prepared
 from headscope.tasks.running import evaluate
 from worded import sentence, table, translator, worded
 
-RANK = SearchOptions(how="rank", by="confidence")
+RANK = {"search": "rank", "by": "confidence"}
 
 
 def untrained() -> AttentionModel:
@@ -52,9 +50,9 @@ def test_a_search_of_an_untrained_classifier_names_it_first(tmp_path: Path) -> N
         untrained(),
         task="sst2",
         data=examples(tmp_path, 80),
-        target=Target(heads=2),
-        options=RANK,
-        say=said.append,
+        heads=2,
+        **RANK,
+        run=Run(log=said.append),
     )
     told = found.study.record["pruning"]["knows_nothing"]
     ranked = next(number for number, line in enumerate(said) if " removed: " in line)
@@ -68,9 +66,7 @@ def test_a_classifier_that_knows_its_task_is_not_named(tmp_path: Path) -> None:
     said: list[str] = []
     data = examples(tmp_path, 80)
     study = importance(classifier(), task="sst2", data=data, by="confidence", log=said.append)
-    found = search(
-        classifier(), task="sst2", data=data, target=Target(heads=2), options=RANK, say=said.append
-    )
+    found = search(classifier(), task="sst2", data=data, heads=2, **RANK, run=Run(log=said.append))
     assert "knows_nothing" not in study.record["importance"]
     assert "knows_nothing" not in found.study.record["pruning"]
     assert not [line for line in said if "knows nothing" in line]

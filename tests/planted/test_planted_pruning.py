@@ -13,7 +13,7 @@ import torch
 from carrier import CARRIER, HEADS, WIDTH, classifier, examples, write
 from transformers import BertForSequenceClassification
 
-from headscope import HeadSet, SearchOptions, Target, prune, search
+from headscope import HeadSet, SearchConfig, prune, search
 from headscope.config.names import SCORES
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -306,7 +306,7 @@ def test_a_choice_that_fits_its_own_examples_is_told() -> None:
             "is_chosen": removed == 30,
         }
 
-    target = Target(keep_metric=0.99)
+    target = SearchConfig(keep_metric=0.99)
     said = warning_of(
         target,
         [row(0, 0.8), row(10, 0.81), row(20, 0.793), row(25, 0.9, "fold"), row(30, 0.72)],
@@ -315,7 +315,7 @@ def test_a_choice_that_fits_its_own_examples_is_told() -> None:
     assert said is not None
     assert "0.9000 of the metric is left on odd, not 0.99" in said
     assert warning_of(target, [row(0, 0.8), row(30, 0.795)], "odd") is None
-    assert warning_of(Target(heads=30), [row(0, 0.8), row(30, 0.1)], "odd") is None
+    assert warning_of(SearchConfig(heads=30), [row(0, 0.8), row(30, 0.1)], "odd") is None
 
 
 def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
@@ -324,8 +324,8 @@ def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
         classifier(),
         task="sst2",
         data=data,
-        target=Target(keep_metric=0.99),
-        options=SearchOptions(how="greedy"),
+        keep_metric=0.99,
+        search="greedy",
     )
     assert str(found.plan.heads).count(".") >= 1
     assert len(found.plan.heads) == 7
@@ -342,33 +342,37 @@ def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ({"target": {"heads": 8}}, "--heads: 8 of 8 heads cannot go. Expected at most 7."),
+    ({"heads": 8}, "`heads`: 8 of 8 heads cannot go. Expected at most 7."),
     (
-        {"target": {"heads": 5}, "at_least": 2},
-        "--heads: 5 of 8 heads cannot go. Expected at most 4, as 2",
+        {"heads": 5, "at_least": 2},
+        "`heads`: 5 of 8 heads cannot go. Expected at most 4, as 2",
     ),
     (
-        {"target": {"keep_metric": 3.0}},
-        "--keep-metric: no set keeps 3 of the metric. Expected at most 1.0",
+        {"keep_metric": 3.0},
+        "`keep_metric`: no set keeps 3 of the metric. Expected at most 1.0",
     ),
     (
-        {"target": {"heads": 1}, "how": "magic"},
-        '--search: "magic" is no search. Expected beam',
+        {"heads": 1, "search": "magic"},
+        '`search` must be beam, greedy, iterative, random or rank, got "magic"',
     ),
-    ({"target": {"heads": 1}, "how": "rank", "by": "luck"}, '--by: "luck" is no importance.'),
-    ({"target": {"heads": 1}, "report_on": "dev:even"}, "--report-on: "),
+    ({"heads": 1, "search": "rank", "by": "luck"}, "`by` must be ablation, confidence, "),
+    ({"heads": 1, "report_on": "dev:even"}, "`report_on`: "),
     (
-        {"target": {"heads": 5}, "among": "0.*"},
-        "--heads: 5 of 4 heads cannot go. Expected at most 4.",
+        {"heads": 5, "among": "0.*"},
+        "`heads`: 5 of 4 heads cannot go. Expected at most 4.",
     ),
-    ({"target": {"heads": 1}, "among": "7.*"}, 'heads "7.*": "7.*" is not in this model.'),
+    ({"heads": 1, "among": "7.*"}, 'heads "7.*": "7.*" is not in this model.'),
     (
-        {"target": {}},
-        "prune: no target. Expected heads by name (--heads 3.2,4.*), or with --task NAME",
+        {},
+        "search requires one of `heads`, `sparsity`, `keep_metric` and `speedup`, got none",
     ),
     (
-        {"target": {"sparsity": 1.5}},
-        "--sparsity: 1.5 is no share. Expected a number between 0 and 1.",
+        {"heads": 3, "sparsity": 0.5},
+        "search requires one of `heads`, `sparsity`, `keep_metric` and `speedup`, got `heads` and `sparsity`",
+    ),
+    (
+        {"sparsity": 1.5},
+        "`sparsity` must be above 0 and below 1, got 1.5",
     ),
 ]
 
@@ -377,20 +381,7 @@ REFUSED = [
 def test_what_cannot_be_searched_for_is_refused(
     options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    options = dict(options)
     data = examples(tmp_path, 60)
-    target, where = options.pop("target"), {"report_on": options.pop("report_on", "dev:odd")}
-
-    def asked() -> None:
-        search(
-            classifier(),
-            task="sst2",
-            data=data,
-            target=Target(**target),
-            options=SearchOptions(**options),
-            **where,
-        )
-
     with pytest.raises(HeadscopeError) as raised:
-        asked()
+        search(classifier(), task="sst2", data=data, **options)
     assert str(raised.value).startswith(message), raised.value

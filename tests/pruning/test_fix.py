@@ -17,9 +17,7 @@ from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.model.fix_heads import read_patterns
 from headscope.pruning import fix as fixing
-from headscope.pruning.recovery import Judgement
 from headscope.study.study import Study
-from headscope.tasks import task_named
 from worded import glue, saved, sentiments, table
 
 TASK = ("--task", "sst2", "--data", "dev.tsv")
@@ -55,12 +53,9 @@ def there(ran: tuple[Path, Result], monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fixed(out: str, **options: Any) -> dict[str, Any]:
-    """The same from Python, without a page."""
-    limit, again = options.pop("report_limit", None), options.pop("resume", False)
-    judgement = Judgement(task_named("sst2"), "dev.tsv", batch_size=8, report_limit=limit)
-    return fixing.fix_into(
-        out, "bert", judgement, fixing.FixOptions(**{"sizes": (1, 2), **options}), resume=again
-    )
+    """The same from Python."""
+    defaults = {"task": "sst2", "data": "dev.tsv", "batch_size": 8, "sizes": (1, 2)}
+    return headscope.fix("bert", out=out, **(defaults | options)).record
 
 
 def command(*words: str) -> Result:
@@ -221,7 +216,7 @@ def test_a_model_is_trained_with_fixed_heads_and_cut_further(here: Path) -> None
 
 
 WRONG = {
-    ("--patterns", "0.0=spiral"): '--patterns: "spiral" is no fixed pattern. Expected',
+    ("--patterns", "0.0=spiral"): '--patterns: "spiral" is not a fixed pattern. Expected',
     ("--patterns", "0.7=left"): '"0.7" is not in this model',
     ("--patterns", "0.0=left", "--heads", "0.0"): "--heads requires that --patterns is left out",
     ("--heads", "5.0"): '"5.0" is not in this model',
@@ -231,7 +226,7 @@ WRONG = {
     ): "--keep-metric: must be the share of the unpruned metric to keep, got 0",
     ("--report-on", "dev"): "--report-on",
     ("--sizes", "1,500"): "--sizes: 500 heads cannot be fixed. Expected at most 4.",
-    ("--sizes", "many"): '--sizes: "many" is no list of numbers',
+    ("--sizes", "many"): '--sizes must be whole numbers such as 3,10,20, got "many"',
 }
 
 

@@ -513,18 +513,18 @@ REFUSED = [
     (("--heads", "7.0"), 'heads "7.0": "7.0" is not in this model.'),
     (("--heads", "0.1,0.1"), 'heads "0.1,0.1": encoder.0.1 is given twice.'),
     (("--heads", "*.*"), "heads: these are all heads of the model."),
-    (("--heads", "0.1", "--plan", "plan.json"), "prune: the heads are given already."),
-    (("--heads", "3"), "--task: a search needs a task."),
-    ((), "prune: no target."),
+    (("--heads", "0.1", "--plan", "plan.json"), "prune takes one target, got --heads and --plan"),
+    (("--heads", "3"), "a search for heads requires --task and --data"),
+    ((), "prune requires heads (--heads), a plan (--plan), or with --task and --data a target"),
     (
         ("--heads", "3", "--sparsity", "0.5", "--task", "sst2", "--data", "dev.tsv"),
-        "prune: 2 targets.",
+        "prune takes one target, got --heads and --sparsity",
     ),
-    (("--heads", "0.1", "--repair", "fold"), "--repair: there is no task to learn from."),
+    (("--heads", "0.1", "--repair", "fold"), "--repair requires --task and --data"),
     (("--heads", "0.1", "--repair", "glue"), '--repair: "glue" is no repair.'),
     (
         ("--heads", "0.1", "--form", "huge"),
-        '--form: "huge" is no form. Expected onnx, plain or small.',
+        '--form must be onnx, plain or small, got "huge"',
     ),
     (("--plan", "none.json"), "none.json: cannot be read:"),
     (("--plan", "dev.tsv"), "dev.tsv: not a plan ("),
@@ -550,22 +550,22 @@ REFUSED = [
         ("--heads", "3", *TASK, "--search", "greedy", "--width", "9"),
         "--width requires --search beam. It has no effect otherwise.",
     ),
-    (("--heads", "3", *TASK, "--by", "nonsense"), '--by: "nonsense" is no importance.'),
-    (("--heads", "3", *TASK, "--at-least", "-2"), "--at-least: -2 is too few. Expected 0 or more."),
-    (("--heads", "3", *TASK, "--report-limit", "-1"), "--report-limit: -1 is too few."),
+    (("--heads", "3", *TASK, "--by", "nonsense"), "--by must be ablation, confidence, "),
+    (("--heads", "3", *TASK, "--at-least", "-2"), "--at-least must be at least 0, got -2"),
+    (("--heads", "3", *TASK, "--report-limit", "-1"), "--report-limit must be at least 1, got -1"),
     (
         ("--heads", "3", *TASK, "--recover-steps"),
-        "--recover-steps: there are no steps to train between.",
+        "--recover-steps requires --search iterative and --recover",
     ),
     (
         ("--keep-metric", "0.9", "--task", "sst2", "--data", "glue", *STEPWISE),
-        "--recover-steps: steps with training go to a number of heads. Expected --heads N or --sparsity P.",
+        "--recover-steps requires a number of --heads or --sparsity",
     ),
     (
         ("--heads", "3", "--task", "sst2", "--data", "glue", *STEPWISE, "--try-repairs", "fold"),
-        "--try-repairs: what was trained cannot be repaired from what was not.",
+        "--try-repairs cannot be combined with --recover-steps",
     ),
-    (("--heads", "0.1", "--task", "sst2"), "--task: a task and its data belong together."),
+    (("--heads", "0.1", "--task", "sst2"), "prune requires --data"),
 ]
 
 
@@ -666,7 +666,7 @@ def test_what_was_trained_is_not_lost_when_writing_fails(
         (("--recover", "1", "--recover-steps"), "step-1"),
     ):
         with monkeypatch.context() as broken:
-            broken.setattr("headscope.pruning.prune.write_model", lambda *_, **__: 1 / 0)
+            broken.setattr("headscope.pruning.model_result.write_model", lambda *_, **__: 1 / 0)
             assert isinstance(
                 command("prune", "bert", *words, *more, "--out", "small").exception,
                 ZeroDivisionError,
@@ -687,7 +687,7 @@ NOT_TOGETHER = [
     (("--heads", "0.1", "--among", "0.*"), "--among requires a search"),
     (("--heads", "0.1", "--search", "rank"), "--search requires a search"),
     (("--heads", "0.1", "--teacher"), "--teacher requires --recover N, as in --recover 1."),
-    (("--heads", "0.1", "--recover", "-1", *TASK), "--recover: -1 epochs are too few."),
+    (("--heads", "0.1", "--recover", "-1", *TASK), "--recover must be at least 0, got -1"),
     (
         (
             "--heads",
@@ -705,7 +705,7 @@ NOT_TOGETHER = [
     ),
     (
         ("--heads", "1", "--try-repairs", "refit+fold", *TASK),
-        '--try-repairs: "refit+fold" is no way to mend.',
+        '--try-repairs must be some of fold, refit and fold+refit, got "refit+fold"',
     ),
     (
         (

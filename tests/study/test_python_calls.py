@@ -72,14 +72,17 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
     "probe": lambda model, folder: headscope.probe(
         model, folder / "train.conllu", test=folder / "test.conllu", epochs=1
     ),
+    "preview_prune": lambda model, folder: headscope.preview_prune(model, "0.1"),
     "prune": lambda model, folder: headscope.prune(model, "0.1"),
     "search": lambda model, folder: headscope.search(
         model,
-        target=headscope.Target(heads=1),
-        options=headscope.SearchOptions(how="random", draws=1),
+        heads=1,
+        search="random",
+        draws=1,
         **task(folder),
     ),
     "serve": lambda model, folder: headscope.serve(model, browser=False, wait=False, port=0).stop(),
+    "speed": lambda model, folder: headscope.speed(model, batch_size=1, length=8, repeats=1),
     "stream": lambda model, folder: list(
         headscope.stream(model, headscope.encode(folder / "bert", TEXTS), [])
     ),
@@ -214,7 +217,7 @@ def test_importance_takes_tuples_and_patterns_by_name(folder: Path) -> None:
                 )
             )
     assert kept == [("0.1,1.0", None), ("0.1", {"encoder.0.1": "first"})] * 2
-    assert headscope.SearchOptions(among=[(0, 1), "1.*"]).among == "0.1,1.*"
+    assert headscope.SearchConfig(heads=1, among=[(0, 1), "1.*"]).among == "0.1,1.*"
 
 
 @pytest.mark.parametrize(

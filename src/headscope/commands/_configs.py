@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from headscope.commands._options import say, typed
-from headscope.config.option import Config, check_together, options_of
+from headscope.config.option import (
+    Config,
+    check_required,
+    check_together,
+    is_left_out,
+    options_of,
+)
 from headscope.config.shared import Run
 
 CONFIGS: dict[str, dict[str, type[Config]]] = {}  # of every command: parameter → config
 
 
-def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config]:
+def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config | None]:
     """The checked configs of a command from the values of its options."""
-    made: dict[str, Config] = {}
+    made: dict[str, Config | None] = {}
     configs = CONFIGS[command]
     main = next(config for config in configs.values() if config.command)
     values = main.complete(values)
@@ -22,8 +28,12 @@ def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config]:
         # An option that may be repeated is an empty list if it was not given.
         own = {name: value for name, value in used.items() if value is not None and value != []}
         own |= {"log": say, "typed": typed()} if config is Run else {}
+        if is_left_out(main, config, own):
+            made[parameter] = None
+            continue
+        check_required(command, config, own)
         made[parameter] = config(**own)
-    own_config = next(config for config in made.values() if type(config) is main)
+    own_config = next(config for config in made.values() if isinstance(config, main))
     check_together(own_config, *(config for config in made.values() if config is not own_config))
     return made
 

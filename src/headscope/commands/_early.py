@@ -66,13 +66,12 @@ def check_early(command: str, values: Mapping[str, Any], given: set[str]) -> Non
     from headscope.commands._configs import CONFIGS, make_configs
     from headscope.commands._early_files import check_files, check_out  # not imported for --help
     from headscope.commands._early_model import check_fit
-    from headscope.commands._early_values import check_models, check_values
+    from headscope.commands._early_values import check_command, check_models
     from headscope.config.requirements import check_effects
 
     if command in CONFIGS:
         make_configs(command, dict(values))
-    else:
-        check_values(command, values)
+    check_command(command, values)
     check_effects(command, values, given)
     check_files(command, values)
     check_out(command, values)

@@ -41,7 +41,8 @@ def command(
     def register(function: Callable[..., None]) -> Callable[..., None]:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters
-        configs = {one: hints[one] for one in parameters if _is_config(hints[one])}
+        found = {one: _config_in(hints[one]) for one in parameters}
+        configs = {one: config for one, config in found.items() if config is not None}
         main = next(config for config in configs.values() if config.command)
         CONFIGS[main.command] = configs
 
@@ -77,8 +78,10 @@ def command(
     return register
 
 
-def _is_config(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Config)
+def _config_in(hint: Any) -> type[Config] | None:
+    """The config that a parameter takes: `TaskData`, or `TaskData | None` if it is optional."""
+    kinds = [kind for kind in members(hint) if isinstance(kind, type) and issubclass(kind, Config)]
+    return kinds[0] if kinds else None
 
 
 def _parameters(config: type[Config], main: type[Config]) -> list[inspect.Parameter]:
@@ -93,7 +96,10 @@ def _default(name: str, config: type[Config], main: type[Config]) -> Any:
     if name in main.required:
         return MISSING
     default = main.defaults.get(name, default_of(config, name))
-    return None if default is MISSING and name in main.completed else default
+    is_optional = config in main.optional or name in main.completed
+    if default is MISSING and is_optional:
+        return None
+    return None if default == () else default  # an empty list: not given
 
 
 def _parameter(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headscope.commands._app import app
-from headscope.commands._options import Overwrite, drawing_figures, typed
+from headscope.commands._from_config import command
+from headscope.commands._options import progress
+from headscope.config.fronts import FrontsConfig
+from headscope.config.shared import Run
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -21,35 +24,22 @@ In Python: headscope.fronts(["cut-beam", "gated"])
 """
 
 
-@app.command(epilog=EXAMPLES, no_args_is_help=True)
+@command(EXAMPLES, group="Prune")
 def fronts(
     studies: Annotated[
         list[Path],
         typer.Argument(
             metavar="STUDY",
-            help="What headscope prune and headscope gate wrote",
+            help="Directories written by headscope prune and headscope gate",
             show_default=False,
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(help="The study to write; must not exist yet", show_default=False)
-    ],
-    roles: Annotated[
-        Path | None,
-        typer.Option(
-            help="A study of headscope analyze: what do the heads do that are kept?",
-            show_default="none",
-        ),
-    ] = None,
-    overwrite: Overwrite = False,
+    config: FrontsConfig,
+    run: Run,
 ) -> None:
-    """Searches and gates of one model and task on the same axes, and what the heads they keep do."""
-    from headscope.atomic_dir import drafted
-    from headscope.pruning.compare_fronts import fronts as run
-    from headscope.report.write import write_into
+    """Compare searches and gates of one model and task, and the roles of the heads they keep."""
+    import headscope
 
-    with drafted(out, overwrite=overwrite) as folder:
-        study = run(studies, roles=roles, command=typed())
-        with drawing_figures():
-            write_into(study, folder)
-    typer.echo(out)
+    with progress("drawing figures") as update:
+        headscope.fronts(studies, config, run=replace(run, progress=update))
+    typer.echo(run.out)

@@ -1,25 +1,22 @@
-"""headscope speed: what cutting heads or masking positions can gain on this machine, and what it did."""
+"""headscope speed: time of a model by its number of heads, or of attention under a mask."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 import typer
 
-from headscope.commands._app import app
-from headscope.commands._options import (
-    Device,
-    Dtype,
-    Model,
-    Revision,
-    load_aloud,
-    progress,
-    separated,
-)
-from headscope.errors import HeadscopeError
+from headscope.commands._from_config import command
+from headscope.commands._options import AsJson, Model, progress
+from headscope.config.shared import Run
+from headscope.config.speed import SpeedConfig
+
+if TYPE_CHECKING:
+    from headscope.api.speed import SpeedResult
+    from headscope.masks.speed import MaskSpeed
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -30,101 +27,82 @@ headscope speed small --against minilm --batch-size 32 --length 128
 
 headscope speed minilm --mask longformer --length 512,1024,2048,4096 --out pays.svg
 
-In Python: headscope.model.latency, headscope.masks.speed
+In Python: headscope.speed
 """
 
 
-@app.command(epilog=EXAMPLES, no_args_is_help=True)
-def speed(
-    model: Model,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="The model it was cut from, measured in turns with it", show_default="none"
-        ),
-    ] = None,
-    mask: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead: attention with and without this mask (headscope masks)",
-            show_default="none",
-        ),
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Sequences at a time", show_default="32; 1 with --mask")
-    ] = None,
-    length: Annotated[
-        str | None,
-        typer.Option(
-            help="Tokens of each; several with --mask",
-            show_default="128; 512,1024,2048,4096 with --mask",
-        ),
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="How often each is run")] = 12,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="With --mask: a picture to write, such as pays.svg", show_default="none"),
-    ] = None,
-    revision: Revision = None,
-    device: Device = "auto",
-    dtype: Dtype = "float32",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of a table")
-    ] = False,
-) -> None:
-    """The time of a model by its number of heads, and the most that cutting heads can gain; or what a mask gains."""
-    lengths = lengths_of(length)
-    if mask is not None:
-        from headscope.commands._mask_speed import speed_of_mask
+@command(EXAMPLES, group="Prune")
+def speed(model: Model, config: SpeedConfig, run: Run, as_json: AsJson = False) -> None:
+    """Time a model by its number of heads, and the most that pruning can gain; or attention under a mask."""
+    import headscope
 
-        how = {"revision": revision, "device": device, "dtype": dtype}
-        speed_of_mask(model, mask, batch_size, lengths, repeats, out=out, as_json=as_json, **how)
-        return
-    from headscope.model.latency import layers, measure
-
-    size, tokens = 32 if batch_size is None else batch_size, 128 if lengths is None else lengths[0]
-    one = load_aloud(model, revision=revision, device=device, dtype=dtype)
-    other = (
-        None if against is None else load_aloud(against, revision=None, device=device, dtype=dtype)
-    )
-    with progress(model) as update:
-        by_share = layers(
-            other or one, batch_size=size, length=tokens, repeats=repeats, progress=update
-        )
-        models = [one] if other is None else [other, one]
-        found = measure(models, batch_size=size, length=tokens, repeats=repeats)
+    name = model if config.mask is None else f"{model} under {config.mask}"
+    with progress(name) as update:
+        result = headscope.speed(model, config, run=replace(run, progress=update))
     if as_json:
-        told = {"share": by_share.share, "time": by_share.time, "bound": by_share.bound}
-        typer.echo(json.dumps({"layers": told, "models": [asdict(each) for each in found]}))
-        return
-    typer.echo(f"{size} sequences of {tokens} tokens")
-    typer.echo(f"heads of {(other or one).name} left")
-    typer.echo("heads left    time   times as fast")
-    for share, ratio in zip(by_share.share, by_share.time, strict=True):
-        note = "   the bound" if share == by_share.share[-1] else ""
-        typer.echo(f"{share:10.0%}  {ratio:6.3f}  {1 / ratio:14.2f}{note}")
-    typer.echo("")
-    typer.echo(
-        "model               heads  million parameters  MB weights  MB working  ms a batch  sequences/s  times as fast"
-    )
-    for each in found:
-        typer.echo(
-            f"{each.name[-18:]:18} {each.heads:6}  {each.parameters / 1e6:18.2f}  {each.megabytes:10.1f}  "
-            f"{each.working:10.1f}  {each.seconds * 1e3:10.1f}  {each.throughput:11.1f}  {1 / each.ratio:13.2f}"
-            + ("" if each is found[0] else f" [{1 / each.high:.2f}, {1 / each.low:.2f}]")
+        typer.echo(json.dumps(_values(result)))
+    else:
+        lines = _mask_lines(result.mask, result.name) if result.mask else _lines(result, config)
+        for line in lines:
+            typer.echo(line)
+    if run.out is not None:
+        typer.echo(run.out, err=as_json)
+
+
+def _values(result: SpeedResult) -> dict[str, object]:
+    from headscope.masks.speed import SPARSE
+
+    if result.mask is not None:
+        pays = {way: result.mask.pays_from(way) for way in SPARSE}
+        return {"model": result.name, **asdict(result.mask), "pays_from": pays}
+    assert result.layers is not None
+    layers = {name: getattr(result.layers, name) for name in ("share", "time", "bound")}
+    return {"layers": layers, "models": [asdict(model) for model in result.models]}
+
+
+def _lines(result: SpeedResult, config: SpeedConfig) -> Iterator[str]:
+    """A line for each share of heads, then one for each model."""
+    assert result.layers is not None
+    yield f"{config.sequences} sequences of {config.lengths[0]} tokens"
+    yield f"heads of {result.models[0].name} left"
+    yield "heads left    time   times as fast"
+    for share, ratio in zip(result.layers.share, result.layers.time, strict=True):
+        note = "   the bound" if share == result.layers.share[-1] else ""
+        yield f"{share:10.0%}  {ratio:6.3f}  {1 / ratio:14.2f}{note}"
+    yield ""
+    yield "model               heads  million parameters  MB weights  MB working  ms a batch  sequences/s  times as fast"
+    for model in result.models:
+        yield (
+            f"{model.name[-18:]:18} {model.heads:6}  {model.parameters / 1e6:18.2f}  {model.megabytes:10.1f}  "
+            f"{model.working:10.1f}  {model.seconds * 1e3:10.1f}  {model.throughput:11.1f}  {1 / model.ratio:13.2f}"
+            + ("" if model is result.models[0] else f" [{1 / model.high:.2f}, {1 / model.low:.2f}]")
         )
 
 
-def lengths_of(told: str | None) -> list[int] | None:
-    """`512,1024` as numbers."""
-    names = separated(told)
-    if names is None:
-        return None
-    wrong = [name for name in names if not name.isdecimal() or int(name) < 1]
-    if wrong:
-        raise HeadscopeError(
-            f'"{wrong[0]}" is no length',
-            where="--length",
-            expected="1 or more; several with commas",
-        )
-    return [int(name) for name in names]
+def _mask_lines(result: MaskSpeed, name: str) -> Iterator[str]:
+    """A line for each length, then the lengths from which the mask is faster."""
+    from headscope.masks.speed import DENSE, FLEX, SPARSE
+
+    yield f"{name}, {result.site}: {result.heads} heads of width {result.width}, {result.batch_size} at a time"
+    yield "tokens  forbidden  blocks left  of the model  attention  milliseconds  times as fast as dense"
+    for row in result.lengths:
+        share = "" if row.attention is None else f"{row.attention:.0%}"
+        start = f"{row.length:6}  {row.sparsity:9.1%}  {row.blocks:11.1%}  {share:>12}"
+        for timed in row.ways:
+            gain = (
+                ""
+                if timed.way == DENSE
+                else f"{1 / timed.ratio:8.2f} [{1 / timed.high:.2f}, {1 / timed.low:.2f}]"
+            )
+            yield f"{start:44}  {timed.way:9}  {timed.milliseconds:12.2f}  {gain}".rstrip()
+            start = ""
+    for way in SPARSE:
+        if way == FLEX and result.without_flex:
+            yield f"{way}: left out, as it cannot be compiled here: {result.without_flex}"
+        elif (length := result.pays_from(way)) is not None:
+            yield f"{way}: from length {length} on the block-sparse mask is faster on this machine"
+        else:
+            yield f"{way}: at none of these lengths is the block-sparse mask faster on this machine"
+    yield "milliseconds: of the fastest turn; times as fast: the median of the ratios within a turn"
+    if result.run_length is not None:
+        yield f"of the model: dense attention's share of its time, by a run of {result.run_length} tokens"

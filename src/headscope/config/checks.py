@@ -8,7 +8,15 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from headscope.config.command_line import command_line
-from headscope.config.names import DEVICES, LENSES, REPAIRS, RULES, THRESHOLDS, TOKEN_MAPS
+from headscope.config.names import (
+    DEVICES,
+    FIXED_PATTERNS,
+    LENSES,
+    REPAIRS,
+    RULES,
+    THRESHOLDS,
+    TOKEN_MAPS,
+)
 from headscope.errors import HeadscopeError, choices, names_in
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
@@ -84,6 +92,20 @@ def repair_names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
     for repair in wanted:
         check_choice(repair, REPAIRS, "`repair`", "is no repair")
     return tuple(one for one in REPAIRS if one in wanted)
+
+
+def check_patterns(where: str) -> Callable[[Any], None]:
+    """A check of patterns such as `3.2=previous,4.*=first`; a file with them is read later. where: as errors name it."""
+
+    def check(patterns: Any) -> None:
+        if not isinstance(patterns, str) or "=" not in patterns:
+            return  # a file, or patterns by head
+        for word in patterns.split(","):
+            _, equals, pattern = word.partition("=")
+            if equals:
+                check_choice(pattern.strip(), FIXED_PATTERNS, where, "is not a fixed pattern")
+
+    return check
 
 
 def lenses_named(names: str | Iterable[str], where: str = "`lens`") -> tuple[str, ...]:

@@ -82,19 +82,23 @@ class Config:
     """Base of all configs: values are parsed and checked when the object is made.
 
     command   the command whose main config this is; empty for configs that commands share
+    rules_of  the command whose rules (`requirements.RULES`) apply, if not those of `command`
     uses      the fields of shared configs that the command uses
     defaults  defaults of shared fields that differ in this command
     helps     help texts of shared fields that differ in this command
     required  shared fields that the command line requires
     completed  required fields of shared configs that `complete` may add
+    optional  shared configs that the command can do without: None if none of their required fields is given
     """
 
     command: ClassVar[str] = ""
+    rules_of: ClassVar[str] = ""
     uses: ClassVar[Mapping[type[Config], tuple[str, ...]]] = {}
     defaults: ClassVar[Mapping[str, Any]] = {}
     helps: ClassVar[Mapping[str, str]] = {}
     required: ClassVar[tuple[str, ...]] = ()
     completed: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[type[Config], ...]] = ()
     primary: ClassVar[str] = ""  # the field that a value other than a config stands for
 
     def __post_init__(self) -> None:
@@ -175,19 +179,19 @@ def _check_number(name: str, value: Any, declared: Option, kind: type) -> None:
 # Several configs of one command
 
 
-def values_of(*configs: Config) -> dict[str, Any]:
+def values_of(*configs: Config | None) -> dict[str, Any]:
     """All fields of several configs by name."""
-    return {f.name: getattr(config, f.name) for config in configs for f in fields(config)}
+    return {f.name: getattr(config, f.name) for config in configs if config for f in fields(config)}
 
 
-def recorded(*configs: Config) -> dict[str, Any]:
+def recorded(*configs: Config | None) -> dict[str, Any]:
     """The options of a run as its record and its resume header hold them: plain JSON values.
 
     Callbacks and options that do not change the result (where it is written, whether it is resumed) are left out.
     """
     return {
         f.name: _plain(getattr(config, f.name))
-        for config in configs
+        for config in filter(None, configs)
         for f in fields(config)
         if f.compare and f.name not in UNRECORDED
     }
@@ -203,15 +207,15 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else getattr(value, "name", None) or str(value)
 
 
-def check_together(main: Config, *shared: Config) -> None:
+def check_together(main: Config, *shared: Config | None) -> None:
     """Refuse options of shared configs that the command does not use, and options that need others."""
-    for config in shared:
+    for config in filter(None, shared):
         used = main.uses.get(type(config), ())
         for name in options_of(type(config)):
             if name not in used and getattr(config, name) != default_of(type(config), name):
                 raise HeadscopeError(f"`{name}` has no effect in {main.command}")
     values = values_of(*shared, main)
-    check_effects(main.command, values)
+    check_effects(main.rules_of or main.command, values)
     main.check_values(values)
 
 
@@ -221,6 +225,7 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
     headscope.gate(model, data, GateConfig(keep=20)) and headscope.gate(model, task=…, data=…, keep=20) are the same.
     The first slot is the command's own config. An option that no config has is a `TypeError`, as for any function.
     """
+    _check_names(command, options, [f.name for kind, _ in slots for f in fields(kind)])
     made: list[Any] = []
     rest = _completed(options, slots)
     for kind, config in slots:
@@ -229,17 +234,18 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
             if not kind.primary:
                 raise TypeError(f"{command}() takes a {kind.__name__}, got {config!r}")
             own[kind.primary], config = config, None  # the files instead of a TaskData
+        if config is None and is_left_out(slots[0][0], kind, own):
+            if own:
+                raise HeadscopeError(f"`{next(iter(own))}` requires {_required_of(kind)}")
+            made.append(None)
+            continue
         if config is None:
-            _check_required(command, kind, own)
+            check_required(command, kind, own)
         made.append(kind(**own) if config is None else replace(config, **own))
-    if rest:
-        known = [f.name for kind, _ in slots for f in fields(kind)]
-        name = next(iter(rest))
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{hint}")
     main = made[0]
     for place, config in enumerate(made[1:], start=1):
+        if config is None:
+            continue
         unset = {
             name: value
             for name, value in main.defaults.items()
@@ -263,7 +269,29 @@ def _completed(
     }
 
 
-def _check_required(command: str, kind: type[Config], own: dict[str, Any]) -> None:
-    for f in fields(kind):
-        if f.default is MISSING and f.default_factory is MISSING and f.name not in own:
-            raise HeadscopeError(f"{command} requires `{f.name}`")
+def _check_names(command: str, options: Mapping[str, Any], names: list[str]) -> None:
+    for name in options:
+        if name not in names:
+            near = get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{hint}")
+
+
+def is_left_out(main: type[Config], kind: type[Config], own: Mapping[str, Any]) -> bool:
+    """Whether an optional config is not given: none of its required fields is among these."""
+    return kind in main.optional and not any(name in own for name in _required_names(kind))
+
+
+def _required_names(kind: type[Config]) -> list[str]:
+    return [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+
+
+def _required_of(kind: type[Config]) -> str:
+    return " and ".join(f"`{name}`" for name in _required_names(kind))
+
+
+def check_required(command: str, kind: type[Config], own: Mapping[str, Any]) -> None:
+    """Refuse a config without its required fields."""
+    for name in _required_names(kind):
+        if name not in own:
+            raise HeadscopeError(f"{command} requires `{name}`")

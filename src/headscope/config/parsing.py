@@ -58,6 +58,19 @@ def decimals(name: str) -> Callable[[Any], tuple[float, ...]]:
     return parse
 
 
+def sizes(name: str) -> Callable[[Any], int | tuple[int, ...]]:
+    """`3,10,20` or a list of numbers as a tuple, each at least 1; a number in Python is how many of them."""
+
+    def parse(value: str | int | Iterable[int]) -> int | tuple[int, ...]:
+        result = value if isinstance(value, int) else numbers(name)(value)
+        smallest = result if isinstance(result, int) else min(result, default=0)
+        if smallest < 1:
+            raise HeadscopeError(f"`{name}` must be at least 1, got {smallest}")
+        return result
+
+    return parse
+
+
 def check_distinct(name: str, values: Collection[Any] | None) -> None:
     """Refuse an empty list, and one that holds a value twice."""
     if values is None:

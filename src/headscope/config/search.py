@@ -1,112 +1,142 @@
-"""Options of a search for heads, and of what is done after the cut."""
+"""Options of a search for heads that a task can do without."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from headscope.config.checks import check_count, check_rules, repair_names
-from headscope.config.names import SCORES, SEARCHES
-from headscope.errors import HeadscopeError, choices
-from headscope.heads import Heads, written_heads
+from headscope.config.checks import check_keep_metric, repair_names
+from headscope.config.names import OBJECTIVES, RULES, SCORES, SEARCHES
+from headscope.config.option import Config, option
+from headscope.config.parsing import names, sizes
+from headscope.config.shared import Reading, Run, TaskData
+from headscope.errors import HeadscopeError
+from headscope.heads import check_heads, written_heads
 
-FRONT = 12  # sizes of the front that are reported on the other split, and timed
+FRONT = 12  # sizes of the front that are reported on the report split, and timed
+BY = "gradient-second"  # importance for rank and iterative
+STEP = 0.1  # share of the heads that an iterative search removes between two scorings
 DRAWS = 3  # random orders
-WIDTH, EXPANSION = 3, 12  # sets that a beam keeps, and candidates of each
+WIDTH, EXPANSION = 3, 12  # sets that a beam keeps, and candidates for the best of them
 SWAPS = 4  # heads that may come back, and heads that may go for each of them
+TARGETS = ("heads", "sparsity", "keep_metric", "speedup")
+SPLITS = ("task", "data", "select_on", "report_on", "limit", "report_limit")
+
+
+def parse_count(value: Any) -> int:
+    """The number of heads to remove."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise HeadscopeError(f"`heads` must be a whole number, at least 1, got {value!r}")
+    return value
+
+
+def parse_heads(value: Any) -> str:
+    """Heads by name as one text: [(3, 2), "4.*"] becomes "3.2,4.*"."""
+    heads = written_heads(value)
+    check_heads(heads)
+    return heads
+
+
+def _check_try_repairs(values: tuple[str, ...]) -> None:
+    for value in values:
+        if "+".join(repair_names(value.split("+"))) != value:
+            raise HeadscopeError(
+                f'`try_repairs` must be some of fold, refit and fold+refit, got "{value}"'
+            )
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """How to search.
+class SearchConfig(Config):
+    """Search for the heads that a task can do without: one target, and how to search.
 
-    how        beam, greedy, iterative, rank or random
-    by         the importance that rank and iterative go by
-    rules      of relevance, where they go by that: voita or attnlrp
-    objective  loss or metric; by default what the task prefers
-    at_least   so many heads stay in every layer
-    among      only these heads may go, as in encoder.*.*; None: all
-    step       the share of heads that iterative removes between two scorings
-    width, expansion, swaps  the sets a beam keeps, the heads it tries to add, the heads that may come back
-    draws      random orders
-    limit      only so many examples to choose on
-    sizes      the numbers of removed heads that are reported on the other split, and timed; or how many of them
-    repairs    ways to mend that every reported set is tried with too: fold, refit, fold+refit
+    swaps  heads that may come back at each step of a beam, and heads that may go for each of them
     """
 
-    how: str = "beam"
-    by: str = "gradient-second"
-    rules: Literal["voita", "attnlrp"] = "voita"
-    objective: str | None = None
-    at_least: int = 0
-    among: Heads | None = None
-    step: float = 0.1
-    width: int = WIDTH
-    expansion: int = EXPANSION
+    command = "search"
+    rules_of = "prune"
+    uses = {
+        TaskData: (*SPLITS, "max_length", "columns", "labels"),
+        Reading: ("pooling", "prompt"),
+        Run: ("seed", "revision", "device", "dtype"),
+    }
+    defaults = {"select_on": "dev:even", "report_on": "dev:odd"}
+
+    heads: Any = option(None, "Number of heads to remove", parse=parse_count, show_default=False)
+    sparsity: float | None = option(
+        None, "Share of all heads to remove, by a search", above=0, below=1, show_default=False
+    )
+    keep_metric: float | None = option(
+        None,
+        "Share of the metric to keep, e.g. 0.99: search for the most heads that can be removed",
+        check=check_keep_metric,
+    )
+    speedup: float | None = option(
+        None, "Speed-up to reach, e.g. 1.2: search until the model is expected to be that fast", above=1
+    )  # fmt: skip
+    search: str = option("beam", "Search method: beam, greedy, iterative, rank or random", choices=SEARCHES)  # fmt: skip
+    by: str = option(
+        BY,
+        "Importance for rank and iterative: gradient-second, relevance, ablation, confidence, norm …",
+        choices=SCORES,
+    )
+    rules: Literal["voita", "attnlrp"] = option(
+        "voita", "Relevance rules, with --by relevance: voita or attnlrp", choices=RULES
+    )
+    objective: str | None = option(
+        None,
+        "Objective of the search: loss or metric",
+        choices=OBJECTIVES,
+        show_default="what the task prefers",
+    )
+    at_least: int = option(0, "Minimum number of heads to keep per layer", at_least=0)
+    among: str | None = option(
+        None, "Heads that may be removed, e.g. encoder.*.*", parse=parse_heads, show_default="all"
+    )
+    step: float = option(STEP, "Share of the heads that iterative removes per step", above=0, at_most=1)  # fmt: skip
+    width: int = option(WIDTH, "Beam width", at_least=1)
+    expansion: int = option(EXPANSION, "Number of heads a beam tries to add to its best set", at_least=1)  # fmt: skip
+    draws: int = option(DRAWS, "Number of random orders", at_least=1)
+    sizes: int | tuple[int, ...] | None = option(
+        None,
+        "Numbers of removed heads to report, e.g. 3,10,20,30",
+        parse=sizes("sizes"),
+        show_default=f"{FRONT}, evenly spaced",
+    )
+    try_repairs: tuple[str, ...] = option(
+        (),
+        "Report each of them repaired, too: fold,refit,fold+refit",
+        parse=names,
+        check=_check_try_repairs,
+        show_default="none",
+    )
+    batch_size: int = option(32, "Sequences per batch", at_least=1)
     swaps: int = SWAPS
-    draws: int = DRAWS
-    limit: int | None = None
-    sizes: int | tuple[int, ...] = FRONT
-    repairs: tuple[str, ...] = ()
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.how not in SEARCHES:
+        super().__post_init__()
+        if self.swaps < 0:
+            raise HeadscopeError(f"`swaps` must be at least 0, got {self.swaps}")
+        self._check_target()
+
+    def _check_target(self) -> None:
+        targets = [f"`{name}`" for name, value in self.target.items() if value is not None]
+        if len(targets) != 1:
             raise HeadscopeError(
-                f'"{self.how}" is no search', where="`how`", expected=choices(self.how, SEARCHES)
+                "search requires one of `heads`, `sparsity`, `keep_metric` and `speedup`, got "
+                f"{' and '.join(targets) or 'none'}"
             )
-        if self.by not in SCORES:
-            raise HeadscopeError(
-                f'"{self.by}" is no importance', where="`by`", expected=choices(self.by, SCORES)
-            )
-        check_rules(self.rules)
-        if not 0 < self.step <= 1:
-            raise HeadscopeError(
-                f"{self.step} is no share", where="`step`", expected="more than 0, at most 1"
-            )
-        for repair in self.repairs:
-            if "+".join(repair_names(repair.split("+"))) != repair:
-                raise HeadscopeError(
-                    f'"{repair}" is no way to mend',
-                    where="`try_repairs`",
-                    expected="fold, refit or fold+refit",
-                )
-        for name in ("width", "expansion", "draws"):
-            check_count(getattr(self, name), f"`{name}`")
-        if self.limit is not None:
-            check_count(self.limit, "`limit`")
-        for size in (self.sizes,) if isinstance(self.sizes, int) else self.sizes:
-            check_count(size, "`sizes`")
-        for name in ("at_least", "swaps"):
-            if getattr(self, name) < 0:
-                option = f"`{name}`"
-                raise HeadscopeError(
-                    f"{getattr(self, name)} is too few", where=option, expected="0 or more"
-                )
-        if self.among is not None:
-            object.__setattr__(self, "among", written_heads(self.among))  # as it is recorded
 
-    def given(self) -> dict[str, Any]:
-        """The options as `headscope prune` names them, for check_effects."""
-        repairs, sizes = self.repairs or None, None if self.sizes == FRONT else self.sizes
-        return {name: value for name, value in asdict(self).items() if name != "repairs"} | {
-            "try_repairs": repairs,
-            "sizes": sizes,
-        }
+    @property
+    def target(self) -> dict[str, Any]:
+        """The four targets by name; all but one are None."""
+        return {name: getattr(self, name) for name in TARGETS}
+
+    @property
+    def front_sizes(self) -> int | tuple[int, ...]:
+        """The numbers of removed heads that are reported, or how many of them."""
+        return FRONT if self.sizes is None else self.sizes
 
 
-@dataclass(frozen=True)
-class Mending:
-    """repairs: fold, refit. recover: epochs of training on the train split, with the whole model as teacher or not."""
-
-    repairs: tuple[str, ...] = ()
-    recover: int = 0
-    teacher: bool = False
-    learning_rate: float = 5e-5
-    seed: int = 0
-
-    def check(self) -> None:
-        if self.recover < 0:
-            raise HeadscopeError(
-                f"{self.recover} epochs are too few", where="`recover`", expected="1 or more"
-            )
+def splits_of(data: TaskData) -> tuple[str, str]:
+    """The selection split and the report split."""
+    return data.select_on or "dev:even", data.report_on or "dev:odd"

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from headscope.config.masks import check_sizes
+from headscope.config.speed import LENGTHS, REPEATS
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Site
 from headscope.masks.block_sparse import attend_by_blocks, share_of_blocks, strips_of
@@ -26,7 +27,6 @@ from headscope.masks.mask_spec import met, read_mask, sparsity
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.latency import (
-    REPEATS,
     fastest,
     forward_of,
     inputs_of,
@@ -39,7 +39,6 @@ from headscope.model.latency import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LENGTHS = (512, 1024, 2048, 4096)
 DENSE, MASKED, BY_BLOCKS, FLEX = "dense", "masked", "by blocks", "flex"
 SPARSE = (BY_BLOCKS, FLEX)  # the ways that leave work out
 

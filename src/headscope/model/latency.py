@@ -19,6 +19,7 @@ from scipy.stats import binom
 from torch import Tensor
 
 from headscope.config.checks import check_count
+from headscope.config.speed import REPEATS
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
@@ -27,7 +28,7 @@ from headscope.model.surgery import prune, units
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-REPEATS, WARM = 12, 2
+WARM = 2  # runs that are not timed
 TIMED = (8, 64)  # sequences and tokens that a cut model is timed with in passing: soon done
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the heads of every layer that are left
 

@@ -1,4 +1,4 @@
-"""fronts, the verb: searches and gates of one model and task on the same axes, and what the heads they keep do."""
+"""Compare the fronts of searches and gates of one model and task, and the roles of the heads they keep."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headscope.config.fronts import FrontsConfig
+from headscope.config.option import recorded
+from headscope.config.shared import Run
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.study.run_record import build_record
@@ -29,31 +32,30 @@ GROUPS = {
 }
 
 
-def fronts(
-    studies: Sequence[str | Path], *, roles: str | Path | None = None, command: str = ""
-) -> Study:
-    """The fronts of several cuts or gates, which must be of one model, task and split.
+def fronts(studies: Sequence[str | Path], config: FrontsConfig, run: Run) -> Study:
+    """The fronts of several pruned models or gates, which must be of one model, task and split.
 
     studies  directories that `headscope prune` or `headscope gate` wrote
-    roles    a study of `headscope analyze`: what the heads do that each set leaves, against all heads of the model
     """
     if len(studies) < 2:
         raise HeadscopeError(
             "one front is no comparison", where="fronts", expected="two or more studies"
         )
-    found = [(Path(place), _study_in(Path(place))) for place in studies]
-    for place, study in found[1:]:
-        if other := unlike(found[0][1].record, study.record):
+    results = [(Path(folder), _study_in(Path(folder))) for folder in studies]
+    for folder, study in results[1:]:
+        if other := unlike(results[0][1].record, study.record):
             raise HeadscopeError(
-                f"another {other} than {found[0][0]} has", where=place, expected="all alike"
+                f"another {other} than {results[0][0]} has", where=folder, expected="all alike"
             )
-    table = one_table([(place.name, study) for place, study in found])
-    first = found[0][1].record
+    table = one_table([(folder.name, study) for folder, study in results])
+    first = results[0][1].record
     fronts = {key: first["pruning"].get(key) for key in ("task", "metric", "reported_on")}
-    record = build_record(first["model"], {"fronts": fronts, "durations": {}}, command=command)
+    record = build_record(first["model"], {"fronts": fronts, "durations": {}}, command=run.typed)
+    options = {"studies": [str(folder) for folder, _ in results], **recorded(config)}
+    record["config"] = options
     tables = {"fronts": table}
-    if roles is not None:
-        tables["survivors"] = survivors(table, roles_in(Path(roles), first["model"]["sha256"]))
+    if config.roles is not None:
+        tables["survivors"] = survivors(table, roles_in(config.roles, first["model"]["sha256"]))
     return Study(to_frame([]), {}, record, tables)
 
 

@@ -1,20 +1,21 @@
-"""A dry run: what a plan would remove, how small the model would be, what would be measured and written."""
+"""A dry run: the heads a plan removes, the size of the model, what would be measured and written."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headscope.config.command_line import option_words
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning.plan import Plan
-from headscope.pruning.recovery import Judgement
 
 WEIGHTS = {"small": "model.safetensors", "plain": "model.safetensors", "onnx": "model.onnx"}
 
 
 @dataclass(frozen=True)
 class Size:
-    """Of a model: its heads, its parameters, and the megabytes of these."""
+    """Heads, parameters and megabytes of a model."""
 
     heads: int
     parameters: int
@@ -31,46 +32,49 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A plan on paper.
+class DryRun:
+    """A plan, and what carrying it out would give.
 
-    sizes      of the whole model and of the cut one
-    judgement  what it would be measured on, if on anything
-    has_study  whether a search found it: then its study would be written too
+    sizes        of the unpruned and of the pruned model
+    measured_on  options of `evaluate` for the examples it would be measured on; None without a task
+    has_study    whether a search found it: then its study would be written, too
     """
 
     plan: Plan
     form: str
     sizes: tuple[Size, Size]
-    judgement: Judgement | None
+    measured_on: dict[str, object] | None
     has_study: bool
 
     @property
     def files(self) -> list[str]:
-        """What would be written, the files of configuration and tokenizer apart."""
+        """Files that would be written, besides those of configuration and tokenizer."""
         found = [WEIGHTS[self.form], "cut.json", "plan.json", "README.md"]
         return [*found, "study/"] if self.has_study else found
 
-    def told(self) -> dict[str, Any]:
-        """All of it for a program."""
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
         return {
             **self.plan.chosen,
             "heads": str(self.plan.heads),
             "form": self.form,
             "sizes": [asdict(size) for size in self.sizes],
-            "measured_on": None if self.judgement is None else self.judgement.named,
+            "measured_on": None if self.measured_on is None else self._flags(),
             "files": self.files,
         }
 
     def lines(self) -> list[str]:
-        """All of it for a reader: the heads first, alone in their line."""
+        """All of it as lines of text; the first line holds the heads only."""
         return [
             str(self.plan.heads),
             *self._sized(),
             *self._chosen(),
-            *([] if self.judgement is None else [f"would be measured: {self.judgement.named}"]),
+            *([] if self.measured_on is None else [f"would be measured: {self._flags()}"]),
             f"would be written: {', '.join(self.files)}, beside configuration and tokenizer",
         ]
+
+    def _flags(self) -> str:
+        return shlex.join(option_words(self.measured_on or {}))
 
     def _sized(self) -> list[str]:
         before, after = self.sizes
@@ -86,7 +90,7 @@ class Shown:
         ]
 
     def _chosen(self) -> list[str]:
-        """Of a plan that a search made: how far it was to go, and on which examples."""
+        """Target, splits and result, if a search made the plan."""
         chosen = self.plan.chosen
         if "search" not in chosen:
             return []

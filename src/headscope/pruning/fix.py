@@ -1,7 +1,7 @@
-"""fix, the verb: what is lost when heads attend by fixed patterns, one at a time, a layer of them, ever more, and all.
+"""Replace heads by fixed attention patterns, and measure the loss: one head, a layer, more and more of them, and all.
 
-Patterns and the order of heads are chosen on one split, all that is reported is of another. What is written is a model
-in which the heads have no queries and keys any more.
+Patterns and the order of heads are selected on one split, results are reported on another. The heads of the model that is
+made have no queries and keys any more.
 """
 
 from __future__ import annotations
@@ -9,29 +9,31 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headscope.ablation.ablation_results import LOSS, METRIC
-from headscope.ablation.evaluate import loaded_for
+from headscope.ablation.evaluate import open_for
 from headscope.ablation.importance import importance
 from headscope.ablation.noninferiority import Margin, verdict_in
 from headscope.ablation.significance import metrics_of, resamples
-from headscope.atomic_dir import drafted
-from headscope.config.checks import check_keep_metric
+from headscope.config.fix import FixConfig
 from headscope.config.importance import ImportanceConfig
-from headscope.config.requirements import check_effects
+from headscope.config.option import recorded
+from headscope.config.search import splits_of
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.model import latency as speed
 from headscope.model.attention_model import AttentionModel
-from headscope.model.fix_heads import check_fix, fix, read_patterns, written
-from headscope.model.manifest import NAME as MANIFEST
-from headscope.model.saving import write_model
+from headscope.model.fix_heads import check_fix, read_patterns, written
+from headscope.model.fix_heads import fix as fix_heads
+from headscope.model.fixed_patterns import by_head
+from headscope.pruning.model_result import ModelResult
 from headscope.pruning.pareto_front import (
     UNTIMED,
     Speeds,
@@ -40,7 +42,6 @@ from headscope.pruning.pareto_front import (
     speeds_of,
     time_columns,
 )
-from headscope.pruning.recovery import Judgement
 from headscope.pruning.search import JournalMemory
 from headscope.pruning.subset_evaluator import Memory
 from headscope.study.journal import NAME as JOURNAL
@@ -49,96 +50,93 @@ from headscope.study.run_record import code_of, describe_model, versions
 from headscope.study.schema.record import Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
-from headscope.study.study_dir import write_tables
-from headscope.tasks import Judged, Prepared
+from headscope.tasks import Judged, Prepared, task_of
 from headscope.tasks.base import check_apart
 from headscope.tasks.running import evaluate
 
-SIZES = 12
-ALONE, REPORTED = "alone", "reported"  # folders of the two sweeps, as long as the run is under way
-WITHIN = 0.99  # of the metric: how many heads can be fixed so?
-Told = Callable[[str], None]
+ALONE, REPORTED = "alone", "reported"  # folders of the two sweeps, until the model is written
+TEMPORARY = (ALONE, REPORTED, JOURNAL)
+WITHIN = 0.99  # share of the metric: how many heads can be fixed within it?
+
+
+@dataclass
+class FixResult(ModelResult):
+    """A model with fixed heads, and what was measured. patterns: of each fixed head."""
+
+    patterns: dict[Head, str] = field(kw_only=True)
+    among: tuple[Head, ...] = field(kw_only=True, repr=False)  # all heads of the model
+
+    def write_plan(self, folder: Path) -> None:
+        (folder / "patterns.txt").write_text(written(self.patterns, self.among), "utf-8")
 
 
 @dataclass(frozen=True)
-class FixOptions:
-    """What to fix.
+class FixInputs:
+    """The loaded model, the heads that may be fixed, given patterns, and the examples to select and to report on."""
 
-    heads        those that may be fixed; None: all of self-attention
-    patterns     as they are written (`3.2=previous`), for these heads; None: each head's nearest
-    keep_metric  fix only as many heads as keep this share of the metric; None: all
-    sizes        the numbers of fixed heads that are reported, or how many of them
-    """
-
-    heads: str | None = None
-    patterns: str | None = None
-    keep_metric: float | None = None
-    sizes: int | tuple[int, ...] = SIZES
-    limit: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_effects("fix", {"heads": self.heads, "patterns": self.patterns})
-        if self.keep_metric is not None:
-            check_keep_metric(self.keep_metric)
+    model: AttentionModel
+    heads: list[Head]
+    patterns: dict[Head, str] | None
+    items: tuple[list[Any], list[Any]]
 
 
-def fix_into(
-    out: str | Path,
-    model: AttentionModel | str | Path | Callable[[str], AttentionModel],
-    judgement: Judgement,
-    options: FixOptions | None = None,
-    *,
-    report: Callable[[Study, Path], None] = lambda study, folder: None,
-    command: str = "",
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    say: Told = lambda line: None,
-) -> Section:
-    """From a model and a task to a directory with the model whose heads are fixed; returns what its manifest says.
-
-    judgement  the task and its splits: chosen on `learn_on`, reported on `report_on`
-    report     draws the study into its folder
-    """
-
-    options = options or FixOptions()
-    task, started = judgement.task, time.perf_counter()
-    to_choose = task.items(judgement.data, judgement.learn_on, limit=options.limit)
-    to_report = task.items(judgement.data, judgement.report_on, limit=judgement.report_limit)
-    check_apart(to_choose, to_report, "`report_on`")
-    loaded = loaded_for(model, task)
+def read_inputs(
+    model: AttentionModel | str | Path,
+    config: FixConfig,
+    data: TaskData,
+    reading: Reading,
+    run: Run,
+) -> FixInputs:
+    """Read the examples, load the model, and refuse what cannot be fixed."""
+    task = task_of(data)
+    select_on, report_on = splits_of(data)
+    to_select = task.items(data.data, select_on, limit=data.limit)
+    to_report = task.items(data.data, report_on, limit=data.report_limit)
+    check_apart(to_select, to_report, "`report_on`")
+    loaded = open_for(task, model, reading, run)
     loaded.reading.check(loaded.name)  # what cannot be saved is not fixed
-    given = (
+    patterns = (
         None
-        if options.patterns is None
-        else read_patterns(options.patterns, loaded.heads, where="`patterns`")
+        if config.patterns is None
+        else read_patterns(config.patterns, loaded.heads, where="`patterns`")
+        if isinstance(config.patterns, str)
+        else by_head(config.patterns, loaded.heads)
     )
-    heads = _candidates(loaded, options, given)
-    if not isinstance(options.sizes, int) and max(options.sizes) > len(heads):
-        what = f"{max(options.sizes)} heads cannot be fixed"
+    heads = _candidates(loaded, config, patterns)
+    sizes = config.reported_sizes
+    if not isinstance(sizes, int) and max(sizes) > len(heads):
+        what = f"{max(sizes)} heads cannot be fixed"
         raise HeadscopeError(what, where="`sizes`", expected=f"at most {len(heads)}")
-    with drafted(
-        out, overwrite=overwrite, resume=resume, kept=[ALONE, REPORTED, JOURNAL], record=MANIFEST
-    ) as folder:
-        run = _Run(loaded, judgement, options, heads, folder, resume, progress, say)
-        run.choose(given)
-        study = run.alone(REPORTED, judgement.report_on, judgement.report_limit, run.patterns)
-        run.prepare([to_choose, to_report])
-        rows = run.rows()
-        told = run.written(rows, run.chosen(rows))
-        study.tables["fixing"] = TABLES["fixing"].frame(rows)
-        study.record["command"] = command
-        study.record["fixing"] = {**told, "seconds": round(time.perf_counter() - started, 1)}
-        (folder / "study").mkdir()
-        write_tables(study, folder / "study")
-        report(study, folder / "study")
-        run.clear()
-    return told
+    return FixInputs(loaded, heads, patterns, (to_select, to_report))
+
+
+def fix(
+    inputs: FixInputs, config: FixConfig, data: TaskData, reading: Reading, run: Run, folder: Path
+) -> FixResult:
+    """Fix heads and measure the loss. folder: for finished work, from which a stopped run is resumed."""
+    started = time.perf_counter()
+    fixing = _Fixing(inputs, config, data, reading, run, folder)
+    fixing.choose(inputs.patterns)
+    study = fixing.alone(REPORTED, fixing.report_on, data.report_limit, fixing.patterns)
+    fixing.prepare(inputs.items)
+    rows = fixing.rows()
+    result = fixing.result(rows, fixing.chosen(rows), study)
+    study.tables["fixing"] = TABLES["fixing"].frame(rows)
+    study.record["command"] = run.typed
+    study.record["config"] = recorded(config, data, reading, run)
+    study.record["fixing"] = {**result.record, "seconds": round(time.perf_counter() - started, 1)}
+    return result
+
+
+def delete_temporary(folder: Path) -> None:
+    """Delete finished work, once the model is written."""
+    for name in (ALONE, REPORTED):
+        shutil.rmtree(folder / name)
+    (folder / JOURNAL).unlink()
 
 
 def _candidates(
-    model: AttentionModel, options: FixOptions, given: Mapping[Head, str] | None
+    model: AttentionModel, config: FixConfig, patterns: Mapping[Head, str] | None
 ) -> list[Head]:
     """The heads that may be fixed, or a refusal before anything is measured."""
     free = [
@@ -146,9 +144,9 @@ def _candidates(
         for head in model.heads
         if head.stack in ("encoder", "decoder") and head not in model.fixed
     ]
-    heads = list(given) if given is not None else free
-    if options.heads is not None:
-        heads = list(HeadSet(options.heads, among=model.heads))
+    heads = list(patterns) if patterns is not None else free
+    if config.heads is not None:
+        heads = list(HeadSet(config.heads, among=model.heads))
         across = [head for head in heads if head.stack not in ("encoder", "decoder")]
         if across:
             raise HeadscopeError(
@@ -156,7 +154,7 @@ def _candidates(
                 where="`heads`",
                 expected="self-attention",
             )
-    check_fix(model, given or dict.fromkeys(heads, "current"))
+    check_fix(model, patterns or dict.fromkeys(heads, "current"))
     if any(len(sites) > 1 for sites in model.attention_modules.values()):
         raise HeadscopeError(
             "its layers share their heads, which cannot be fixed one by one",
@@ -166,23 +164,21 @@ def _candidates(
     return sorted(heads)
 
 
-class _Run:
-    """One call of `fix_into`, in the folder that it drafts."""
+class _Fixing:
+    """One run of `fix`."""
 
     def __init__(
         self,
-        model: AttentionModel,
-        judgement: Judgement,
-        options: FixOptions,
-        heads: list[Head],
+        inputs: FixInputs,
+        config: FixConfig,
+        data: TaskData,
+        reading: Reading,
+        run: Run,
         folder: Path,
-        resume: bool,
-        progress: Callable[[int, int], None],
-        say: Told,
     ) -> None:
-        self.model, self.judgement, self.options, self.heads = model, judgement, options, heads
-        self.task, self.folder, self.resume = judgement.task, folder, resume
-        self.progress, self.say = progress, say
+        self.model, self.heads, self.config, self.data = inputs.model, inputs.heads, config, data
+        self.task, self.folder, self.reading, self.run = task_of(data), folder, reading, run
+        self.select_on, self.report_on = splits_of(data)
         self.patterns: dict[Head, str] = {}
         self.order: list[Head] = []
         self.memory: Memory = Memory()
@@ -191,13 +187,11 @@ class _Run:
 
     def choose(self, given: Mapping[Head, str] | None) -> None:
         """Each head's pattern, and the order in which heads are fixed: those first that are missed least."""
-        self.say(
-            f"fixing {len(self.heads)} heads one at a time on {self.judgement.learn_on}, to choose"
-        )
-        study = self.alone(ALONE, self.judgement.learn_on, self.options.limit, given)
-        told = study.record["importance"]["patterns"]
+        self.run.log(f"fixing {len(self.heads)} heads one at a time on {self.select_on}, to choose")
+        study = self.alone(ALONE, self.select_on, self.data.limit, given)
+        nearest = study.record["importance"]["patterns"]
         self.patterns = (
-            dict(given) if given is not None else {head: told[str(head)] for head in self.heads}
+            dict(given) if given is not None else {head: nearest[str(head)] for head in self.heads}
         )
         by_loss = self.task.objective == "loss"
         rows = study.heads[study.heads["statistic"] == (LOSS if by_loss else METRIC)]
@@ -211,28 +205,24 @@ class _Run:
         self, name: str, split: str, limit: int | None, patterns: Mapping[Head, str] | None
     ) -> Study:
         """The exact change by each head alone on a split."""
-        place = self.folder / name
-        place.mkdir(exist_ok=True)
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
         config = ImportanceConfig(
             mode="fixed",
             heads=",".join(map(str, self.heads)),
             patterns=patterns,
-            batch_size=self.judgement.batch_size,
+            batch_size=self.config.batch_size,
         )
         data = TaskData(
-            self.task,
-            self.judgement.data,
-            split,
-            limit=limit,
-            max_length=self.judgement.max_length,
+            self.task, self.data.data, split, limit=limit, max_length=self.data.max_length
         )
         run = Run(
-            seed=self.options.seed,
-            resume=self.resume,
-            progress=lambda done, total, part="": self.progress(done, total),
-            log=lambda line: self.say(line),
+            seed=self.run.seed,
+            resume=self.run.resume,
+            progress=self.run.progress,
+            log=self.run.log,
         )
-        return importance(self.model, config, data, Reading(), run, directory=place)
+        return importance(self.model, config, data, Reading(), run, directory=folder)
 
     # Several
 
@@ -241,18 +231,16 @@ class _Run:
         header = {
             "model": describe_model(self.model)["sha256"],
             "reading": self.model.reading.record(),
-            "options": asdict(self.options),
+            "config": recorded(self.config, self.data, self.reading, self.run),
             "order": list(map(str, self.order)),
             "patterns": {str(head): name for head, name in self.patterns.items()},
-            "splits": [self.judgement.learn_on, self.judgement.report_on],
             "examples": list(map(len, splits)),
-            "task": self.judgement.named,
             "code": code_of("model", "data", "tasks", "ablation", "pruning"),
             "versions": versions(),
         }
-        self.memory = JournalMemory(Journal(self.folder, header, resume=self.resume))
+        self.memory = JournalMemory(Journal(self.folder, header, resume=self.run.resume))
         self.examples: list[Prepared] = [
-            self.task.prepare(self.model, items, max_length=self.judgement.max_length)
+            self.task.prepare(self.model, items, max_length=self.data.max_length)
             for items in splits
         ]
         self.draws = None if self.task.mean_column is not None else resamples(len(splits[1]), 0)
@@ -260,7 +248,7 @@ class _Run:
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each number of heads, in the order of `choose`, and one for each layer."""
-        self.say(f"fixing several on {len(self.examples[1].items)} other examples")
+        self.run.log(f"fixing several on {len(self.examples[1].items)} other examples")
         rows = [self._row("least", f"{size} heads", self.order[:size]) for size in self._sizes()]
         fronts = on_front([{**row, "left": row["learned"]} for row in rows])
         rows = [row | {"is_front": is_front} for row, is_front in zip(rows, fronts, strict=True)]
@@ -272,7 +260,7 @@ class _Run:
 
     def _sizes(self) -> list[int]:
         """From none to all."""
-        count, wanted = len(self.heads), self.options.sizes
+        count, wanted = len(self.heads), self.config.reported_sizes
         if isinstance(wanted, int):
             return sorted(
                 {round(i * count / max(wanted - 1, 1)) for i in range(wanted)} | {0, count}
@@ -280,16 +268,11 @@ class _Run:
         return sorted({*wanted, 0, count})
 
     def _row(self, kind: str, named: str, heads: list[Head]) -> Section:
-        found: list[AttentionModel] = []
-
+        @cache
         def fixed() -> AttentionModel:
-            if not found:
-                found.append(
-                    fix(self.model, {head: self.patterns[head] for head in heads})
-                    if heads
-                    else self.model
-                )
-            return found[0]
+            if not heads:
+                return self.model
+            return fix_heads(self.model, {head: self.patterns[head] for head in heads})
 
         chosen_on, reported = self._judged(f"{kind} {named}", fixed) if heads else self.intact
         before = sum(p.numel() for p in self.model.model.parameters())
@@ -313,7 +296,7 @@ class _Run:
             **changes(self.task, self.intact[1], reported, self.draws),
             "heads": str(HeadSet(heads, among=self.model.heads)) if heads else "",
         }
-        self.say(
+        self.run.log(
             f"{named} fixed: {self.task.metrics[0]} {row['metric']:.4f}, change {row['metric_change']:+.4f} "
             f"[{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
         )
@@ -323,7 +306,7 @@ class _Run:
         """A model on both splits."""
         known = self.memory.get(key)
         if known is None:
-            size = self.judgement.batch_size
+            size = self.config.batch_size
             both = [
                 evaluate(model(), self.task, examples, batch_size=size)
                 for examples in self.examples
@@ -343,7 +326,7 @@ class _Run:
     def chosen(self, rows: list[dict[str, Any]]) -> list[Head]:
         """The heads that are fixed in the end; marks their row."""
         sizes = [row for row in rows if row["kind"] == "least"]
-        size, keep = len(self.heads), self.options.keep_metric
+        size, keep = len(self.heads), self.config.keep_metric
         if keep is not None:
             intact = sizes[0]["selection_metric"]
             tried = {row["fixed"]: row["selection_metric"] for row in sizes[1:]}
@@ -360,12 +343,12 @@ class _Run:
             row["is_chosen"] = row["kind"] == "least" and row["fixed"] == size
         return self.order[:size]
 
-    # What is written
+    # The result
 
-    def written(self, rows: list[Section], heads: list[Head]) -> Section:
-        """The model and its patterns, into the folder; what is told of them."""
+    def result(self, rows: list[Section], heads: list[Head], study: Study) -> FixResult:
+        """The model with these heads fixed, and its record."""
         patterns = {head: self.patterns[head] for head in heads}
-        fixed = fix(self.model, patterns)
+        fixed = fix_heads(self.model, patterns)
         length = speed.longest(self.model, speed.TIMED[1])
         whole, smaller = self._speeds(f"{len(heads)} heads", lambda: fixed)
         after = self._judged(f"least {len(heads)} heads", lambda: fixed)[1]
@@ -373,17 +356,17 @@ class _Run:
         within = _within(rows)
         margin = Margin(rows[0]["metric"], 1 - WITHIN)  # the first row is the whole model
         verdict = verdict_in(within, margin, len(self.examples[1].items))
-        told = {
+        record = {
             "how": self._sentence(),
             "task": self.task.name,
             "metric": self.task.metrics[0],
-            "judged_on": f"{self.task.name}, {self.judgement.report_on}, {len(self.examples[1].items)} examples",
+            "judged_on": f"{self.task.name}, {self.report_on}, {len(self.examples[1].items)} examples",
             "selected_on": {
-                "split": self.judgement.learn_on,
+                "split": self.select_on,
                 "examples": len(self.examples[0].items),
             },
             "reported_on": {
-                "split": self.judgement.report_on,
+                "split": self.report_on,
                 "examples": len(self.examples[1].items),
             },
             "patterns": {str(head): name for head, name in sorted(patterns.items())},
@@ -393,30 +376,22 @@ class _Run:
             "timed": f"{speed.TIMED[0]} sequences of {length} tokens",
             "speed": [whole, smaller | {"name": "fixed"}],
         }
-        write_model(fixed, self.folder, chosen=told)
-        (self.folder / "patterns.txt").write_text(written(patterns, self.model.heads), "utf-8")
         change = f"{within['metric_change']:+.4f} [{within['change_low']:+.4f}, {within['change_high']:+.4f}]"
-        self.say(
+        self.run.log(
             f"{within['fixed']} of {len(self.heads)} heads can be fixed within 1 % of the metric on "
-            f"{self.judgement.learn_on}; on {self.judgement.report_on} that changes it by {change}"
+            f"{self.select_on}; on {self.report_on} that changes it by {change}"
             f"{': ' + verdict.sentence if within['fixed'] else ''}"
         )
-        return told
+        return FixResult(fixed, record, study, patterns=patterns, among=self.model.heads)
 
     def _sentence(self) -> str:
-        on = f"on {len(self.examples[0].items)} examples of {self.judgement.learn_on}"
+        on = f"on {len(self.examples[0].items)} examples of {self.select_on}"
         patterns = (
             "Each head follows the pattern it is nearest to"
-            if self.options.patterns is None
+            if self.config.patterns is None
             else "Patterns were named"
         )
         return f"{patterns}; heads that are missed least come first ({on}). Nothing was chosen on the examples below."
-
-    def clear(self) -> None:
-        """Away with what a run that was stopped would have gone on from."""
-        for name in (ALONE, REPORTED):
-            shutil.rmtree(self.folder / name)
-        (self.folder / JOURNAL).unlink()
 
 
 def _within(rows: list[Section]) -> Section:

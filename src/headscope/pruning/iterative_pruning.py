@@ -1,81 +1,66 @@
-"""Iterative pruning with training between the steps: score, cut a few, recover, and again (Michel; Prasanna)."""
+"""Iterative pruning with training between the steps: score, cut a few heads, train, and again (Michel; Prasanna)."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from headscope.config.search import Mending, SearchOptions
+from headscope.config.option import options_of, recorded
+from headscope.config.prune import PruneConfig
+from headscope.config.search import SearchConfig
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.records import find_split
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.surgery import prune
 from headscope.pruning.pareto_front import Report
-from headscope.pruning.recovery import Judgement, clear, recovered
+from headscope.pruning.recovery import clear, recover
 from headscope.pruning.scores import scores_by
-from headscope.pruning.search_config import Asked, ask
-from headscope.pruning.search_result import Search, found
+from headscope.pruning.search_inputs import SearchInputs, read_inputs
+from headscope.pruning.search_result import SearchResult, make_result
 from headscope.pruning.subset_evaluator import Memory, Removed, Selection, State
-from headscope.pruning.target import Target
+from headscope.pruning.target import heads_to_remove
 from headscope.study.journal import check_same_run
 from headscope.study.run_record import code_of, describe_files
 
 HEADER = "steps.json"
 STEPS = tuple(f"step-{number}" for number in range(1, 1000))
 
-Told = Callable[[str], None]
 
-
-def in_steps(
+def prune_in_steps(
     model: AttentionModel,
-    target: Target,
+    config: PruneConfig,
+    data: TaskData,
+    reading: Reading,
+    run: Run,
     folder: Path,
-    judgement: Judgement,
-    mending: Mending,
-    options: SearchOptions,
-    *,
-    say: Told = lambda line: None,
-) -> tuple[AttentionModel, Search]:
-    """The model after its last step, and all of them as a search is told.
+) -> tuple[AttentionModel, SearchResult]:
+    """The model after its last step, and all steps as the result of a search.
 
-    Finished steps lie in the folder, so that a run that was stopped goes on.
+    Finished steps are kept in the folder, so that a stopped run can be resumed.
     """
     started = time.perf_counter()
-    asked = ask(
-        model,
-        judgement.task,
-        judgement.data,
-        (judgement.learn_on, judgement.report_on),
-        target,
-        options,
-        report_limit=judgement.report_limit,
-        max_length=judgement.max_length,
-        batch_size=judgement.batch_size,
-    )
-    selection = asked.selection(Memory())
-    wanted = target.most(selection)
+    inputs = read_inputs(model, config, data, reading, run)
+    selection = inputs.selection(Memory())
+    wanted = heads_to_remove(config, selection)
     assert wanted is not None
-    _check_same(folder, asked, judgement, mending)
-    steps = _Steps(asked, selection, folder, judgement, mending)
-    report = Report(selection, asked.reported_on, cut=steps.model_of)
+    _check_same(folder, inputs, config)
+    steps = _Steps(inputs, selection, folder, config)
+    report = Report(selection, inputs.report_set, cut=steps.model_of)
     if report.knows_nothing is not None:
-        say(f"note: {report.knows_nothing}")
-    path = steps.followed(wanted, say)
-    front = report.front([path], path[-1], options.sizes, say)
-    told = {
-        "in_steps": {
-            name: getattr(mending, name) for name in ("recover", "teacher", "learning_rate")
-        }
-    }
-    result = found(asked, report, front, path[-1], time.perf_counter() - started, told)
-    say(result.plan.chosen["advice"])
+        run.log(f"note: {report.knows_nothing}")
+    path = steps.followed(wanted)
+    front = report.front([path], path[-1], config.front_sizes, run.log)
+    in_steps = {name: getattr(config, name) for name in ("recover", "teacher", "learning_rate")}
+    seconds = time.perf_counter() - started
+    result = make_result(inputs, report, front, path[-1], seconds, {"in_steps": in_steps})
+    run.log(result.plan.chosen["advice"])
     last = steps.model_of(path[-1].removed)
-    last.path = None  # its files are gone; it is written anew
+    last.path = None  # its files are temporary; it is written anew
     return last, result
 
 
@@ -83,93 +68,88 @@ class _Steps:
     """The sets of removed heads on the way, each with the directory of the model that was trained without them."""
 
     def __init__(
-        self,
-        asked: Asked,
-        selection: Selection,
-        folder: Path,
-        judgement: Judgement,
-        mending: Mending,
+        self, inputs: SearchInputs, selection: Selection, folder: Path, config: PruneConfig
     ) -> None:
-        self.asked, self.selection, self.folder = asked, selection, folder
-        self.judgement, self.mending = judgement, mending
-        self._places: dict[Removed, Path] = {}
-        self._last: tuple[Removed, AttentionModel] = (frozenset(), asked.model)
+        self.inputs, self.selection, self.folder, self.config = inputs, selection, folder, config
+        self._folders: dict[Removed, Path] = {}
+        self._last: tuple[Removed, AttentionModel] = (frozenset(), inputs.model)
 
-    def followed(self, wanted: int, say: Told) -> list[State]:
-        """From the whole model to the last step."""
+    def followed(self, wanted: int) -> list[State]:
+        """From the unpruned model to the last step."""
         path = [State(frozenset(), self.selection.intact)]
-        name = self.asked.task.metrics[0]
+        metric, log = self.inputs.task.metrics[0], self.inputs.run.log
         while True:
             removed, outcome = path[-1].removed, path[-1].outcome
             gone = self.selection.size(removed)
-            say(f"{gone} removed: loss {outcome.loss:.4f}, {name} {outcome.metric:.4f}")
+            log(f"{gone} removed: loss {outcome.loss:.4f}, {metric} {outcome.metric:.4f}")
             heads = self._next(path[-1], wanted - gone) if gone < wanted else []
             if not heads:
                 return path
             after = removed | {
                 number for number, unit in enumerate(self.selection.units) if unit[0] in heads
             }
-            self._trained(removed, after, heads, self.folder / STEPS[len(path) - 1], say)
+            self._train(removed, after, heads, self.folder / STEPS[len(path) - 1])
             path.append(State(after, self.selection.evaluated_as(after, self.model_of(after))))
 
     def model_of(self, removed: Removed) -> AttentionModel:
-        """The model that was trained without these; the last one asked for is kept."""
+        """The model that was trained without these; the last one is kept in memory."""
         if self._last[0] != removed:
-            whole = self.asked.model
-            now = whole
+            whole = self.inputs.model
+            current = whole
             if removed:
-                now = load(
-                    self._places[removed],
-                    model_class=self.asked.task.model_class,
+                current = load(
+                    self._folders[removed],
+                    model_class=self.inputs.task.model_class,
                     device=str(whole.device),
                     reading=whole.reading,
                 )
-                assert now.cut is not None
+                assert current.cut is not None
                 history = () if whole.cut is None else whole.cut.history
-                now.cut = replace(now.cut, history=history)  # steps are one cut
-            self._last = removed, now
+                current.cut = replace(current.cut, history=history)  # steps are one cut
+            self._last = removed, current
         return self._last[1]
 
-    def _trained(
-        self, before: Removed, after: Removed, heads: list[Head], place: Path, say: Told
-    ) -> None:
-        self._places[after] = place
-        if not place.is_dir():
-            cut = prune(self.model_of(before), heads)
-            recovered(
-                self.asked.model, cut, self.folder, self.judgement, self.mending, say=say
-            ).save(place)
+    def _train(self, before: Removed, after: Removed, heads: list[Head], step: Path) -> None:
+        self._folders[after] = step
+        if not step.is_dir():
+            inputs = self.inputs
+            pruned = prune(self.model_of(before), heads)
+            trained = recover(
+                inputs.model, pruned, self.folder, self.config, inputs.data, inputs.run
+            )
+            trained.save(step)
             clear(self.folder)
 
     def _next(self, state: State, most: int) -> list[Head]:
-        """The heads that go in one step: the least important in the model as it is now, not more than so many."""
-        options, everyone = self.asked.options, self.selection
+        """The heads that go in one step: the least important ones in the current model, at most `most`."""
+        config, everyone = self.config, self.selection
         each = max(
-            round(options.step * len(self.asked.model.heads)),
+            round(config.step * len(self.inputs.model.heads)),
             *(len(unit) for unit in everyone.units),
         )
         memory = Memory()
         memory.add("evaluate []", asdict(state.outcome))  # it was evaluated when it was trained
-        here = self.asked.selection(memory, self.model_of(state.removed))
-        spent = here.spent
-        known = scores_by(here, options.by, options.rules)(frozenset())
-        everyone.spent += here.spent - spent
+        current = self.inputs.selection(memory, self.model_of(state.removed))
+        spent = current.spent
+        scores = scores_by(current, config.by, config.rules)(frozenset())
+        everyone.spent += current.spent - spent
         removed: Removed = frozenset()
-        for unit in sorted(range(len(here.units)), key=lambda one: (known[one], one)):
-            fits = here.size(removed | {unit}) <= min(each, most)
-            if fits and unit in here.candidates(removed):
+        for unit in sorted(range(len(current.units)), key=lambda unit: (scores[unit], unit)):
+            fits = current.size(removed | {unit}) <= min(each, most)
+            if fits and unit in current.candidates(removed):
                 removed |= {unit}
-        return list(here.heads(removed))
+        return list(current.heads(removed))
 
 
-def _check_same(folder: Path, asked: Asked, judgement: Judgement, mending: Mending) -> None:
-    """Refuse to go on with the steps of another run."""
-    header: dict[str, Any] = asked.header() | {
+def _check_same(folder: Path, inputs: SearchInputs, config: PruneConfig) -> None:
+    """Refuse to resume the steps of another run."""
+    training = set(options_of(PruneConfig)) - set(options_of(SearchConfig)) - {"form"}
+    header: dict[str, Any] = inputs.header() | {
         "code": code_of(
             "model", "data", "tasks", "ablation", "pruning", "training", "statistics", "study"
         ),
-        "train": describe_files([find_split(judgement.data, "train", task=judgement.task.name)]),
-        "mending": asdict(mending),
+        "train": describe_files([find_split(inputs.data.data, "train", task=inputs.task.name)]),
+        "training": {name: value for name, value in recorded(config).items() if name in training},
     }
     path = folder / HEADER
     if path.exists():

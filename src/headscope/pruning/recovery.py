@@ -1,17 +1,15 @@
-"""What a cut model is judged by, and how it is mended: repairs without training, and training."""
+"""Train a pruned model again on the train split of its task."""
 
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from headscope.config.checks import check_count
-from headscope.config.command_line import option_words
-from headscope.config.search import Mending
+from headscope.config.prune import PruneConfig
+from headscope.config.search import splits_of
+from headscope.config.shared import Run, TaskData
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -19,146 +17,106 @@ from headscope.model.load import load
 from headscope.model.saving import write_model
 from headscope.model.weights_hash import weights_sha256
 from headscope.study.run_record import describe_files
-from headscope.tasks import Task
+from headscope.tasks import task_of
 from headscope.tasks.base import check_apart
 from headscope.training.finetune import RECORD, finetune
 from headscope.training.settings import Settings
 
-KEPT = ("cut", "recovered.partial", "recovered")  # of a recovery: until the model is written
+KEPT = ("cut", "recovered.partial", "recovered")  # temporary files, until the model is written
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """A task, its data, and the two splits: what is learned from the one is reported on the other.
-
-    report_limit  only so many examples of it, evenly spread
-    """
-
-    task: Task
-    data: str | Path
-    learn_on: str = "dev:even"
-    report_on: str = "dev:odd"
-    max_length: int | None = None
-    batch_size: int = 32
-    report_limit: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.report_limit is not None:
-            check_count(self.report_limit, "`report_limit`")
-
-    def check(self, mending: Mending) -> None:
-        """Refuse splits that overlap where something is learned from one, and a recovery with nothing to train on."""
-        mending.check()
-        if mending.repairs or mending.recover:
-            self.check_apart_from(self.learn_on)
-        if mending.recover:
-            files = [
-                find_split(self.data, split, task=self.task.name)
-                for split in ("train", self.learn_on)
-            ]
-            if files[0] == files[1]:
-                raise HeadscopeError(
-                    "there is no train file",
-                    where=self.data,
-                    expected="a directory with one",
-                    mend="Leave `recover` out",
-                )
-            self.check_apart_from("train")
-
-    def check_apart_from(self, split: str) -> None:
-        """Refuse to report on examples of this split."""
-        learned, reported = (self.task.items(self.data, one) for one in (split, self.report_on))
-        check_apart(learned, reported, "`report_on`")
-
-    @property
-    def evaluate_options(self) -> dict[str, object]:
-        """What is reported on, as `headscope evaluate` takes it."""
-        options = {
-            "task": self.task.name,
-            "data": self.data,
-            "split": self.report_on,
-            "limit": self.report_limit,
-            "max_length": self.max_length,
-            "batch_size": None if self.batch_size == 32 else self.batch_size,
-            "columns": ",".join(f"{ours}={theirs}" for ours, theirs in self.task.columns.items()),
-            "labels": ",".join(f"{theirs}={ours}" for theirs, ours in self.task.renamed.items()),
-        }
-        return {name: value for name, value in options.items() if value}
-
-    @property
-    def named(self) -> str:
-        """The same as typed."""
-        return shlex.join(option_words(self.evaluate_options))
+def check_splits(config: PruneConfig, data: TaskData) -> None:
+    """Refuse splits that overlap if something is learned from one, and training without a train file."""
+    select_on = splits_of(data)[0]
+    if config.repair or config.recover:
+        check_report_split(data, select_on)
+    if config.recover:
+        train, selection = (
+            find_split(data.data, split, task=task_of(data).name) for split in ("train", select_on)
+        )
+        if train == selection:
+            raise HeadscopeError(
+                "there is no train file",
+                where=data.data,
+                expected="a directory with one",
+                mend="Leave `recover` out",
+            )
+        check_report_split(data, "train")
 
 
-def recovered(
+def check_report_split(data: TaskData, split: str) -> None:
+    """Refuse to report on examples of a split that something was learned from."""
+    task = task_of(data)
+    learned, reported = (task.items(data.data, name) for name in (split, splits_of(data)[1]))
+    check_apart(learned, reported, "`report_on`")
+
+
+def recover(
     model: AttentionModel,
-    cut: AttentionModel,
+    pruned: AttentionModel,
     folder: Path,
-    judgement: Judgement,
-    mending: Mending,
-    *,
-    say: Callable[[str], None] = lambda line: None,
+    config: PruneConfig,
+    data: TaskData,
+    run: Run,
 ) -> AttentionModel:
-    """Trained on the train split; goes on where a killed run was, if that was of the same cut."""
-    here, there = folder / "cut", folder / "recovered"
-    shutil.rmtree(here, ignore_errors=True)
-    here.mkdir()
-    write_model(cut, here)
-    if mending.teacher and model.path is None:
+    """Train the pruned model; resumes a training of the same pruned model in this folder."""
+    start, out = folder / "cut", folder / "recovered"
+    shutil.rmtree(start, ignore_errors=True)
+    start.mkdir()
+    write_model(pruned, start)
+    if config.teacher and model.path is None:
         raise HeadscopeError(
             "the teacher has no files", where="`teacher`", expected="a model that was loaded"
         )
-    settings = Settings(
-        epochs=mending.recover, learning_rate=mending.learning_rate, seed=mending.seed
-    )
-    if _is_of(there, here, settings, judgement, mending):
-        say("it is trained already")
+    settings = Settings(epochs=config.recover, learning_rate=config.learning_rate, seed=run.seed)
+    task = task_of(data)
+    if _is_finished(out, start, settings, data, is_taught=config.teacher):
+        run.log("it is trained already")
     else:
-        shutil.rmtree(there, ignore_errors=True)
+        shutil.rmtree(out, ignore_errors=True)
         finetune(
-            here,
-            task=judgement.task,
-            data=judgement.data,
-            out=there,
+            start,
+            task=task,
+            data=data.data,
+            out=out,
             settings=settings,
-            max_length=judgement.max_length,
+            max_length=data.max_length,
             resume=True,
             device=str(model.device),
-            validate_on=judgement.learn_on,
-            teacher=model.path if mending.teacher else None,
-            say=say,
+            validate_on=splits_of(data)[0],
+            teacher=model.path if config.teacher else None,
+            say=run.log,
         )
-    found = load(
-        there, model_class=judgement.task.model_class, device=str(model.device), reading=cut.reading
+    trained = load(
+        out, model_class=task.model_class, device=str(model.device), reading=pruned.reading
     )
-    found.path = None  # its files are gone; it is written anew
-    assert found.cut is not None
-    assert cut.cut is not None
-    found.cut = replace(found.cut, history=cut.cut.history)  # it was not cut twice
-    return found
+    trained.path = None  # its files are temporary; it is written anew
+    assert trained.cut is not None
+    assert pruned.cut is not None
+    trained.cut = replace(trained.cut, history=pruned.cut.history)  # it was not cut twice
+    return trained
 
 
-def _is_of(
-    there: Path, cut: Path, settings: Settings, judgement: Judgement, mending: Mending
+def _is_finished(
+    out: Path, start: Path, settings: Settings, data: TaskData, *, is_taught: bool
 ) -> bool:
-    """Whether a training was finished before, from the same weights and data in the same way."""
-    if not (there / RECORD).is_file():
+    """Whether the training was finished before, from the same weights and data in the same way."""
+    if not (out / RECORD).is_file():
         return False
-    record = json.loads((there / RECORD).read_text("utf-8"))
-    splits = ("train", judgement.learn_on)
+    record = json.loads((out / RECORD).read_text("utf-8"))
+    splits = ("train", splits_of(data)[0])
     files = describe_files(
-        [find_split(judgement.data, split, task=judgement.task.name) for split in splits]
+        [find_split(data.data, split, task=task_of(data).name) for split in splits]
     )
     return bool(
-        record["model"]["sha256"] == weights_sha256(load(cut))
+        record["model"]["sha256"] == weights_sha256(load(start))
         and record["settings"] == asdict(settings)
         and record["data"] == files
-        and ("teacher" in record) == mending.teacher
+        and ("teacher" in record) == is_taught
     )
 
 
 def clear(folder: Path) -> None:
-    """Away with what a recovery needed."""
+    """Delete temporary files of a training."""
     for name in KEPT:
         shutil.rmtree(folder / name, ignore_errors=True)

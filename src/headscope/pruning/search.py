@@ -1,27 +1,26 @@
-"""search, the verb: which heads to cut for a task. Chosen on one split, reported on another."""
+"""Search for the heads that a task can do without: selected on one split, reported on another."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headscope.config.requirements import check_effects
-from headscope.config.search import SearchOptions
+from headscope.config.search import SearchConfig
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.pareto_front import Report
 from headscope.pruning.scores import scores_by
-from headscope.pruning.search_config import ask
-from headscope.pruning.search_result import Search, found
+from headscope.pruning.search_inputs import read_inputs
+from headscope.pruning.search_result import SearchResult, make_result
 from headscope.pruning.subset_evaluator import Memory, Selection, State
-from headscope.pruning.target import Pursuit, Target
+from headscope.pruning.target import Pursuit
 from headscope.study.journal import Journal
-from headscope.tasks import Task, task_named
 from headscope.tasks.running import unpruned
 
-Told = Callable[[str], None]
+OpenJournal = Callable[[dict[str, Any]], Journal]  # given the header of the run
 
 
 class JournalMemory(Memory):
@@ -38,75 +37,50 @@ class JournalMemory(Memory):
 
 
 def search(
-    model: AttentionModel | str | Path | Callable[[str], AttentionModel],
-    *,
-    task: str | Task,
-    data: str | Path,
-    target: Target,
-    options: SearchOptions | None = None,
-    select_on: str = "dev:even",
-    report_on: str = "dev:odd",
-    report_limit: int | None = None,
-    columns: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    max_length: int | None = None,
-    batch_size: int = 32,
-    journal: Callable[[dict[str, Any]], Journal] | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    say: Told = lambda line: None,
-) -> Search:
-    """Find the heads that a task can do without.
-
-    target      Target(heads=20), Target(sparsity=0.3), Target(keep_metric=0.99) or Target(speedup=1.2)
-    options     how to search: SearchOptions(how="greedy")
-    select_on   the split that is chosen on; report_on: the split that is reported on, another one
-    report_limit  only so many examples of it
-    """
+    model: AttentionModel | str | Path,
+    config: SearchConfig,
+    data: TaskData,
+    reading: Reading,
+    run: Run,
+    open_journal: OpenJournal | None = None,
+) -> SearchResult:
+    """Find the heads that a task can do without. open_journal: keeps finished work, so that the run can be resumed."""
     started = time.perf_counter()
-    options = options or SearchOptions()
-    check_effects("prune", options.given())
-    asked = ask(
-        model,
-        task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task,
-        data,
-        (select_on, report_on),
-        target,
-        options,
-        report_limit=report_limit,
-        max_length=max_length,
-        batch_size=batch_size,
-    )
-    examples = len(asked.chosen_on.items)
-    say(f"evaluating the unpruned model on {examples} examples")
-    memory = Memory() if journal is None else JournalMemory(journal(asked.header()))
-    selection = asked.selection(memory)
-    say(unpruned(selection.task, selection.intact.metric, examples))
-    say(f"search: {options.how}")
-    run = Pursuit(selection, target, say, progress)
+    inputs = read_inputs(model, config, data, reading, run)
+    examples = len(inputs.selection_set.items)
+    run.log(f"evaluating the unpruned model on {examples} examples")
+    memory = Memory() if open_journal is None else JournalMemory(open_journal(inputs.header()))
+    selection = inputs.selection(memory)
+    run.log(unpruned(selection.task, selection.intact.metric, examples))
+    run.log(f"search: {config.search}")
+    pursuit = Pursuit(selection, config, run)
     report = Report(
-        selection, asked.reported_on, repairs=options.repairs, calibration=asked.calibration()
+        selection,
+        inputs.report_set,
+        repairs=config.try_repairs,
+        calibration=inputs.calibration_set(),
     )
     if report.knows_nothing is not None:
-        say(f"note: {report.knows_nothing}")
-    paths = [run.followed(path) for path in _paths(selection, options)]
-    best = run.chosen(paths[0])
-    front = report.front(paths, best, options.sizes, say)
-    result = found(asked, report, front, best, time.perf_counter() - started)
+        run.log(f"note: {report.knows_nothing}")
+    paths = [pursuit.followed(path) for path in _paths(selection, config, run.seed)]
+    best = pursuit.chosen(paths[0])
+    front = report.front(paths, best, config.front_sizes, run.log)
+    result = make_result(inputs, report, front, best, time.perf_counter() - started)
     if warning := result.plan.chosen["warning"]:
-        say(f"note: {warning}")
-    say(result.plan.chosen["advice"])
+        run.log(f"note: {warning}")
+    run.log(result.plan.chosen["advice"])
     return result
 
 
-def _paths(selection: Selection, options: SearchOptions) -> list[Iterator[State]]:
-    """The way through the sets that was asked for; several where it is by chance."""
-    if options.how == "beam":
-        return [searches.beam(selection, options.width, options.expansion, options.swaps)]
-    if options.how == "greedy":
+def _paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[State]]:
+    """The path of the search method through the sets of removed heads; several for random orders."""
+    if config.search == "beam":
+        return [searches.beam(selection, config.width, config.expansion, config.swaps)]
+    if config.search == "greedy":
         return [searches.greedy(selection)]
-    if options.how == "random":
-        return [searches.random(selection, options.seed + draw) for draw in range(options.draws)]
-    scores = scores_by(selection, options.by, options.rules)
-    if options.how == "iterative":
-        return [searches.iterative(selection, scores, options.step)]
+    if config.search == "random":
+        return [searches.random(selection, seed + draw) for draw in range(config.draws)]
+    scores = scores_by(selection, config.by, config.rules)
+    if config.search == "iterative":
+        return [searches.iterative(selection, scores, config.step)]
     return [searches.rank(selection, scores)]

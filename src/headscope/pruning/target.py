@@ -1,73 +1,42 @@
-"""How far a search goes, and which of the states on its way is taken."""
+"""How far a search goes, and which of the states on its path is taken."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from headscope.config.checks import check_keep_metric
+from headscope.config.search import SearchConfig
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
+    from headscope.config.shared import Run
     from headscope.model.latency import Layers
     from headscope.pruning.subset_evaluator import Selection, State
 
-Told = Callable[[str], None]
-FEWER = 256  # examples that an estimate suggests to choose on
+FEWER = 256  # examples that an estimate suggests to select on
 PATIENCE = 3  # sizes in a row below the wanted metric, after which a search gives up
 
 
-@dataclass(frozen=True)
-class Target:
-    """How far a search goes; exactly one of these."""
-
-    heads: int | None = None
-    sparsity: float | None = None
-    keep_metric: float | None = None
-    speedup: float | None = None
-
-    def __post_init__(self) -> None:
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        if len(given) != 1:
-            raise HeadscopeError(
-                f"{len(given)} targets" if given else "no target",
-                where="prune",
-                expected='heads by name (`heads="3.2,4.*"`), or with `task=NAME` and `data=PATH` one of `heads=N`, '
-                "`sparsity=P`, `keep_metric=F` and `speedup=X`",
-            )
-        (name, value), option = (
-            next(iter(given.items())),
-            f"`{next(iter(given))}`",
+def heads_to_remove(config: SearchConfig, selection: Selection) -> int | None:
+    """The number of heads to remove, if that is the target."""
+    everyone = selection.size(range(len(selection.units)))
+    wanted: int | None = (
+        config.heads if config.sparsity is None else max(1, round(config.sparsity * everyone))
+    )
+    if wanted is None:
+        return None
+    option = "`heads`" if config.sparsity is None else "`sparsity`"
+    check_reachable(wanted, everyone, _reachable(selection), option, selection.at_least)
+    smallest = min(len(unit) for unit in selection.units)
+    if wanted < smallest:
+        raise HeadscopeError(
+            f"{wanted} cannot go alone",
+            where=option,
+            expected=f"{smallest} or more: so many share their weights",
         )
-        if name == "heads" and value < 1:
-            raise HeadscopeError(f"{value} is too few", where=option, expected="1 or more")
-        if name == "sparsity" and not 0 < value < 1:
-            raise HeadscopeError(
-                f"{value} is no share", where=option, expected="a number between 0 and 1"
-            )
-        if name == "keep_metric":
-            check_keep_metric(value)
-        if name == "speedup" and not value > 1:
-            raise HeadscopeError(f"{value} is no speed-up", where=option, expected="more than 1")
-
-    def most(self, selection: Selection) -> int | None:
-        """The number of heads to remove, where that is the target."""
-        everyone = selection.size(range(len(selection.units)))
-        wanted = self.heads if self.sparsity is None else max(1, round(self.sparsity * everyone))
-        if wanted is None:
-            return None
-        option = "`heads`" if self.sparsity is None else "`sparsity`"
-        check_reachable(wanted, everyone, _reachable(selection), option, selection.at_least)
-        smallest = min(len(unit) for unit in selection.units)
-        if wanted < smallest:
-            raise HeadscopeError(
-                f"{wanted} cannot go alone",
-                where=option,
-                expected=f"{smallest} or more: so many share their weights",
-            )
-        return wanted
+    return wanted
 
 
 def check_reachable(
@@ -107,10 +76,8 @@ def estimate(seconds: float, steps: int, examples: int) -> str:
 class Pursuit:
     """Follows a search until its target is reached."""
 
-    def __init__(
-        self, selection: Selection, target: Target, say: Told, progress: Callable[[int, int], None]
-    ) -> None:
-        self.selection, self.target, self.say, self.progress = selection, target, say, progress
+    def __init__(self, selection: Selection, target: SearchConfig, run: Run) -> None:
+        self.selection, self.target, self.run = selection, target, run
         name, intact = selection.task.metrics[0], selection.intact.metric
         if target.keep_metric is not None and not intact > 0:
             raise HeadscopeError(
@@ -118,7 +85,7 @@ class Pursuit:
                 where="`keep_metric`",
                 expected="a model that can do the task, or `heads=N`",
             )
-        self.most = target.most(selection)
+        self.most = heads_to_remove(target, selection)
         self.layers: Layers | None = None
         if target.speedup is not None:
             from headscope.model import latency as speed
@@ -157,18 +124,18 @@ class Pursuit:
         for state in path:
             if self.most is not None and self.selection.size(state.removed) > self.most:
                 reached = self.selection.size(found[-1].removed)
-                self.say(
+                self.run.log(
                     f"note: {reached} heads instead of {self.most}: the next share their weights and go together"
                 )
                 break
             found.append(state)
             size = self.selection.size(state.removed)
-            self.say(self._told(state))
+            self.run.log(self._told(state))
             if len(found) == 2 and (
                 line := estimate(time.monotonic() - started, self.reachable, self.selection.count)
             ):
-                self.say(line)
-            self.progress(min(size, self.reachable), self.reachable)
+                self.run.log(line)
+            self.run.progress(min(size, self.reachable), self.reachable)
             below = 0 if self._keeps(state) else below + 1
             if (
                 (self.most is not None and size >= self.most)

@@ -54,7 +54,7 @@ class RunRecord(TypedDict, total=False):
     schema: int
     kind: str  # "comparison"; a study has none
     command: str
-    config: Section  # the options of the command
+    config: Section  # all options by name
     versions: dict[str, str]
     model: ModelRecord
     seed: int

@@ -1,0 +1,95 @@
+"""headscope.fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, overload
+
+from headscope.api.write_model import make_and_write
+from headscope.config.fix import FixConfig
+from headscope.config.option import fill
+from headscope.config.shared import Reading, Run, TaskData
+from headscope.model import fix_heads
+from headscope.model.attention_model import AttentionModel
+from headscope.model.fixed_patterns import Patterns
+from headscope.pruning import fix as fixing
+from headscope.pruning.fix import FixResult
+
+
+@overload
+def fix(model: AttentionModel | str | Path, patterns: Patterns) -> AttentionModel: ...  # type: ignore[overload-overlap]
+
+
+@overload
+def fix(
+    model: AttentionModel | str | Path,
+    patterns: Patterns | TaskData | str | None = None,
+    config: FixConfig | None = None,
+    *,
+    data: TaskData | str | Path | None = None,
+    reading: Reading | None = None,
+    run: Run | None = None,
+    **options: Any,
+) -> FixResult: ...
+
+
+def fix(
+    model: AttentionModel | str | Path,
+    patterns: Any = None,
+    config: FixConfig | None = None,
+    *,
+    data: TaskData | str | Path | None = None,
+    reading: Reading | None = None,
+    run: Run | None = None,
+    **options: Any,
+) -> AttentionModel | FixResult:
+    """Replace the attention of heads by fixed patterns: the heads lose their queries and keys.
+
+    With patterns alone the smaller model is returned. With a task this is the command `headscope fix`: it selects
+    patterns and the order of heads, measures the loss on other examples, and writes the model and its study to `out`.
+
+    Parameters
+    ----------
+    model
+        A loaded model, or the name, directory or hub id of one. It is not changed.
+    patterns
+        Patterns by heads: `{"3.2": "previous", "4.*": "end"}`; with a task also as text (`"3.2=previous"`) or a file
+        of such lines, and by default the nearest pattern of each head. A `TaskData` may stand here instead.
+    config, reading, run
+        Options; see `FixConfig`, `Reading` and `Run`. If `run.out` is None nothing is written.
+    data
+        Task and data; or the data, with the task as `task=`.
+    **options
+        Fields of these configs, instead of or in addition to them.
+
+    Returns
+    -------
+    AttentionModel or FixResult
+        The smaller model; or a result with `model`, `patterns`, `study`, `record`, `tables` and `write(out)`.
+    """
+    if isinstance(patterns, TaskData):
+        data, patterns = patterns, None
+    if not options and all(value is None for value in (config, data, reading, run)):
+        return fix_heads.fix(model, {} if patterns is None else patterns)
+    if patterns is not None:
+        options = options | {"patterns": patterns}
+    configs = fill(
+        "fix", options, (FixConfig, config), (TaskData, data), (Reading, reading), (Run, run)
+    )
+    return _fix(model, *configs)
+
+
+def _fix(
+    model: AttentionModel | str | Path,
+    config: FixConfig,
+    data: TaskData,
+    reading: Reading,
+    run: Run,
+) -> FixResult:
+    return make_and_write(
+        run,
+        fixing.TEMPORARY,
+        lambda: fixing.read_inputs(model, config, data, reading, run),
+        lambda inputs, folder: fixing.fix(inputs, config, data, reading, run, folder),
+        fixing.delete_temporary,
+    )

@@ -1,0 +1,52 @@
+"""headscope.fronts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headscope.api._write import report_writer
+from headscope.atomic_dir import drafted
+from headscope.config.fronts import FrontsConfig
+from headscope.config.option import fill
+from headscope.config.shared import Run
+from headscope.pruning import compare_fronts
+from headscope.study.study import Study
+from headscope.study.study_dir import write_tables
+
+
+def fronts(
+    studies: Sequence[str | Path],
+    config: FrontsConfig | None = None,
+    *,
+    run: Run | None = None,
+    **options: Any,
+) -> Study:
+    """Compare several searches and gates of one model and task, and the roles of the heads they keep.
+
+    Parameters
+    ----------
+    studies
+        Directories that `headscope.prune` or `headscope.gate` wrote.
+    config, run
+        Options; see `FrontsConfig` and `Run`. If `run.out` is set, the study is written there with its page.
+    **options
+        Fields of these configs, instead of or in addition to them.
+
+    Returns
+    -------
+    Study
+        With the table `fronts`, and the table `survivors` if `roles` is given.
+    """
+    return _fronts(studies, *fill("fronts", options, (FrontsConfig, config), (Run, run)))
+
+
+def _fronts(studies: Sequence[str | Path], config: FrontsConfig, run: Run) -> Study:
+    if run.out is None:
+        return compare_fronts.fronts(studies, config, run)
+    with drafted(run.out, overwrite=run.overwrite) as folder:
+        study = compare_fronts.fronts(studies, config, run)
+        write_tables(study, folder)
+        report_writer(run)(study, folder)
+    return study

@@ -1,0 +1,67 @@
+"""Options of `fix`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headscope.config.checks import check_keep_metric, check_patterns
+from headscope.config.option import Config, option
+from headscope.config.parsing import sizes
+from headscope.config.search import SPLITS, parse_heads
+from headscope.config.shared import Reading, Run, TaskData
+
+SIZES = 12
+
+
+@dataclass(frozen=True)
+class FixConfig(Config):
+    """Replace the attention of heads by fixed patterns, and measure the loss on a task."""
+
+    command = "fix"
+    uses = {
+        TaskData: (*SPLITS, "columns", "labels", "max_length"),
+        Reading: ("pooling", "prompt"),
+        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite"),
+    }
+    defaults = {"select_on": "dev:even", "report_on": "dev:odd"}
+    helps = {
+        "limit": "Maximum number of examples to select on, evenly spaced over the file",
+        "out": "Directory to write the model into; must not exist yet",
+        "select_on": "Split to select patterns and the order of heads on",
+        "report_on": "Split to report on",
+        "seed": "Random seed (order of examples)",
+    }
+    required = ("out",)
+
+    heads: str | None = option(
+        None,
+        "Heads that may be fixed, e.g. encoder.*.*",
+        parse=parse_heads,
+        show_default="all of self-attention",
+    )
+    patterns: str | Mapping[Any, str] | None = option(
+        None,
+        "Patterns, e.g. 3.2=previous,4.*=first or *.0-6=raganato, or a file of such lines",
+        check=check_patterns("`patterns`"),
+        show_default="the nearest of each head",
+    )
+    keep_metric: float | None = option(
+        None,
+        "Share of the metric to keep, e.g. 0.99: fix only as many heads as that allows",
+        check=check_keep_metric,
+        show_default="all",
+    )
+    sizes: int | tuple[int, ...] | None = option(
+        None,
+        "Numbers of fixed heads to report, e.g. 3,10,20",
+        parse=sizes("sizes"),
+        show_default=f"{SIZES}, evenly spaced",
+    )
+    batch_size: int = option(32, "Sequences per batch", at_least=1)
+
+    @property
+    def reported_sizes(self) -> int | tuple[int, ...]:
+        """The numbers of fixed heads that are reported, or how many of them."""
+        return SIZES if self.sizes is None else self.sizes

@@ -1,0 +1,30 @@
+"""Options of `fronts`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headscope.config.option import Config, option
+from headscope.config.shared import Run
+
+
+@dataclass(frozen=True)
+class FrontsConfig(Config):
+    """Compare the results of several searches and gates of one model and task."""
+
+    command = "fronts"
+    uses = {Run: ("out", "overwrite")}
+    helps = {"out": "Study to write; must not exist yet"}
+    required = ("out",)
+
+    roles: Path | None = option(
+        None,
+        "Study of the same model by analyze: names the roles of the heads that are kept",
+        show_default="none",
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.roles, str):
+            object.__setattr__(self, "roles", Path(self.roles))
+        super().__post_init__()

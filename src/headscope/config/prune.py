@@ -1,0 +1,113 @@
+"""Options of `prune`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headscope.config.checks import repair_names
+from headscope.config.names import FORMS
+from headscope.config.option import option
+from headscope.config.search import SPLITS, SearchConfig, parse_count, parse_heads
+from headscope.config.shared import Reading, Run, TaskData
+from headscope.errors import HeadscopeError
+
+
+def _parse_heads(value: Any) -> int | str:
+    """`20` is the number of heads to search for, `3.2,4.*` are heads."""
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    return parse_count(value) if isinstance(value, int) else parse_heads(value)
+
+
+@dataclass(frozen=True)
+class PruneConfig(SearchConfig):
+    """Cut heads out of a model: heads by name, a plan, or those that a search finds; then repair and train it.
+
+    The task and its data are needed for a search, for repairs and for training; else they are optional.
+    """
+
+    command = "prune"
+    uses = {
+        TaskData: (*SPLITS, "columns", "labels", "max_length"),
+        Reading: ("pooling", "prompt"),
+        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite"),
+    }
+    optional = (TaskData,)
+    helps = {
+        "task": "Task to search for and to report on: mnli, stsb, retrieval …",
+        "data": "Data of the task, as for headscope evaluate",
+        "limit": "Maximum number of examples to select on, evenly spaced over the file",
+        "out": "Directory to write the model into; must not exist yet",
+        "select_on": "Split to select heads and to repair on",
+        "report_on": "Split to report on",
+        "seed": "Random seed (order of examples, random search)",
+    }
+
+    heads: Any = option(
+        None,
+        "Heads to remove, e.g. 3.2,4.*; or a number: search for that many",
+        parse=_parse_heads,
+        show_default=False,
+    )
+    plan: str | Path | None = option(
+        None, "Plan (plan.json) of an earlier run", metavar="PATH", show_default=False
+    )
+    repair: tuple[str, ...] = option(
+        (),
+        "Repair without training: fold, refit, or both separated by a comma",
+        parse=repair_names,
+        show_default="none",
+    )
+    recover: int = option(0, "Epochs of training after the cut, on the train split", at_least=0)
+    recover_steps: bool = option(
+        False, "With --search iterative: train after every step instead of at the end"
+    )
+    teacher: bool = option(False, "Distil from the unpruned model in addition to the labels")
+    learning_rate: float = option(5e-5, "Learning rate of this training", above=0)
+    form: str = option("small", "Form of the model: small, plain or onnx", choices=FORMS)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.recover_steps:
+            self._check_steps()
+
+    @property
+    def is_search(self) -> bool:
+        """Whether heads are searched for; else they are named, or in a plan."""
+        return self.plan is None and not isinstance(self.heads, str)
+
+    def _check_target(self) -> None:
+        names = [name for name, value in self.target.items() if value is not None]
+        names += [] if self.plan is None else ["plan"]
+        if not names:
+            raise HeadscopeError(
+                "prune requires heads (`heads`), a plan (`plan`), or with `task` and `data` a target of a search: "
+                "a number of `heads`, `sparsity`, `keep_metric` or `speedup`"
+            )
+        if len(names) > 1:
+            raise HeadscopeError(
+                f"prune takes one target, got {' and '.join(f'`{name}`' for name in names)}"
+            )
+
+    def _check_steps(self) -> None:
+        repairs = [f"`{name}`" for name in ("repair", "try_repairs") if getattr(self, name)]
+        if repairs:
+            raise HeadscopeError(
+                f"{repairs[0]} cannot be combined with `recover_steps`: repairs are fitted to the unpruned model"
+            )
+        if not (self.search == "iterative" and self.recover and self.is_search):
+            raise HeadscopeError('`recover_steps` requires `search="iterative"` and `recover`')
+        if self.heads is None and self.sparsity is None:
+            raise HeadscopeError("`recover_steps` requires a number of `heads` or `sparsity`")
+
+    def check_values(self, values: Mapping[str, Any]) -> None:
+        """Refuse what needs a task if there is none."""
+        if values.get("task") is not None:
+            return
+        needs = [f"`{name}`" for name in ("repair", "recover") if getattr(self, name)]
+        if self.is_search or needs:
+            what = needs[0] if needs and not self.is_search else "a search for heads"
+            raise HeadscopeError(f"{what} requires `task` and `data`")

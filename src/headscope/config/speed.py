@@ -1,0 +1,63 @@
+"""Options of `speed`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headscope.config.masks import check_mask, check_sizes
+from headscope.config.option import Config, option
+from headscope.config.parsing import numbers
+from headscope.config.shared import Run
+from headscope.errors import HeadscopeError
+
+REPEATS = 12
+LENGTHS = (512, 1024, 2048, 4096)  # of sequences under a mask
+BATCH_SIZE, LENGTH = 32, 128  # without a mask
+
+
+@dataclass(frozen=True)
+class SpeedConfig(Config):
+    """Time a model by its number of heads, or its attention with and without a mask."""
+
+    command = "speed"
+    uses = {Run: ("out", "revision", "device", "dtype")}
+    helps = {"out": "With --mask: figure to write, e.g. speed.svg"}
+
+    against: str | None = option(
+        None, "Unpruned model, timed in turns with this one", show_default="none"
+    )
+    mask: str | None = option(
+        None,
+        "Time attention with and without this mask instead (headscope masks)",
+        check=check_mask,
+        show_default="none",
+    )
+    batch_size: int | None = option(
+        None, "Sequences per batch", at_least=1, show_default=f"{BATCH_SIZE}; 1 with --mask"
+    )
+    length: tuple[int, ...] | None = option(
+        None,
+        "Tokens per sequence; several numbers with --mask",
+        parse=numbers("length"),
+        show_default=f"{LENGTH}; {','.join(map(str, LENGTHS))} with --mask",
+    )
+    repeats: int = option(REPEATS, "Number of timed runs", at_least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.lengths) < 1:
+            raise HeadscopeError(f"`length` must be at least 1, got {min(self.lengths)}")
+        if self.mask is not None:
+            check_sizes(self.lengths, self.sequences, self.repeats)
+        elif len(self.lengths) > 1:
+            raise HeadscopeError("several values of `length` require `mask`")
+
+    @property
+    def sequences(self) -> int:
+        """Sequences per batch."""
+        return self.batch_size or (BATCH_SIZE if self.mask is None else 1)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens per sequence."""
+        return self.length or ((LENGTH,) if self.mask is None else LENGTHS)

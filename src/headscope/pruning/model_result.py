@@ -1,0 +1,64 @@
+"""The result of prune and fix: a smaller model in memory, what was measured, and how to write both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headscope.atomic_dir import drafted
+from headscope.model.attention_model import AttentionModel
+from headscope.model.manifest import NAME as MANIFEST
+from headscope.model.saving import write_model
+from headscope.study.study import Study
+from headscope.study.study_dir import write_tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WritePage = Callable[[Study, Path], None]  # figures and page of a study, into its folder
+
+
+def no_page(study: Study, folder: Path) -> None:
+    """Write neither figures nor a page."""
+
+
+@dataclass
+class ModelResult:
+    """A smaller model, and what was measured.
+
+    model   the smaller model
+    record  how it was made, its metrics and its speed: the entry `chosen` of its cut.json
+    study   everything that was measured on the way; None if heads were named and nothing was searched for
+    form    small, plain or onnx: how the model is written
+    """
+
+    model: AttentionModel
+    record: dict[str, Any]
+    study: Study | None
+    form: str = "small"
+    write_page: WritePage = field(default=no_page, repr=False, kw_only=True)
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables of the study by name."""
+        return {} if self.study is None else self.study.tables
+
+    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the model, and the study with its page: whole or not at all."""
+        with drafted(out, overwrite=overwrite, record=MANIFEST) as folder:
+            self.write_into(folder)
+        return Path(out)
+
+    def write_into(self, folder: Path) -> None:
+        """Write everything into a folder."""
+        write_model(self.model, folder, form=self.form, chosen=self.record)
+        self.write_plan(folder)
+        if self.study is not None:
+            (folder / "study").mkdir()
+            write_tables(self.study, folder / "study")
+            self.write_page(self.study, folder / "study")
+
+    def write_plan(self, folder: Path) -> None:
+        """Write which heads were changed, for `plan` or `patterns` of another run."""
