@@ -22,6 +22,7 @@ _WHERE = {
     "Attention": "headscope.model.attention",
     "AttentionModel": "headscope.model.attention_model",
     "Batch": "headscope.model.tokens",
+    "CompareConfig": "headscope.config.compare",
     "CompareMasksConfig": "headscope.config.compare_masks",
     "Comparison": "headscope.analysis.compare",
     "Edit": "headscope.model.edits",
@@ -61,7 +62,7 @@ _WHERE = {
     "TokenMap": "headscope.model.token_map",
     "Uniform": "headscope.model.edits",
     "analyze": "headscope.api.analyze",
-    "compare": "headscope.analysis.compare",
+    "compare": "headscope.api.compare",
     "compare_masks": "headscope.api.compare_masks",
     "encode": "headscope.data.batches",
     "evaluate": "headscope.api.evaluate",
@@ -105,13 +106,13 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from headscope.analysis.checkpoint_analysis import film as film
     from headscope.analysis.compare import Comparison as Comparison
-    from headscope.analysis.compare import compare as compare
     from headscope.analysis.join import Joined as Joined
     from headscope.analysis.join import join as join
     from headscope.analysis.probe import Probes as Probes
     from headscope.analysis.roles import Thresholds as Thresholds
     from headscope.analysis.token_maps import token_map as token_map
     from headscope.api.analyze import analyze as analyze
+    from headscope.api.compare import compare as compare
     from headscope.api.compare_masks import compare_masks as compare_masks
     from headscope.api.evaluate import evaluate as evaluate
     from headscope.api.fix import fix as fix
@@ -127,6 +128,7 @@ if TYPE_CHECKING:
     from headscope.api.search import search as search
     from headscope.api.speed import speed as speed
     from headscope.config.analyze import AnalyzeConfig as AnalyzeConfig
+    from headscope.config.compare import CompareConfig as CompareConfig
     from headscope.config.compare_masks import CompareMasksConfig as CompareMasksConfig
     from headscope.config.fix import FixConfig as FixConfig
     from headscope.config.fronts import FrontsConfig as FrontsConfig

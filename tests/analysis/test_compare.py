@@ -18,8 +18,8 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from headscope import commands
-from headscope.analysis.compare import NEEDS_MODELS, Comparison, compare
+from headscope import commands, compare
+from headscope.analysis.compare import NEEDS_MODELS, Comparison
 from headscope.analysis.head_matching import Behaviour, behaviours, match
 from headscope.analysis.smoothness import smoothness_of
 from headscope.errors import HeadscopeError
@@ -428,7 +428,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
 
 
 def test_models_that_do_not_fit_are_refused() -> None:
-    assert refusal(two(), batch_size=0) == "`batch_size`: 0 is too few. Expected 1 or more."
+    assert refusal(two(), batch_size=0) == "`batch_size` must be at least 1, got 0."
     assert refusal(two(), models=["a"], texts=TEXTS) == (
         "`models`: 1 models for 2 studies. Expected two models for two studies, in the same order."
     )

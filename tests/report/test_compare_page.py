@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from studies import THREE, made_up
 
-from headscope.analysis.compare import Comparison, compare
+from headscope import Comparison, compare
 from headscope.errors import HeadscopeError
 from headscope.report.drawing.compare_figures import drawings_of
 from headscope.report.page.comparison import (

@@ -6,7 +6,7 @@ same text does in both (the change of each head's maps by fine-tuning) needs the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -17,14 +17,16 @@ import numpy as np
 from headscope.analysis.head_matching import WITHIN, behaviours, match
 from headscope.analysis.smoothness import FORMS, smoothness_of
 from headscope.analysis.training_changes import changes_between
-from headscope.config.requirements import check_effects
-from headscope.data.examples import Column
+from headscope.config.compare import CompareConfig
+from headscope.config.option import recorded
+from headscope.config.shared import Run
+from headscope.config.texts import TextData
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import as_model
 from headscope.model.weights_hash import weights_sha256
 from headscope.statistics import glossary
-from headscope.study.inputs import Corpus, Files
+from headscope.study.inputs import Corpus
 from headscope.study.lengths import length_note
 from headscope.study.local_paths import local_name
 from headscope.study.result import Result
@@ -80,59 +82,35 @@ class Comparison(Result):
 
 
 def compare(
-    studies: Sequence[Study | str | Path],
-    *,
-    models: Sequence[AttentionModel | str | Path] = (),
-    corpus: Files = (),
-    texts: Iterable[str | tuple[str, str]] = (),
-    pairs: bool = False,
-    column: Column = None,
-    limit: int | None = None,
-    max_length: int | None = None,
-    batch_size: int = 4,
-    seed: int = 0,
-    progress: Progress = lambda done, total: None,
+    studies: Sequence[Study | str | Path], config: CompareConfig, data: TextData, run: Run
 ) -> Comparison:
-    """The heads of two or more studies side by side.
-
-    studies     studies, or directories of such; of one lens, with a statistic in common
-    models      the models of two studies, of one shape and tokenizer (before and after fine-tuning), in their order;
-                then the maps of each head on the same inputs are compared. Needs corpus or texts
-    corpus …    as for `analyze`
-    batch_size  sequences whose maps are held at a time; changes no result
-    seed        of shuffles and resampling
-    """
-
-    for name, number in (("`batch_size`", batch_size), ("`limit`", limit)):
-        if number is not None and number < 1:
-            raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
-    asked = {
-        "models": models,
-        "corpus": corpus,
-        "texts": texts,
-        "pairs": pairs,
-        "column": column,
-        "limit": limit,
-    }
-    check_effects("compare", asked | {"max_length": max_length, "batch_size": batch_size})
+    """The heads of two or more studies of one lens side by side; they must have a statistic in common."""
     given = _checked(studies)
     shared = _shared(given)
-    plain = _corpus(models, len(given), corpus, texts, pairs, column, limit)
+    plain = _corpus(config, data, len(given))
     names = _names(given, studies)
     changes, layer_changes = (
         COMPARISON_TABLES[name].frame([]) for name in ("changes", "layer_changes")
     )
     read = None
     if plain is not None:
-        before, after = (_loaded(model, study) for model, study in zip(models, given, strict=True))
-        changes, layer_changes, read = changes_between(
-            before, after, plain, max_length=max_length, batch_size=batch_size, progress=progress
+        before, after = (
+            _loaded(model, study) for model, study in zip(config.models, given, strict=True)
         )
-    matches, matching = _matches(names, given, list(shared), seed)
+        changes, layer_changes, read = changes_between(
+            before,
+            after,
+            plain,
+            max_length=data.max_length,
+            batch_size=config.batch_size,
+            progress=run.progress,
+        )
+    matches, matching = _matches(names, given, list(shared), run.seed)
     notes = [*_notes(names, given), *([] if plain is not None else [NEEDS_MODELS])]
     record: RunRecord = {
         "schema": SCHEMA,
         "kind": "comparison",
+        "command": run.typed,
         "versions": versions(),
         "studies": [
             {
@@ -144,14 +122,15 @@ def compare(
             for name, study in zip(names, given, strict=True)
         ],
         "data": None if plain is None or read is None else plain.describe() | read,
-        "seed": seed,
+        "config": recorded(config, data, run),
+        "seed": run.seed,
         "notes": notes,
     }
     return Comparison(
         names,
         given,
         COMPARISON_TABLES["layers"].frame(_layers(names, given, shared)),
-        COMPARISON_TABLES["smoothness"].frame(_smoothness(names, given, shared, seed)),
+        COMPARISON_TABLES["smoothness"].frame(_smoothness(names, given, shared, run.seed)),
         COMPARISON_TABLES["roles"].frame(_roles(names, given)),
         matches,
         matching,
@@ -218,17 +197,9 @@ def _shared(studies: list[Study]) -> dict[str, list[str]]:
     return found
 
 
-def _corpus(
-    models: Sequence[AttentionModel | str | Path],
-    studies: int,
-    corpus: Files,
-    texts: Iterable[str | tuple[str, str]],
-    pairs: bool,
-    column: Column,
-    limit: int | None,
-) -> Corpus | None:
-    """The texts to run the models on, checked before a model is loaded; None where no models are given."""
-    texts = [texts] if isinstance(texts, str) else list(texts)
+def _corpus(config: CompareConfig, data: TextData, studies: int) -> Corpus | None:
+    """The texts to run the models on, checked before a model is loaded; None without models."""
+    models = config.models
     if not models:
         return None
     if len(models) != 2 or studies != 2:
@@ -237,7 +208,7 @@ def _corpus(
             where="`models`",
             expected="two models for two studies, in the same order",
         )
-    return Corpus(corpus, texts, pairs, column, limit)
+    return Corpus(data.corpus, data.texts, data.pairs, data.column, data.limit)
 
 
 def _loaded(model: AttentionModel | str | Path, study: Study) -> AttentionModel:

@@ -18,7 +18,10 @@ from headscope.analysis.compare import Comparison, compare
 from headscope.analysis.pattern_substitutes import TABLE as SUBSTITUTES
 from headscope.analysis.pattern_substitutes import fixed_alone
 from headscope.analysis.read_study import read_given
+from headscope.config.compare import CompareConfig
 from headscope.config.edit_record import EditRecord
+from headscope.config.shared import Run
+from headscope.config.texts import TextData
 from headscope.errors import HeadscopeError
 from headscope.pruning.compare_fronts import one_table, survivors, unlike
 from headscope.statistics import glossary
@@ -346,7 +349,7 @@ def _compared(chapters: Sequence[Chapter], seed: int) -> Comparison:
             studies.append(Study(of_attention, {}, record, one.study.tables))
     if len(studies) < 2:
         raise HeadscopeError("fewer than two of them have statistics of attention", where="STUDY")
-    return compare(studies, seed=seed)
+    return compare(studies, CompareConfig(), TextData(), Run(seed=seed))
 
 
 def _covers(comparison: Comparison, chapters: Sequence[Chapter]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headscope.api._write import report_writer
+from headscope.api.study_output import report_writer
 from headscope.atomic_dir import drafted
 from headscope.config.fronts import FrontsConfig
 from headscope.config.option import fill

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headscope.api._write import report_writer
+from headscope.api.study_output import report_writer
 from headscope.config.learn_mask import LearnMaskConfig
 from headscope.config.option import fill
 from headscope.config.shared import Reading, Run, TaskData

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from headscope.analysis.compare import Comparison
 from headscope.atomic_dir import drafted
 from headscope.config.shared import Run
 from headscope.report.rendered_figures import telling
-from headscope.report.write import write_into
+from headscope.report.write import write_into, write_report
 from headscope.study.study import Study
 
 
@@ -30,10 +31,26 @@ def output_directory(
         yield directory
 
 
-def write_study(study: Study, directory: Path | None, run: Run) -> None:
+def write_study(result: Study | Comparison, directory: Path | None, run: Run) -> None:
     """Write tables, run.json, figures and index.html; nothing without a directory."""
-    if directory is None:
-        return
+    if directory is not None:
+        with drawing_figures(run):
+            write_into(result, directory)
+
+
+def report_writer(run: Run) -> Callable[[Study, Path], None]:
+    """A function that writes the figures and the page of a study into its directory, with progress."""
+
+    def write(study: Study, folder: Path) -> None:
+        with drawing_figures(run):
+            write_report(study, folder)
+
+    return write
+
+
+@contextmanager
+def drawing_figures(run: Run) -> Iterator[None]:
+    """Log that figures are drawn, and show progress."""
     run.log("drawing figures")
     with telling(lambda done, total: run.progress(done, total, "figures"), run.log):
-        write_into(study, directory)
+        yield

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from headscope.api._write import report_writer
+from headscope.api.study_output import report_writer
 from headscope.atomic_dir import check_free, drafted
 from headscope.config.shared import Run
 from headscope.model.manifest import NAME as MANIFEST

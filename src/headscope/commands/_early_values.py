@@ -66,7 +66,6 @@ def _check_counts(values: Values) -> None:
 
 CHECKS: dict[str, Callable[[Values], None]] = {
     "analyze": _check_texts,
-    "compare": _check_counts,
     "demo": _check_counts,
     "film": _check_texts,
     "look": _check_look,

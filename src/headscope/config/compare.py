@@ -1,0 +1,41 @@
+"""Options of `compare`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headscope.config.option import Config, option
+from headscope.config.shared import Run
+from headscope.config.texts import TextData
+
+
+@dataclass(frozen=True)
+class CompareConfig(Config):
+    """The heads of two or more models side by side.
+
+    models  the models of two studies, in their order; loaded, names or paths
+    """
+
+    command = "compare"
+    uses = {
+        TextData: ("corpus", "pairs", "column", "limit", "max_length"),
+        Run: ("out", "seed", "overwrite"),
+    }
+    helps = {
+        "out": "Directory to write the comparison into; must not exist yet",
+        "corpus": "Texts for the models, as for analyze",
+        "seed": "Random seed (shuffles, bootstrap)",
+    }
+    required = ("out",)
+
+    models: list[Any] = option(
+        (),
+        "Models of two studies, in their order, with the same shape and tokenizer: compares the maps of each head on "
+        "the same texts",
+        metavar="MODEL MODEL",
+        show_default=False,
+    )
+    batch_size: int = option(
+        4, "Sequences whose maps are held at a time; does not change the result", at_least=1
+    )
