@@ -80,12 +80,6 @@ def names_in(value: object, where: str) -> list[str]:
     return [str(name).strip() for name in names]
 
 
-def check_whole(where: str, number: object) -> None:
-    """Refuse an argument that is neither None nor a whole number."""
-    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
-        raise HeadscopeError(f"{number!r} is not a whole number", where=where, expected="1 or more")
-
-
 def printable(text: str) -> str:
     """One line that cannot steer a terminal: line breaks are blanks, other control characters spelt out."""
     line = re.sub(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*", " ", text).strip()

@@ -33,12 +33,6 @@ Data = Annotated[
         show_default=False,
     ),
 ]
-Split = Annotated[
-    str,
-    typer.Option(
-        help="Which file of a directory: train, dev or test (dev:even and dev:odd are its halves)"
-    ),
-]
 Columns = Annotated[
     str | None,
     typer.Option(
@@ -52,10 +46,6 @@ Labels = Annotated[
         help="What we call the data's labels, as in entails=entailment,0=neutral",
         show_default=False,
     ),
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(help="Only so many examples, evenly spread over the file", show_default="all"),
 ]
 TrainLimit = Annotated[
     int | None,
