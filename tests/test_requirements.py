@@ -334,7 +334,7 @@ OUTSIDE_SEARCH = (
             f"--learning-rate requires {FROZEN}",
         ),
         (
-            {"options": headscope.GateOptions(frozen=True), "scratch": headscope.Scratch()},
+            {"options": headscope.GateOptions(frozen=True), "scratch": headscope.ModelSizes()},
             "--frozen requires trained weights: leave --from-scratch out",
         ),
         (
@@ -477,7 +477,7 @@ def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> 
     refused(
         "--epochs requires that --steps is left out",
         lambda: headscope.pretrain(
-            corpus="a.txt", out=new, settings=headscope.Settings(epochs=5, steps=3)
+            corpus="a.txt", out=new, epochs=5, steps=3
         ),
     )
 

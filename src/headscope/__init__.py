@@ -24,6 +24,7 @@ _WHERE = {
     "Batch": "headscope.model.tokens",
     "Comparison": "headscope.analysis.compare",
     "Edit": "headscope.model.edits",
+    "FinetuneConfig": "headscope.config.finetune",
     "Fixed": "headscope.model.fixed_patterns",
     "Gate": "headscope.model.edits",
     "GateOptions": "headscope.learning.gate",
@@ -38,17 +39,21 @@ _WHERE = {
     "MaskScores": "headscope.model.edits",
     "MaskTableOptions": "headscope.learning.compare_masks",
     "Masked": "headscope.masks",
+    "ModelSizes": "headscope.config.training",
+    "PretrainConfig": "headscope.config.pretrain",
+    "Reading": "headscope.config.shared",
     "Replace": "headscope.model.edits",
-    "Scratch": "headscope.training.from_scratch",
+    "Run": "headscope.config.shared",
     "SearchOptions": "headscope.config.search",
     "Sentence": "headscope.data.sentences",
     "Settings": "headscope.training.settings",
     "Site": "headscope.heads",
-    "Sizes": "headscope.model.new_model",
     "Study": "headscope.study.study",
     "Target": "headscope.pruning.target",
+    "TaskData": "headscope.config.shared",
     "Thresholds": "headscope.analysis.roles",
     "TokenMap": "headscope.model.token_map",
+    "TrainingResult": "headscope.training.result",
     "Uniform": "headscope.model.edits",
     "analyze": "headscope.analysis.analyze",
     "compare": "headscope.analysis.compare",
@@ -56,7 +61,7 @@ _WHERE = {
     "encode": "headscope.data.batches",
     "evaluate": "headscope.api.evaluate",
     "film": "headscope.analysis.checkpoint_analysis",
-    "finetune": "headscope.training.finetune",
+    "finetune": "headscope.api.finetune",
     "fix": "headscope.model.fix_heads",
     "fronts": "headscope.pruning.compare_fronts",
     "gate": "headscope.learning.gate",
@@ -66,7 +71,7 @@ _WHERE = {
     "learn_mask": "headscope.learning.learn_mask",
     "load": "headscope.model.load",
     "look": "headscope.report.looking",
-    "pretrain": "headscope.training.pretrain",
+    "pretrain": "headscope.api.pretrain",
     "probe": "headscope.analysis.probe",
     "prune": "headscope.model.surgery",
     "search": "headscope.pruning.search",
@@ -106,7 +111,15 @@ if TYPE_CHECKING:
     from headscope.analysis.roles import Thresholds as Thresholds
     from headscope.analysis.token_maps import token_map as token_map
     from headscope.api.evaluate import evaluate as evaluate
+    from headscope.api.finetune import finetune as finetune
+    from headscope.api.pretrain import pretrain as pretrain
+    from headscope.config.finetune import FinetuneConfig as FinetuneConfig
+    from headscope.config.pretrain import PretrainConfig as PretrainConfig
     from headscope.config.search import SearchOptions as SearchOptions
+    from headscope.config.shared import Reading as Reading
+    from headscope.config.shared import Run as Run
+    from headscope.config.shared import TaskData as TaskData
+    from headscope.config.training import ModelSizes as ModelSizes
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence
     from headscope.errors import HeadscopeError as HeadscopeError
@@ -136,7 +149,6 @@ if TYPE_CHECKING:
     from headscope.model.fixed_patterns import Fixed as Fixed
     from headscope.model.knockout import KnockOut as KnockOut
     from headscope.model.load import load as load
-    from headscope.model.new_model import Sizes as Sizes
     from headscope.model.surgery import prune as prune
     from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch
@@ -147,7 +159,5 @@ if TYPE_CHECKING:
     from headscope.report.publish import write as write
     from headscope.statistics import stream as stream
     from headscope.study.study import Study as Study
-    from headscope.training.finetune import finetune as finetune
-    from headscope.training.from_scratch import Scratch as Scratch
-    from headscope.training.pretrain import pretrain as pretrain
+    from headscope.training.result import TrainingResult as TrainingResult
     from headscope.training.settings import Settings as Settings

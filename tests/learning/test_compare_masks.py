@@ -70,14 +70,8 @@ def test_models_are_repaired_and_trained_from_the_start_with_every_seed(here: Pa
     assert table.loc[("repaired", "star"), "seeds"] == 2
     mine = runs.query("mode == 'from start' and mask == 'star'")
     assert table.loc[("from start", "star"), "metric"] == pytest.approx(mine["metric"].mean())
-    headscope.finetune(
-        "new",
-        task="sst2",
-        data="glue",
-        out="by-hand",
-        mask="star",
-        settings=Settings(epochs=1, batch_size=8),
-    )
+    options = {"epochs": 1, "batch_size": 8, "mask": "star"}
+    headscope.finetune("new", "glue", task="sst2", out="by-hand", **options)
     model = headscope.load("by-hand", model_class="AutoModelForSequenceClassification").wear(
         Masked("star")
     )

@@ -25,7 +25,7 @@ from headscope.study.run_record import describe_files, versions
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.training.checkpoints import read_checkpoints
-from headscope.training.pretrain import RECORD
+from headscope.training.result import RECORD
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,8 +14,8 @@ from headscope.config.checks import (
     check_device,
     check_each,
     check_keep_metric,
-    check_label_smoothing,
     check_pairs,
+    check_patterns,
     check_range,
     check_rate,
     check_rules,
@@ -26,23 +26,16 @@ from headscope.config.checks import (
 )
 from headscope.config.masks import check_mask, check_sizes
 from headscope.config.search import FRONT, Mending, SearchOptions
-from headscope.data.held_out import check_share
+from headscope.config.training import TrainingConfig
 from headscope.data.vocabulary import check_vocabulary
 from headscope.errors import HeadscopeError
 from headscope.heads import check_heads
 from headscope.model.resolve_spec import read_spec
 from headscope.pruning.prune_request import Wanted
-from headscope.training.settings import Settings
 
 Values = Mapping[str, Any]
 Check = Callable[[Any], object]
-TRAINS = (
-    "finetune",
-    "gate",
-    "learn-mask",
-    "masks compare",
-    "pretrain",
-)  # their numbers are those of Settings
+TRAINS = ("gate", "learn-mask", "masks compare")  # their numbers are those of TrainingConfig
 
 
 def check_values(command: str, values: Values) -> None:
@@ -97,18 +90,6 @@ def _check_masks(masks: list[str]) -> None:
         check_mask(mask)
 
 
-def _check_patterns(flag: str) -> Check:
-    def check(given: str) -> None:
-        if "=" not in given:
-            return  # a file
-        for word in given.split(","):
-            _, equals, pattern = word.partition("=")
-            if equals:
-                check_choice(pattern.strip(), names.FIXED_PATTERNS, flag, "is no fixed pattern")
-
-    return check
-
-
 def check_models(command: str, values: Values) -> None:
     """Refuse what is neither a named model, a directory nor written as a hub id."""
     if "model" in values:
@@ -120,17 +101,17 @@ def check_models(command: str, values: Values) -> None:
         "start",
         "teacher",
         "tokenizer",
-        "config",
+        "architecture",
         *(("compare",) if command == "serve" else ()),
     ):
         model = values.get(name)
-        if isinstance(model, str) and not (name == "config" and model.endswith(".json")):
+        if isinstance(model, str) and not (name == "architecture" and model.endswith(".json")):
             read_spec(model)
 
 
 def _check_settings(values: Values) -> None:
-    named = {one.name for one in fields(Settings)} & set(values)
-    Settings(**{name: values[name] for name in named if values[name] is not None})
+    named = {one.name for one in fields(TrainingConfig)} & set(values)
+    TrainingConfig(**{name: values[name] for name in named if values[name] is not None})
 
 
 def _check_prune(values: Values) -> None:
@@ -257,8 +238,7 @@ CHECKS: dict[str, Check] = {
     "prune objective": _choice("--objective", names.OBJECTIVES, "is no objective"),
     "fix heads": check_heads,
     "prune among": check_heads,
-    "patterns": _check_patterns("--patterns"),
-    "finetune fix": _check_patterns("--fix"),
+    "patterns": check_patterns("patterns"),
     "threshold": threshold_values,
     "token": check_token,
     # lists
@@ -273,15 +253,12 @@ CHECKS: dict[str, Check] = {
     **{f"{command} batch_size": lambda given: None for command in TRAINS},  # by Settings
     "probe epochs": _count("epochs"),
     "masks show length": _count("length"),
-    **{f"{command} {name}": _count(name) for command in ("finetune", "gate", "pretrain")
+    **{f"{command} {name}": _count(name) for command in ("gate",)
        for name in ("layers", "heads", "hidden", "intermediate")},
     "max_length": _check_length,
     "vocabulary": check_vocabulary,
     "race": lambda x: check_range(x, lambda x: 0 < x < 1, "--race", "is no error rate", "a number between 0 and 1"),
     "fix keep_metric": check_keep_metric,
-    "held_out": check_share,
-    "label_smoothing": check_label_smoothing,
-    "checkpoints": lambda count: check_range(count, lambda x: x >= 2, "--checkpoints", "is too few", "2 or more"),
     "target": lambda token: check_range(token, lambda x: x >= 0, "--target", "is no token", "0 or more"),
 }  # fmt: skip
 TOGETHER: dict[str, Callable[[Values], None]] = {

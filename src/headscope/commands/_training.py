@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from headscope.training.from_scratch import Scratch
+from headscope.config.training import ModelSizes
 
 AS_CONFIGURED = "as configured"
 
@@ -38,14 +37,6 @@ Vocabulary = Annotated[
         help="Learn a tokenizer of so many tokens from the texts", metavar="N", show_default="no"
     ),
 ]
-Checkpoints = Annotated[
-    int | None,
-    typer.Option(
-        help="Keep so many models along the way, early ones closer together, in OUT/checkpoints: see headscope film",
-        metavar="N",
-        show_default="none",
-    ),
-]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same result")
 ]
@@ -58,13 +49,7 @@ def scratch_of(
     hidden: int | None,
     intermediate: int | None,
     vocabulary: int | None,
-) -> Scratch | None:
-    """How to begin from nothing, as it was asked for; None where a trained model is taken as it is."""
-    from headscope.model.new_model import Sizes
-    from headscope.training.from_scratch import Scratch
-
-    return (
-        Scratch(Sizes(layers, heads, hidden, intermediate), vocabulary=vocabulary)
-        if from_scratch
-        else None
-    )
+) -> ModelSizes | None:
+    """The size of a new model; None if the trained weights are used."""
+    sizes = ModelSizes(layers, heads, hidden, intermediate, vocabulary)
+    return sizes if from_scratch else None

@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from headscope.config.names import DEVICES, LENSES, REPAIRS, RULES, THRESHOLDS, TOKEN_MAPS
+from headscope.config.names import (
+    DEVICES,
+    FIXED_PATTERNS,
+    LENSES,
+    REPAIRS,
+    RULES,
+    THRESHOLDS,
+    TOKEN_MAPS,
+)
 from headscope.errors import HeadscopeError, choices, names_in
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
@@ -133,6 +141,18 @@ def check_threshold(name: str, value: float) -> None:
         )
 
 
+def check_patterns(name: str) -> Callable[[str], None]:
+    """A check of fixed patterns as they are written: 3.2=previous,4.*=first. A text without "=" is a file."""
+
+    def check(patterns: str) -> None:
+        for word in patterns.split(",") if "=" in patterns else ():
+            _, equals, pattern = word.partition("=")
+            if equals:
+                check_choice(pattern.strip(), FIXED_PATTERNS, f"`{name}`", "is not a fixed pattern")
+
+    return check
+
+
 def check_token(token: str | None) -> None:
     """Refuse a token that an address or a cookie cannot carry as it is, or that is soon guessed."""
     if token is not None and not _TOKEN.fullmatch(token):
@@ -152,12 +172,6 @@ def check_keep_metric(share: float) -> None:
             expected=None if share > 10 else "0.99, say",
             mend=f"Did you mean {share / 100:g}?" if 10 < share <= 100 else None,
         )
-
-
-def check_label_smoothing(share: float) -> None:
-    check_range(
-        share, lambda x: 0 <= x < 1, "--label-smoothing", "is no share", "0 or more, below 1"
-    )
 
 
 def check_rate(rate: float, option: str, settle: float) -> None:

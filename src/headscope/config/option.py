@@ -22,6 +22,7 @@ from headscope.config.requirements import check_effects
 from headscope.errors import HeadscopeError, choices
 
 _OPTION = "option"
+UNRECORDED = ("out", "resume", "overwrite")  # options that do not change the result
 _KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
 
 
@@ -85,6 +86,7 @@ class Config:
     defaults  defaults of shared fields that differ in this command
     helps     help texts of shared fields that differ in this command
     required  shared fields that the command line requires
+    python_only  own fields that are not options of the command line
     """
 
     command: ClassVar[str] = ""
@@ -92,6 +94,7 @@ class Config:
     defaults: ClassVar[Mapping[str, Any]] = {}
     helps: ClassVar[Mapping[str, str]] = {}
     required: ClassVar[tuple[str, ...]] = ()
+    python_only: ClassVar[tuple[str, ...]] = ()
     primary: ClassVar[str] = ""  # the field that a value other than a config stands for
 
     def __post_init__(self) -> None:
@@ -171,11 +174,15 @@ def values_of(*configs: Config) -> dict[str, Any]:
 
 
 def recorded(*configs: Config) -> dict[str, Any]:
-    """The options of a run as its record and its resume header hold them: plain JSON values."""
+    """The options of a run as its record and its resume header hold them: plain JSON values.
+
+    Callbacks and options that do not change the result (where it is written, whether it is resumed) are left out.
+    """
     return {
-        name: _plain(getattr(config, name))
+        f.name: _plain(getattr(config, f.name))
         for config in configs
-        for name in options_of(type(config))
+        for f in fields(config)
+        if f.compare and f.name not in UNRECORDED
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from headscope.errors import HeadscopeError
@@ -46,3 +47,8 @@ def names(value: str | Iterable[str]) -> tuple[str, ...]:
     return (
         tuple(word.strip() for word in value.split(",")) if isinstance(value, str) else tuple(value)
     )
+
+
+def files(value: Any) -> list[Any]:
+    """One file or several as a list."""
+    return [value] if isinstance(value, str | Path) else list(value)

@@ -198,6 +198,7 @@ ONE_FILE = "--data DIRECTORY with train, dev and test files: one file is read fo
 SPLIT = Rule({"split": "dev"}, ONE_FILE, _has_split("split"))
 SELECT_ON = Rule({"select_on": "dev:even"}, ONE_FILE, _has_split("select_on"))
 REPORT_ON = Rule({"report_on": "dev:odd"}, ONE_FILE, _has_split("report_on"))
+WRITTEN = Rule({"resume": False, "overwrite": False, "checkpoints": None}, "--out DIR", _has("out"))
 OF_TEXTS = {"pairs": False, "column": None}
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -259,7 +260,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda v: not _threshold("rare")(v),
         ),
     ),
-    "finetune": (MASK, SCRATCH, POOLED),
+    "finetune": (MASK, SCRATCH, POOLED, WRITTEN),
     "fix": (
         Rule({"heads": None}, "that --patterns is left out: they name heads", _lacks("patterns")),
         POOLED,
@@ -329,7 +330,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
         POOLED,
     ),
-    "pretrain": (MASK, Rule({"epochs": None}, "that --steps is left out", _lacks("steps"))),
+    "pretrain": (
+        MASK,
+        Rule({"epochs": 1}, "that --steps is left out", _lacks("steps")),
+        WRITTEN,
+    ),
     "prune": (
         SELECT_ON,
         REPORT_ON,

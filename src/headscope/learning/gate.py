@@ -12,6 +12,7 @@ import torch
 
 from headscope.config.checks import check_rate
 from headscope.config.requirements import changed, check_effects
+from headscope.config.training import ModelSizes
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.learning.gates import RATE, SETTLE, Gates
@@ -29,7 +30,6 @@ from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
 from headscope.tasks import Task, task_named
 from headscope.training.finetune import is_best, measured, told_of
-from headscope.training.from_scratch import Scratch
 from headscope.training.learnable_edit import said_of_little
 from headscope.training.loop import Step, Training
 from headscope.training.resumable import BEST, Resumable, write_whole
@@ -94,7 +94,7 @@ def gate(
     revision: str | None = None,
     pooling: str | None = None,
     prompt: str | None = None,
-    scratch: Scratch | None = None,
+    scratch: ModelSizes | None = None,
     roles: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -108,7 +108,7 @@ def gate(
     aims       Aim(keep=20), Aim(penalty=0.01), Aim(penalty={"encoder": 0.02, "cross": 0.01}); each is a run of its own
     select_on  the split that is looked at after every epoch; report_on: the split that is reported on, another one
     limit      only so many training examples
-    scratch    begin with new weights instead of the model's: `Scratch()`, or in another size Scratch(Sizes(layers=3))
+    scratch    begin with new weights instead of the model's: `ModelSizes()`, or in another size ModelSizes(layers=3)
     roles      a study of `headscope analyze` of this model: the figure names what the heads that stay do
 
     Each aim leaves a directory in OUT with a plan; beside it, unless the weights were frozen, the trained model that

@@ -17,6 +17,8 @@ import torch
 from headscope.ablation.significance import resamples
 from headscope.atomic_dir import drafted
 from headscope.config.checks import check_count
+from headscope.config.shared import Run
+from headscope.config.training import ModelSizes
 from headscope.data.encode import Counts
 from headscope.data.held_out import BLOCK, check_held_out, is_held_out
 from headscope.data.records import find_split
@@ -29,7 +31,7 @@ from headscope.study.run_record import code_of, describe_files, describe_model, 
 from headscope.tasks import Judged, Task
 from headscope.tasks.base import Item, Prepared, check_apart, spread
 from headscope.tasks.running import evaluate
-from headscope.training.from_scratch import Scratch, begun
+from headscope.training.from_scratch import build_model
 from headscope.training.loop import Diverged
 from headscope.training.resumable import BEST, DIVERGED, STATE
 from headscope.training.settings import Settings
@@ -71,7 +73,7 @@ class Source:
     device: str = "auto"
     revision: str | None = None
     trains: bool = True
-    scratch: Scratch | None = None
+    scratch: ModelSizes | None = None
     pooling: str | None = None
     prompt: str | None = None
 
@@ -179,7 +181,14 @@ class Learning:
             return load(
                 self.source.model, **how, pooling=self.source.pooling, prompt=self.source.prompt
             )
-        found = begun(self.source.model, self.source.scratch, self.texts, **how)
+        found = build_model(
+            self.source.model,
+            self.source.scratch,
+            self.texts,
+            model_class=self.task.model_class,
+            labels=self.labels,
+            run=Run(device=self.source.device, revision=self.source.revision),
+        )
         found.untrained = ()  # what is new is about to be trained
         found.reading = found.reading.overridden(self.source.pooling, self.source.prompt)
         return found

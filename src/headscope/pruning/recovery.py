@@ -6,11 +6,14 @@ import json
 import shlex
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headscope.config.checks import check_count
+from headscope.config.finetune import FinetuneConfig
+from headscope.config.option import recorded
 from headscope.config.search import Mending
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -20,8 +23,8 @@ from headscope.model.weights_hash import weights_sha256
 from headscope.study.run_record import describe_files
 from headscope.tasks import Task
 from headscope.tasks.base import check_apart
-from headscope.training.finetune import RECORD, finetune
-from headscope.training.settings import Settings
+from headscope.training.finetune import finetune
+from headscope.training.result import RECORD
 
 KEPT = ("cut", "recovered.partial", "recovered")  # of a recovery: until the model is written
 
@@ -105,26 +108,23 @@ def recovered(
         raise HeadscopeError(
             "the teacher has no files", where="--teacher", expected="a model that was loaded"
         )
-    settings = Settings(
-        epochs=mending.recover, learning_rate=mending.learning_rate, seed=mending.seed
+    data = TaskData(
+        task=judgement.task,
+        data=judgement.data,
+        select_on=judgement.learn_on,
+        max_length=judgement.max_length,
     )
-    if _is_of(there, here, settings, judgement, mending):
+    config = FinetuneConfig(
+        epochs=mending.recover,
+        learning_rate=mending.learning_rate,
+        teacher=model.path if mending.teacher else None,
+    )
+    run = Run(out=there, seed=mending.seed, device=str(model.device), resume=True, log=say)
+    if _is_trained(here, config, data, run):
         say("it is trained already")
     else:
         shutil.rmtree(there, ignore_errors=True)
-        finetune(
-            here,
-            task=judgement.task,
-            data=judgement.data,
-            out=there,
-            settings=settings,
-            max_length=judgement.max_length,
-            resume=True,
-            device=str(model.device),
-            validate_on=judgement.learn_on,
-            teacher=model.path if mending.teacher else None,
-            say=say,
-        )
+        finetune(here, config, data, Reading(), run)
     found = load(
         there, model_class=judgement.task.model_class, device=str(model.device), reading=cut.reading
     )
@@ -135,22 +135,17 @@ def recovered(
     return found
 
 
-def _is_of(
-    there: Path, cut: Path, settings: Settings, judgement: Judgement, mending: Mending
-) -> bool:
-    """Whether a training was finished before, from the same weights and data in the same way."""
-    if not (there / RECORD).is_file():
+def _is_trained(cut: Path, config: FinetuneConfig, data: TaskData, run: Run) -> bool:
+    """Whether `run.out` holds the finished training of the same weights on the same data with the same options."""
+    if run.out is None or not (run.out / RECORD).is_file():
         return False
-    record = json.loads((there / RECORD).read_text("utf-8"))
-    splits = ("train", judgement.learn_on)
-    files = describe_files(
-        [find_split(judgement.data, split, task=judgement.task.name) for split in splits]
-    )
+    record = json.loads((run.out / RECORD).read_text("utf-8"))
+    splits = ("train", str(data.select_on))
+    files = [find_split(data.data, split, task=data.task.name) for split in splits]
     return bool(
         record["model"]["sha256"] == weights_sha256(load(cut))
-        and record["settings"] == asdict(settings)
-        and record["data"] == files
-        and ("teacher" in record) == mending.teacher
+        and record["config"] == recorded(config, data, Reading(), run)
+        and record["data"] == describe_files(files)
     )
 
 

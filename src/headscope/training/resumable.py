@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from headscope.atomic_dir import drafted
+from headscope.config.shared import Run
 from headscope.errors import HeadscopeError
 from headscope.study.journal import check_same_run
 from headscope.training.checkpoints import FOLDER, drop_checkpoints, steps_to_keep, write_checkpoint
@@ -52,7 +54,7 @@ class Resumable:
         if (self.folder / STATE).exists():
             state = torch.load(self.folder / STATE, weights_only=True)
             left = json.loads(state.pop("told"))
-            lost = self._lost(left["header"])
+            lost = self._read_note(left.get("learning_rate"))
             self._check(left["header"], lost)
             self.training.restore(state)
             self.told, self._saved = left["told"], self.training.number
@@ -62,22 +64,21 @@ class Resumable:
         if self._is_main:
             drop_checkpoints(self.folder, after=-1 if self._saved is None else self._saved)
 
-    def _lost(self, then: dict[str, Any]) -> dict[str, Any]:
-        """The note that this very run left when its loss became NaN; empty where there is none."""
+    def _read_note(self, rate: float | None) -> dict[str, Any]:
+        """The note that this run left when its loss became NaN; empty if there is none. rate: of the saved state."""
         if not (self.folder / DIVERGED).exists():
             return {}
         note: dict[str, Any] = json.loads((self.folder / DIVERGED).read_text("utf-8"))
-        return note if note["learning_rate"] == then["settings"]["learning_rate"] else {}
+        return note if note["learning_rate"] == rate else {}
 
     def _check(self, then: dict[str, Any], lost: dict[str, Any]) -> None:
-        """The same run; after a loss that was NaN, the same with a smaller learning rate."""
+        """Refuse another run. After a loss that was NaN, a smaller learning rate is the same run."""
         now = self.header
         if lost:
-            before = lost["learning_rate"]
-            if now["settings"]["learning_rate"] >= before:
-                what = f"{lost['what']} with a rate of {before:g}"
+            if self.training.settings.learning_rate >= lost["learning_rate"]:
+                what = f"{lost['what']} with a rate of {lost['learning_rate']:g}"
                 raise HeadscopeError(what, where="--learning-rate", expected="a smaller one")
-            now = {**now, "settings": {**now["settings"], "learning_rate": before}}
+            then, now = _without_rate(then), _without_rate(now)
         check_same_run(then, now, self.folder / STATE)
 
     def _begin_again(self, lost: dict[str, Any]) -> None:
@@ -119,35 +120,47 @@ class Resumable:
             (self.folder / DIVERGED).write_text(json.dumps(note), "utf-8")
 
     def save(self) -> None:
-        told = json.dumps({"header": self.header, "told": self.told})
+        rate = self.training.settings.learning_rate
+        told = json.dumps({"header": self.header, "told": self.told, "learning_rate": rate})
         state = self.training.state() | {"told": told}
         if self._is_main:
             write_whole(state, self.folder / STATE)
         self._saved = self.training.number
 
 
+def _without_rate(header: Any) -> Any:
+    """A header without its learning rate, wherever it is nested."""
+    if not isinstance(header, dict):
+        return header
+    return {name: _without_rate(value) for name, value in header.items() if name != "learning_rate"}
+
+
 @contextmanager
-def draft(
-    training: Training,
-    out: str | Path,
-    *,
-    overwrite: bool,
-    resume: bool,
-    record: str,
-    kept: tuple[str, ...] = (),
-) -> Iterator[Path]:
-    """The folder to write into. With several processes the first alone makes and fills it."""
+def draft(training: Training, run: Run, *, record: str) -> Iterator[Path]:
+    """The folder to write to: it becomes `run.out` at the end. Without `out` it is a temporary directory.
+
+    With several processes only the first creates and fills it. The files of the training state are deleted at the end.
+    """
     accelerator = training.accelerator
-    if accelerator.is_main_process:
-        long_work = (STATE, BEST, DIVERGED, FOLDER, *kept)
+    if run.out is None:
+        with TemporaryDirectory() as folder:
+            yield Path(folder)
+    elif accelerator.is_main_process:
+        states = (STATE, BEST, DIVERGED)
         with drafted(
-            out, overwrite=overwrite, resume=resume, kept=long_work, record=record
+            run.out,
+            overwrite=run.overwrite,
+            resume=run.resume,
+            kept=(*states, FOLDER),
+            record=record,
         ) as folder:
             accelerator.wait_for_everyone()
             yield folder
+            for name in states:
+                (folder / name).unlink(missing_ok=True)
     else:
         accelerator.wait_for_everyone()  # what an earlier run left is read after the first has cleared up
-        yield Path(f"{out}.partial")
+        yield Path(f"{run.out}.partial")
 
 
 def write_whole(content: Any, path: Path) -> None:
