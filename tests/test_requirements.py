@@ -476,9 +476,7 @@ def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> 
     )
     refused(
         "--epochs requires that --steps is left out",
-        lambda: headscope.pretrain(
-            corpus="a.txt", out=new, epochs=5, steps=3
-        ),
+        lambda: headscope.pretrain(corpus="a.txt", out=new, epochs=5, steps=3),
     )
 
 

@@ -74,6 +74,7 @@ _WHERE = {
     "pretrain": "headscope.api.pretrain",
     "probe": "headscope.analysis.probe",
     "prune": "headscope.model.surgery",
+    "save": "headscope.model.saving",
     "search": "headscope.pruning.search",
     "serve": "headscope.explorer.serving",
     "stream": "headscope.statistics",
@@ -149,6 +150,7 @@ if TYPE_CHECKING:
     from headscope.model.fixed_patterns import Fixed as Fixed
     from headscope.model.knockout import KnockOut as KnockOut
     from headscope.model.load import load as load
+    from headscope.model.saving import save as save
     from headscope.model.surgery import prune as prune
     from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch

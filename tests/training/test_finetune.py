@@ -13,7 +13,6 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, BertForMaskedLM, BertModel
 
-import headscope
 from children import bytes_of, finished, killed
 from headscope import evaluate, finetune
 from headscope.errors import HeadscopeError
@@ -45,9 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_task_that_can_be_learned_is_learned(here: Path) -> None:
     untrained(here / "new")
-    record = finetune(
-        "new", task="sst2", data="data", out="made", **FAST | {"epochs": 14}
-    ).record
+    record = finetune("new", task="sst2", data="data", out="made", **FAST | {"epochs": 14}).record
     losses = [epoch["dev_loss"] for epoch in record["epochs"]]
     assert len(losses) == 14
     assert losses[-1] < 0.5 * losses[0]
@@ -233,8 +230,6 @@ def test_a_masked_language_model_is_trained_without_labels(here: Path) -> None:
         Path(f"data/{name}.txt").write_text("\n".join(texts), "utf-8")
     for name in ("train", "dev"):
         Path(f"data/{name}.tsv").unlink()
-    record = finetune(
-        "mlm", task="masked", data="data", out="made", **FAST | {"epochs": 6}
-    ).record
+    record = finetune("mlm", task="masked", data="data", out="made", **FAST | {"epochs": 6}).record
     assert record["epochs"][-1]["dev_loss"] < record["epochs"][0]["dev_loss"]
     assert record["best"]["metric"] == "accuracy"

@@ -12,9 +12,9 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, BertForSequenceClass
 from typer.testing import CliRunner
 
 import headscope
+from headscope import FinetuneConfig, ModelSizes, Run, TaskData
 from headscope.commands import app
 from headscope.data.vocabulary import learned_tokenizer
-from headscope import FinetuneConfig, ModelSizes, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.model.new_model import Source, new_model, resized
 from headscope.tasks import task_named

@@ -14,18 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headscope.commands._app import app
 from headscope.errors import HeadscopeError, HeadscopeWarning
-
-app = typer.Typer(
-    name="headscope",
-    help="See what every attention head of a transformer attends to, measured over a corpus, with intervals.",
-    epilog="Start with: headscope demo. Exit status: 0 done, 1 could not finish, 2 wrong usage or input.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-)
 
 WITHOUT_MODEL = ("pretrain",)  # commands whose first word is an option
 SEVERAL = (

@@ -54,10 +54,10 @@ class EarlyChecked(TyperCommand):
 
 def check_early(command: str, values: Mapping[str, Any], given: set[str]) -> None:
     """Refuse whatever needs no model to be seen as wrong."""
+    from headscope.commands._configs import CONFIGS, make_configs
     from headscope.commands._early_files import check_files, check_out  # not imported for --help
     from headscope.commands._early_model import check_fit
     from headscope.commands._early_values import check_models, check_values
-    from headscope.commands._from_config import CONFIGS, make_configs
     from headscope.config.requirements import check_effects
 
     if command in CONFIGS:

@@ -152,8 +152,6 @@ def check_out(command: str, values: Values) -> None:
 
         check_place(page_path(out))
     elif command == "demo":
-        from headscope.commands.demo import is_demo
-
         check_free(out, overwrite=is_demo(Path(out)))
     elif command == "report":
         check_page(out, overwrite=overwrite)
@@ -170,6 +168,11 @@ def check_out(command: str, values: Values) -> None:
             mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
             raise HeadscopeError(f"the study there has its {part} already", where=out, mend=mend)
         check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=record)
+
+
+def is_demo(out: Path) -> bool:
+    """Whether an existing directory was written by `headscope demo`: no other study is replaced."""
+    return str(read_record(out).get("command", "")).startswith("headscope demo")
 
 
 def kept_of(command: str, values: Values) -> Path | None:

@@ -20,20 +20,17 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from headscope.commands import app
-from headscope.commands._options import say, typed
+from headscope.commands._app import app
+from headscope.commands._configs import CONFIGS, fields_used, make_configs
+from headscope.commands._early import EarlyChecked
 from headscope.config.option import (
     Config,
     Option,
-    check_together,
     default_of,
     kinds_of,
     members,
     options_of,
 )
-from headscope.config.shared import Run
-
-CONFIGS: dict[str, dict[str, type[Config]]] = {}  # of every command: parameter → config
 
 
 def command(
@@ -71,35 +68,13 @@ def command(
             name or function.__name__.replace("_", "-"),
             epilog=examples,
             no_args_is_help=True,
+            cls=EarlyChecked,
             rich_help_panel=group,
             **settings,
         )(run)
         return run
 
     return register
-
-
-def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config]:
-    """The checked configs of a command from the values of its options."""
-    made: dict[str, Config] = {}
-    configs = CONFIGS[command]
-    main = next(config for config in configs.values() if config.command)
-    for parameter, config in configs.items():
-        used = {name: values[name] for name in fields_used(config, main) if name in values}
-        # An option that may be repeated is an empty list if it was not given.
-        own = {name: value for name, value in used.items() if value is not None and value != []}
-        own |= {"log": say, "typed": typed()} if config is Run else {}
-        made[parameter] = config(**own)
-    own_config = next(config for config in made.values() if type(config) is main)
-    check_together(own_config, *(config for config in made.values() if config is not own_config))
-    return made
-
-
-def fields_used(config: type[Config], main: type[Config]) -> tuple[str, ...]:
-    """The fields of a config that are options of the command."""
-    if config is not main:
-        return main.uses.get(config, ())
-    return tuple(name for name in options_of(config) if name not in main.python_only)
 
 
 def _is_config(kind: Any) -> bool:

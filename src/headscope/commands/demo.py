@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.commands import app
+from headscope.commands._app import app
 from headscope.commands._options import drawing_figures, progress, say, typed
 
 SENTENCE = "The committee that reviewed the engineers' proposals thanked them, and the chairwoman said she would answer soon."
@@ -28,6 +28,7 @@ def demo(
     from headscope.ablation.importance import importance
     from headscope.analysis.analyze import analyze
     from headscope.atomic_dir import drafted
+    from headscope.commands._early_files import is_demo
     from headscope.model.load import load
     from headscope.report.looking import look
     from headscope.report.publish import fill
@@ -81,10 +82,3 @@ def _write_questions(file: Path) -> None:
                 )
                 + "\n"
             )
-
-
-def is_demo(out: Path) -> bool:
-    """Whether what is there was made by this command: another study is not replaced."""
-    from headscope.atomic_dir import read_record
-
-    return str(read_record(out).get("command", "")).startswith("headscope demo")

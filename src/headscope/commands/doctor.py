@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from headscope.commands import app
+from headscope.commands._app import app
 
 
 @app.command()

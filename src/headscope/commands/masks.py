@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.commands import app
+from headscope.commands._app import app
 from headscope.commands._early import say_first
 from headscope.commands._options import (
     Device,

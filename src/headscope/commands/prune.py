@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.commands import app
+from headscope.commands._app import app
 from headscope.commands._options import (
     Device,
     Dtype,

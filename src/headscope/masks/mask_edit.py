@@ -7,7 +7,8 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
-from headscope.masks.mask_spec import Mask, read_mask
+from headscope.masks.mask import Mask
+from headscope.masks.mask_spec import read_mask
 from headscope.model.edits import Edit
 from headscope.model.tokens import Layout, over_positions
 

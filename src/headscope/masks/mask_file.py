@@ -16,7 +16,7 @@ from torch import Tensor
 from headscope.config.masks import MASK_FILE
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, Site
-from headscope.masks.mask_spec import Mask
+from headscope.masks.mask import Mask
 
 Per = Literal["model", "layer", "head"]
 PLAIN = ".npy"

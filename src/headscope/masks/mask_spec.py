@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,26 +14,9 @@ from torch import Tensor
 from headscope.config.masks import FILES, WITHOUT_DIAGONAL, read_parameters, split_mask
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, Site
+from headscope.masks.mask import Mask
+from headscope.masks.mask_file import read_positions
 from headscope.masks.patterns import PATTERNS, Pattern
-
-
-@dataclass(frozen=True)
-class Mask:
-    """Which position may attend to which, at any length.
-
-    make   from a length and a site to bool [head, position, position], or [1, …] where all heads are alike
-    per    what has a mask of its own: the model, each layer or each head
-    check  refuses a model that the mask is not for
-    """
-
-    name: str
-    make: Callable[[int, Site | None], Tensor]
-    per: str = "model"
-    check: Callable[[Iterable[Head]], None] = lambda heads: None
-
-    def at(self, length: int, site: Site | None = None) -> Tensor:
-        """Bool [head or 1, length, length]: True where the row's position may attend to the column's."""
-        return self.make(length, site)
 
 
 def read_mask(spec: str, option: str = "--mask") -> Mask:
@@ -131,8 +114,6 @@ def _read_part(part: str, where: str) -> Mask:
 
 
 def _read_file(part: str) -> Mask:
-    from headscope.masks.mask_file import read_positions
-
     held = read_positions(part.removesuffix(WITHOUT_DIAGONAL))
     return replace(held, diagonal=held.diagonal and not part.endswith(WITHOUT_DIAGONAL)).mask(part)
 

@@ -21,7 +21,8 @@ from headscope.errors import HeadscopeError, reason
 from headscope.heads import Site
 from headscope.masks.block_sparse import attend_by_blocks, share_of_blocks, strips_of
 from headscope.masks.flex import compiled_flex
-from headscope.masks.mask_spec import Mask, met, read_mask, sparsity
+from headscope.masks.mask import Mask
+from headscope.masks.mask_spec import met, read_mask, sparsity
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.latency import (

@@ -208,17 +208,16 @@ class AttentionModel:
         finally:
             self._seam.given_layout = None
 
+    # Shortcuts for public functions of packages below this one: called through the public namespace, not imported.
+
     def save(self, out: str | Path, *, form: str = "small", overwrite: bool = False) -> Path:
         """Write the model: `small` (loaded by headscope), `plain` (loaded by transformers as it is) or `onnx`."""
-        from headscope.model.saving import save
-
-        return save(self, out, form=form, overwrite=overwrite)
+        path: Path = import_module("headscope").save(self, out, form=form, overwrite=overwrite)
+        return path
 
     def look(self, first: str, second: str | None = None, **options: Any) -> Any:
         """What every head attends to in one text or pair, as a view that draws itself in a notebook: headscope.look."""
-        return import_module("headscope").look(
-            self, first, second, **options
-        )  # a room below, by the public door
+        return import_module("headscope").look(self, first, second, **options)
 
     @cached_property
     def takes_segments(self) -> bool:

@@ -33,8 +33,8 @@ from headscope.tasks.base import Prepared, two_files
 from headscope.tasks.running import evaluate
 from headscope.training.from_scratch import build_model
 from headscope.training.loop import Step, Training
-from headscope.training.resumable import BEST, Resumable, draft, write_whole
 from headscope.training.result import RECORD, TrainingResult, write_trained
+from headscope.training.resumable import BEST, Resumable, draft, write_whole
 from headscope.training.settings import settings_of
 
 

@@ -33,8 +33,8 @@ from headscope.tasks.remasked import Remasked
 from headscope.tasks.running import evaluate
 from headscope.training.from_scratch import build_model
 from headscope.training.loop import Training
-from headscope.training.resumable import Resumable, draft
 from headscope.training.result import RECORD, TrainingResult, write_trained
+from headscope.training.resumable import Resumable, draft
 from headscope.training.settings import settings_of
 
 SMALL = {"layers": 4, "heads": 4, "hidden": 128, "intermediate": 512}

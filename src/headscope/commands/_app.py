@@ -1,0 +1,16 @@
+"""The typer application that commands register with."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(
+    name="headscope",
+    help="See what every attention head of a transformer attends to, measured over a corpus, with intervals.",
+    epilog="Start with: headscope demo. Exit status: 0 done, 1 could not finish, 2 wrong usage or input.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)

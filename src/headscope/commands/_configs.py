@@ -1,0 +1,34 @@
+"""The configs of every command, made from the values of its options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headscope.commands._options import say, typed
+from headscope.config.option import Config, check_together, options_of
+from headscope.config.shared import Run
+
+CONFIGS: dict[str, dict[str, type[Config]]] = {}  # of every command: parameter → config
+
+
+def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config]:
+    """The checked configs of a command from the values of its options."""
+    made: dict[str, Config] = {}
+    configs = CONFIGS[command]
+    main = next(config for config in configs.values() if config.command)
+    for parameter, config in configs.items():
+        used = {name: values[name] for name in fields_used(config, main) if name in values}
+        # An option that may be repeated is an empty list if it was not given.
+        own = {name: value for name, value in used.items() if value is not None and value != []}
+        own |= {"log": say, "typed": typed()} if config is Run else {}
+        made[parameter] = config(**own)
+    own_config = next(config for config in made.values() if type(config) is main)
+    check_together(own_config, *(config for config in made.values() if config is not own_config))
+    return made
+
+
+def fields_used(config: type[Config], main: type[Config]) -> tuple[str, ...]:
+    """The fields of a config that are options of the command."""
+    if config is not main:
+        return main.uses.get(config, ())
+    return tuple(name for name in options_of(config) if name not in main.python_only)
