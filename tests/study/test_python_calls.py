@@ -58,6 +58,7 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
     "analyze": lambda model, folder: headscope.analyze(model, TEXTS, statistics="entropy"),
     "encode": lambda model, folder: list(headscope.encode(model, TEXTS)),
     "evaluate": lambda model, folder: headscope.evaluate(model, **task(folder)),
+    "finetune": lambda model, folder: headscope.finetune(model, epochs=1, **task(folder)),
     "fix": lambda model, folder: headscope.fix(model, {(0, 1): "previous"}),
     "importance": lambda model, folder: headscope.importance(model, by="gradient", **task(folder)),
     "knock_out": lambda model, folder: headscope.knock_out(model, TEXTS[:1]),
@@ -82,7 +83,6 @@ TRAINING: dict[
     str, Call
 ] = {  # those that read the files of a model themselves, for every training anew
     "compare_masks": lambda model, folder: headscope.compare_masks(model, **learned(folder)),
-    "finetune": lambda model, folder: headscope.finetune(model, **learned(folder)),
     "gate": lambda model, folder: headscope.gate(
         model, aims=[headscope.Aim(keep=2)], **learned(folder)
     ),
@@ -90,7 +90,7 @@ TRAINING: dict[
         model, aims=[headscope.MaskAim(sparsity=0.5)], **learned(folder)
     ),
 }
-OF_TASKS = ("evaluate", "importance", "search")
+OF_TASKS = ("evaluate", "finetune", "importance", "search")
 
 
 def test_every_public_function_that_takes_a_model_is_tried_here() -> None:

@@ -197,7 +197,10 @@ REFUSED = [
         ("bert", "--task", "sst2", "--label-smoothing", "0.1"),
         "--label-smoothing: sst2 has no tokens to smooth over.",
     ),
-    (("bert", "--task", "sst2", "--label-smoothing", "1"), "--label-smoothing: 1.0 is no share."),
+    (
+        ("bert", "--task", "sst2", "--label-smoothing", "1"),
+        "--label-smoothing must be at least 0 and below 1, got 1.",
+    ),
     (
         ("bert", "--task", "sst2", "--checkpoints", "99"),
         "--checkpoints: 99 cannot be kept of 3 steps.",
