@@ -33,7 +33,7 @@ test-slow: setup
 test-all: setup
 	$(PYTEST)
 
-# The explorer's page and the one that look saves: types checked, then bundled into the package. Users need no node; who changes web/ does.
+# Pages of the explorer and of look, and the script of study pages: types checked, then bundled into the package. Only changing web/ needs node.
 web:
 	cd web && npm ci --silent && npm run --silent types && npm run --silent build
 

@@ -234,13 +234,13 @@ def test_film_may_open_special_tokens_under_the_mask_of_the_training(tmp_path: P
     options = {"trained": tmp_path, "corpus": ["a"], "open_special": True, "mask": None}
     with pytest.raises(
         HeadscopeError,
-        match=r"^--open-special requires a mask: --mask NAME, or that of the training",
+        match=r"^`open_special` requires a mask: `mask=NAME`, or that of the training",
     ):
         check_effects("film", options)
     record = {"schema": 1, "model": {"edits": ["Masked('star')"]}}
     (tmp_path / "training.json").write_text(json.dumps(record), "utf-8")
     check_effects("film", options)
-    with pytest.raises(HeadscopeError, match=r"^--open-special requires a mask"):
+    with pytest.raises(HeadscopeError, match=r"^`open_special` requires a mask"):
         check_effects("film", options | {"mask": "dense"})
 
 
@@ -253,15 +253,18 @@ def never_for(task_class: str) -> AttentionModel:
 
 
 IMPORTANCE: list[tuple[dict[str, Any], str]] = [
-    ({"by": "gradient", "kinds": "shared"}, "--kind requires --by ablation"),
-    ({"by": ["gradient"], "kinds": ["only", "site"]}, "--kind requires --by ablation"),
-    ({"by": "gradient", "mode": "mean"}, "--mode requires --by ablation"),
-    ({"by": "gradient", "heads": "0.1"}, "--heads requires --by ablation"),
-    ({"by": "gradient", "race": 0.05}, "--race requires --by ablation"),
-    ({"normalized": True}, "--normalized requires --by gradient"),
-    ({"rules": "voita"}, "--rules requires --by relevance"),
-    ({"labels_free": True}, "--labels-free requires --by gradient"),
-    ({"patterns": {headscope.Head("encoder", 0, 0): "first"}}, "--patterns requires --mode fixed"),
+    ({"by": "gradient", "kinds": "shared"}, '`kinds` requires `by="ablation"`'),
+    ({"by": ["gradient"], "kinds": ["only", "site"]}, '`kinds` requires `by="ablation"`'),
+    ({"by": "gradient", "mode": "mean"}, '`mode` requires `by="ablation"`'),
+    ({"by": "gradient", "heads": "0.1"}, '`heads` requires `by="ablation"`'),
+    ({"by": "gradient", "race": 0.05}, '`race` requires `by="ablation"`'),
+    ({"normalized": True}, '`normalized` requires `by="gradient"`'),
+    ({"rules": "voita"}, '`rules` requires `by="relevance"`'),
+    ({"labels_free": True}, '`labels_free` requires `by="gradient"`'),
+    (
+        {"patterns": {headscope.Head("encoder", 0, 0): "first"}},
+        '`patterns` requires `mode="fixed"`',
+    ),
 ]
 
 
@@ -275,12 +278,12 @@ def test_importance_refuses_options_without_effect(
 
 
 ANALYZE: list[tuple[dict[str, Any], str]] = [
-    ({"control": True}, "--control requires --treebank"),
-    ({"lenient": True}, "--lenient requires --treebank"),
-    ({"pool": "max"}, "--pool requires --treebank"),
+    ({"control": True}, "`control` requires `treebank=FILE`"),
+    ({"lenient": True}, "`lenient` requires `treebank=FILE`"),
+    ({"pool": "max"}, "`pool` requires `treebank"),
     (
         {"all_rows": True, "statistics": ["entropy"]},
-        "--all-rows requires --statistics with twin-distance",
+        "`all_rows` requires `statistics` with twin-distance",
     ),
 ]
 
@@ -292,17 +295,17 @@ def test_analyze_refuses_options_without_effect(options: dict[str, Any], message
 
 
 def test_the_other_verbs_refuse_options_without_effect(tmp_path: Path) -> None:
-    with pytest.raises(HeadscopeError, match=r"^--target requires --lens"):
+    with pytest.raises(HeadscopeError, match=r"^`target` requires `lens`"):
         headscope.look("no-such-model", "the cat", target=1)
-    with pytest.raises(HeadscopeError, match=r"^--target requires --lens"):
+    with pytest.raises(HeadscopeError, match=r"^`target` requires `lens`"):
         headscope.token_map("no-such-model", "the cat", by="rollout", target=1)
-    with pytest.raises(HeadscopeError, match=r"^--limit requires --models"):
+    with pytest.raises(HeadscopeError, match=r"^`limit` requires `models="):
         headscope.compare([tmp_path, tmp_path], limit=3)
-    with pytest.raises(HeadscopeError, match=r"^--open-special requires --mask"):
+    with pytest.raises(HeadscopeError, match=r"^`open_special` requires `mask=NAME`"):
         headscope.finetune(
             "no-such-model", task="sst2", data=tmp_path, out=tmp_path / "x", open_special=True
         )
-    with pytest.raises(HeadscopeError, match=r"^--open-special requires --mask"):
+    with pytest.raises(HeadscopeError, match=r"^`open_special` requires `mask=NAME`"):
         headscope.pretrain(corpus=tmp_path / "texts.txt", out=tmp_path / "x", open_special=True)
 
 
@@ -312,10 +315,10 @@ def refused(message: str, call: Callable[[], object]) -> None:
     assert str(error.value) == f"{message}. It has no effect otherwise."
 
 
-FROZEN = "weights that are trained: leave --frozen out"
+FROZEN = "weights that are trained: leave `frozen` out"
 POOLED = "a task that compares vectors of texts: stsb or retrieval"
 OUTSIDE_SEARCH = (
-    "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
+    "a search (`heads=NUMBER`, `sparsity`, `keep_metric` or `speedup`): the heads are given already"
 )
 
 
@@ -324,25 +327,25 @@ OUTSIDE_SEARCH = (
     [
         (
             {"options": headscope.GateOptions(frozen=True, settle=0.5)},
-            f"--settle requires {FROZEN}",
+            f"`settle` requires {FROZEN}",
         ),
         (
             {
                 "options": headscope.GateOptions(frozen=True),
                 "settings": headscope.Settings(learning_rate=1e-3),
             },
-            f"--learning-rate requires {FROZEN}",
+            f"`learning_rate` requires {FROZEN}",
         ),
         (
             {"options": headscope.GateOptions(frozen=True), "scratch": headscope.ModelSizes()},
-            "--frozen requires trained weights: leave --from-scratch out",
+            "`frozen` requires trained weights: leave `from_scratch` out",
         ),
         (
             {"task": "mlm", "select_on": "dev"},
-            "--select-on requires a directory with train and dev files",
+            "`select_on` requires a directory with train and dev files",
         ),
-        ({"pooling": "first"}, f"--pooling requires {POOLED}"),
-        ({"prompt": "query: "}, f"--prompt requires {POOLED}"),
+        ({"pooling": "first"}, f"`pooling` requires {POOLED}"),
+        ({"prompt": "query: "}, f"`prompt` requires {POOLED}"),
     ],
 )
 def test_gate_refuses_options_without_effect(
@@ -360,20 +363,20 @@ def test_gate_refuses_options_without_effect(
     [
         (
             {"options": headscope.MaskOptions(is_soft=True, settle=0.5)},
-            "--settle requires a mask that becomes 0 or 1: leave --soft out",
+            "`settle` requires a mask that becomes 0 or 1: leave `soft` out",
         ),
         (
             {
                 "options": headscope.MaskOptions(frozen=True),
                 "settings": headscope.Settings(learning_rate=1e-3),
             },
-            f"--learning-rate requires {FROZEN}",
+            f"`learning_rate` requires {FROZEN}",
         ),
         (
             {"task": "mlm", "report_on": "test"},
-            "--report-on requires a directory with train and dev files",
+            "`report_on` requires a directory with train and dev files",
         ),
-        ({"pooling": "first"}, f"--pooling requires {POOLED}"),
+        ({"pooling": "first"}, f"`pooling` requires {POOLED}"),
     ],
 )
 def test_learn_mask_refuses_options_without_effect(
@@ -392,13 +395,13 @@ def test_learn_mask_refuses_options_without_effect(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"settings": headscope.Settings(epochs=1)}, "--epochs requires --start MODEL"),
-        ({"limit": 3}, "--limit requires --repair N or --start MODEL"),
+        ({"settings": headscope.Settings(epochs=1)}, "`epochs` requires `start=MODEL`"),
+        ({"limit": 3}, "`limit` requires `repair=N` or `start=MODEL`"),
         (
             {"options": headscope.MaskTableOptions(masks=("star",), seeds=(0, 1))},
-            "--seeds requires --repair, --start or a mask that is drawn by chance",
+            "`seeds` requires `repair`, `start` or a mask that is drawn by chance",
         ),
-        ({"prompt": "query: "}, f"--prompt requires {POOLED}"),
+        ({"prompt": "query: "}, f"`prompt` requires {POOLED}"),
     ],
 )
 def test_compare_masks_refuses_options_without_effect(
@@ -411,14 +414,14 @@ def test_compare_masks_refuses_options_without_effect(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"how": "greedy", "width": 9}, "--width requires --search beam"),
-        ({"how": "rank", "swaps": 1}, "--swaps requires --search beam"),
-        ({"by": "norm"}, "--by requires --search rank or iterative"),
-        ({"how": "rank", "step": 0.2}, "--step requires --search iterative"),
-        ({"draws": 9}, "--draws requires --search random"),
+        ({"how": "greedy", "width": 9}, '`width` requires `how="beam"`'),
+        ({"how": "rank", "swaps": 1}, '`swaps` requires `how="beam"`'),
+        ({"by": "norm"}, '`by` requires `how="rank"` or iterative'),
+        ({"how": "rank", "step": 0.2}, '`step` requires `how="iterative"`'),
+        ({"draws": 9}, '`draws` requires `how="random"`'),
         (
             {"how": "rank", "by": "gradient", "rules": "attnlrp"},
-            "--rules requires --search rank or iterative with --by relevance",
+            '`rules` requires `how="rank"` or iterative with `by="relevance"`',
         ),
     ],
 )
@@ -437,13 +440,13 @@ def test_search_refuses_options_without_effect(
 @pytest.mark.parametrize(
     ("options", "mending", "message"),
     [
-        ({"at_least": 1}, {}, f"--at-least requires {OUTSIDE_SEARCH}"),
-        ({"how": "rank", "by": "norm"}, {}, f"--search requires {OUTSIDE_SEARCH}"),
-        ({"sizes": (1, 2)}, {}, f"--sizes requires {OUTSIDE_SEARCH}"),
-        ({"repairs": ("fold",)}, {}, f"--try-repairs requires {OUTSIDE_SEARCH}"),
-        ({"seed": 1}, {}, "--seed requires a search or --recover"),
-        ({}, {"teacher": True}, "--teacher requires --recover N, as in --recover 1"),
-        ({}, {"learning_rate": 1e-4}, "--learning-rate requires --recover N, as in --recover 1"),
+        ({"at_least": 1}, {}, f"`at_least` requires {OUTSIDE_SEARCH}"),
+        ({"how": "rank", "by": "norm"}, {}, f"`how` requires {OUTSIDE_SEARCH}"),
+        ({"sizes": (1, 2)}, {}, f"`sizes` requires {OUTSIDE_SEARCH}"),
+        ({"repairs": ("fold",)}, {}, f"`try_repairs` requires {OUTSIDE_SEARCH}"),
+        ({"seed": 1}, {}, "`seed` requires a search or `recover`"),
+        ({}, {"teacher": True}, "`teacher` requires `recover=N`, as in `recover=1`"),
+        ({}, {"learning_rate": 1e-4}, "`learning_rate` requires `recover=N`, as in `recover=1`"),
     ],
 )
 def test_prune_refuses_options_without_effect(
@@ -461,34 +464,34 @@ def test_prune_refuses_options_without_effect(
 def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> None:
     new = tmp_path / "new"
     refused(
-        "--pairs requires --corpus FILE",
+        "`pairs` requires `corpus=FILE`",
         lambda: headscope.film(tmp_path, out=new, treebank=tmp_path / "a.conllu", pairs=True),
     )
     refused(
-        "--threshold requires --treebank FILE for the threshold relation",
+        "`thresholds` requires `treebank=FILE` for the threshold relation",
         lambda: headscope.film(
             tmp_path, out=new, corpus="a.txt", thresholds=headscope.Thresholds(relation=0.2)
         ),
     )
     refused(
-        "--heads requires that --patterns is left out: they name heads",
+        "`heads` requires that `patterns` is left out: they name heads",
         lambda: FixOptions(heads="0.1", patterns="0.1=first"),
     )
     refused(
-        "--epochs requires that --steps is left out",
+        "`epochs` requires that `steps` is left out",
         lambda: headscope.pretrain(corpus="a.txt", out=new, epochs=5, steps=3),
     )
 
 
 def test_finetune_and_analyze_refuse_what_the_task_and_the_data_do_not_use(tmp_path: Path) -> None:
     refused(
-        f"--pooling requires {POOLED}",
+        f"`pooling` requires {POOLED}",
         lambda: headscope.finetune(
             "gone", task="sst2", data=tmp_path, out=tmp_path / "new", pooling="first"
         ),
     )
     refused(
-        "--threshold requires --frequency LIST for the threshold rare",
+        "`thresholds` requires `frequency=LIST` for the threshold rare",
         lambda: headscope.analyze(
             never, texts=["the cat"], thresholds=headscope.Thresholds(rare=0.2)
         ),
@@ -499,7 +502,7 @@ def test_finetune_and_analyze_refuse_what_the_task_and_the_data_do_not_use(tmp_p
 def test_one_file_has_no_other_split(tmp_path: Path, split: str) -> None:
     data = table(tmp_path / "stsb_dev.tsv", ("sentence", "label"), sentiments(8))
     for verb in (headscope.evaluate, headscope.importance):
-        with pytest.raises(HeadscopeError, match=r"^--split requires --data DIRECTORY"):
+        with pytest.raises(HeadscopeError, match=r"^`split` requires `data=DIRECTORY`"):
             verb(never_for, task="sst2", data=data, split=split)  # type: ignore[operator]
 
 
@@ -525,5 +528,5 @@ def test_texts_may_be_an_array_or_a_column() -> None:
     column = pd.Series(["a", "b"])
     for texts in (["a", "b"], column, column.to_numpy(dtype=object)):
         check_effects("compare", options_of("compare") | {"models": ["a", "b"], "texts": texts})
-        with pytest.raises(HeadscopeError, match="requires --models A B"):
+        with pytest.raises(HeadscopeError, match=r"requires `models=\[A, B\]`"):
             check_effects("compare", options_of("compare") | {"texts": texts})

@@ -63,9 +63,9 @@ def drafted(
             f"cannot be written: {os.strerror(cause.errno) if cause.errno else cause}",
             where=out,
             expected="a place with room that may be written to",
-            mend="Free some space, or choose another --out"
+            mend="Free some space, or choose another `out`"
             if cause.errno == errno.ENOSPC
-            else "Choose another --out",
+            else "Choose another `out`",
         ) from cause
     finally:
         for folder in made:
@@ -94,25 +94,25 @@ def check_free(
             "this is a file",
             where=out,
             expected="the name of a new directory",
-            mend="Choose another --out",
+            mend="Choose another `out`",
         )
     if read_record(final, record):
         if not overwrite:
-            mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
+            mend = "Add `overwrite=True` to replace it, or choose another `out`"
             raise HeadscopeError(f"{KINDS[record]} is already there", where=out, mend=mend)
     elif not final.name or (final.exists() and any(final.iterdir())):
         raise HeadscopeError(
             f"the directory is neither {KINDS[record]} nor empty",
             where=out,
             expected="the name of a new directory",
-            mend="Choose another --out",
+            mend="Choose another `out`",
         )
     left = next((partial / name for name in kept if (partial / name).exists()), None)
     if left is not None and not (resume or overwrite):
         raise HeadscopeError(
             f"a run that was stopped is there ({left.name})",
             where=partial,
-            mend="Add --resume to go on with it, or --overwrite to begin anew",
+            mend="Add `resume=True` to go on with it, or `overwrite=True` to begin anew",
         )
 
 
@@ -125,9 +125,9 @@ def check_page(out: str | Path, *, overwrite: bool = False) -> None:
         )
     if place.is_dir() or not place.parent.is_dir():
         what = "it is a directory" if place.is_dir() else f"there is no directory {place.parent}"
-        raise HeadscopeError(f"cannot be written: {what}", where=out, mend="Choose another --out")
+        raise HeadscopeError(f"cannot be written: {what}", where=out, mend="Choose another `out`")
     if place.exists() and not overwrite:
-        mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
+        mend = "Add `overwrite=True` to replace it, or choose another `out`"
         raise HeadscopeError("a page is already there", where=out, mend=mend)
 
 
@@ -149,7 +149,7 @@ def _owned(partial: Path, out: str | Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            mend = "Wait for it, or choose another --out"
+            mend = "Wait for it, or choose another `out`"
             raise HeadscopeError("another run is writing it", where=out, mend=mend) from None
         yield
 

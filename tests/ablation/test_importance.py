@@ -316,7 +316,7 @@ def test_a_second_time_needs_to_be_asked_for(here: Path, unpublished: None) -> N
     result = command(*WORDS, "--limit", "30", "--out", "study")
     assert str(result.exception) == (
         "study: the study there has its importance already. "
-        "Add --overwrite (overwrite=True) to replace it, or choose another --out."
+        "Add --overwrite to replace it, or choose another --out."
     )
     assert bytes_of(here / "study") == before
     assert command(*WORDS, "--limit", "30", "--out", "study", "--overwrite").exit_code == 0
@@ -379,7 +379,7 @@ def test_without_labels_what_the_model_says_stands_in_for_what_is_right(here: Pa
 
 
 def test_rules_are_refused_where_nothing_goes_by_them(here: Path) -> None:
-    with pytest.raises(HeadscopeError, match=r"^--rules requires --by relevance \(or all\)"):
+    with pytest.raises(HeadscopeError, match=r'^`rules` requires `by="relevance"` \(or all\)'):
         importance("bert", task="sst2", data="dev.tsv", by="gradient", rules="attnlrp")
 
 

@@ -169,9 +169,9 @@ def test_a_backward_pass_is_paid_for_once_a_scoring(tmp_path: Path) -> None:
     [
         (
             {"how": "rank", "by": "relevance", "rules": "lrp"},
-            '--rules: "lrp" are no rules of relevance',
+            '`rules`: "lrp" are no rules of relevance',
         ),
-        ({"how": "rank", "by": "relevence"}, '--by: "relevence" is no importance'),
+        ({"how": "rank", "by": "relevence"}, '`by`: "relevence" is no importance'),
     ],
 )
 def test_unknown_rules_and_importances_are_refused(options: dict[str, Any], message: str) -> None:

@@ -133,7 +133,7 @@ def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(here: 
     own = film("trained", out="own", say=said.append, report=write_report, **options)  # type: ignore[arg-type]
     assert (
         said[0]
-        == "under the mask of its training: window:width=1 with special tokens open (without: --mask dense)"
+        == 'under the mask of its training: window:width=1 with special tokens open (without: `mask="dense"`)'
     )
     named = film("trained", out="named", mask="window:width=1", open_special=True, **options)  # type: ignore[arg-type]
     pd.testing.assert_frame_equal(own.heads, named.heads)

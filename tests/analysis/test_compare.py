@@ -419,7 +419,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
         "the studies look through different lenses (a: raw, b: effective). Expected one lens."
     )
     nothing = (
-        "STUDY: the studies have no statistic of a stack in common. Expected studies made with the same --statistics, "
+        "STUDY: the studies have no statistic of a stack in common. Expected studies made with the same `statistics`, "
         "of models with a stack in common."
     )
     assert refusal([made(some()), made(some(), "b", stack="decoder")]) == nothing
@@ -428,15 +428,15 @@ def test_what_cannot_be_compared_is_refused() -> None:
 
 
 def test_models_that_do_not_fit_are_refused() -> None:
-    assert refusal(two(), batch_size=0) == "--batch-size: 0 is too few. Expected 1 or more."
+    assert refusal(two(), batch_size=0) == "`batch_size`: 0 is too few. Expected 1 or more."
     assert refusal(two(), models=["a"], texts=TEXTS) == (
-        "--models: 1 models for 2 studies. Expected two models for two studies, in the same order."
+        "`models`: 1 models for 2 studies. Expected two models for two studies, in the same order."
     )
     assert refusal(two(), models=[bert(), bert()]) == (
-        "--models requires --corpus FILE. It has no effect otherwise."
+        "`models` requires `corpus=FILE`. It has no effect otherwise."
     )
     assert refusal(two(), texts=TEXTS) == (
-        "texts requires --models A B. It has no effect otherwise."
+        "`texts` requires `models=[A, B]`. It has no effect otherwise."
     )
     assert refusal(two(), models=[bert(), bert(1, num_attention_heads=2)], texts=TEXTS) == (
         "bert-0, bert-1: the models have different heads (encoder 2 layers, 8 heads; encoder 2 layers, 4 heads). "
@@ -464,7 +464,7 @@ def test_models_that_the_studies_are_not_of_are_refused() -> None:
     studies = two()
     studies[0].record["model"]["sha256"] = "00"
     assert refusal(studies, models=[bert(), bert()], texts=TEXTS) == (
-        "--models bert-0: these are not the weights that the study of a was made with. Expected the models in the "
+        "`models` bert-0: these are not the weights that the study of a was made with. Expected the models in the "
         "order of the studies."
     )
 

@@ -275,7 +275,7 @@ def test_a_cut_by_named_heads_has_no_study_and_that_is_said(tmp_path: Path) -> N
     (tmp_path / "small" / "cut.json").write_text("{}")
     with pytest.raises(headscope.HeadscopeError) as caught:
         join([tmp_path / "small"])
-    assert "a cut model without a study: its heads were named (--heads SET or --plan)" in str(
+    assert "a cut model without a study: its heads were named (`heads=SET` or `plan`)" in str(
         caught.value
     )
     assert f"headscope analyze {tmp_path / 'small'} --corpus FILE --out study" in str(caught.value)

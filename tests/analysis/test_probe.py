@@ -167,15 +167,15 @@ NONE = "Expected sentences in CoNLL-U that the model can read."
             {"limit": 1},
             "train.conllu: no sentence with words (beside punctuation) is left to be scored on. "
             + NONE
-            + " Give others with --test: one file is cut into two halves.",
+            + " Give others with `test`: one file is cut into two halves.",
         ),
         (
             {"test": "test.conllu", "max_length": 4},
             "train.conllu: no sentence with words (beside punctuation) is left to train on (40 too long, 30 too long). "
             + NONE,
         ),
-        ({"epochs": 0}, "--epochs: 0 is too few. Expected 1 or more."),
-        ({"dimensions": 0}, "--dimensions: 0 is too few. Expected 1 or more."),
+        ({"epochs": 0}, "`epochs`: 0 is too few. Expected 1 or more."),
+        ({"dimensions": 0}, "`dimensions`: 0 is too few. Expected 1 or more."),
     ],
 )
 def test_what_leaves_nothing_to_probe_is_said(

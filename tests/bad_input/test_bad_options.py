@@ -193,7 +193,7 @@ def test_a_study_is_replaced_only_when_asked(here: Path, analyze: Run) -> None:
     said = analyze("bert")
     assert (said.status, said.error) == (
         2,
-        "study: a study is already there. Add --overwrite (overwrite=True) to replace it, or choose another --out.",
+        "study: a study is already there. Add --overwrite to replace it, or choose another --out.",
     )
     bad = analyze("bert", "good.txt", "--overwrite", "--limit", "0")
     assert bad.status == 2
@@ -216,7 +216,7 @@ def test_demo_does_not_replace_another_study(here: Path, run: Run) -> None:
     said = run("demo")
     assert (said.status, said.error) == (
         2,
-        "demo: a study is already there. Add --overwrite (overwrite=True) to replace it, or choose another --out.",
+        "demo: a study is already there. Add --overwrite to replace it, or choose another --out.",
     )
 
 

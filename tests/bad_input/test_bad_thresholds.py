@@ -46,7 +46,7 @@ def test_a_bad_threshold_is_refused_before_a_model_is_loaded(
 
 def test_a_bad_threshold_is_refused_from_python_too() -> None:
     with pytest.raises(
-        HeadscopeError, match=r"^--threshold: rare is 2\. Expected a number from 0 to 1\.$"
+        HeadscopeError, match=r"^`thresholds`: rare is 2\. Expected a number from 0 to 1\.$"
     ):
         Thresholds(rare=2)
 

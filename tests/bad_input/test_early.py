@@ -73,9 +73,9 @@ WRONG: dict[str, str] = {
     "analyze model --corpus good.txt --out full": NOT_EMPTY,
     "analyze model --corpus good.txt --out good.txt": "good.txt: this is a file. Expected the name of a new directory. "
     "Choose another --out.",
-    "analyze model --corpus good.txt --out study": "study: a study is already there. Add --overwrite (overwrite=True) "
+    "analyze model --corpus good.txt --out study": "study: a study is already there. Add --overwrite "
     "to replace it, or choose another --out.",
-    "demo --out study": "study: a study is already there. Add --overwrite (overwrite=True) to replace it, or choose "
+    "demo --out study": "study: a study is already there. Add --overwrite to replace it, or choose "
     "another --out.",
     "analyze ./gone --corpus good.txt --out new": "./gone: there is no such directory. Check the path; a hub id has the "
     "form org/name, and headscope models lists the named models.",

@@ -122,7 +122,7 @@ def test_headscope_is_what_its_all_says() -> None:
 def test_the_bundled_pairs_are_refused_as_single_texts() -> None:
     from headscope.data.examples import read_examples
 
-    with pytest.raises(HeadscopeError, match="Add --pairs"):
+    with pytest.raises(HeadscopeError, match="Add `pairs=True`"):
         list(read_examples(["wikipedia-pairs"]))
 
 

@@ -121,20 +121,20 @@ def test_a_tsv_of_pairs_has_no_header_unless_columns_are_named() -> None:
             "t.csv",
             TABLES["t.csv"],
             {},
-            't.csv:2: no column "text" among id, product or smiles. Name the column to read with --column.',
+            't.csv:2: no column "text" among id, product or smiles. Name the column to read with `column`.',
         ),
         (
             "t.tsv",
             b"The cat sat.\nThe mat.\n",
             {},
-            't.tsv:2: no column "text" among The cat sat. Name the column to read with --column.',
+            't.tsv:2: no column "text" among The cat sat. Name the column to read with `column`.',
         ),
         (
             "t.csv",
             TABLES["t.csv"],
             {"column": "smile"},
             't.csv:2: no column "smile" among id, product or smiles; did you mean "smiles"? '
-            "Name the column to read with --column.",
+            "Name the column to read with `column`.",
         ),
         (
             "t.csv",
@@ -159,7 +159,7 @@ def test_a_tsv_of_pairs_has_no_header_unless_columns_are_named() -> None:
             "p.fasta",
             FASTA,
             {"pairs": True},
-            "p.fasta: FASTA holds single sequences. Leave --pairs out.",
+            "p.fasta: FASTA holds single sequences. Leave `pairs` out.",
         ),
     ],
     ids=["no column", "plain text", "misspelt", "fields", "quote", "long field", "fasta pairs"],

@@ -97,7 +97,7 @@ def test_mistakes_are_told(glue: str, tmp_path: Path) -> None:
         HeadscopeError, match=r"no split for test in it\. Expected train or validation"
     ):
         find_split(glue, "test")
-    with pytest.raises(HeadscopeError, match=r"--data datasets:: no data set is named"):
+    with pytest.raises(HeadscopeError, match=r'`data="datasets:"`: no data set is named'):
         find_split("datasets:", "dev")
     with pytest.raises(HeadscopeError, match=r"cannot be had .*Expected the id of a data set"):
         find_split(f"datasets:{tmp_path / 'nothing'}", "dev")

@@ -106,7 +106,7 @@ def test_a_column_that_is_not_there_or_holds_no_text_is_named(
         (
             ("texts", "b"),
             'x.jsonl:1: no column "texts" or "b" among label, none or text; did you mean "text"? '
-            "Name the column that holds it: --columns texts=NAME.",
+            'Name the column that holds it: `columns={"texts": "NAME"}`.',
         ),
     ):
         with pytest.raises(HeadscopeError) as error:
@@ -154,7 +154,7 @@ def test_the_file_of_a_split_is_found_by_its_name(tmp_path: Path) -> None:
         (
             ("dev.tsv",),
             "devel",
-            '--split: "devel" is no split. Expected dev, test or train; did you mean "dev"?',
+            '`split`: "devel" is no split. Expected dev, test or train; did you mean "dev"?',
         ),
     ],
 )

@@ -59,5 +59,5 @@ def test_fewer_tokens_than_bytes_are_refused() -> None:
     with pytest.raises(HeadscopeError) as error:
         learned_tokenizer(TEXTS, 100)
     assert str(error.value) == (
-        "--vocabulary: 100 tokens are fewer than bytes and special tokens. Expected 260 or more."
+        "`vocabulary`: 100 tokens are fewer than bytes and special tokens. Expected 260 or more."
     )

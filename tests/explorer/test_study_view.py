@@ -312,6 +312,6 @@ def test_a_table_without_its_columns_is_refused() -> None:
     study = made_up()
     study.tables["significance"] = pd.DataFrame({"statistic": ["ablation-loss"]})
     with pytest.raises(
-        HeadscopeError, match="--study: a table of the study of tiny cannot be read"
+        HeadscopeError, match="`study`: a table of the study of tiny cannot be read"
     ):
         StudyView(study, model())

@@ -110,10 +110,10 @@ def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], 
     done = command(*WORDS, *aim, "--frozen", "--gate-rate", rate, "--out", "gated")
     assert done.exit_code == 0, done.output
     name = "-".join(aim).removeprefix("--")
-    note = f"{name}: gates had hardly moved in 12 steps: train on more examples or epochs, or raise --gate-rate"
+    note = f"{name}: gates had hardly moved in 12 steps: train on more examples or epochs, or raise `gate_rate`"
     said = [note] if rate == "0.01" else []
     assert [line for line in done.stderr.splitlines() if line.startswith("note: ")] == [
-        f"note: {one}" for one in said
+        f"note: {one}".replace("`gate_rate`", "--gate-rate") for one in said
     ]
     assert Study("gated").record["gates"]["notes"] == said
     assert (note in (here / "gated" / "index.html").read_text("utf-8")) == bool(said)
@@ -317,7 +317,7 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
 
     for at, said in (
         (2, "Try a smaller"),
-        (14, "What is done is kept: go on with --resume"),
+        (14, "What is done is kept: go on with `resume=True`"),
         (20, "The state of"),
     ):
         with monkeypatch.context() as patch:
@@ -330,7 +330,7 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
             continue
         with pytest.raises(
             HeadscopeError,
-            match=r"--learning-rate: the loss is nan at step .* Expected a smaller one",
+            match=r"`learning_rate`: the loss is nan at step .* Expected a smaller one",
         ):
             trained(1e-3, resume=True)
         study = trained(1e-4, resume=True)

@@ -187,7 +187,7 @@ def test_heads_that_share_weights_are_kept_in_just_the_numbers_that_they_add_up_
             near = f"{keep - 1} or {keep + 1}" if keep > 1 else "2"
             with pytest.raises(
                 HeadscopeError,
-                match=f"--keep: {keep} heads cannot be kept, as .* Expected {near}\\.",
+                match=f"`keep`: {keep} heads cannot be kept, as .* Expected {near}\\.",
             ):
                 Gates(model, keep=keep)
         else:
@@ -244,11 +244,11 @@ def test_a_penalty_for_each_stack() -> None:
 REFUSED = [
     ({}, "gate: what shall open heads cost?"),
     ({"penalty": 0.1, "keep": 2}, "gate: what shall open heads cost?"),
-    ({"penalty": -0.1}, "--penalty: -0.1 is no penalty. Expected 0 or more."),
-    ({"penalty": math.nan}, "--penalty: nan is no penalty."),
-    ({"penalty": {"decoder": 1.0}}, "--penalty: there is no decoder. Expected some of encoder."),
-    ({"keep": 5}, "--keep: 5 heads cannot be kept. Expected 1 to 4."),
-    ({"keep": 0}, "--keep: 0 heads cannot be kept."),
+    ({"penalty": -0.1}, "`penalty`: -0.1 is no penalty. Expected 0 or more."),
+    ({"penalty": math.nan}, "`penalty`: nan is no penalty."),
+    ({"penalty": {"decoder": 1.0}}, "`penalty`: there is no decoder. Expected some of encoder."),
+    ({"keep": 5}, "`keep`: 5 heads cannot be kept. Expected 1 to 4."),
+    ({"keep": 0}, "`keep`: 0 heads cannot be kept."),
 ]
 
 

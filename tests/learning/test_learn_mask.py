@@ -278,7 +278,7 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
     with monkeypatch.context() as patch:
         poisoned(patch, at=8)
         with pytest.raises(
-            HeadscopeError, match="The state of step 6 is kept: go on from it with --resume"
+            HeadscopeError, match="The state of step 6 is kept: go on from it with `resume=True`"
         ):
             learned(1e-3)
     with pytest.raises(HeadscopeError, match=r"Expected a smaller one"):

@@ -89,13 +89,13 @@ def test_parameters_unions_and_missing_diagonals() -> None:
 
 
 REFUSED = [
-    ("spiral", '--mask "spiral": "spiral" is no mask. Expected '),
+    ("spiral", '`mask` "spiral": "spiral" is no mask. Expected '),
     (
         "window:height=2",
-        '--mask "window:height=2": "height" is no parameter of this mask. Expected width=4.',
+        '`mask` "window:height=2": "height" is no parameter of this mask. Expected width=4.',
     ),
     ("dense:width=2", "is no parameter of this mask. Expected no parameters."),
-    ("window:width=x", '--mask "window:width=x": width is "x". Expected a number, 0 or more.'),
+    ("window:width=x", '`mask` "window:width=x": width is "x". Expected a number, 0 or more.'),
     ("strided:stride=0", "stride is 0. Expected 1 or more."),
     ("random:keep=1.5", "keep is 1.5. Expected 0 to 1."),
     (

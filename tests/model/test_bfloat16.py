@@ -272,7 +272,7 @@ def test_where_nothing_helps_bfloat16_is_refused_and_float32_is_not(
     folder = saved(tmp_path / "bert", BertModel)
     stub("unusable")
     with pytest.raises(
-        HeadscopeError, match=r"^--dtype: bfloat16 faults on this CPU, with and without oneDNN; use"
+        HeadscopeError, match=r"^`dtype`: bfloat16 faults on this CPU, with and without oneDNN; use"
     ):
         headscope.load(folder, dtype="bfloat16", device="cpu")
     assert headscope.load(folder).heads

@@ -142,7 +142,7 @@ def test_other_forms_are_refused_and_nothing_is_written(
     if form == "onnx":
         pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
     with pytest.raises(
-        HeadscopeError, match=f"--form {form}: 3 heads follow fixed patterns"
+        HeadscopeError, match=f'`form="{form}"`: 3 heads follow fixed patterns'
     ) as raised:
         fix(whole, PATTERNS).save(tmp_path / "fixed", form=form)
     assert str(raised.value).endswith("Expected small.")

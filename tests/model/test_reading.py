@@ -276,7 +276,7 @@ def test_the_default_is_named_once_where_nothing_is_stated(tmp_path: Path) -> No
 def test_a_decoder_without_a_statement_is_refused(tmp_path: Path) -> None:
     model = AttentionModel(random_decoder(), tokenizer(ends=True), name="decoder")
     with pytest.raises(
-        HeadscopeError, match=r"for a decoder there is no default\. Pass --pooling last"
+        HeadscopeError, match=r'for a decoder there is no default\. Pass `pooling="last"`'
     ):
         task_named("stsb").check(model)
     random_decoder().save_pretrained(tmp_path)
@@ -287,7 +287,7 @@ def test_a_decoder_without_a_statement_is_refused(tmp_path: Path) -> None:
 
 def test_a_pooling_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        HeadscopeError, match=r'--pooling: must be one of mean, first, last, .* got "median"'
+        HeadscopeError, match=r'`pooling`: must be one of mean, first, last, .* got "median"'
     ):
         load(saved(tmp_path, BertModel), pooling="median")
 

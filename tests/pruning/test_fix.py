@@ -160,7 +160,7 @@ def test_named_patterns_and_a_share_of_the_metric(here: Path) -> None:
     found = {str(head): name for head, name in headscope.load("named").fixed.items()}
     assert found == {"encoder.0.0": "previous", "encoder.1.0": "end", "encoder.1.1": "end"}
     with pytest.raises(
-        HeadscopeError, match=r"--keep-metric: no number of fixed heads keeps 1\.9 of the metric"
+        HeadscopeError, match=r"`keep_metric`: no number of fixed heads keeps 1\.9 of the metric"
     ):
         fixed("none", heads="0.*", keep_metric=1.9)
     assert not (here / "none").exists()

@@ -841,9 +841,9 @@ def test_a_search_that_is_stopped_says_what_is_kept(
     ("seconds", "steps", "examples", "line"),
     [
         (1.0, 60, 750, ""),
-        (60.0, 60, 750, "about 60 min at most for 60 steps; --limit 256 makes it 20"),
+        (60.0, 60, 750, "about 60 min at most for 60 steps; `limit=256` makes it 20"),
         (60.0, 60, 300, "about 60 min at most for 60 steps"),
-        (12.0, 20, 10_000, "about 4 min at most for 20 steps; --limit 256 makes it 1"),
+        (12.0, 20, 10_000, "about 4 min at most for 20 steps; `limit=256` makes it 1"),
     ],
 )
 def test_a_long_search_is_estimated_from_its_first_step(

@@ -89,7 +89,7 @@ def test_the_journal_of_another_run_is_refused_by_what_differs(
         Journal(tmp_path, HEADER | changes, resume=True)
     assert str(error.value) == (
         f"{path}:1: begun with another {named}. Expected a resumed run to be the same run. "
-        "Give the same options again, or --overwrite instead of --resume to begin anew."
+        "Give the same options again, or `overwrite=True` instead of `resume=True` to begin anew."
     )
     assert path.read_bytes() == before
 

@@ -40,8 +40,8 @@ def test_the_last_good_state_is_kept_and_a_smaller_rate_goes_on_from_it(
         with pytest.raises(HeadscopeError) as error:
             trained("made", checkpoints=4)
     assert str(error.value) == (
-        "bert: the loss is nan at step 5. The state of step 3 is kept: go on from it with --resume and a smaller "
-        "--learning-rate than 0.001."
+        "bert: the loss is nan at step 5. The state of step 3 is kept: go on from it with `resume=True` and a smaller "
+        "`learning_rate` than 0.001."
     )
     assert not Path("made").exists()
     state = torch.load("made.partial/state.pt", weights_only=True)
@@ -51,7 +51,7 @@ def test_the_last_good_state_is_kept_and_a_smaller_rate_goes_on_from_it(
     )
     with pytest.raises(
         HeadscopeError,
-        match=r"--learning-rate: the loss is nan at step 5 with a rate of 0\.001\. Exp",
+        match=r"`learning_rate`: the loss is nan at step 5 with a rate of 0\.001\. Exp",
     ):
         trained("made", checkpoints=4, resume=True)
     with pytest.raises(HeadscopeError, match="begun with another checkpoints"):
@@ -91,7 +91,7 @@ def test_before_any_state_there_is_nothing_to_keep(
         trained("made")
     assert (
         str(error.value)
-        == "bert: the loss is nan at step 2. Try a smaller --learning-rate than 0.001."
+        == "bert: the loss is nan at step 2. Try a smaller `learning_rate` than 0.001."
     )
     assert not list(here.glob("made*"))
 

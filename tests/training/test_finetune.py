@@ -192,7 +192,7 @@ def test_another_option_is_refused_by_name(here: Path) -> None:
             finetune("bert", **{**options, **changes}, resume=True)
         assert str(error.value) == (
             f"{here / 'made.partial' / STATE}: begun with another {named}. Expected a resumed run to be the same run. "
-            "Give the same options again, or --overwrite instead of --resume to begin anew."
+            "Give the same options again, or `overwrite=True` instead of `resume=True` to begin anew."
         )
         assert bytes_of(here / "made.partial") == before
     record = finetune("bert", **options, resume=True).record
@@ -217,7 +217,7 @@ def test_other_data_and_another_model_are_refused_too(here: Path) -> None:
 def test_a_trained_model_is_only_replaced_when_asked_for(here: Path) -> None:
     finetune("bert", task="sst2", data="data", out="made", epochs=1, batch_size=8)
     with pytest.raises(
-        HeadscopeError, match=r"made: a trained model is already there\. Add --overwrite"
+        HeadscopeError, match=r"made: a trained model is already there\. Add `overwrite=True`"
     ):
         finetune("bert", task="sst2", data="data", out="made", epochs=1, batch_size=8)
     finetune("bert", task="sst2", data="data", out="made", epochs=1, batch_size=8, overwrite=True)

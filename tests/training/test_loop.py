@@ -119,7 +119,7 @@ def test_the_model_is_left_evaluating_and_a_loss_that_is_no_number_stops_the_run
         run.model.model.classifier.weight.fill_(float("nan"))
     with pytest.raises(
         HeadscopeError,
-        match=r"the loss is nan at step 2\. Try a smaller --learning-rate than 0\.0001\.",
+        match=r"the loss is nan at step 2\. Try a smaller `learning_rate` than 0\.0001\.",
     ):
         list(run)
     assert not run.model.model.training

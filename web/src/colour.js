@@ -1,6 +1,7 @@
 // One hue, lightness strictly monotone, for weights; two hues that meet in the paper's colour for differences.
 // Both read the same for every eye, and the first in grey too.
 
+import { blend, channels, luminance, paint } from "./ramp.js";
 import { state } from "./state.js";
 
 /** @typedef {"light" | "dark"} Theme */
@@ -17,11 +18,8 @@ const LESS = {
 
 /** @param {string[]} stops @param {number} length @returns {number[][]} */
 function ramp(stops, length) {
-  const rgb = stops.map((stop) => [1, 3, 5].map((at) => parseInt(stop.slice(at, at + 2), 16)));
-  return Array.from({ length }, (_, at) => {
-    const place = (at / (length - 1)) * (rgb.length - 1), low = Math.min(Math.floor(place), rgb.length - 2);
-    return rgb[low].map((value, channel) => Math.round(value + (rgb[low + 1][channel] - value) * (place - low)));
-  });
+  const rgb = stops.map(channels);
+  return Array.from({ length }, (_, index) => blend(rgb, index / (length - 1)));
 }
 
 /** 511 colours: 255 is nothing, 510 all there can be, 0 the same below zero. @param {Theme} name */
@@ -59,10 +57,7 @@ export const css = (colour, name = theme()) => `rgb(${COLOURS[name][colour].join
 export const hex = (colour) => `#${COLOURS.light[colour].map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 
 /** What can be read on this colour, by the contrast that WCAG asks for. @param {number} colour */
-export function inkOn(colour) {
-  const [red, green, blue] = COLOURS[theme()][colour].map((value) => ((value / 255 + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
-}
+export const inkOn = (colour) => (luminance(COLOURS[theme()][colour]) > 0.179 ? "#000" : "#fff");
 
 /** For lines and bars of several heads, told apart by every eye. */
 export const HEAD_COLOURS = {
@@ -88,13 +83,6 @@ export function pixels(view, most, name = theme()) {
   const image = new ImageData(width, height), cells = new Uint32Array(image.data.buffer), colourOf = shade(view), ink = INKS[name];
   for (let at = 0; at < peaks.length; at++) cells[at] = ink[colourOf(peaks[at])];
   return image;
-}
-
-/** @param {HTMLCanvasElement} canvas @param {ImageData} image */
-export function paint(canvas, image) {
-  canvas.width = image.width;
-  canvas.height = image.height;
-  canvas.getContext("2d")?.putImageData(image, 0, 0);
 }
 
 /** What stands below a colour scale, at its quarters; `full` is null where each head has its own. @param {boolean} signed @param {number | null} full */

@@ -25,11 +25,26 @@ export function button(className, text, act) {
   return node;
 }
 
-/** @param {string} name @param {Record<string, string | number>} attributes @param {string | null} [text] */
-export function svgTag(name, attributes, text = null) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+/**
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @param {Record<string, string | number>} attributes
+ * @param {(string | Node)[]} children
+ * @returns {HTMLElementTagNameMap[T]}
+ */
+export function element(tag, attributes = {}, ...children) {
+  return /** @type {HTMLElementTagNameMap[T]} */ (filled(document.createElement(tag), attributes, children));
+}
+
+/** @param {string} name @param {Record<string, string | number>} attributes @param {(string | Node)[]} children */
+export function svgTag(name, attributes, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+
+/** @template {Element} T @param {T} node @param {Record<string, string | number>} attributes @param {(string | Node)[]} children */
+function filled(node, attributes, children) {
   for (const [attribute, value] of Object.entries(attributes)) node.setAttribute(attribute, String(value));
-  if (text !== null) node.textContent = text;
+  node.append(...children);
   return node;
 }
 

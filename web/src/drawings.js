@@ -1,10 +1,11 @@
 // Drawings for a sheet: one map, lines of several heads, or the pictures of all heads.
 
 import { LESS_LINE, MOST_LINES, arcGeometry, arcMarks, bend, drawArcs, largestLines, linesOf, strength } from "./arcs.js";
-import { HEAD_COLOURS, hex, paint, pixels, shade } from "./colour.js";
+import { HEAD_COLOURS, hex, pixels, shade } from "./colour.js";
 import { clamp, make, svgTag } from "./dom.js";
 import { CUT } from "./grid.js";
 import { INK, bars, drawMap, geometry, marks, shorten, write } from "./map.js";
+import { paint } from "./ramp.js";
 import { written } from "./sheet.js";
 
 /** @typedef {import("./types.js").View} View */

@@ -1,16 +1,10 @@
 // A saved page's own answers: what a server would tell, kept in the page. Maps are deflated, and unpacked when asked for.
 
+import { inflate } from "./inflate.js";
 import { summaryOf, unpack } from "./unpack.js";
 
 /** @typedef {{lens: import("./types.js").Lens, summary: import("./types.js").HeadSummary[], maps: Record<string, (string | null)[]>}} Kept */
 /** @typedef {{model: import("./types.js").Model, sides: Record<string, import("./types.js").Sides>, answers: Kept[]}} Embedded */
-
-/** @param {string} text  base64 of deflated bytes @returns {Promise<ArrayBuffer>} */
-async function inflated(text) {
-  const characters = atob(text), bytes = new Uint8Array(characters.length);
-  for (let at = 0; at < bytes.length; at++) bytes[at] = characters.charCodeAt(at);
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
-}
 
 /** @param {Embedded} data @returns {import("./types.js").Attend} */
 export function attendIn({ sides, answers }) {
@@ -21,7 +15,7 @@ export function attendIn({ sides, answers }) {
     return {
       id: lens.name, question, lens, summary: summaryOf(summary), prediction: null,
       sides: Object.fromEntries(Object.entries(sides).filter(([stack]) => stack in maps)),
-      maps: async (stack, layer) => unpack(await inflated(maps[stack][layer] ?? "")),
+      maps: async (stack, layer) => unpack(await inflate(maps[stack][layer] ?? "")),
       thumbnails: null,
       difference: null,
       largestDifference: null,

@@ -1,10 +1,11 @@
 // All heads of a stack at once, each a small picture; with a switch, where the model can be asked.
 
 import { axesOf, blockAxis, viewOf } from "./axes.js";
-import { paint, pixels, theme } from "./colour.js";
+import { pixels, theme } from "./colour.js";
 import { button, digits, make, pause } from "./dom.js";
 import { full } from "./heads.js";
 import { layerOf, lensOf } from "./maps.js";
+import { paint } from "./ramp.js";
 import { samePlace, state } from "./state.js";
 
 /** @typedef {import("./types.js").Place} Place */

@@ -8,7 +8,7 @@ export const full = (stack, layer, head) => `${stack}.${layer}.${head}`;
 /** Whether this lens gives maps of tokens over all heads, and not one for each head. @param {Model} model @param {string} lens */
 export const isOfTokens = (model, lens) => model.lenses.tokens.includes(lens);
 
-/** @param {Model} model @param {string} stack @param {number} layer @param {number | string} head */
+/** @param {{stacks: unknown[]}} model @param {string} stack @param {number} layer @param {number | string} head */
 export function address(model, stack, layer, head) {
   return model.stacks.length === 1 ? `${layer}.${head}` : full(stack, layer, head);
 }

@@ -1,9 +1,10 @@
 // One large map on the screen: it scrolls, zooms, and says what is under the pointer or the arrow keys.
 
-import { paint, pixels, theme } from "./colour.js";
+import { pixels, theme } from "./colour.js";
 import { clamp, make, roomBelow, roomWhole } from "./dom.js";
 import { INK, PITCH, drawMap, geometry } from "./map.js";
 import { isResting } from "./pointer.js";
+import { paint } from "./ramp.js";
 
 /** @typedef {import("./types.js").View} View */
 /** @typedef {{row: number, column: number}} Cell */

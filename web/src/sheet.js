@@ -1,6 +1,7 @@
 // Drawings side by side on one sheet, with what they are above and how to read them below: as SVG or as PNG, always on white.
 
 import { hex, legendTexts } from "./colour.js";
+import { quoteField } from "./csv.js";
 import { download, make, svgTag } from "./dom.js";
 import { FONT, INK, ruler, write } from "./map.js";
 
@@ -119,7 +120,7 @@ export const written = (found) => found.map((mark) => svgTag("text", {
 /** One field of a table; text that a spreadsheet would take for a formula is marked as text by an apostrophe. @param {string | number} value */
 function field(value) {
   const text = String(value), safe = typeof value === "string" && text.length > 1 && /^[=+\-@]/.test(text) ? `'${text}` : text;
-  return /[",\n\r]/.test(safe) || safe !== safe.trim() ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return quoteField(safe);
 }
 
 /** @param {string} file @param {Iterable<(string | number)[]>} rows  the first names the columns */

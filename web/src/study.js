@@ -4,11 +4,11 @@ import * as api from "./api.js";
 import { $, button, fixed, make } from "./dom.js";
 import { address, full, shortName } from "./heads.js";
 import { change, state } from "./state.js";
+import { EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "./study_text.js";
 
 /** @typedef {import("./types.js").StudyShape} StudyShape */
 /** @typedef {import("./types.js").StudyHead} StudyHead */
 /** @typedef {import("./types.js").Place} Place */
-/** @typedef {import("./types.js").Interval} Interval */
 
 /** @type {Map<string, StudyHead>} */
 const heads = new Map();
@@ -90,10 +90,6 @@ export async function drawCard(model, study, place, isOfTwo) {
 }
 
 const number = (/** @type {number | null} */ value) => (value === null ? "–" : String(Number(value.toPrecision(3))).replace("-", "−"));
-/** As the report has it. */
-const share = (/** @type {number | null} */ value) => (value === null ? "–" : fixed(value, 3));
-const interval = (/** @type {Interval} */ [value, low, high]) => (low === null || high === null ? share(value) : `${share(value)} [${share(low)}, ${share(high)}]`);
-const nats = (/** @type {number} */ value) => `${fixed(value, value < 0.01 ? 4 : 2)} nats`;
 
 /** @param {import("./types.js").Model} model @param {any} card */
 function cardParts(model, card) {
@@ -108,12 +104,12 @@ function cardParts(model, card) {
     }
   };
   const roles = card.roles.map((/** @type {any} */ { role, value, low, high, baseline, sure, rule }) => {
-    const line = make("span", sure ? "" : "unsure", `${role}: ${interval([value, low, high])}`);
-    line.title = `${rule}${baseline === null ? "" : `; baseline ${share(baseline)}`}${sure ? "" : "; the interval reaches below the threshold"}`;
+    const line = make("span", sure ? "" : "unsure", `${role}: ${formatInterval(value, low, high)}`);
+    line.title = `${rule}${baseline === null ? "" : `; baseline ${formatShare(baseline)}`}${sure ? "" : "; the interval reaches below the threshold"}`;
     return [line];
   });
   facts(roles.length > 1 ? "Roles" : "Role", roles.length ? roles : [["undetermined"]]);
-  facts("Relations", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation}, ${direction}: ${interval([accuracy, low, high])}, best offset ${share(baseline)}`]));
+  facts("Relations", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation}, ${direction}: ${formatInterval(accuracy, low, high)}, best offset ${formatShare(baseline)}`]));
   for (const { what, text, after } of card.importance) facts(capital(what), [[`${text}${after}`]]);
   if (card.cluster !== null) {
     const others = [...heads.values()].filter((one) => one.stack === state.stack && one.cluster === card.cluster).length - 1;
@@ -121,9 +117,9 @@ function cardParts(model, card) {
   }
   if (card.twin) {
     const { layer, head, distance } = card.twin, open = () => change({ heads: [{ layer, head }] });
-    facts("Most like it", [[button("link", address(model, state.stack, layer, head), open), `, ${nats(distance)} apart`]]);
+    facts("Most like it", [[button("link", address(model, state.stack, layer, head), open), `, ${formatNats(distance)} apart`]]);
   }
-  if (card.substitute) facts("Nearest fixed pattern", [[`${card.substitute.pattern}, ${nats(card.substitute.distance)} away`]]);
+  if (card.substitute) facts("Nearest fixed pattern", [[`${card.substitute.pattern}, ${formatNats(card.substitute.distance)} away`]]);
   return [list];
 }
 
@@ -131,9 +127,6 @@ const capital = (/** @type {string} */ text) => text.charAt(0).toUpperCase() + t
 
 /** @typedef {{roles: string[], kind: string, words: string[], query: number, key: number, expected: number | null, weight: number | null, text: string,
  *   second: string | null, token: number | null, level: string, is_whole: boolean}} Example */
-
-/** @type {Record<string, string>} */
-const KINDS = { typical: "where it does", counter: "where it looks elsewhere" };
 
 /** By role, each with its typical and its counter examples. @param {Example[]} examples @param {Place} place */
 function exampleParts(examples, place) {
@@ -151,7 +144,7 @@ function exampleParts(examples, place) {
     ...[...byRole].flatMap(([name, some]) => [make("p", "of-role", name), ...[...new Set(some.map(({ kind }) => kind))].flatMap((kind) => {
       const list = make("ul", "examples");
       list.append(...some.filter((one) => one.kind === kind).map((one) => exampleItem(one, place)));
-      return [make("p", "kind", KINDS[kind] ?? kind), list];
+      return [make("p", "kind", EXAMPLE_HEADINGS[kind] ?? kind), list];
     })]),
   ];
 }

@@ -84,8 +84,8 @@ def importance(
     """
     started = time.perf_counter()
     asked = Asked(
-        _named(by, BY, "--by", "importance"),
-        _named(kinds, KINDS, "--kind", "kind of ablation"),
+        _named(by, BY, "`by`", "importance"),
+        _named(kinds, KINDS, "`kinds`", "kind of ablation"),
         mode,
         None if heads is None else written_heads(heads),
         _rate(race),
@@ -114,7 +114,7 @@ def importance(
         the_task.needs_labels = False
     items = the_task.items(data, split, limit=limit)
     if labels_free and "gradient" not in asked.by and items[0].target is not None:
-        raise without_effect("labels_free", "--by gradient (or all), or data without labels")
+        raise without_effect("labels_free", '`by="gradient"` (or all), or data without labels')
     loaded = loaded_for(model, the_task)
     loaded.canary()
     if patterns is not None:
@@ -212,8 +212,8 @@ def _check(asked: Asked, task: Task) -> None:
     if asked.race is not None and task.is_coupled:
         raise HeadscopeError(
             f"the examples of {task.name} hang together, so none can be left out",
-            where="--race",
-            mend="Leave --race out",
+            where="`race`",
+            mend="Leave `race` out",
         )
 
 
@@ -367,7 +367,7 @@ def _refuse_undefined(task: Task, intact: Judged) -> None:
     if not np.isfinite(task.measure(intact.scores)[name]):
         raise HeadscopeError(
             f"{name} is undefined on these {len(intact.losses)} examples: the model gives one answer to all of them",
-            where=f"--task {task.name}",
+            where=f'`task="{task.name}"`',
             mend="Take more examples, or a model that was trained for longer",
         )
 
@@ -383,12 +383,12 @@ def _rows(name: str, values: dict[Head, float]) -> list[Row]:
 def _named(
     given: str | Iterable[str], known: Sequence[str], where: str, what: str
 ) -> tuple[str, ...]:
-    names = names_in(given, where.removeprefix("--"))
-    if "all" in names and where == "--by":
+    names = names_in(given, where.strip("`"))
+    if "all" in names and where == "`by`":
         names = [*known]
     for name in names:
         if name not in known:
-            words = [*known, "all"] if where == "--by" else known
+            words = [*known, "all"] if where == "`by`" else known
             raise HeadscopeError(
                 f'"{name}" is no {what}', where=where, expected=choices(name, words)
             )
@@ -398,6 +398,6 @@ def _named(
 def _rate(race: float | None) -> float | None:
     if race is not None and not 0 < race < 1:
         raise HeadscopeError(
-            f"{race} is no error rate", where="--race", expected="a number between 0 and 1"
+            f"{race} is no error rate", where="`race`", expected="a number between 0 and 1"
         )
     return race

@@ -48,11 +48,11 @@ def knock_out(
     started = time.perf_counter()
     check_whole("limit", limit)
     if limit is not None and limit < 1:
-        raise HeadscopeError(f"{limit} is too few", where="--limit", expected="1 or more")
+        raise HeadscopeError(f"{limit} is too few", where="`limit`", expected="1 or more")
     classes = [name for name in TOKENS if name != "all"]
     if to not in classes:
         raise HeadscopeError(
-            f'"{to}" is no class of tokens', where="--to", expected=choices(to, classes)
+            f'"{to}" is no class of tokens', where="`to`", expected=choices(to, classes)
         )
     names = None if statistics is None else names_in(statistics, "statistics")
     asked = chosen(names, LENSES["raw"])

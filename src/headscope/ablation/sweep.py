@@ -42,7 +42,7 @@ INTACT = Variant("site", "intact", ())
 def check_mode(mode: str) -> None:
     if mode not in get_args(Mode):
         raise HeadscopeError(
-            f'"{mode}" is no way to ablate', where="--mode", expected=choices(mode, get_args(Mode))
+            f'"{mode}" is no way to ablate', where="`mode`", expected=choices(mode, get_args(Mode))
         )
 
 

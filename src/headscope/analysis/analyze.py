@@ -147,7 +147,7 @@ def analyze(
     started = time.perf_counter()
     for name, number in (("batch_size", batch_size), ("limit", limit), ("max_length", max_length)):
         check_whole(name, number)
-    for name, number in (("--batch-size", batch_size), ("--limit", limit)):
+    for name, number in (("`batch_size`", batch_size), ("`limit`", limit)):
         if number is not None and number < 1:
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
     check_long(long)

@@ -174,7 +174,7 @@ def _worn(
         mask, was_open = trained_under
         open_special = open_special or was_open
         told = f"{mask}{' with special tokens open' if open_special else ''}"
-        say(f"under the mask of its training: {told} (without: --mask dense)")
+        say(f'under the mask of its training: {told} (without: `mask="dense"`)')
     return [] if mask == DENSE else [Masked(mask, open_special=open_special)]
 
 

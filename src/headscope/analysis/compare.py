@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 NEEDS_MODELS = (
     "How the maps of each head changed on the same inputs is not in a study: it needs the models and texts "
-    "(--models A B --corpus FILE; models=[…], corpus=[…])."
+    "(`models=[A, B]` `corpus=FILE`)."
 )
 
 
@@ -110,7 +110,7 @@ def compare(
     """
     import pandas as pd
 
-    for name, number in (("--batch-size", batch_size), ("--limit", limit)):
+    for name, number in (("`batch_size`", batch_size), ("`limit`", limit)):
         if number is not None and number < 1:
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
     asked = {
@@ -217,7 +217,7 @@ def _shared(studies: list[Study]) -> dict[str, list[str]]:
         raise HeadscopeError(
             "the studies have no statistic of a stack in common",
             where="STUDY",
-            expected="studies made with the same --statistics, of models with a stack in common",
+            expected="studies made with the same `statistics`, of models with a stack in common",
         )
     return found
 
@@ -238,7 +238,7 @@ def _corpus(
     if len(models) != 2 or studies != 2:
         raise HeadscopeError(
             f"{len(models)} models for {studies} studies",
-            where="--models",
+            where="`models`",
             expected="two models for two studies, in the same order",
         )
     return Corpus(corpus, texts, pairs, column, limit)
@@ -251,7 +251,7 @@ def _loaded(model: AttentionModel | str | Path, study: Study) -> AttentionModel:
     if recorded.get("sha256") not in (None, weights_sha256(one)):
         raise HeadscopeError(
             f"these are not the weights that the study of {recorded.get('name')} was made with",
-            where=f"--models {one.name}",
+            where=f"`models` {one.name}",
             expected="the models in the order of the studies",
         )
     return one

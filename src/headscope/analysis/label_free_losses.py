@@ -84,7 +84,7 @@ def _check_pairs(model: AttentionModel, pairs: bool, what: str) -> None:
             "the loss needs pairs of texts",
             where=f"{model.name}, {LENS}",
             expected=what,
-            mend="Add --pairs",
+            mend="Add `pairs=True`",
         )
 
 

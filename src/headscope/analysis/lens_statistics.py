@@ -33,7 +33,7 @@ def check_asked(lenses: Iterable[str], statistics: list[str] | None) -> None:
             able = [one for asked in chosen(None, kind) for one in asked.names]
             raise HeadscopeError(
                 f"{', '.join(statistics or [])} cannot be asked through the lens {name}",
-                where="--statistics",
+                where="`statistics`",
                 expected=f"some of {', '.join(able)}",
             )
 

@@ -77,11 +77,11 @@ class Treebanks:
             ):
                 raise HeadscopeError(
                     f"no sentence with words (beside punctuation) is left to {purpose}{why}",
-                    where=", ".join(map(str, files)) or "--treebank",
+                    where=", ".join(map(str, files)) or "`treebank`",
                     expected="sentences in CoNLL-U that the model can read",
                     mend=None
                     if self.test_files
-                    else "Give others with --test: one file is cut into two halves",
+                    else "Give others with `test`: one file is cut into two halves",
                 )
 
     def vocabulary(self) -> set[Hashable]:

@@ -134,7 +134,7 @@ def probe(
     seed        of the halves, the order, the hidden layer, the resampling and the twin
     progress    told (sentences done, sentences in all), over all probes and epochs
     """
-    for name, number in (("--limit", limit), ("--dimensions", dimensions), ("--epochs", epochs)):
+    for name, number in (("`limit`", limit), ("`dimensions`", dimensions), ("`epochs`", epochs)):
         if number is not None and number < 1:
             raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
     check_pool(pool)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headscope.analysis.compare import Comparison
 from headscope.atomic_dir import read_record
+from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, reason
 from headscope.model.manifest import NAME as MANIFEST
 from headscope.study.study import SCHEMA, Study
@@ -41,10 +42,14 @@ def read_given(place: str | Path) -> Study | Comparison:
             "there is no such directory", where=place, expected="a study that a command wrote"
         )
     if not (folder / "run.json").exists() and (folder / MANIFEST).exists():
-        what = "a cut model without a study: its heads were named (--heads SET or --plan), and no task was searched for"
-        mend = f"""Analyse it (headscope analyze {place} --corpus FILE --out study) and report on that study, or let a
-            search choose, which writes one (headscope prune MODEL --heads NUMBER --task TASK --data FILE --out DIR)"""
-        raise HeadscopeError(what, where=place, mend=" ".join(mend.split()))
+        what = "a cut model without a study: its heads were named (`heads=SET` or `plan`), and no task was searched for"
+        analyse = command_line("analyze", place, corpus="FILE", out="study")
+        search = command_line("prune", "MODEL", heads="NUMBER", task="TASK", data="FILE", out="DIR")
+        mend = (
+            f"Analyse it ({analyse}) and report on that study, or let a search choose, "
+            f"which writes one ({search})"
+        )
+        raise HeadscopeError(what, where=place, mend=mend)
     return Study(folder)
 
 

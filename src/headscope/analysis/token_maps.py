@@ -187,7 +187,7 @@ def one_input(
     texts = [(first, None), (second, None)] if apart else [(first, second)]
     length = max(len(encoder.tokenizer(*text, verbose=False)["input_ids"]) for text in texts)
     more = (
-        f", or raise --max-length (up to {encoder.limit})"
+        f", or raise `max_length` (up to {encoder.limit})"
         if encoder.max_length < encoder.limit
         else ""
     )

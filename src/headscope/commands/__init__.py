@@ -15,17 +15,10 @@ from typing import Annotated, Any
 import typer
 
 from headscope.commands._app import app
+from headscope.commands._flags import SEVERAL, to_flags
 from headscope.errors import HeadscopeError, HeadscopeWarning
 
 WITHOUT_MODEL = ("pretrain",)  # commands whose first word is an option
-SEVERAL = (
-    "--corpus",
-    "--treebank",
-    "--coreference",
-    "--models",
-    "--test",
-)  # options that several files may follow
-
 TOO_MANY_WORDS = {
     "headscope look": 'Put the text in quotes: headscope look MODEL "The cat sat." --out look.html',
     "headscope analyze": 'For one text use look: headscope look MODEL "The cat sat." --out look.html',
@@ -112,7 +105,7 @@ def _warnings_in_one_line() -> Iterator[None]:
             if not issubclass(category, HeadscopeWarning):
                 plain(message, category, *place)
             elif import_module("headscope.commands._options").is_first():
-                _complain(f"warning: {message}")
+                _complain(f"warning: {to_flags(str(message))}")
 
         warnings.showwarning = show  # type: ignore[assignment]
         yield

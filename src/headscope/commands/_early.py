@@ -7,6 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from headscope.commands._flags import errors_in_flags
 from headscope.commands._options import say
 
 # What a command says first: what it needs takes seconds to import. Commands that are not here need no torch.
@@ -40,7 +41,15 @@ FIRST = {
 class EarlyChecked(TyperCommand):
     """A command whose options are checked before it runs."""
 
+    def make_context(self, *words: Any, **extra: Any) -> Any:
+        with errors_in_flags():
+            return super().make_context(*words, **extra)
+
     def invoke(self, ctx: Any) -> Any:
+        with errors_in_flags():
+            return self._checked(ctx)
+
+    def _checked(self, ctx: Any) -> Any:
         name = ctx.command_path.partition(" ")[2]
         given = {one for one in ctx.params if ctx.get_parameter_source(one).name == "COMMANDLINE"}
         check_early(name, ctx.params, given)

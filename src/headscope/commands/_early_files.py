@@ -165,7 +165,7 @@ def check_out(command: str, values: Values) -> None:
         if part is not None and there and part not in there:
             overwrite = True  # it is added to
         elif part is not None and there and not overwrite:
-            mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
+            mend = "Add --overwrite to replace it, or choose another --out"
             raise HeadscopeError(f"the study there has its {part} already", where=out, mend=mend)
         check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=record)
 

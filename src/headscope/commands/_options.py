@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from headscope.commands._flags import to_flags
 from headscope.config.poolings import checked_pooling
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def typed() -> str:
 def say(line: str) -> None:
     """A line for a person, on stderr: results alone go to stdout. Of several processes the first speaks."""
     if is_first():
-        print(line, file=sys.stderr, flush=True)
+        print(to_flags(line), file=sys.stderr, flush=True)
 
 
 def is_first() -> bool:

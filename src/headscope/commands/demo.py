@@ -10,6 +10,7 @@ import typer
 
 from headscope.commands._app import app
 from headscope.commands._options import drawing_figures, progress, say, typed
+from headscope.config.command_line import command_line
 
 SENTENCE = "The committee that reviewed the engineers' proposals thanked them, and the chairwoman said she would answer soon."
 
@@ -63,7 +64,7 @@ def demo(
             fill(study, folder)
         look(model, SENTENCE).save(folder / "look.html")
     say(f"{out / 'look.html'} shows one sentence; to type others, and to switch heads off:")
-    say(f"headscope serve minilm --study {out}")
+    say(command_line("serve", "minilm", study=out))
     say("the report, to open in a browser:")
     typer.echo(out / "index.html")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from headscope.commands._app import app
+from headscope.commands._flags import to_flags
 
 
 @app.command()
@@ -41,4 +42,4 @@ def doctor() -> None:
                 f"model     {name}: {len(model.heads)} heads, watching changes outputs by {model.canary():.0e}"
             )
         except HeadscopeError as error:
-            typer.echo(f"model     {name}: {error}")
+            typer.echo(f"model     {name}: {to_flags(str(error))}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import typer
 
+from headscope.commands._flags import to_flags
 from headscope.commands._from_config import command
 from headscope.commands._options import AsJson, Model, progress, say
 from headscope.config.evaluate import EvaluateConfig
@@ -42,6 +43,8 @@ def evaluate(
         result = headscope.evaluate(
             model, data, config, reading=reading, run=replace(run, progress=update)
         )
+    if result["pooling"] is not None and result["pooling"]["stated_by"] is not None:
+        result["pooling"]["stated_by"] = to_flags(result["pooling"]["stated_by"])
     if as_json:
         typer.echo(json.dumps(result, ensure_ascii=False))
         return

@@ -32,6 +32,7 @@ from headscope.commands._tasks import (
     numbers_of,
     pairs_of,
 )
+from headscope.config.command_line import command_line
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -157,5 +158,5 @@ def fix(
         f"{len(told['patterns'])} of {before['heads']} heads fixed, {parameters} million parameters, "
         f"{times_as_fast(after['ratio'], after['low'], after['high'])} ({told['timed']})"
     )
-    say(f"check it: headscope evaluate {out} {judgement.named}")
+    say(f"check it: {command_line('evaluate', out, **judgement.evaluate_options)}")
     typer.echo(out)

@@ -41,6 +41,7 @@ from headscope.commands._training import (
     Vocabulary,
     scratch_of,
 )
+from headscope.config.command_line import command_line
 
 if TYPE_CHECKING:
     from headscope.learning.gate import Aim
@@ -173,9 +174,8 @@ def gate(
     closed = front[front["removed"] > 0]
     if len(closed):
         first = f"{out}/{closed['aim'].iloc[0]}"
-        say(
-            f"cut it: headscope prune {model if frozen else first} --plan {first}/plan.json --out small"
-        )
+        whole = model if frozen else first
+        say(f"cut it: {command_line('prune', whole, plan=f'{first}/plan.json', out='small')}")
     else:
         say(f"nothing to cut: all {front['left'].max()} heads stay")
     typer.echo(out)

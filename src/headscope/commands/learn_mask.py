@@ -31,6 +31,7 @@ from headscope.commands._tasks import (
     pairs_of,
 )
 from headscope.config.checks import check_range
+from headscope.config.command_line import command_line
 from headscope.config.names import EITHER
 from headscope.errors import HeadscopeError
 
@@ -201,13 +202,17 @@ def learn_mask(
             task, columns=pairs_of(columns, "--columns"), labels=pairs_of(labels, "--labels")
         )
         split = "dev" if corpus is not None else report_on
-        judged_as = Judgement(
+        judgement = Judgement(
             the_task, data, select_on, split, max_length, report_limit=report_limit
-        ).named
-        of_hub = f"--revision {revision} " if frozen and revision is not None else ""
-        say(
-            f"use it: headscope evaluate {model if frozen else first} {of_hub}{judged_as} --mask {first}/mask.npz"
         )
+        line = command_line(
+            "evaluate",
+            model if frozen else first,
+            revision=revision if frozen else None,
+            **judgement.evaluate_options,
+            mask=f"{first}/mask.npz",
+        )
+        say(f"use it: {line}")
     typer.echo(out)
 
 

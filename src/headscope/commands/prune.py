@@ -24,6 +24,7 @@ from headscope.commands._options import (
     typed,
 )
 from headscope.commands._tasks import BatchSize, Columns, Labels, MaxLength, numbers_of, pairs_of
+from headscope.config.command_line import command_line
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -261,5 +262,5 @@ def prune(
             f"{before['heads']} to {after['heads']} heads, {parameters} million parameters, {faster}"
         )
     if judgement is not None and form != "onnx":
-        say(f"check it: headscope evaluate {out} {judgement.named}")
+        say(f"check it: {command_line('evaluate', out, **judgement.evaluate_options)}")
     typer.echo(out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from headscope.config.command_line import command_line
 from headscope.config.names import (
     DEVICES,
     FIXED_PATTERNS,
@@ -50,7 +51,7 @@ def check_range(
 
 
 def check_rules(rules: str) -> None:
-    check_choice(rules, RULES, "--rules", "are no rules of relevance")
+    check_choice(rules, RULES, "`rules`", "are no rules of relevance")
 
 
 def check_pairs(kinds: Iterable[str], heads: str | None) -> None:
@@ -58,8 +59,8 @@ def check_pairs(kinds: Iterable[str], heads: str | None) -> None:
     if "pair" in kinds and heads is None:
         raise HeadscopeError(
             "pairs of all heads are too many",
-            where="--kind pair",
-            mend="Name some: --heads 3.2,4.*",
+            where='`kinds="pair"`',
+            mend='Name some: `heads="3.2,4.*"`',
         )
 
 
@@ -67,7 +68,7 @@ def check_length(max_length: int, longest: int, model: str) -> None:
     """Refuse texts longer than the model can read. longest: in tokens."""
     if max_length > longest:
         what = f"{max_length} tokens are more than {model} can read"
-        raise HeadscopeError(what, where="--max-length", expected=f"at most {longest}")
+        raise HeadscopeError(what, where="`max_length`", expected=f"at most {longest}")
 
 
 def check_device(device: str) -> None:
@@ -78,7 +79,7 @@ def check_device(device: str) -> None:
             ("cuda",) if device.startswith("gpu") else (),
         )
         raise HeadscopeError(
-            f'"{device}" is not a device', where="--device", expected=choices(device, known, meant)
+            f'"{device}" is not a device', where="`device`", expected=choices(device, known, meant)
         )
 
 
@@ -87,11 +88,11 @@ def repair_names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
     given = repairs.split(",") if isinstance(repairs, str) else repairs or ()
     wanted = [one.strip() for one in given]
     for repair in wanted:
-        check_choice(repair, REPAIRS, "--repair", "is no repair")
+        check_choice(repair, REPAIRS, "`repair`", "is no repair")
     return tuple(one for one in REPAIRS if one in wanted)
 
 
-def lenses_named(names: str | Iterable[str], where: str = "--lens") -> tuple[str, ...]:
+def lenses_named(names: str | Iterable[str], where: str = "`lens`") -> tuple[str, ...]:
     """Names of lenses, each once and in the order given: "raw,norm" or a list of them."""
     asked = names_in(names, "lens")
     for name in asked:
@@ -100,7 +101,8 @@ def lenses_named(names: str | Iterable[str], where: str = "--lens") -> tuple[str
                 f'"{name}" is a map of tokens over all heads, no lens on a head',
                 where=where,
                 expected=f"some of {', '.join(LENSES)}",
-                mend=f'See it by headscope look --lens {name}, or headscope.token_map(model, text, by="{name}")',
+                mend=f"See it by {command_line('look', lens=name)}, or "
+                f'headscope.token_map(model, text, by="{name}")',
             )
         check_choice(name, LENSES, where, "is no lens")
     if not asked:
@@ -115,20 +117,20 @@ def threshold_values(given: Iterable[str]) -> dict[str, float]:
     values: dict[str, float] = {}
     for word in (word.strip() for words in given for word in words.split(",")):
         name, equals, value = (part.strip() for part in word.partition("="))
-        check_choice(name, THRESHOLDS, "--threshold", "is not a threshold")
+        check_choice(name, THRESHOLDS, "`thresholds`", "is not a threshold")
         if not equals:
             expected = f"NAME=VALUE, such as {name}={THRESHOLDS[name]}"
-            raise HeadscopeError(f'"{name}" has no value', where="--threshold", expected=expected)
+            raise HeadscopeError(f'"{name}" has no value', where="`thresholds`", expected=expected)
         if name in values:
             raise HeadscopeError(
-                f'"{name}" is given twice', where="--threshold", expected="each name once"
+                f'"{name}" is given twice', where="`thresholds`", expected="each name once"
             )
         try:
             values[name] = float(value)
         except ValueError as error:
             what = f'{name} is "{value}"'
             raise HeadscopeError(
-                what, where="--threshold", expected="a number from 0 to 1"
+                what, where="`thresholds`", expected="a number from 0 to 1"
             ) from error
         check_threshold(name, values[name])
     return values
@@ -137,7 +139,7 @@ def threshold_values(given: Iterable[str]) -> dict[str, float]:
 def check_threshold(name: str, value: float) -> None:
     if not 0 <= value <= 1:  # nor is NaN
         raise HeadscopeError(
-            f"{name} is {value}", where="--threshold", expected="a number from 0 to 1"
+            f"{name} is {value}", where="`thresholds`", expected="a number from 0 to 1"
         )
 
 
@@ -158,7 +160,7 @@ def check_token(token: str | None) -> None:
     if token is not None and not _TOKEN.fullmatch(token):
         raise HeadscopeError(
             "the token cannot be used",
-            where="--token",
+            where="`token`",
             expected="eight or more letters, digits, dashes and underscores",
         )
 
@@ -168,7 +170,7 @@ def check_keep_metric(share: float) -> None:
     if not 0 < share <= 10:  # nor is NaN
         raise HeadscopeError(
             f"must be the share of the unpruned metric to keep, got {share:g}",
-            where="--keep-metric",
+            where="`keep_metric`",
             expected=None if share > 10 else "0.99, say",
             mend=f"Did you mean {share / 100:g}?" if 10 < share <= 100 else None,
         )
@@ -178,7 +180,7 @@ def check_rate(rate: float, option: str, settle: float) -> None:
     """Refuse what cannot be a learning rate, or the share of the steps after which what is learned is settled."""
     if not 0 < settle <= 1:
         raise HeadscopeError(
-            f"{settle} is no share", where="--settle", expected="more than 0, at most 1"
+            f"{settle} is no share", where="`settle`", expected="more than 0, at most 1"
         )
     if not rate > 0:
         raise HeadscopeError(f"{rate} is no rate", where=option, expected="more than 0")

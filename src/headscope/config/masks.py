@@ -17,7 +17,7 @@ LEAST_REPEATS = 6  # of fewer, a median has no interval of 95 %
 MASK_FILE = "a mask that headscope learn-mask wrote, or an .npy file with n x n of true and false"
 
 
-def check_mask(spec: str, option: str = "--mask") -> None:
+def check_mask(spec: str, option: str = "`mask`") -> None:
     """Refuse an unknown name, a wrong parameter and a file that does not exist. option: as errors name it."""
     where = f'{option} "{spec}"'
     for part in map(str.strip, spec.split("+")):
@@ -94,14 +94,14 @@ def _value(value: str, kind: type, key: str, where: str) -> Any:
 def check_sizes(lengths: Sequence[int], batch_size: int, repeats: int) -> None:
     """Refuse lengths and repeats at which a mask cannot be timed."""
     for count in lengths:
-        check_count(count, "--length")
-    check_count(batch_size, "--batch-size")
+        check_count(count, "`length`")
+    check_count(batch_size, "`batch_size`")
     if repeats < LEAST_REPEATS:
         expected = f"{LEAST_REPEATS} or more with a mask"
-        raise HeadscopeError(f"{repeats} is too few", where="--repeats", expected=expected)
+        raise HeadscopeError(f"{repeats} is too few", where="`repeats`", expected=expected)
     if max(lengths) > LONGEST:
         raise HeadscopeError(
-            f"{max(lengths)} tokens are too many", where="--length", expected=f"at most {LONGEST}"
+            f"{max(lengths)} tokens are too many", where="`length`", expected=f"at most {LONGEST}"
         )
     if len(set(lengths)) < len(lengths):
-        raise HeadscopeError("a length is named twice", where="--length", expected="each once")
+        raise HeadscopeError("a length is named twice", where="`length`", expected="each once")

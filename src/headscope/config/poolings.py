@@ -15,6 +15,6 @@ def checked_pooling(name: str | None) -> str | None:
     pooling = ALIASES.get(name, name)
     if pooling not in POOLINGS:
         raise HeadscopeError(
-            f'must be one of {", ".join(POOLINGS)}, got "{name}"', where="--pooling"
+            f'must be one of {", ".join(POOLINGS)}, got "{name}"', where="`pooling`"
         )
     return pooling

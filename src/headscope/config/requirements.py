@@ -22,7 +22,7 @@ from headscope.config.worn import mask_of_training
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]
-FLAGS = {"how": "--search", "texts": "texts"}  # others: the name with hyphens
+PYTHON_NAMES = {"kind": "kinds", "threshold": "thresholds"}  # where a command's option differs
 BY_CHANCE = ("random", "bigbird")  # masks that are drawn
 CORPUS_TASKS = ("masked", "mlm", "causal")  # a file of texts is split by the command itself
 
@@ -49,8 +49,9 @@ def check_effects(command: str, values: Values, given: Collection[str] | None = 
 
 def without_effect(name: str, requires: str) -> HeadscopeError:
     """The error for an option without effect."""
-    flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
-    return HeadscopeError(f"{flag} requires {requires}", mend="It has no effect otherwise")
+    return HeadscopeError(
+        f"`{PYTHON_NAMES.get(name, name)}` requires {requires}", mend="It has no effect otherwise"
+    )
 
 
 def _differs(value: Any, default: Any) -> bool:
@@ -168,15 +169,15 @@ def _is_filmed_masked(values: Values) -> bool:
     return mask != "dense" and (bool(mask) or mask_of_training(values["trained"]) is not None)
 
 
-MASK = Rule({"open_special": False}, "--mask NAME", _has("mask"))
+MASK = Rule({"open_special": False}, "`mask=NAME`", _has("mask"))
 SCRATCH = Rule(
     dict.fromkeys(("layers", "heads", "hidden", "intermediate", "vocabulary")),
-    "--from-scratch",
+    "`from_scratch=True`",
     _has("from_scratch"),
 )
 TRAINED_WEIGHTS = Rule(
     {"learning_rate": 5e-5, "settle": 0.75},
-    "weights that are trained: leave --frozen out",
+    "weights that are trained: leave `frozen` out",
     _lacks("frozen"),
 )
 SPLITS = Rule(
@@ -191,78 +192,78 @@ POOLED = Rule(
 )
 RELATION = Rule(
     {"threshold": ()},
-    "--treebank FILE for the threshold relation",
+    "`treebank=FILE` for the threshold relation",
     lambda v: not _threshold("relation")(v) or _has("treebank", "sentences")(v),
 )
-ONE_FILE = "--data DIRECTORY with train, dev and test files: one file is read for every split"
+ONE_FILE = "`data=DIRECTORY` with train, dev and test files: one file is read for every split"
 SPLIT = Rule({"split": "dev"}, ONE_FILE, _has_split("split"))
 SELECT_ON = Rule({"select_on": "dev:even"}, ONE_FILE, _has_split("select_on"))
 REPORT_ON = Rule({"report_on": "dev:odd"}, ONE_FILE, _has_split("report_on"))
-WRITTEN = Rule({"resume": False, "overwrite": False, "checkpoints": None}, "--out DIR", _has("out"))
+WRITTEN = Rule({"resume": False, "overwrite": False, "checkpoints": None}, "`out=DIR`", _has("out"))
 OF_TEXTS = {"pairs": False, "column": None}
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "analyze": (
         MASK,
-        Rule({"control": False}, "--treebank FILE", _has("treebank", "sentences")),
+        Rule({"control": False}, "`treebank=FILE`", _has("treebank", "sentences")),
         Rule(
             {"lenient": False},
-            "--treebank FILE or --coreference FILE",
+            "`treebank=FILE` or `coreference=FILE`",
             _has("treebank", "coreference"),
         ),
         Rule(
             {"pool": "mean"},
-            "--treebank, --coreference or --frequency",
+            "`treebank`, `coreference` or `frequency`",
             _has("treebank", "sentences", "coreference", "frequency"),
         ),
-        Rule(OF_TEXTS | {"long": "truncate"}, "--corpus FILE", _has_texts),
+        Rule(OF_TEXTS | {"long": "truncate"}, "`corpus=FILE`", _has_texts),
         Rule(
             {"frequency": None},
-            "--corpus FILE or --treebank FILE",
+            "`corpus=FILE` or `treebank=FILE`",
             lambda v: _has_texts(v) or _has("treebank", "sentences")(v),
         ),
         Rule(
             {"all_rows": False},
-            "--statistics with twin-distance, or all statistics",
+            "`statistics` with twin-distance, or all statistics",
             lambda v: v["statistics"] is None or "twin-distance" in listed(v["statistics"]),
         ),
         RELATION,
         Rule(
             {"threshold": ()},
-            "--frequency LIST for the threshold rare",
+            "`frequency=LIST` for the threshold rare",
             lambda v: not _threshold("rare")(v) or v["frequency"] is not None,
         ),
         Rule(
-            {"pooling": None}, "--lens with gradient", lambda v: "gradient" in listed(v.get("lens"))
+            {"pooling": None}, "`lens` with gradient", lambda v: "gradient" in listed(v.get("lens"))
         ),
     ),
     "compare": (
-        Rule({"corpus": (), "texts": ()}, "--models A B", _has("models")),
+        Rule({"corpus": (), "texts": ()}, "`models=[A, B]`", _has("models")),
         Rule(
             OF_TEXTS | {"limit": None, "max_length": None, "batch_size": 4},
-            "--models A B and --corpus FILE",
+            "`models=[A, B]` and `corpus=FILE`",
             _has("models"),
         ),
-        Rule({"models": ()}, "--corpus FILE", _has("corpus", "texts")),
+        Rule({"models": ()}, "`corpus=FILE`", _has("corpus", "texts")),
     ),
     "evaluate": (MASK, POOLED, SPLIT),
     "film": (
-        Rule(OF_TEXTS, "--corpus FILE", _has_texts),
+        Rule(OF_TEXTS, "`corpus=FILE`", _has_texts),
         Rule(
             {"open_special": False},
-            "a mask: --mask NAME, or that of the training",
+            "a mask: `mask=NAME`, or that of the training",
             _is_filmed_masked,
         ),
         RELATION,
         Rule(
             {"threshold": ()},
-            "headscope analyze with --frequency LIST for the threshold rare",
+            "headscope analyze with `frequency=LIST` for the threshold rare",
             lambda v: not _threshold("rare")(v),
         ),
     ),
     "finetune": (MASK, SCRATCH, POOLED, WRITTEN),
     "fix": (
-        Rule({"heads": None}, "that --patterns is left out: they name heads", _lacks("patterns")),
+        Rule({"heads": None}, "that `patterns` is left out: they name heads", _lacks("patterns")),
         POOLED,
         SELECT_ON,
         REPORT_ON,
@@ -271,7 +272,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         SCRATCH,
         TRAINED_WEIGHTS,
         Rule(
-            {"frozen": False}, "trained weights: leave --from-scratch out", _lacks("from_scratch")
+            {"frozen": False}, "trained weights: leave `from_scratch` out", _lacks("from_scratch")
         ),
         SPLITS,
         POOLED,
@@ -281,20 +282,22 @@ RULES: dict[str, tuple[Rule, ...]] = {
         SPLIT,
         Rule(
             {"kind": "head", "mode": "zero", "heads": None, "race": None},
-            "--by ablation (or all)",
+            '`by="ablation"` (or all)',
             lambda v: "ablation" in _by(v),
         ),
-        Rule({"race": None}, "--kind head", lambda v: "head" in _kinds(v)),
-        Rule({"heads": None}, "--kind head or pair", lambda v: bool(_kinds(v) & {"head", "pair"})),
-        Rule({"normalized": False}, "--by gradient (or all)", lambda v: "gradient" in _by(v)),
-        Rule({"rules": None}, "--by relevance (or all)", lambda v: "relevance" in _by(v)),
-        Rule({"patterns": None}, "--mode fixed", _is("mode", "fixed")),
+        Rule({"race": None}, '`kinds="head"`', lambda v: "head" in _kinds(v)),
+        Rule(
+            {"heads": None}, '`kinds="head"` or pair', lambda v: bool(_kinds(v) & {"head", "pair"})
+        ),
+        Rule({"normalized": False}, '`by="gradient"` (or all)', lambda v: "gradient" in _by(v)),
+        Rule({"rules": None}, '`by="relevance"` (or all)', lambda v: "relevance" in _by(v)),
+        Rule({"patterns": None}, '`mode="fixed"`', _is("mode", "fixed")),
         POOLED,
     ),
     "knock-out": (MASK,),
     "learn-mask": (
         TRAINED_WEIGHTS,
-        Rule({"settle": 0.75}, "a mask that becomes 0 or 1: leave --soft out", _lacks("soft")),
+        Rule({"settle": 0.75}, "a mask that becomes 0 or 1: leave `soft` out", _lacks("soft")),
         SPLITS,
         POOLED,
     ),
@@ -302,26 +305,26 @@ RULES: dict[str, tuple[Rule, ...]] = {
         MASK,
         Rule(
             {"target": None},
-            f"--lens with one that takes gradients: {', '.join(TARGETED_LENSES)}",
+            f"`lens` with one that takes gradients: {', '.join(TARGETED_LENSES)}",
             lambda v: bool(listed(v["lens"]) & set(TARGETED_LENSES)),
         ),
         Rule(
             {"pooling": None},
-            f"--lens with {' or '.join(POOLED_LENSES)}",
+            f"`lens` with {' or '.join(POOLED_LENSES)}",
             lambda v: bool(listed(v.get("lens")) & set(POOLED_LENSES)),
         ),
     ),
     "masks compare": (
         Rule({"report_on": "dev"}, ONE_FILE, _has_split("report_on")),
-        Rule({"epochs": 3}, "--start MODEL", _has("start")),
+        Rule({"epochs": 3}, "`start=MODEL`", _has("start")),
         Rule(
             {"learning_rate": 5e-5, "batch_size": 32, "limit": None},
-            "--repair N or --start MODEL",
+            "`repair=N` or `start=MODEL`",
             _has("repair", "start"),
         ),
         Rule(
             {"seeds": "0"},
-            "--repair, --start or a mask that is drawn by chance",
+            "`repair`, `start` or a mask that is drawn by chance",
             lambda v: (
                 _has("repair", "start")(v)
                 or not v["mask"]
@@ -332,7 +335,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "pretrain": (
         MASK,
-        Rule({"epochs": 1}, "that --steps is left out", _lacks("steps")),
+        Rule({"epochs": 1}, "that `steps` is left out", _lacks("steps")),
         WRITTEN,
     ),
     "prune": (
@@ -357,23 +360,23 @@ RULES: dict[str, tuple[Rule, ...]] = {
                 },
                 **{"sizes": None, "try_repairs": None, "swaps": 4},
             },
-            "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already",
+            "a search (`heads=NUMBER`, `sparsity`, `keep_metric` or `speedup`): the heads are given already",
             _searches,
         ),
         Rule(
-            {"by": "gradient-second"}, "--search rank or iterative", _is("how", "rank", "iterative")
+            {"by": "gradient-second"}, '`how="rank"` or iterative', _is("how", "rank", "iterative")
         ),
         Rule(
             {"rules": "voita"},
-            "--search rank or iterative with --by relevance",
+            '`how="rank"` or iterative with `by="relevance"`',
             lambda v: v["how"] in ("rank", "iterative") and v["by"] in RELEVANCE_SCORES,
         ),
-        Rule({"step": 0.1}, "--search iterative", _is("how", "iterative")),
-        Rule({"width": 3, "expansion": 12, "swaps": 4}, "--search beam", _is("how", "beam")),
-        Rule({"draws": 3}, "--search random", _is("how", "random")),
+        Rule({"step": 0.1}, '`how="iterative"`', _is("how", "iterative")),
+        Rule({"width": 3, "expansion": 12, "swaps": 4}, '`how="beam"`', _is("how", "beam")),
+        Rule({"draws": 3}, '`how="random"`', _is("how", "random")),
         Rule(
             {"learning_rate": 5e-5, "teacher": False},
-            "--recover N, as in --recover 1",
+            "`recover=N`, as in `recover=1`",
             _has("recover"),
         ),
         Rule(
@@ -381,25 +384,25 @@ RULES: dict[str, tuple[Rule, ...]] = {
                 **{"report_on": "dev:odd", "report_limit": None, "columns": None, "labels": None},
                 **{"max_length": None, "batch_size": 32},
             },
-            "--task NAME and --data PATH",
+            "`task=NAME` and `data=PATH`",
             _has("task"),
         ),
         Rule(
             {"select_on": "dev:even"},
-            "a search, --repair or --recover",
+            "a search, `repair` or `recover`",
             chooses_on_data,
         ),
-        Rule({"seed": 0}, "a search or --recover", lambda v: _searches(v) or _has("recover")(v)),
+        Rule({"seed": 0}, "a search or `recover`", lambda v: _searches(v) or _has("recover")(v)),
         Rule(
             {"resume": False, "overwrite": False},
-            "--out DIR: --dry-run writes nothing",
+            "`out=DIR`: `dry_run=True` writes nothing",
             _lacks("dry_run"),
         ),
-        Rule({"repair": None, "recover": 0}, "that --dry-run is left out", _lacks("dry_run")),
+        Rule({"repair": None, "recover": 0}, "that `dry_run` is left out", _lacks("dry_run")),
     ),
     "serve": (MASK,),
     "speed": (
-        Rule({"against": None}, "that --mask is left out", _lacks("mask")),
-        Rule({"out": None}, "--mask NAME", _has("mask")),
+        Rule({"against": None}, "that `mask` is left out", _lacks("mask")),
+        Rule({"out": None}, "`mask=NAME`", _has("mask")),
     ),
 }

@@ -53,33 +53,33 @@ class SearchOptions:
     def __post_init__(self) -> None:
         if self.how not in SEARCHES:
             raise HeadscopeError(
-                f'"{self.how}" is no search', where="--search", expected=choices(self.how, SEARCHES)
+                f'"{self.how}" is no search', where="`how`", expected=choices(self.how, SEARCHES)
             )
         if self.by not in SCORES:
             raise HeadscopeError(
-                f'"{self.by}" is no importance', where="--by", expected=choices(self.by, SCORES)
+                f'"{self.by}" is no importance', where="`by`", expected=choices(self.by, SCORES)
             )
         check_rules(self.rules)
         if not 0 < self.step <= 1:
             raise HeadscopeError(
-                f"{self.step} is no share", where="--step", expected="more than 0, at most 1"
+                f"{self.step} is no share", where="`step`", expected="more than 0, at most 1"
             )
         for repair in self.repairs:
             if "+".join(repair_names(repair.split("+"))) != repair:
                 raise HeadscopeError(
                     f'"{repair}" is no way to mend',
-                    where="--try-repairs",
+                    where="`try_repairs`",
                     expected="fold, refit or fold+refit",
                 )
         for name in ("width", "expansion", "draws"):
-            check_count(getattr(self, name), f"--{name}")
+            check_count(getattr(self, name), f"`{name}`")
         if self.limit is not None:
-            check_count(self.limit, "--limit")
+            check_count(self.limit, "`limit`")
         for size in (self.sizes,) if isinstance(self.sizes, int) else self.sizes:
-            check_count(size, "--sizes")
+            check_count(size, "`sizes`")
         for name in ("at_least", "swaps"):
             if getattr(self, name) < 0:
-                option = f"--{name.replace('_', '-')}"
+                option = f"`{name}`"
                 raise HeadscopeError(
                     f"{getattr(self, name)} is too few", where=option, expected="0 or more"
                 )
@@ -108,5 +108,5 @@ class Mending:
     def check(self) -> None:
         if self.recover < 0:
             raise HeadscopeError(
-                f"{self.recover} epochs are too few", where="--recover", expected="1 or more"
+                f"{self.recover} epochs are too few", where="`recover`", expected="1 or more"
             )

@@ -43,7 +43,7 @@ _BEGIN = re.compile(
     r"#begin document\s*(?:\((?P<name>.*)\)|(?P<bare>[^;]*))(?:;\s*part\s*0*(?P<part>\d+))?.*"
 )
 _MARK = re.compile(r"(?P<opens>\()?(?P<entity>[^()|\s]+)(?P<closes>\))?\|?")
-LEAVE_OUT = "Mend the file, or pass --lenient to leave such documents out"
+LEAVE_OUT = "Mend the file, or pass `lenient=True` to leave such documents out"
 COLUMNS = "document, part, number, word, … , coreference: at least 5 columns, as many in every line of a sentence"
 
 

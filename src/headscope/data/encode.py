@@ -72,7 +72,7 @@ def check_long(long: str) -> None:
     if long not in get_args(Long):
         expected = choices(long, get_args(Long))
         raise HeadscopeError(
-            f'"{long}" is not a way with long input', where="--long", expected=expected
+            f'"{long}" is not a way with long input', where="`long`", expected=expected
         )
 
 
@@ -100,7 +100,7 @@ class Encoder:
         least = self.tokenizer.num_special_tokens_to_add(pair=pair) + (2 if pair else 1)
         if self.max_length < least:
             what = f"{self.max_length} leaves no room for {'two texts' if pair else 'text'}"
-            raise HeadscopeError(what, where="--max-length", expected=f"{least} or more")
+            raise HeadscopeError(what, where="`max_length`", expected=f"{least} or more")
 
     def encode(self, examples: list[Example], start: int) -> Iterator[Sequence]:
         """The sequences of these examples, numbered from `start`."""
@@ -158,7 +158,7 @@ class Encoder:
                 f"{length} tokens",
                 where=example.where or None,
                 expected=f"at most {self.max_length}",
-                mend="Shorten it, or choose --long truncate, window or skip",
+                mend='Shorten it, or choose `long="truncate"`, window or skip',
             )
         if self.long == "window":
             return self._windows(index, example)
@@ -173,14 +173,14 @@ class Encoder:
         if example.second is not None:
             raise HeadscopeError(
                 "a pair cannot be cut into windows",
-                where="--long window",
+                where='`long="window"`',
                 mend="Choose truncate or skip for pairs",
             )
         self.counts.windowed += 1
         if not isinstance(example.first, str):
             raise HeadscopeError(
                 "a text given as words cannot be cut into windows",
-                where="--long window",
+                where='`long="window"`',
                 mend="Choose truncate or skip",
             )
         pieces = self.tokenizer(example.first, add_special_tokens=False, verbose=False)["input_ids"]

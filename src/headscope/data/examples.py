@@ -67,7 +67,7 @@ def read_examples(
     *,
     pairs: bool = False,
     column: Column = None,
-    option: str = "--column",
+    option: str = "`column`",
 ) -> Iterator[Example]:
     """The examples of all files in order.
 
@@ -82,7 +82,7 @@ def read_examples(
         raise HeadscopeError(
             f"{len(columns)} {'column' if len(columns) == 1 else 'columns'} given: {', '.join(columns)}",
             where=option,
-            expected="two for --pairs, as in a,b" if pairs else "one; or add --pairs",
+            expected="two for `pairs=True`, as in a,b" if pairs else "one; or add `pairs=True`",
         )
     files = [named(path) for path in paths]
     if columns is not None and not any(suffix_of(file) in TABLES for file in files):
@@ -94,7 +94,7 @@ def read_examples(
     for path in files:
         if path in BUNDLED.values() and not pairs and columns is None:
             raise HeadscopeError(
-                "this corpus holds pairs of texts", where=Path(path).stem, mend="Add --pairs"
+                "this corpus holds pairs of texts", where=Path(path).stem, mend="Add `pairs=True`"
             )
         if suffix_of(path) in TABLES and not (
             suffix_of(path) == ".tsv" and pairs and columns is None
@@ -121,7 +121,7 @@ def _read_text(path: str | Path) -> Iterator[Example]:
 
 def _read_pairs(path: str | Path) -> Iterator[Example]:
     if is_fasta(path):
-        raise HeadscopeError("FASTA holds single sequences", where=path, mend="Leave --pairs out")
+        raise HeadscopeError("FASTA holds single sequences", where=path, mend="Leave `pairs` out")
     for number, line in _content_lines(read_lines(path)):
         where = f"{path}:{number}"
         cells = line.split("\t")
@@ -132,8 +132,8 @@ def _read_pairs(path: str | Path) -> Iterator[Example]:
                 if len(cells) != 2
                 else f"column {1 if not cells[0].strip() else 2} is empty",
                 where=where,
-                expected="two texts with one tab between them (--pairs)",
-                mend="Mend the line, or leave --pairs out if each line is one text"
+                expected="two texts with one tab between them (`pairs=True`)",
+                mend="Mend the line, or leave `pairs` out if each line is one text"
                 if len(cells) == 1
                 else None,
             )
@@ -154,7 +154,9 @@ def _read_table(path: str | Path, columns: tuple[str, ...], option: str) -> Iter
             yield Example(texts[0], texts[1] if len(texts) > 1 else None, record.where)
         elif len(blank) < len(columns):
             raise HeadscopeError(
-                f'column "{blank[0]}" is empty', where=record.where, expected="two texts (--pairs)"
+                f'column "{blank[0]}" is empty',
+                where=record.where,
+                expected="two texts (`pairs=True`)",
             )
 
 

@@ -20,7 +20,7 @@ def is_held_out(number: int, share: float) -> bool:
 
 def check_share(share: float) -> None:
     check_range(
-        share, lambda x: 0 < x <= MOST, "--held-out", "is no share", f"more than 0, at most {MOST}"
+        share, lambda x: 0 < x <= MOST, "`held_out`", "is no share", f"more than 0, at most {MOST}"
     )
 
 

@@ -29,14 +29,16 @@ def fetched(data: str, split: str, words: tuple[str, ...]) -> Path:
     name, _, config = data.removeprefix(PREFIX).partition(":")
     if not name:
         raise HeadscopeError(
-            "no data set is named", where=f"--data {data}", expected="datasets:OWNER/NAME[:CONFIG]"
+            "no data set is named",
+            where=f'`data="{data}"`',
+            expected="datasets:OWNER/NAME[:CONFIG]",
         )
     found = _loaded(name, config or None, data)
     chosen = next((one for one in found if any(word in one.split("_") for word in words)), None)
     if chosen is None:
         expected = choices(split, list(found))
         raise HeadscopeError(
-            f"no split for {split} in it", where=f"--data {data}", expected=expected
+            f"no split for {split} in it", where=f'`data="{data}"`', expected=expected
         )
     rows = found[chosen]
     stamp = hashlib.sha256(f"{data} {chosen} {rows._fingerprint}".encode()).hexdigest()[:12]
@@ -61,7 +63,7 @@ def _loaded(name: str, config: str | None, data: str) -> Any:
     except ImportError as cause:
         raise HeadscopeError(
             "data sets by id take the library datasets",
-            where=f"--data {data}",
+            where=f'`data="{data}"`',
             mend="pip install datasets",
         ) from cause
     datasets.disable_progress_bars()
@@ -72,7 +74,7 @@ def _loaded(name: str, config: str | None, data: str) -> Any:
     ) as cause:  # the library raises its own, those of its file formats and those of the network
         raise HeadscopeError(
             f"cannot be had ({reason(cause)})",
-            where=f"--data {data}",
+            where=f'`data="{data}"`',
             expected="the id of a data set, and a connection the first time",
         ) from cause
 

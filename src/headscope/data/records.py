@@ -51,7 +51,7 @@ class Record:
         raise HeadscopeError(
             f"no column {wanted} among {choices(names[0], self.cells)}",
             where=self.where,
-            mend=f"Name the column that holds it: --columns {names[0].replace(' ', '_')}=NAME",
+            mend=f'Name the column that holds it: `columns={{"{names[0].replace(" ", "_")}": "NAME"}}`',
         )
 
 
@@ -150,12 +150,12 @@ def find_split(
     split, _, half = split.partition(":")
     if split not in SPLITS:
         raise HeadscopeError(
-            f'"{split}" is no split', where="--split", expected=choices(split, SPLITS)
+            f'"{split}" is no split', where="`split`", expected=choices(split, SPLITS)
         )
     if half not in ("", *HALVES):
         raise HeadscopeError(
             f'"{half}" is no half of {split}',
-            where="--split",
+            where="`split`",
             expected=f"{split}, {split}:even or {split}:odd",
         )
     if hub.is_id(data):

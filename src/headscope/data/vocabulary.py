@@ -19,7 +19,7 @@ def check_vocabulary(size: int) -> None:
     least = BYTES + len(ENCODER)
     if size < least:
         what = f"{size} tokens are fewer than bytes and special tokens"
-        raise HeadscopeError(what, where="--vocabulary", expected=f"{least} or more")
+        raise HeadscopeError(what, where="`vocabulary`", expected=f"{least} or more")
 
 
 def learned_tokenizer(

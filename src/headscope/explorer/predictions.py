@@ -180,7 +180,7 @@ class Alike(Prediction):
         if self.model.reading.is_stated:
             return ()
         return (
-            "no file states the pooling: the sentence vector is the mean of the token states; see --pooling",
+            "no file states the pooling: the sentence vector is the mean of the token states; see `pooling`",
         )
 
     def run(self, reading: EncodedInput) -> Any:

@@ -16,6 +16,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, reason
 from headscope.explorer.answers import answered, refused
 from headscope.explorer.line import WAITING, Line
@@ -204,7 +205,11 @@ class Server:
 
     def _study(self) -> StudyView:
         if self.study is None:
-            raise Refusal(404, "there is no study", mend="Start it with --study DIR")
+            raise Refusal(
+                404,
+                "there is no study",
+                mend=f"Start it with one: {command_line('serve', 'MODEL', study='DIR')}",
+            )
         return self.study
 
     async def _run(self, asked: AskedToAttend, work: Callable[..., Any], *given: Any) -> Any:

@@ -180,7 +180,7 @@ def studied(given: Given | Sequence[Given] | None) -> tuple[Study | None, list[s
         )
         raise HeadscopeError(
             f"the studies are of different models: {named}" if chapters else "this is a comparison",
-            where="--study",
+            where="`study`",
             expected="studies of one model",
         )
     return chapters[0].study, list(chapters[0].notes)
@@ -189,7 +189,7 @@ def studied(given: Given | Sequence[Given] | None) -> tuple[Study | None, list[s
 def _listen(host: str, port: int) -> tuple[socket.socket, bool]:
     """A socket on this port or, where it is taken, on the next that is free; and whether it was taken."""
     if not 0 <= port <= 65535:
-        raise HeadscopeError(f"{port} is not a port", where="--port", expected="0 (any) to 65535")
+        raise HeadscopeError(f"{port} is not a port", where="`port`", expected="0 (any) to 65535")
     last = min(port + TRIED_PORTS, 65536)
     for tried in range(port, last):
         try:
@@ -197,10 +197,10 @@ def _listen(host: str, port: int) -> tuple[socket.socket, bool]:
         except OSError as cause:
             if cause.errno != errno.EADDRINUSE:
                 raise HeadscopeError(
-                    f"cannot listen on {host} port {tried} ({reason(cause)})", where="--host"
+                    f"cannot listen on {host} port {tried} ({reason(cause)})", where="`host`"
                 ) from cause
     raise HeadscopeError(
-        f"ports {port} to {last - 1} are all taken", where="--port", expected="a free port"
+        f"ports {port} to {last - 1} are all taken", where="`port`", expected="a free port"
     )
 
 

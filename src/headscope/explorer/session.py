@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headscope.analysis.token_maps import TOKEN_LENSES, Input, one_input
+from headscope.config.command_line import command_line
 from headscope.data.encode import Encoder
 from headscope.errors import HeadscopeError, choices
 from headscope.explorer.predictions import EncodedInput, labels_of, prediction_of
@@ -281,7 +282,8 @@ class Session:
             raise Refusal(
                 503,
                 f"{model.name} gave numbers that are not finite",
-                mend="If it runs in half precision, start the explorer with --dtype float32",
+                mend="If it runs in half precision, start it in float32: "
+                + command_line("serve", "MODEL", dtype="float32"),
             )
         order = {site: i for i, site in enumerate(model.sites)}
         weights = dict(sorted(weights.items(), key=lambda item: order[item[0]]))

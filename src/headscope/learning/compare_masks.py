@@ -175,10 +175,10 @@ class _MaskTable(Learning):
         twice = next((name for name in options.masks if options.masks.count(name) > 1), None)
         if twice is not None:
             raise HeadscopeError(
-                f"{twice} is named twice", where="--mask", expected="each mask once"
+                f"{twice} is named twice", where="`mask`", expected="each mask once"
             )
         if options.repair < 0:
-            raise HeadscopeError(f"{options.repair} epochs", where="--repair", expected="0 or more")
+            raise HeadscopeError(f"{options.repair} epochs", where="`repair`", expected="0 or more")
         super().__init__(source, settings, options)
         files = sorted({file for name in options.masks for file in files_of(name)})
         self.header["mask_files"] = describe_files(files)

@@ -71,7 +71,7 @@ class GateOptions:
     settle: float = SETTLE
 
     def __post_init__(self) -> None:
-        check_rate(self.rate, "--gate-rate", self.settle)
+        check_rate(self.rate, "`gate_rate`", self.settle)
 
 
 def gate(
@@ -162,8 +162,8 @@ class _AllClosed(HeadscopeError):
         self.step = step.number
         super().__init__(
             f"all heads are closed at step {step.number} of {step.total}",
-            where=f"--penalty {aim.name.removeprefix('penalty-')}",
-            mend="Take a smaller penalty, or --keep N",
+            where=f"`penalty={aim.name.removeprefix('penalty-')}`",
+            mend="Take a smaller penalty, or `keep=N`",
         )
 
 
@@ -211,7 +211,7 @@ class _Gating(Learning):
         )
         note = ""
         if bool(gates.hardly):
-            note = f"{aim.name}: {said_of_little('gates', gates.settles_at(training.total), '--gate-rate')}"
+            note = f"{aim.name}: {said_of_little('gates', gates.settles_at(training.total), '`gate_rate`')}"
             say(f"note: {note}")
         return {
             "row": row,
@@ -278,7 +278,7 @@ class _Gating(Learning):
         if len(notes) < len(found):
             return
         kept = [note for note in notes if "kept_epoch" in note]
-        mend = "Take a smaller penalty, or --keep N"
+        mend = "Take a smaller penalty, or `keep=N`"
         if kept:
             mend = f"Epoch {kept[0]['kept_epoch']}, with {kept[0]['left']} heads, is kept in {self.out}.partial. {mend}"
         else:

@@ -88,7 +88,7 @@ class Gates(Learned):
     def _check(self, model: AttentionModel) -> None:
         if (self.penalty is None) == (self.keep is None):
             raise HeadscopeError(
-                "what shall open heads cost?", where="gate", expected="either --penalty or --keep"
+                "what shall open heads cost?", where="gate", expected="either `penalty` or `keep`"
             )
         if self.keep is not None:
             self._check_reachable(self.keep, len(model.heads))
@@ -98,7 +98,7 @@ class Gates(Learned):
         wrong = [price for price in prices if not (price >= 0 and math.isfinite(price))]
         if wrong:
             raise HeadscopeError(
-                f"{wrong[0]} is no penalty", where="--penalty", expected="0 or more"
+                f"{wrong[0]} is no penalty", where="`penalty`", expected="0 or more"
             )
         if isinstance(self.penalty, Mapping):
             stacks = sorted({head.stack for head in model.heads})
@@ -106,14 +106,14 @@ class Gates(Learned):
             if strangers:
                 raise HeadscopeError(
                     f"there is no {strangers[0]}",
-                    where="--penalty",
+                    where="`penalty`",
                     expected=f"some of {', '.join(stacks)}",
                 )
 
     def _check_reachable(self, keep: int, most: int) -> None:
         if not 1 <= keep <= most:
             raise HeadscopeError(
-                f"{keep} heads cannot be kept", where="--keep", expected=f"1 to {most}"
+                f"{keep} heads cannot be kept", where="`keep`", expected=f"1 to {most}"
             )
         possible = [number for number in range(1, most + 1) if _sums(self.units)[0] >> number & 1]
         if keep not in possible:
@@ -123,7 +123,7 @@ class Gates(Learned):
             )
             raise HeadscopeError(
                 f"{keep} heads cannot be kept, as some share weights and stay together",
-                where="--keep",
+                where="`keep`",
                 expected=f"{above}" if below is None else f"{below} or {above}",
             )
 

@@ -80,7 +80,7 @@ class MaskOptions:
     settle: float = SETTLE
 
     def __post_init__(self) -> None:
-        check_rate(self.rate, "--mask-rate", self.settle)
+        check_rate(self.rate, "`mask_rate`", self.settle)
 
 
 def learn_mask(
@@ -243,7 +243,7 @@ class _MaskLearning(Learning):
         notes = []
         if bool(mask.hardly):
             steps = training.total if mask.is_soft else mask.settles_at(training.total)
-            notes.append(said_of_little("the mask", steps, "--mask-rate"))
+            notes.append(said_of_little("the mask", steps, "`mask_rate`"))
         missed = 0.0 if aim.sparsity is None else row["sparsity"] - aim.sparsity
         if aim.sparsity is not None and not -CLOSE < missed < FEW * CLOSE:
             why = "every position needs a key" if missed < 0 else "there are few steps between"

@@ -115,19 +115,19 @@ class LearnedMask(Learned):
     def _check(self) -> None:
         if self.form not in FORMS:
             raise HeadscopeError(
-                f'"{self.form}" is no form', where="--form", expected=choices(self.form, FORMS)
+                f'"{self.form}" is no form', where="`form`", expected=choices(self.form, FORMS)
             )
         if self.per not in get_args(Per):
             raise HeadscopeError(
-                f'"{self.per}"', where="--per", expected=choices(self.per, get_args(Per))
+                f'"{self.per}"', where="`per`", expected=choices(self.per, get_args(Per))
             )
         if self.penalty is not None and not (self.penalty >= 0 and math.isfinite(self.penalty)):
             raise HeadscopeError(
-                f"{self.penalty} is no penalty", where="--penalty", expected="0 or more"
+                f"{self.penalty} is no penalty", where="`penalty`", expected="0 or more"
             )
         if self.sparsity is not None and not 0 < self.sparsity < 1:
             raise HeadscopeError(
-                f"{self.sparsity} is no sparsity", where="--sparsity", expected="between 0 and 1"
+                f"{self.sparsity} is no sparsity", where="`sparsity`", expected="between 0 and 1"
             )
         given = (self.penalty is not None) + (self.sparsity is not None)
         if given > 1 or (given == 0 and not self.is_soft):
@@ -136,7 +136,7 @@ class LearnedMask(Learned):
             )
         if self.is_soft and self.sparsity is not None:
             raise HeadscopeError(
-                "a soft mask has no sparsity", where="--soft", mend="Leave --sparsity out"
+                "a soft mask has no sparsity", where="`soft`", mend="Leave `sparsity` out"
             )
 
     def _check_reachable(self, sparsity: float) -> None:
@@ -144,14 +144,14 @@ class LearnedMask(Learned):
         if sparsity > most:
             raise HeadscopeError(
                 f"{sparsity:g} of attention cannot go: what is always open is more than the rest",
-                where="--sparsity",
+                where="`sparsity`",
                 expected=f"at most {math.floor(1000 * most) / 1000:g} for texts of these lengths",
             )
         least = 1.0 - self.opened_share - float(self.free.sum())
         if sparsity < least:
             raise HeadscopeError(
                 f"the diagonal alone is {least:.3f} of attention",
-                where="--sparsity",
+                where="`sparsity`",
                 expected=f"at least {math.ceil(1000 * least) / 1000:g}, or the diagonal kept",
             )
 

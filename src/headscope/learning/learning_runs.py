@@ -79,7 +79,7 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.report_limit is not None:
-            check_count(self.report_limit, "--report-limit")
+            check_count(self.report_limit, "`report_limit`")
 
     def read(self) -> tuple[list[Path], tuple[list[Item], list[Item], list[Item]]]:
         """The files, and the examples to learn from, to look at and to report on."""
@@ -103,7 +103,7 @@ class Source:
         ]
         train, report = found[0], found[-1]
         select = found[1] if len(found) > 2 else []
-        check_apart(select, report, "--report-on")
+        check_apart(select, report, "`report_on`")
         return sorted(set(files)), (train, select, report)
 
     def _held_out(self, file: Path) -> tuple[list[Item], list[Item], list[Item]]:
@@ -284,7 +284,7 @@ class Learning:
             if then == lost["learning_rate"]:
                 if self.settings.learning_rate >= then:
                     what = f"{lost['what']} with a rate of {then:g}"
-                    raise HeadscopeError(what, where="--learning-rate", expected="a smaller one")
+                    raise HeadscopeError(what, where="`learning_rate`", expected="a smaller one")
                 header = {**header, "settings": {**header["settings"], "learning_rate": then}}
         remember_run(folder / HEADER, header)
         (folder / HEADER).write_text(json.dumps(self.header), "utf-8")
@@ -301,8 +301,8 @@ class Learning:
             (folder / DIVERGED).write_text(
                 json.dumps({"what": error.what, "learning_rate": rate}), "utf-8"
             )
-            if "--resume" not in (error.mend or ""):
-                error.mend = f"What is done is kept: go on with --resume and a smaller --learning-rate than {rate:g}"
+            if "`resume=True`" not in (error.mend or ""):
+                error.mend = f"What is done is kept: go on with `resume=True` and a smaller `learning_rate` than {rate:g}"
 
     def forget(self, folder: Path) -> None:
         """Nothing of it is worth keeping."""

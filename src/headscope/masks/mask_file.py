@@ -65,7 +65,7 @@ class Positions:
             raise HeadscopeError(
                 f"this mask is of {self.length} positions, and a text has {length}",
                 where=name,
-                mend=f"Cut texts with --max-length {self.length}, or learn a --structured mask, which has no end",
+                mend=f"Cut texts with `max_length={self.length}`, or learn a `structured=True` mask, which has no end",
             )
         if not self.structured:
             found = rows[:, :length, :length].clone()

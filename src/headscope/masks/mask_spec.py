@@ -19,7 +19,7 @@ from headscope.masks.mask_file import read_positions
 from headscope.masks.patterns import PATTERNS, Pattern
 
 
-def read_mask(spec: str, option: str = "--mask") -> Mask:
+def read_mask(spec: str, option: str = "`mask`") -> Mask:
     """A mask as it is written: a name with parameters, several with a plus between them. option: as errors name it."""
     parts = [_read_part(part.strip(), f'{option} "{spec}"') for part in spec.split("+")]
     if len(parts) == 1:
@@ -74,7 +74,7 @@ def files_of(spec: str) -> list[str]:
     return [part for part in parts if part.endswith(FILES)]
 
 
-def check_fits(spec: str, length: int, option: str = "--mask") -> None:
+def check_fits(spec: str, length: int, option: str = "`mask`") -> None:
     """Refuse parameters that mean nothing at a length: a position beyond it, more keys dropped than there are."""
     for part in map(str.strip, spec.split("+")):
         name, told, _ = split_mask(part)
@@ -84,14 +84,14 @@ def check_fits(spec: str, length: int, option: str = "--mask") -> None:
         )
         beyond = [one for one in given.get("globals", ()) if one.isdecimal() and int(one) >= length]
         if beyond:
-            expected = f"0 to {length - 1}, or a larger --length"
+            expected = f"0 to {length - 1}, or a larger `length`"
             raise HeadscopeError(
                 f"{length} positions have no position {beyond[0]}", where=where, expected=expected
             )
         if given.get("drop", 0) >= length:
             what = f"{given['drop']} of {length} keys cannot be dropped"
             raise HeadscopeError(
-                what, where=where, expected=f"less than {length}, or a larger --length"
+                what, where=where, expected=f"less than {length}, or a larger `length`"
             )
 
 

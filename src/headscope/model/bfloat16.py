@@ -60,7 +60,7 @@ def ensure_bfloat16() -> None:
     """Switch oneDNN off, with a warning, where bfloat16 products fault; refuse where nothing helps."""
     state = bfloat16_state()
     if state == "unusable":
-        raise HeadscopeError(f"bfloat16 {STATES[state]}", where="--dtype")
+        raise HeadscopeError(f"bfloat16 {STATES[state]}", where="`dtype`")
     if state != "works" and torch.backends.mkldnn.enabled:
         torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
         note(f"bfloat16 {STATES[state]}. {REMEDY}.")

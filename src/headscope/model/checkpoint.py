@@ -219,7 +219,7 @@ def _refusal(cause: Exception, weights: Path, name: str) -> HeadscopeError:
     from safetensors import SafetensorError
 
     if isinstance(cause, MemoryError) or "allocate memory" in str(cause):
-        mend = "Check the sizes in config.json; if they are right, take --dtype bfloat16 or a larger machine"
+        mend = 'Check the sizes in config.json; if they are right, take `dtype="bfloat16"` or a larger machine'
         return HeadscopeError(
             f"{name} needs more memory than there is", where=weights.parent, mend=mend
         )
@@ -249,7 +249,7 @@ def _weights_file(folder: Path) -> Path:
             "this is a graph for onnxruntime",
             where=folder,
             expected="weights",
-            mend="Run model.onnx with onnxruntime, or cut the model in another form: --form small or plain",
+            mend='Run model.onnx with onnxruntime, or cut the model in another form: `form="small"` or plain',
         )
     if path is None:
         raise HeadscopeError(

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, HeadSet, Site
 from headscope.model.anatomy import Parts, anatomy, weight_of
@@ -107,7 +108,8 @@ def _projections(model: AttentionModel, name: str) -> tuple[str, str]:
             "so heads cannot lose theirs",
             where=model.name,
             expected="a model such as BERT, RoBERTa, DistilBERT, BART, Marian or T5",
-            mend="Leave the weights as they are and edit the model: Fixed, or headscope importance --mode fixed",
+            mend="Leave the weights as they are and edit the model: Fixed, or "
+            + command_line("importance", mode="fixed"),
         )
     return inside[0], inside[1]
 
@@ -124,7 +126,7 @@ def _check_shared(sites: tuple[Site, ...], wanted: Mapping[Head, str]) -> None:
             )
 
 
-def read_patterns(text: str, heads: tuple[Head, ...], *, where: str = "--fix") -> dict[Head, str]:
+def read_patterns(text: str, heads: tuple[Head, ...], *, where: str = "`fix`") -> dict[Head, str]:
     """Patterns as they are written, `3.2,4.*=previous,encoder.*.0-6=raganato`, or in a file with such lines.
 
     raganato: the seven patterns of the paper, in its order, for the named heads of each layer.

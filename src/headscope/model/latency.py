@@ -73,8 +73,8 @@ class Layers:
 
 def inputs_of(model: AttentionModel, batch_size: int, length: int) -> dict[str, Tensor]:
     """A batch of `batch_size` sequences of `length` tokens, without padding."""
-    check_count(batch_size, "--batch-size")
-    check_count(length, "--length")
+    check_count(batch_size, "`batch_size`")
+    check_count(length, "`length`")
     if not model.family.takes_text:
         return {
             name: value[:1].repeat(batch_size, 1, 1, 1)
@@ -83,7 +83,7 @@ def inputs_of(model: AttentionModel, batch_size: int, length: int) -> dict[str, 
     if length > longest(model, length):
         raise HeadscopeError(
             f"{length} tokens are too many",
-            where="--length",
+            where="`length`",
             expected=f"at most {longest(model, length)}",
         )
     sample = model._sample(batch=1)
@@ -113,7 +113,7 @@ def measure(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Speed]:
     """All models on the same batch, in turns; ratios to the first."""
-    check_count(repeats, "--repeats")
+    check_count(repeats, "`repeats`")
     batch = inputs_of(models[0], batch_size, length)
     runs = [forward_of(model, batch) for model in models]
     by_turn = interleaved(runs, repeats, progress)  # [turn, model]

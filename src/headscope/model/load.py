@@ -67,7 +67,7 @@ def load(
         raise HeadscopeError(what, where="model", expected="its name, directory or hub id")
     if dtype not in DTYPES:
         raise HeadscopeError(
-            f'"{dtype}" is not a dtype', where="--dtype", expected=choices(dtype, DTYPES)
+            f'"{dtype}" is not a dtype', where="`dtype`", expected=choices(dtype, DTYPES)
         )
     place = device_named(device)
     if dtype == "bfloat16" and place.type == "cpu":
@@ -140,7 +140,7 @@ def device_named(device: str) -> torch.device:
         there += ["mps"] if torch.backends.mps.is_available() else []
         raise HeadscopeError(
             f'"{device}" cannot be used here{_why_not(device)}',
-            where="--device",
+            where="`device`",
             expected=choices(device, ["auto", "cpu", *there]),
         ) from cause
     return chosen

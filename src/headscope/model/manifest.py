@@ -9,14 +9,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, HeadSet, Site
 from headscope.model.fixed_attention import FixedHeads
 from headscope.model.zoo.wheels import sha256_of
 
 NAME, WEIGHTS, SCHEMA = "cut.json", "model.safetensors", 1
-_MEND = (
-    "Cut the model again, or get the whole directory: headscope prune MODEL --heads HEADS --out DIR"
+_MEND = "Cut the model again, or get the whole directory: " + command_line(
+    "prune", "MODEL", heads="HEADS", out="DIR"
 )
 
 

@@ -68,7 +68,7 @@ class Source:
             raise HeadscopeError(
                 "this configuration comes without a tokenizer",
                 where=self.name,
-                mend="Name one: --tokenizer minilm, or --vocabulary 8000 to learn one from the texts",
+                mend='Name one: `tokenizer="minilm"`, or `vocabulary=8000` to learn one from the texts',
             )
         with quiet():
             return read_tokenizer_files(self.folder)
@@ -83,7 +83,7 @@ def read_source(
         return Source(str(spec), _config(read_config_file(path), path))
     folder, name, _ = find_folder(spec, revision, say)
     if read_manifest(folder) is not None:
-        mend = "Take the model that it was cut from, and --layers, --heads"
+        mend = "Take the model that it was cut from, and `layers`, `heads`"
         raise HeadscopeError("a cut model is no place to begin from", where=name, mend=mend)
     return Source(name, _config(read_config(folder), folder / "config.json"), folder)
 
@@ -112,7 +112,7 @@ def resized(config: PreTrainedConfig, sizes: ModelSizes) -> PreTrainedConfig:
     for name, value in wanted.items():
         here = [one for one in NAMES[name] if one in own]
         if not here:
-            raise HeadscopeError(f"{config.model_type} has no such size", where=f"--{name}")
+            raise HeadscopeError(f"{config.model_type} has no such size", where=f"`{name}`")
         for one in here:
             setattr(made, one, value)
     heads, hidden = (
@@ -122,7 +122,7 @@ def resized(config: PreTrainedConfig, sizes: ModelSizes) -> PreTrainedConfig:
     if wanted and hidden % heads:
         raise HeadscopeError(
             f"{heads} heads do not share {hidden} evenly",
-            where="--heads, --hidden",
+            where="`heads`, `hidden`",
             expected="a multiple of the heads",
         )
     for one in WIDTHS:
@@ -221,7 +221,7 @@ def _shorten(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, max_l
         if max_length > longest - lost:
             raise HeadscopeError(
                 f"{max_length} tokens are more than there are positions",
-                where="--max-length",
+                where="`max_length`",
                 expected=f"at most {longest - lost}",
             )
         config.max_position_embeddings = max_length + lost

@@ -35,6 +35,7 @@ ROLES = {
     "query": ("query",),
     "document": ("document", "passage", "corpus"),
 }  # prompts by what a text is in retrieval
+BY_OPTION = "`pooling`"  # what states a pooling that the user chose
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class TextReading:
         """The reading with the user's pooling and prompt (a text, or the name of a stated prompt)."""
         reading = self
         if (name := checked_pooling(pooling)) is not None:
-            reading = replace(reading, pooling=name, stated_by="--pooling", problem=None)
+            reading = replace(reading, pooling=name, stated_by=BY_OPTION, problem=None)
         if prompt is not None:
             reading = replace(reading, prompt=reading.prompts.get(prompt, prompt))
         return reading
@@ -194,7 +195,7 @@ class TextReading:
             raise HeadscopeError(
                 self.problem,
                 where=where,
-                mend="Pass --pooling to use the pooled token states alone, without the modules that follow",
+                mend="Pass `pooling` to use the pooled token states alone, without the modules that follow",
             )
 
     def record(self) -> dict[str, Any]:
@@ -220,7 +221,7 @@ class TextReading:
         default = (
             "" if self.default_prompt_name is None else f"; default: {self.default_prompt_name}"
         )
-        override = [] if self.prompt is None else [f"--prompt {self.prompt!r}"]
+        override = [] if self.prompt is None else [f"`prompt` {self.prompt!r}"]
         tokens = "" if self.include_prompt else "; its tokens are left out of pooling"
         length = "the tokenizer's limit" if self.max_length is None else f"{self.max_length} tokens"
         return [

@@ -27,7 +27,7 @@ from headscope.model.module_files import (
     read_json,
     transformer_folder,
 )
-from headscope.model.reading import ACTIVATIONS, Dense, Normalize, TextReading
+from headscope.model.reading import ACTIVATIONS, BY_OPTION, Dense, Normalize, TextReading
 
 PROMPTS = "config_sentence_transformers.json"
 LENGTHS = (  # in the order of sentence-transformers
@@ -259,7 +259,7 @@ def write_reading(reading: TextReading, folder: Path, *, where: str, width: int 
 def files_of(reading: TextReading, width: int | None) -> dict[str, bytes]:
     """The files by their paths, with what was overridden in them."""
     files = dict(reading.files)
-    if reading.stated_by == "--pooling" or (reading.prompt is not None and MODULES not in files):
+    if reading.stated_by == BY_OPTION or (reading.prompt is not None and MODULES not in files):
         path = "1_Pooling"
         if MODULES in files:
             path = json.loads(files[MODULES])[1]["path"]

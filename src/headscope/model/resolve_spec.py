@@ -44,7 +44,7 @@ def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | Non
         if revision is not None:
             what = "a named model" if is_named else "a directory"
             raise HeadscopeError(
-                f'"{text}" is {what}', where=f'--revision "{revision}"', expected="a hub id with it"
+                f'"{text}" is {what}', where=f'`revision` "{revision}"', expected="a hub id with it"
             )
         if is_named:
             return None, text, None
@@ -67,7 +67,7 @@ def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | Non
     if revision and tail and revision != tail:
         raise HeadscopeError(
             f'"{text}" names another revision',
-            where=f'--revision "{revision}"',
+            where=f'`revision` "{revision}"',
             expected="one of them",
         )
     return None, identifier, revision or tail or None

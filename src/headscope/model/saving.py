@@ -57,7 +57,7 @@ def save(
 
 def check_form(form: str) -> None:
     if form not in FORMS:
-        raise HeadscopeError(f'"{form}" is no form', where="--form", expected=choices(form, FORMS))
+        raise HeadscopeError(f'"{form}" is no form', where="`form`", expected=choices(form, FORMS))
     if form == "onnx":
         _runtime()  # refuses at once what would fail at the end
 
@@ -68,7 +68,7 @@ def check_form_of(model: AttentionModel, form: str) -> None:
     if form != "small" and model.fixed:
         raise HeadscopeError(
             f"{len(model.fixed)} heads follow fixed patterns, which nobody else computes",
-            where=f"--form {form}",
+            where=f'`form="{form}"`',
             expected="small",
         )
 
@@ -196,7 +196,7 @@ def _write_onnx(model: AttentionModel, folder: Path) -> None:
     except Exception as cause:  # the exporter fails in its own hundred ways
         raise HeadscopeError(
             f"{type(model.model).__name__} cannot be exported ({reason(cause)})",
-            where="--form onnx",
+            where='`form="onnx"`',
             expected="small or plain",
         ) from cause
     finally:
@@ -210,7 +210,7 @@ def _write_onnx(model: AttentionModel, folder: Path) -> None:
         if not difference < ONNX_TOLERANCE:
             raise HeadscopeError(
                 f"the exported graph differs from torch by {difference:.1e} with {batch} sequences of {length} tokens",
-                where="--form onnx",
+                where='`form="onnx"`',
                 expected="small or plain",
             )
 
@@ -246,7 +246,7 @@ def _runtime() -> Callable[[Path, dict[str, Any]], Any]:
     except ImportError as cause:
         raise HeadscopeError(
             f"{cause.name} is not installed",
-            where="--form onnx",
+            where='`form="onnx"`',
             mend='pip install "headscope[onnx]"',
         ) from cause
 

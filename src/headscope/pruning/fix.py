@@ -103,18 +103,18 @@ def fix_into(
     task, started = judgement.task, time.perf_counter()
     to_choose = task.items(judgement.data, judgement.learn_on, limit=options.limit)
     to_report = task.items(judgement.data, judgement.report_on, limit=judgement.report_limit)
-    check_apart(to_choose, to_report, "--report-on")
+    check_apart(to_choose, to_report, "`report_on`")
     loaded = loaded_for(model, task)
     loaded.reading.check(loaded.name)  # what cannot be saved is not fixed
     given = (
         None
         if options.patterns is None
-        else read_patterns(options.patterns, loaded.heads, where="--patterns")
+        else read_patterns(options.patterns, loaded.heads, where="`patterns`")
     )
     heads = _candidates(loaded, options, given)
     if not isinstance(options.sizes, int) and max(options.sizes) > len(heads):
         what = f"{max(options.sizes)} heads cannot be fixed"
-        raise HeadscopeError(what, where="--sizes", expected=f"at most {len(heads)}")
+        raise HeadscopeError(what, where="`sizes`", expected=f"at most {len(heads)}")
     with drafted(
         out, overwrite=overwrite, resume=resume, kept=[ALONE, REPORTED, JOURNAL], record=MANIFEST
     ) as folder:
@@ -150,7 +150,7 @@ def _candidates(
         if across:
             raise HeadscopeError(
                 f"{across[0]} reads one text and attends to another",
-                where="--heads",
+                where="`heads`",
                 expected="self-attention",
             )
     check_fix(model, given or dict.fromkeys(heads, "current"))
@@ -344,9 +344,9 @@ class _Run:
             if not good:
                 raise HeadscopeError(
                     f"no number of fixed heads keeps {keep:g} of the metric, which is {intact:.4f}",
-                    where="--keep-metric",
+                    where="`keep_metric`",
                     expected=f"less: the best of those that were tried has {max(tried.values()):.4f}",
-                    mend="Name smaller --sizes, or leave --keep-metric out",
+                    mend="Name smaller `sizes`, or leave `keep_metric` out",
                 )
             size = max(good)
         for row in rows:

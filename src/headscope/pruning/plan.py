@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import HeadSet
 from headscope.model.attention_model import AttentionModel
@@ -64,7 +65,7 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
             "was edited: its checksum differs",
             where=path,
             expected=expected,
-            mend=f"Name the heads: --heads {heads}",
+            mend=f'Name the heads: `heads="{heads}"`',
         )
     here = weights_sha256(model)
     if digest != here:
@@ -72,7 +73,8 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
             f"made for another model (sha256 {str(digest)[:8]}… there, {here[:8]}… here)",
             where=path,
             expected="a plan of the model it is carried out on",
-            mend="Load that model, or search again: headscope prune MODEL --task NAME --data PATH --keep-metric 0.99",
+            mend="Load that model, or search again: "
+            + command_line("prune", "MODEL", task="NAME", data="PATH", keep_metric=0.99),
         )
     if not heads:
         raise HeadscopeError(f"it removes nothing: all {len(model.heads)} heads stay", where=path)

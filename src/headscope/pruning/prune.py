@@ -54,7 +54,7 @@ def shown(
     """The plan, and what carrying it out would come to; nothing is written."""
     if wanted.steps:
         raise HeadscopeError(
-            "steps with training cannot be shown without training", where="--dry-run"
+            "steps with training cannot be shown without training", where="`dry_run`"
         )
     wanted.check(judgement, Mending(), options)
     whole = _loaded(model, judgement)
@@ -92,7 +92,7 @@ def prune_into(
     check_form_of(model, form)
     if mending.recover and model.model.dtype != torch.float32:
         raise HeadscopeError(
-            "training is done in float32", where="--dtype", mend="Leave --dtype or --recover out"
+            "training is done in float32", where="`dtype`", mend="Leave `dtype` or `recover` out"
         )
     if wanted.heads is not None:
         check_cut(model, read_heads(model, wanted.heads))  # before anything is written

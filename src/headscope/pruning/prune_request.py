@@ -61,14 +61,14 @@ class Wanted:
         """The same, as far as the options alone can tell."""
         if self.target is not None and not has_task:
             raise HeadscopeError(
-                "a search needs a task", where="--task", mend="Add --task NAME and --data PATH"
+                "a search needs a task", where="`task`", mend="Add `task=NAME` and `data=PATH`"
             )
         if not has_task and (mending.repairs or mending.recover):
-            where = "--repair" if mending.repairs else "--recover"
+            where = "`repair`" if mending.repairs else "`recover`"
             raise HeadscopeError(
                 "there is no task to learn from",
                 where=where,
-                mend="Add --task NAME and --data PATH",
+                mend="Add `task=NAME` and `data=PATH`",
             )
         given = options.given() | {
             "heads": self.heads,
@@ -87,19 +87,19 @@ class Wanted:
 
     def _check_steps(self, mending: Mending, options: SearchOptions) -> None:
         if mending.repairs or options.repairs:
-            where = "--repair" if mending.repairs else "--try-repairs"
+            where = "`repair`" if mending.repairs else "`try_repairs`"
             raise HeadscopeError(
                 "what was trained cannot be repaired from what was not", where=where
             )
         if not (options.how == "iterative" and mending.recover and self.target is not None):
             raise HeadscopeError(
                 "there are no steps to train between",
-                where="--recover-steps",
-                expected="--search iterative and --recover N",
+                where="`recover_steps`",
+                expected='`how="iterative"` and `recover=N`',
             )
         if self.target.heads is None and self.target.sparsity is None:
             raise HeadscopeError(
                 "steps with training go to a number of heads",
-                where="--recover-steps",
-                expected="--heads N or --sparsity P",
+                where="`recover_steps`",
+                expected="`heads=N` or `sparsity=P`",
             )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headscope.config.checks import check_count
+from headscope.config.command_line import option_words
 from headscope.config.finetune import FinetuneConfig
 from headscope.config.option import recorded
 from headscope.config.search import Mending
@@ -46,7 +47,7 @@ class Judgement:
 
     def __post_init__(self) -> None:
         if self.report_limit is not None:
-            check_count(self.report_limit, "--report-limit")
+            check_count(self.report_limit, "`report_limit`")
 
     def check(self, mending: Mending) -> None:
         """Refuse splits that overlap where something is learned from one, and a recovery with nothing to train on."""
@@ -63,31 +64,34 @@ class Judgement:
                     "there is no train file",
                     where=self.data,
                     expected="a directory with one",
-                    mend="Leave --recover out",
+                    mend="Leave `recover` out",
                 )
             self.check_apart_from("train")
 
     def check_apart_from(self, split: str) -> None:
         """Refuse to report on examples of this split."""
         learned, reported = (self.task.items(self.data, one) for one in (split, self.report_on))
-        check_apart(learned, reported, "--report-on")
+        check_apart(learned, reported, "`report_on`")
 
     @property
-    def named(self) -> str:
+    def evaluate_options(self) -> dict[str, object]:
         """What is reported on, as `headscope evaluate` takes it."""
-        told = {
+        options = {
             "task": self.task.name,
             "data": self.data,
             "split": self.report_on,
             "limit": self.report_limit,
-            "max-length": self.max_length,
-            "batch-size": None if self.batch_size == 32 else self.batch_size,
+            "max_length": self.max_length,
+            "batch_size": None if self.batch_size == 32 else self.batch_size,
             "columns": ",".join(f"{ours}={theirs}" for ours, theirs in self.task.columns.items()),
             "labels": ",".join(f"{theirs}={ours}" for theirs, ours in self.task.renamed.items()),
         }
-        return shlex.join(
-            word for name, value in told.items() if value for word in (f"--{name}", str(value))
-        )
+        return {name: value for name, value in options.items() if value}
+
+    @property
+    def named(self) -> str:
+        """The same as typed."""
+        return shlex.join(option_words(self.evaluate_options))
 
 
 def recovered(
@@ -106,7 +110,7 @@ def recovered(
     write_model(cut, here)
     if mending.teacher and model.path is None:
         raise HeadscopeError(
-            "the teacher has no files", where="--teacher", expected="a model that was loaded"
+            "the teacher has no files", where="`teacher`", expected="a model that was loaded"
         )
     data = TaskData(
         task=judgement.task,

@@ -37,7 +37,7 @@ def repaired(
     say: Callable[[str], None] = lambda line: None,
 ) -> AttentionModel:
     """The cut model, mended in place: `fold` or `refit`, with these examples to learn from."""
-    check_choice(repair, REPAIRS, "--repair", "is no repair")
+    check_choice(repair, REPAIRS, "`repair`", "is no repair")
     if repair == "fold":
         fold(whole, cut, mean_results(whole, task, prepared, batch_size), say)
     else:

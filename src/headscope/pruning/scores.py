@@ -34,7 +34,7 @@ def scores_by(
     """
     if importance not in SCORES:
         raise HeadscopeError(
-            f'"{importance}" is no importance', where="--by", expected=choices(importance, SCORES)
+            f'"{importance}" is no importance', where="`by`", expected=choices(importance, SCORES)
         )
 
     def scores(removed: Removed) -> NDArray[np.float64]:
@@ -112,7 +112,7 @@ def _of_heads(selection: Selection, removed: Removed, importance: str) -> OfHead
         if norms is None:
             expected = ", ".join(GRADIENT_SCORES)
             raise HeadscopeError(
-                "this family's heads have no norms", where="--by norm", expected=expected
+                "this family's heads have no norms", where='`by="norm"`', expected=expected
             )
         return dict(zip(model.heads, norms.mean(axis=0).tolist(), strict=True))
     asked = chosen([importance])

@@ -126,7 +126,7 @@ def ask(
     items = [
         task.items(data, split, limit=limit) for split, limit in zip(splits, limits, strict=True)
     ]
-    check_apart(items[0], items[1], "--report-on")
+    check_apart(items[0], items[1], "`report_on`")
     loaded = loaded_for(model, task)
     loaded.canary()
     chosen_on, reported_on = (task.prepare(loaded, one, max_length=max_length) for one in items)

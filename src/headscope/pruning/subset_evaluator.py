@@ -94,7 +94,7 @@ class Selection:
         if objective not in OBJECTIVES:
             raise HeadscopeError(
                 f'"{objective}" is no objective',
-                where="--objective",
+                where="`objective`",
                 expected=choices(objective, OBJECTIVES),
             )
         self.model, self.task, self.prepared = model, task, prepared
@@ -119,7 +119,7 @@ class Selection:
         if not self.units:
             raise HeadscopeError(
                 "none of these heads can be cut alone",
-                where="--among",
+                where="`among`",
                 expected="heads that the task uses, as 3.2,4.*",
             )
         self.tried: dict[Removed, Outcome] = {}

@@ -34,12 +34,12 @@ class Target:
             raise HeadscopeError(
                 f"{len(given)} targets" if given else "no target",
                 where="prune",
-                expected="heads by name (--heads 3.2,4.*), or with --task NAME and --data PATH one of --heads N, "
-                "--sparsity P, --keep-metric F and --speedup X",
+                expected='heads by name (`heads="3.2,4.*"`), or with `task=NAME` and `data=PATH` one of `heads=N`, '
+                "`sparsity=P`, `keep_metric=F` and `speedup=X`",
             )
         (name, value), option = (
             next(iter(given.items())),
-            f"--{next(iter(given)).replace('_', '-')}",
+            f"`{next(iter(given))}`",
         )
         if name == "heads" and value < 1:
             raise HeadscopeError(f"{value} is too few", where=option, expected="1 or more")
@@ -58,7 +58,7 @@ class Target:
         wanted = self.heads if self.sparsity is None else max(1, round(self.sparsity * everyone))
         if wanted is None:
             return None
-        option = "--heads" if self.sparsity is None else "--sparsity"
+        option = "`heads`" if self.sparsity is None else "`sparsity`"
         check_reachable(wanted, everyone, _reachable(selection), option, selection.at_least)
         smallest = min(len(unit) for unit in selection.units)
         if wanted < smallest:
@@ -97,7 +97,7 @@ def estimate(seconds: float, steps: int, examples: int) -> str:
     if minutes < 2:
         return ""
     fewer = (
-        f"; --limit {FEWER} makes it {max(minutes * FEWER / examples, 1):.0f}"
+        f"; `limit={FEWER}` makes it {max(minutes * FEWER / examples, 1):.0f}"
         if examples > 2 * FEWER
         else ""
     )
@@ -115,8 +115,8 @@ class Pursuit:
         if target.keep_metric is not None and not intact > 0:
             raise HeadscopeError(
                 f"{name} of the whole model is {intact:.4f}: no share of it can be kept",
-                where="--keep-metric",
-                expected="a model that can do the task, or --heads N",
+                where="`keep_metric`",
+                expected="a model that can do the task, or `heads=N`",
             )
         self.most = target.most(selection)
         self.layers: Layers | None = None
@@ -143,7 +143,7 @@ class Pursuit:
         ):
             raise HeadscopeError(
                 f"{target.speedup:g} times is more than head pruning can give here",
-                where="--speedup",
+                where="`speedup`",
                 expected=f"at most {self.layers.bound:.2f}: that is the time without any attention head",
             )
         self.reachable = self.most or _reachable(selection)
@@ -196,7 +196,7 @@ class Pursuit:
     def chosen(self, path: list[State]) -> State:
         """The last state of the path that meets the target."""
         if len(path) == 1:
-            raise HeadscopeError("no head may go", where="prune", expected="a smaller --at-least")
+            raise HeadscopeError("no head may go", where="prune", expected="a smaller `at_least`")
         if self.target.keep_metric is not None:
             good = [state for state in path[1:] if self._keeps(state)]
             if not good:
@@ -204,14 +204,14 @@ class Pursuit:
                 share = best.outcome.metric / self.selection.intact.metric
                 raise HeadscopeError(
                     f"no set keeps {self.target.keep_metric:g} of the metric",
-                    where="--keep-metric",
+                    where="`keep_metric`",
                     expected=f"at most {share:.4f}, which is without {self.selection.heads(best.removed)}",
                 )
             return max(good, key=lambda state: self.selection.size(state.removed))
         if self.target.speedup is not None and not self._is_fast(path[-1]):
             raise HeadscopeError(
                 f"{self.target.speedup:g} times cannot be reached",
-                where="--speedup",
+                where="`speedup`",
                 expected=f"at most {1 / self.expected_time(path[-1]):.2f}",
             )
         return path[-1]

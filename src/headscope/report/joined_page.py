@@ -24,7 +24,7 @@ def write_joined(joined: Joined, out: str | Path, overwrite: bool = False) -> Pa
     except OSError as cause:
         partial.unlink(missing_ok=True)
         raise HeadscopeError(
-            f"cannot be written: {reason(cause)}", where=out, mend="Choose another --out"
+            f"cannot be written: {reason(cause)}", where=out, mend="Choose another `out`"
         ) from cause
     return final
 

@@ -57,7 +57,7 @@ def look(
     )
 
 
-def lenses_asked(lens: str | Iterable[str], where: str = "--lens") -> tuple[str, ...]:
+def lenses_asked(lens: str | Iterable[str], where: str = "`lens`") -> tuple[str, ...]:
     """The lenses in a list, each once; an unknown one is refused with the choices."""
     wanted = tuple(dict.fromkeys(names_in(lens, "lens")))
     unknown = next((name for name in wanted if name not in LENSES), None)

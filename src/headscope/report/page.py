@@ -32,14 +32,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 TEMPLATES = Path(__file__).parent / "templates"
-ONCE = ("study_sheets.js",)
-OF_A_CHAPTER = (
-    "study_numbers.js",
-    "study_grid.js",
-    "study_card.js",
-    "study_csv.js",
-    "study_begin.js",
-)
+SCRIPT = Path(__file__).parent / "static" / "study.js"  # built from web/src/report
 
 
 def render(study: Study) -> str:
@@ -70,7 +63,7 @@ def render_joined(
     from markupsafe import Markup
 
     joined = _shareable(joined)
-    script, style = script_of(), (TEMPLATES / "study.css").read_text("utf-8")
+    script, style = SCRIPT.read_text("utf-8"), (TEMPLATES / "study.css").read_text("utf-8")
     figures = figures or [drawn(chapter) for chapter in joined.chapters]
     announce("writing the page")
     room = (most - len(script) - len(style)) // max(len(joined.chapters), 1)
@@ -169,18 +162,6 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def script_of() -> str:
-    """The page's one script: what is there once, and a function that brings one chapter to life."""
-    once, chapter = (
-        "".join((TEMPLATES / name).read_text("utf-8") for name in names)
-        for names in (ONCE, OF_A_CHAPTER)
-    )
-    begin = "document.querySelectorAll('script.study-data').forEach((box) => chapter(JSON.parse(box.textContent), "
-    begin += "box.dataset.prefix, box.dataset.chapter));\nsheets();\n"
-    chapter = f"const chapter = (data, prefix, chapterNumber) => {{\n{chapter}}};\n"
-    return f'(() => {{\n"use strict";\n{once}{chapter}{begin}}})();'
 
 
 def _pages(study: Study) -> Facts:

@@ -48,7 +48,7 @@ def chosen(names: list[str] | None = None, lens: type[Lens] | None = None) -> li
     for name in names or []:
         if name not in known:
             raise HeadscopeError(
-                f'"{name}" is not a statistic', where="--statistics", expected=choices(name, known)
+                f'"{name}" is not a statistic', where="`statistics`", expected=choices(name, known)
             )
     asked = []
     for kind in _of_texts():

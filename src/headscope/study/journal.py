@@ -84,7 +84,7 @@ def check_same_run(then: dict[str, Any], now: dict[str, Any], where: str | Path)
                 f"begun with another {name} ({_short(before)} then, {_short(after)} now)",
                 where=where,
                 expected="a resumed run to be the same run",
-                mend="Give the same options again, or --overwrite instead of --resume to begin anew",
+                mend="Give the same options again, or `overwrite=True` instead of `resume=True` to begin anew",
             )
 
 

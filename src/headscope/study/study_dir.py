@@ -27,7 +27,7 @@ def to_add_to(out: str | Path, part: str, *, overwrite: bool = False) -> Study |
     if not record:
         return None
     if part in record and not overwrite:
-        mend = "Add --overwrite (overwrite=True) to replace it, or choose another --out"
+        mend = "Add `overwrite=True` to replace it, or choose another `out`"
         raise HeadscopeError(f"the study there has its {part} already", where=out, mend=mend)
     return Study(out)
 

@@ -34,7 +34,7 @@ def task_named(
     known = tasks()
     if name not in known:
         expected = choices(name, known, meant=TASKS_MEANT.get(name, ()))
-        raise HeadscopeError(f'"{name}" is no task', where="--task", expected=expected)
+        raise HeadscopeError(f'"{name}" is no task', where="`task`", expected=expected)
     return known[name](name, columns=columns, labels=labels)
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from headscope.config.checks import check_count
+from headscope.config.command_line import command_line
 from headscope.data.batches import collate
 from headscope.data.encode import Counts, Encoder
 from headscope.data.encode import Sequence as Encoded
@@ -185,7 +186,8 @@ class Task(ABC):
             raise HeadscopeError(
                 f"this model's head was never trained ({new[0]} is not in its files)",
                 where=model.name,
-                mend=f"Train it first: headscope finetune MODEL --task {self.name} --data DATA --out DIR",
+                mend="Train it first: "
+                + command_line("finetune", "MODEL", task=self.name, data="DATA", out="DIR"),
             )
 
     @abstractmethod
@@ -225,7 +227,7 @@ class Task(ABC):
         """
         raise HeadscopeError(
             f"what a model says to {self.name} is no single number",
-            where="--by relevance",
+            where='`by="relevance"`',
             expected="another task",
         )
 
@@ -271,7 +273,7 @@ class Task(ABC):
         """The examples with what the model says, by its answers to all sequences, in the place of what is right."""
         raise HeadscopeError(
             f"{self.name} has no labels but its texts",
-            where="--labels-free",
+            where="`labels_free`",
             expected="a task with labels",
         )
 
@@ -279,7 +281,7 @@ class Task(ABC):
         """[sequence]: how far answers are from those of a teacher, on the graph."""
         raise HeadscopeError(
             f"the answers to {self.name} cannot be imitated",
-            where="--teacher",
+            where="`teacher`",
             expected="a task with classes or vectors",
         )
 
@@ -327,7 +329,7 @@ def spread(items: list[Item], limit: int | None, where: str | Path) -> list[Item
         raise HeadscopeError("no example in it", where=where, expected="one or more")
     if limit is None or limit >= len(items):
         return items
-    check_count(limit, "--limit")
+    check_count(limit, "`limit`")
     return [items[i * len(items) // limit] for i in range(limit)]
 
 
@@ -358,7 +360,7 @@ def plan(
     Of all ways to cut the sorted sequences into batches the one that computes least: every token of a batch's
     longest sequence for each of its sequences, and OVERHEAD tokens' worth for the batch itself.
     """
-    check_count(batch_size, "--batch-size")
+    check_count(batch_size, "`batch_size`")
     numbers = range(len(prepared.sequences)) if among is None else among
     order = sorted(numbers, key=lambda i: (*_lengths(prepared.sequences[i]), -i), reverse=True)
     widths = [sum(_lengths(prepared.sequences[i])) for i in order]

@@ -29,7 +29,7 @@ class Causal(PerToken):
     def read(self, path: Path) -> Iterator[Item]:
         column = self.columns.get("text")
         names = None if column is None else (column,)
-        for example in read_examples([path], column=names, option="--columns text=NAME"):
+        for example in read_examples([path], column=names, option='`columns={"text": "NAME"}`'):
             assert isinstance(example.first, str)
             yield Item((example.first,), None, example.where)
 

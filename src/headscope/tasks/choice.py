@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.config.command_line import command_line
 from headscope.data.examples import Example
 from headscope.data.records import Record, read_records
 from headscope.errors import HeadscopeError
@@ -86,7 +87,8 @@ class Choice(Task):
             raise HeadscopeError(
                 f"{type(model.model).__name__} does not choose",
                 where=model.name,
-                mend=f"Train one: headscope finetune MODEL --task {self.name} --data DATA --out DIR",
+                mend="Train one: "
+                + command_line("finetune", "MODEL", task=self.name, data="DATA", out="DIR"),
             )
 
     def prepare(

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.config.command_line import command_line
 from headscope.data.examples import Example
 from headscope.data.records import Record, read_records
 from headscope.errors import HeadscopeError, choices
@@ -132,7 +133,7 @@ class Classification(Task):
                     f'label "{label}" is unknown',
                     where=record.where,
                     expected=choices(label, self.form.labels),
-                    mend="If the names differ on purpose, map them: --labels THEIRS=OURS",
+                    mend='If the names differ on purpose, map them: `labels={"THEIRS": "OURS"}`',
                 )
             yield Item(tuple(texts), label, record.where)
 
@@ -142,8 +143,9 @@ class Classification(Task):
             raise HeadscopeError(
                 f"no column {' or '.join(names)} among {choices(names[0], record.cells)}",
                 where=record.where,
-                mend=f"Name the column that holds it: --columns {self.form.label[0]}=NAME. Where there are no labels, "
-                "headscope importance --labels-free goes by what the model itself says",
+                mend=f'Name the column that holds it: `columns={{"{self.form.label[0]}": "NAME"}}`. '
+                f"Where there are no labels, {command_line('importance', labels_free=True)} "
+                "goes by what the model itself says",
             )
 
     def labels(self, items: Sequence[Item]) -> tuple[str, ...]:
@@ -166,7 +168,8 @@ class Classification(Task):
             raise HeadscopeError(
                 f"{type(model.model).__name__} has no classifier",
                 where=model.name,
-                mend=f"Train one: headscope finetune MODEL --task {self.name} --data DATA --out DIR",
+                mend="Train one: "
+                + command_line("finetune", "MODEL", task=self.name, data="DATA", out="DIR"),
             )
 
     def prepare(
@@ -189,7 +192,7 @@ class Classification(Task):
                 f'label "{unknown.target}" is unknown to the model',
                 where=unknown.where or model.name,
                 expected=choices(unknown.target, classes),
-                mend="If the names differ on purpose, map them: --labels THEIRS=OURS",
+                mend='If the names differ on purpose, map them: `labels={"THEIRS": "OURS"}`',
             )
         examples = [Example(*item.texts, where=item.where) for item in items]  # type: ignore[misc]
         found, counts = encoded(model, examples, max_length)

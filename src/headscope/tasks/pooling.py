@@ -14,7 +14,7 @@ from headscope.data.encode import Sequence as Encoded
 from headscope.data.examples import Example
 from headscope.errors import HeadscopeError, note
 from headscope.model.attention_model import AttentionModel
-from headscope.model.reading import TextReading, normalized
+from headscope.model.reading import BY_OPTION, TextReading, normalized
 from headscope.model.relevance.targets import towards
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, encoded
@@ -86,7 +86,7 @@ def check_pooling(model: AttentionModel, where: str) -> None:
     """As `check_readable`; name the default where nothing states the pooling."""
     check_readable(model, where)
     if not model.reading.is_stated:
-        told = "no file states the pooling (modules.json), so the mean of the token states is used; see --pooling"
+        told = "no file states the pooling (modules.json), so the mean of the token states is used; see `pooling`"
         note(f"{where}: {told}")
 
 
@@ -98,7 +98,7 @@ def check_readable(model: AttentionModel, where: str) -> None:
         raise HeadscopeError(
             "no file states how its token states become one vector, and for a decoder there is no default",
             where=where,
-            mend="Pass --pooling last (the usual one for decoders), mean, first or max",
+            mend='Pass `pooling="last"` (the usual one for decoders), mean, first or max',
         )
 
 
@@ -115,7 +115,7 @@ def length_of(model: AttentionModel, max_length: int | None) -> int:
     if reading.max_length is not None:
         return min(limit, reading.max_length)
     # Newer versions of sentence-transformers state the length in the tokenizer alone.
-    is_limited = reading.stated_by not in (None, "--pooling") and limit < 1_000_000
+    is_limited = reading.stated_by not in (None, BY_OPTION) and limit < 1_000_000
     return limit if is_limited else min(limit, DEFAULT_LENGTH)
 
 
@@ -138,7 +138,7 @@ def encoded_texts(
     found, counts = encoded(model, prompted, length)
     if counts.truncated:
         note(
-            f"{counts.truncated} of {counts.read} texts were truncated to {length} tokens; see --max-length"
+            f"{counts.truncated} of {counts.read} texts were truncated to {length} tokens; see `max_length`"
         )
     return found, counts, [skipped[role] for _, _, role in texts]
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from headscope.config.checks import check_length
+from headscope.config.command_line import command_line
 from headscope.data.encode import Counts, Side, longest
 from headscope.data.encode import Sequence as Encoded
 from headscope.data.squad import Question, read_squad
@@ -56,7 +57,8 @@ class Questions(Task):
             raise HeadscopeError(
                 f"{type(model.model).__name__} does not answer questions",
                 where=model.name,
-                mend=f"Train one: headscope finetune MODEL --task {self.name} --data DATA --out DIR",
+                mend="Train one: "
+                + command_line("finetune", "MODEL", task=self.name, data="DATA", out="DIR"),
             )
         if not getattr(model.tokenizer, "is_fast", False):
             raise HeadscopeError(

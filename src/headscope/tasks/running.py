@@ -81,11 +81,11 @@ def memory_named(batch_size: int) -> Iterator[None]:
     except (MemoryError, RuntimeError) as cause:
         if not isinstance(cause, MemoryError) and "memory" not in str(cause).lower():
             raise
-        smaller = f"--batch-size {batch_size // 2}, or " if batch_size > 1 else ""
+        smaller = f"`batch_size={batch_size // 2}`, or " if batch_size > 1 else ""
         raise HeadscopeError(
             f"out of memory with {batch_size} {'sequence' if batch_size == 1 else 'sequences'} at a time",
-            where="--batch-size",
-            mend=f"Try {smaller}a smaller --max-length",
+            where="`batch_size`",
+            mend=f"Try {smaller}a smaller `max_length`",
         ) from cause
 
 

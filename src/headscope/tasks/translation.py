@@ -64,7 +64,7 @@ class Translation(PerToken):
             tuple(self.columns[name] for name in ("source", "target") if name in self.columns)
             or None
         )
-        option = "--columns source=NAME,target=NAME"
+        option = '`columns={"source": "NAME", "target": "NAME"}`'
         for example in read_examples([path], pairs=True, column=names, option=option):
             assert isinstance(example.first, str)
             assert isinstance(example.second, str)

@@ -25,7 +25,7 @@ def steps_to_keep(total: int, count: int) -> list[int]:
     if not 2 <= count <= total + 1:
         raise HeadscopeError(
             f"{count} cannot be kept of {total} steps",
-            where="--checkpoints",
+            where="`checkpoints`",
             expected=f"2 to {total + 1}",
         )
     spread = (
@@ -67,7 +67,7 @@ def read_checkpoints(trained: str | Path) -> list[tuple[int, Path]]:
         raise HeadscopeError(
             "no checkpoints here" if not found else "only one checkpoint here",
             where=trained,
-            expected="a model trained with --checkpoints N",
+            expected="a model trained with `checkpoints=N`",
         )
     return found
 

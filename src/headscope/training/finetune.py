@@ -176,7 +176,7 @@ def _set_smoothing(task: Task, share: float) -> None:
         task.smoothing = share
     elif share:
         raise HeadscopeError(
-            f"{task.name} has no tokens to smooth over", where="--label-smoothing", expected="0"
+            f"{task.name} has no tokens to smooth over", where="`label_smoothing`", expected="0"
         )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from headscope.ablation.significance import metrics_of
+from headscope.config.command_line import command_line
 from headscope.config.option import recorded
 from headscope.config.pretrain import PretrainConfig
 from headscope.config.shared import Reading, Run
@@ -127,7 +128,8 @@ def _source(config: PretrainConfig, run: Run) -> tuple[Source, ModelSizes, str |
             f"{source.config.model_type} is an encoder-decoder",
             where="`architecture`",
             expected="an encoder, such as bert",
-            mend="Train it to translate: headscope finetune MODEL --task translation --from-scratch",
+            mend="Train it to translate: "
+            + command_line("finetune", "MODEL", task="translation", from_scratch=True),
         )
     return source, config, config.tokenizer
 

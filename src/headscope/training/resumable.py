@@ -77,7 +77,7 @@ class Resumable:
         if lost:
             if self.training.settings.learning_rate >= lost["learning_rate"]:
                 what = f"{lost['what']} with a rate of {lost['learning_rate']:g}"
-                raise HeadscopeError(what, where="--learning-rate", expected="a smaller one")
+                raise HeadscopeError(what, where="`learning_rate`", expected="a smaller one")
             then, now = _without_rate(then), _without_rate(now)
         check_same_run(then, now, self.folder / STATE)
 
@@ -112,7 +112,7 @@ class Resumable:
         """Say what is left to go on from: the state on disk is from before, and stays."""
         rate = self.training.settings.learning_rate
         error.mend = (
-            f"The state of step {self._saved} is kept: go on from it with --resume and a smaller --learning-rate "
+            f"The state of step {self._saved} is kept: go on from it with `resume=True` and a smaller `learning_rate` "
             f"than {rate:g}"
         )
         if self._is_main:

@@ -1,0 +1,81 @@
+"""Options in messages: the library names them as Python does, the shell shows them as flags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from headscope.errors import HeadscopeError
+
+SEVERAL = (
+    "--corpus",
+    "--treebank",
+    "--coreference",
+    "--models",
+    "--test",
+)  # options that several files may follow
+RENAMED = {"kinds": "--kind", "thresholds": "--threshold"}  # arguments that no command has
+_FIELD = re.compile(r"`([a-z_]+)(?:=([^`]+))?`")
+
+
+def to_flags(text: str) -> str:
+    """The text with every option in backticks as a flag: `batch_size` → --batch-size, `keep=N` → --keep N.
+
+    `resume=True` is the bare flag. Words in backticks that are no option of any command stay as they are.
+    """
+    return _FIELD.sub(_flag, text) if "`" in text else text
+
+
+@contextmanager
+def errors_in_flags() -> Iterator[None]:
+    """Errors of the library leave with their options as flags."""
+    try:
+        yield
+    except HeadscopeError as error:
+        error.what = to_flags(error.what)
+        if not isinstance(error.where, Path | None):
+            error.where = to_flags(str(error.where))
+        error.expected = error.expected and to_flags(error.expected)
+        error.mend = error.mend and to_flags(error.mend)
+        raise
+
+
+@cache
+def flags() -> dict[str, str]:
+    """The flag of every option of every command, by its name in Python."""
+    from typer.main import get_command
+
+    from headscope.commands._app import app
+
+    return dict(_named_flags(get_command(app))) | RENAMED
+
+
+def _named_flags(command: Any) -> Iterator[tuple[str, str]]:
+    for option in command.params:
+        if option.param_type_name == "option":
+            yield option.name, option.opts[0]
+    for subcommand in getattr(command, "commands", {}).values():
+        yield from _named_flags(subcommand)
+
+
+def _flag(found: re.Match[str]) -> str:
+    name, value = found.groups()
+    flag = flags().get(name)
+    if flag is None:
+        return found[0]
+    return flag if value in (None, "True") else f"{flag} {_typed(flag, value)}"
+
+
+def _typed(flag: str, value: str) -> str:
+    """A value as it is typed: "star" → star, [A, B] → A B or A,B, {"text": "NAME"} → text=NAME."""
+    if value[0] == '"':
+        return value[1:-1]
+    if value[0] == "{":
+        return value[1:-1].replace('"', "").replace(": ", "=").replace(", ", ",")
+    if value[0] == "[":
+        return value[1:-1].replace('"', "").replace(", ", " " if flag in SEVERAL else ",")
+    return value

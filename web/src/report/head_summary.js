@@ -1,0 +1,93 @@
+// What a head does: its roles with examples, importance, nearest head, substitute and relations.
+
+import { element } from "../dom.js";
+import { EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "../study_text.js";
+
+/** @typedef {import("./types.js").Head} Head */
+/** @typedef {import("./types.js").Card} Card */
+/** @typedef {import("./types.js").Example} Example */
+
+export class HeadSummary {
+  /** @param {import("./chapter.js").Chapter} chapter */
+  constructor(chapter) {
+    this.chapter = chapter;
+    this.cards = chapter.data.packed.cards;
+    this.hasRoles = this.cards.heads.some((stack) => stack.some((card) => card?.roles.length));
+  }
+
+  /** @param {Head} head */
+  show(head) {
+    const card = this.cards.heads[head.stack]?.[head.index];
+    this.chapter.byId("does").replaceChildren(...(card ? this.parts(head, card) : []));
+  }
+
+  /** @param {Head} head @param {Card} card */
+  parts(head, card) {
+    const roles = card.roles.length ? this.roles(card) : [element("p", { class: "note" }, "No rule for a role holds.")], facts = this.facts(head, card);
+    return [
+      element("h3", {}, `What head ${head.label} does`),
+      ...(this.hasRoles ? roles : []),
+      ...(card.examples.length ? [exampleLegend()] : []),
+      ...(facts.length ? [element("ul", {}, ...facts)] : []),
+    ];
+  }
+
+  /** A head has a role once for each rule; its examples are shown with the first. @param {Card} card */
+  roles({ roles, examples }) {
+    return roles.map(({ role, value, low, high, baseline, sure, rule }, index) => {
+      const isFirst = roles.findIndex((other) => other.role === role) === index;
+      const details = element("details", { class: "role" },
+        element("summary", {}, element("b", {}, role), ` ${formatInterval(value, low, high)}${baseline === null ? "" : `, baseline ${formatShare(baseline)}`}`),
+        element("p", { class: "rule" }, `${rule}${sure ? "" : " (the interval reaches below)"}`),
+        ...(isFirst ? this.examples(examples.filter((example) => example[0] === role)) : []));
+      details.open = index === 0;
+      return details;
+    });
+  }
+
+  /** @param {Example[]} examples  of one role */
+  examples(examples) {
+    return Object.entries(EXAMPLE_HEADINGS).flatMap(([kind, heading]) => {
+      const sentences = examples.filter((example) => example[1] === kind).map((example) => this.sentence(example));
+      return sentences.length ? [element("h5", {}, heading), ...sentences] : [];
+    });
+  }
+
+  /** @param {Example} example */
+  sentence([, , , sentence, query, key, weight, expected]) {
+    const line = element("p", { class: "example" });
+    this.cards.sentences[sentence].forEach((word, index) => {
+      const marks = [index === query && "query", index === key && "key", index === expected && "expected"].filter(Boolean).join(" ");
+      line.append(marks ? element("span", { class: marks }, word) : word, " ");
+    });
+    line.append(element("span", { class: "weight" }, weight.toFixed(2)));
+    return line;
+  }
+
+  /** @param {Head} head @param {Card} card */
+  facts({ stack }, { importance, twin, substitute, relations }) {
+    const nearest = twin && this.chapter.data.heads.find((head) => head.stack === stack && head.layer === twin[0] && head.head === twin[1]);
+    return [
+      ...importance.map(({ what, text, after }) => element("li", {}, `${what}: `, element("b", {}, text), after)),
+      ...(nearest ? [element("li", {}, "most like head ", this.linkTo(nearest), `, ${formatNats(twin[2])} apart`)] : []),
+      ...(substitute ? [element("li", {}, `cheapest substitute: the fixed pattern “${substitute[0]}”, ${formatNats(substitute[1])} away`)] : []),
+      ...relations.map(({ relation, direction, accuracy, low, high, baseline }) => element("li", {}, element("b", {}, relation),
+        `, ${direction}: ${formatInterval(accuracy, low, high)}, best offset ${formatShare(baseline)}`)),
+    ];
+  }
+
+  /** @param {Head} head */
+  linkTo(head) {
+    const link = element("a", { href: `#${this.chapter.prefix}explore` }, head.label);
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      this.chapter.select(head);
+    });
+    return link;
+  }
+}
+
+/** How words of examples are marked. */
+const exampleLegend = () => element("p", { class: "note" }, element("span", { class: "example" }, element("span", { class: "query" }, "looks"), " at ",
+  element("span", { class: "key" }, "largest weight"), ", ", element("span", { class: "expected" }, "where the rule wants it")),
+". The clearest of a few texts, not usual ones.");

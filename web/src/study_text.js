@@ -1,0 +1,14 @@
+// Numbers and headings of head cards, the same in the explorer and in a report.
+
+import { fixed } from "./dom.js";
+
+export const formatShare = (/** @type {number | null} */ value) => (value === null ? "–" : fixed(value, 3));
+
+/** @param {number | null} value @param {number | null} low @param {number | null} high */
+export const formatInterval = (value, low, high) =>
+  (low === null || high === null ? formatShare(value) : `${formatShare(value)} [${formatShare(low)}, ${formatShare(high)}]`);
+
+export const formatNats = (/** @type {number} */ value) => `${fixed(value, value < 0.01 ? 4 : 2)} nats`;
+
+/** @type {Record<string, string>} headings of the examples of a role, by kind */
+export const EXAMPLE_HEADINGS = { typical: "where it does", counter: "where it looks elsewhere" };
