@@ -56,6 +56,7 @@ def test_what_is_not_given_is_never_refused(command: str) -> None:
     check_effects(command, values)
 
 
+SAVED = {"out": "new", "resume": True, "overwrite": True, "checkpoints": 2}
 MASKED = {"mask": "star", "open_special": True}
 SIZED = {
     "from_scratch": True,
@@ -128,7 +129,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("evaluate", READ | {"task": "similarity"}),
     ("film", ON_TEXTS | {"trained": "gone", "mask": "star", "open_special": True}),
     ("film", {"trained": "gone", "treebank": ["a"], "threshold": ["relation=0.2"]}),
-    ("finetune", MASKED | SIZED | READ),
+    ("finetune", MASKED | SIZED | READ | SAVED),
     ("fix", {"heads": "0.*", **READ}),
     ("fix", {"data": "glue", "select_on": "train", "report_on": "test"}),
     ("gate", SIZED | SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
@@ -173,7 +174,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("masks compare", {"seeds": "0,1"}),
     ("masks compare", READ),
     ("masks compare", {"data": "glue", "report_on": "test"}),
-    ("pretrain", MASKED | {"epochs": 2}),
+    ("pretrain", MASKED | SAVED | {"epochs": 2}),
     ("pretrain", {"steps": 10}),
     ("prune", SEARCHED | {"heads": "3", "how": "beam", "width": 2, "expansion": 4, "swaps": 2}),
     (

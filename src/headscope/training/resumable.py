@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -137,15 +136,12 @@ def _without_rate(header: Any) -> Any:
 
 @contextmanager
 def draft(training: Training, run: Run, *, record: str) -> Iterator[Path]:
-    """The folder to write to: it becomes `run.out` at the end. Without `out` it is a temporary directory.
+    """The folder to write to: it becomes `run.out` at the end, or is temporary without `out`.
 
     With several processes only the first creates and fills it. The files of the training state are deleted at the end.
     """
     accelerator = training.accelerator
-    if run.out is None:
-        with TemporaryDirectory() as folder:
-            yield Path(folder)
-    elif accelerator.is_main_process:
+    if accelerator.is_main_process:
         states = (STATE, BEST, DIVERGED)
         with drafted(
             run.out,
