@@ -190,8 +190,8 @@ def drawn(errors: pd.DataFrame) -> Figure:
     """Error against depth, a panel for each length: means with intervals over seeds, and every seed as a point."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    from headscope.report.figures._palette import MUTED, RULE, SERIES
-    from headscope.report.figures._style import headed, style
+    from headscope.report.drawing.palette import MUTED, RULE, SERIES
+    from headscope.report.drawing.style import headed, style
 
     lengths, depths = sorted(set(errors["length"])), sorted(set(errors["depth"]))
     width, height = 0.9 + 1.75 * len(lengths), 3.6
@@ -279,7 +279,7 @@ def main() -> None:
         arguments.lengths, arguments.depths, seeds=arguments.seeds, steps=arguments.steps
     )
     errors.to_csv(arguments.out / "errors.csv", index=False, float_format="%.6f")
-    from headscope.report.plates import save_figure
+    from headscope.report.rendered_figures import save_figure
 
     print(save_figure(drawn(errors), arguments.out / "errors.svg"))
     print(table(errors))

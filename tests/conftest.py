@@ -82,13 +82,13 @@ def dots_for_png_files() -> Iterator[None]:
 
     Test modules whose subject are these files override this fixture.
     """
-    from headscope.report import plates
+    from headscope.report import rendered_figures
 
-    draw = plates.Plate.png.func  # type: ignore[attr-defined]
+    draw = rendered_figures.RenderedFigure.png.func  # type: ignore[attr-defined]
     quick = cached_property(lambda plate: draw(plate) if plate.is_raster else DOT)
-    quick.__set_name__(plates.Plate, "png")
+    quick.__set_name__(rendered_figures.RenderedFigure, "png")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plates.Plate, "png", quick)
+        patch.setattr(rendered_figures.RenderedFigure, "png", quick)
         yield
 
 

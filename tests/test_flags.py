@@ -18,7 +18,7 @@ SOURCE = Path(headscope.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
 FIELD = re.compile(r"`([a-z_]+)(?:=[^`]+)?`")
 # Flags of pip, and variables of CSS.
-OTHER_FLAGS = ("model/zoo/wheels.py", "report/plates.py")
+OTHER_FLAGS = ("model/zoo/wheels.py", "report/rendered_figures.py")
 # Words in backticks that are no options: methods.
 NOT_OPTIONS = {"attention_mask", "from_pretrained", "inspected", "stream"}
 

@@ -8,6 +8,7 @@ from typing import get_args
 from headscope.ablation.ablation_targets import KINDS
 from headscope.ablation.importance import BY
 from headscope.ablation.sweep import Mode
+from headscope.analysis.lens_maps import LENSES as LOOKED_THROUGH
 from headscope.analysis.roles import Thresholds
 from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.config import names
@@ -24,7 +25,6 @@ from headscope.model.relevance.rules import RULES
 from headscope.model.saving import FORMS
 from headscope.model.word_attention import Pool
 from headscope.pruning.subset_evaluator import OBJECTIVES
-from headscope.report.looking import LENSES as LOOKED_THROUGH
 from headscope.statistics import registry
 from headscope.tasks import tasks
 

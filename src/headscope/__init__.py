@@ -70,7 +70,7 @@ _WHERE = {
     "knock_out": "headscope.ablation.knock_out",
     "learn_mask": "headscope.learning.learn_mask",
     "load": "headscope.model.load",
-    "look": "headscope.report.looking",
+    "look": "headscope.report.look.look",
     "pretrain": "headscope.api.pretrain",
     "probe": "headscope.analysis.probe",
     "prune": "headscope.model.surgery",
@@ -79,7 +79,7 @@ _WHERE = {
     "serve": "headscope.explorer.serving",
     "stream": "headscope.statistics",
     "token_map": "headscope.analysis.token_maps",
-    "write": "headscope.report.publish",
+    "write": "headscope.report.write",
 }
 
 __all__ = ["__version__", *_WHERE]
@@ -88,10 +88,6 @@ __all__ = ["__version__", *_WHERE]
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}")
-    if name in ("Comparison", "compare"):
-        import_module("headscope.report.compare_page")  # so that a comparison can write its page
-    if name in ("Joined", "join"):
-        import_module("headscope.report.joined_page")  # the same for a report
     return getattr(import_module(_WHERE[name]), name)
 
 
@@ -157,8 +153,8 @@ if TYPE_CHECKING:
     from headscope.pruning.compare_fronts import fronts as fronts
     from headscope.pruning.search import search as search
     from headscope.pruning.target import Target as Target
-    from headscope.report.looking import look as look
-    from headscope.report.publish import write as write
+    from headscope.report.look.look import look as look
+    from headscope.report.write import write as write
     from headscope.statistics import stream as stream
     from headscope.study.study import Study as Study
     from headscope.training.result import TrainingResult as TrainingResult

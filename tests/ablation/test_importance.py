@@ -22,7 +22,7 @@ from headscope.ablation import sweep
 from headscope.ablation.importance import importance
 from headscope.commands import app
 from headscope.errors import HeadscopeError
-from headscope.report import publish
+from headscope.report import write as writer
 from headscope.study.journal import NAME, Journal
 from headscope.study.study import Study
 from sampling import slow
@@ -49,7 +49,7 @@ def command(*words: str) -> Result:
 def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without figures, which take longer than all the rest."""
     monkeypatch.setattr(
-        publish, "write_report", lambda study, folder, **_: (folder / "index.html").write_text("")
+        writer, "write_report", lambda study, folder, **_: (folder / "index.html").write_text("")
     )
 
 
@@ -205,10 +205,10 @@ def test_a_run_that_is_stopped_while_it_draws_keeps_its_journal(
         (folder / "half.svg").write_text("half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(publish, "write_report", stop)
+    monkeypatch.setattr(writer, "write_report", stop)
     assert command(*WORDS, "--out", "study").exit_code == 130
     assert lines(Path("study.partial") / NAME) == 4
-    monkeypatch.setattr(publish, "write_report", lambda study, folder, **_: None)
+    monkeypatch.setattr(writer, "write_report", lambda study, folder, **_: None)
     monkeypatch.setattr(sweep.Sweep, "_changed", lambda *_: pytest.fail("a unit was run again"))
     monkeypatch.setattr(sweep.Sweep, "_strays", lambda *_: None)
     assert command(*WORDS, "--out", "study", "--resume").exit_code == 0

@@ -16,8 +16,8 @@ from headscope.analysis.checkpoint_analysis import film
 from headscope.commands import app
 from headscope.config.worn import read_worn
 from headscope.errors import HeadscopeError
-from headscope.report.findings import findings_of
-from headscope.report.five import five_of
+from headscope.report.sections import findings_of
+from headscope.report.top_findings import five_of
 from headscope.report.write import write_report
 from headscope.training.checkpoints import write_checkpoint
 from worded import sentiments, worded

@@ -13,7 +13,7 @@ from transformers import BertForMaskedLM, BertModel
 import headscope
 from headscope.analysis.lens_examples import EACH, lens_examples
 from headscope.data.examples import Example
-from headscope.report.lens_parts import lens_parts
+from headscope.report.sections import parts_of
 from worded import translator, worded
 
 TEXTS = [
@@ -89,7 +89,7 @@ def test_a_study_through_lenses_has_examples_and_shows_them() -> None:
     assert study.record["lenses"]["effective"]["sequences"] == 2 * len(
         TEXTS
     )  # the second pass is not counted
-    (part,) = (one for one in lens_parts(study) if one is not None and one.name == "lens-examples")
+    (part,) = (one for one in parts_of(study) if one.name == "lens-examples")
     assert len(part.rows) == len(table)
     for row, example in zip(part.rows, table.to_dict("records"), strict=True):
         marks = {mark: i for i, (_, of) in enumerate(row[2].marked) for mark in of.split()}

@@ -7,10 +7,10 @@ import pytest
 from transformers import BertForMaskedLM, BertForSequenceClassification, BertModel
 
 import headscope
+from headscope.analysis.lens_maps import LENSES
 from headscope.analysis.token_maps import TOKEN_LENSES, one_input
 from headscope.errors import HeadscopeError
 from headscope.model.relevance.maps import relevance_map
-from headscope.report.looking import LENSES
 from worded import translator, worded
 
 TEXT, SECOND = "the old cat sat on the mat .", "a dog ran ."

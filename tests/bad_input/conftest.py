@@ -20,7 +20,7 @@ from said import Run, Said, save_tokenizer
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2Model
 
 from headscope import commands
-from headscope.report import publish
+from headscope.report import write as writer
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +58,7 @@ def run(
     here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
     """The command line in this process, without the figures, which take longer than all the rest."""
-    monkeypatch.setattr(publish, "write_report", _write_no_report)
+    monkeypatch.setattr(writer, "write_report", _write_no_report)
     before = signal.getsignal(signal.SIGTERM)
 
     def call(*words: str | Path) -> Said:

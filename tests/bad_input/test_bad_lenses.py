@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from said import Run
 
+from headscope.analysis.lens_maps import LENSES
 from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.errors import choices
-from headscope.report.looking import LENSES
 
 LOOK: list[tuple[tuple[str, ...], str]] = [
     (

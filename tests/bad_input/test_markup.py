@@ -63,12 +63,12 @@ def test_look_shows_malice_as_text(
 def test_the_study_page_shows_malice_as_text(
     here: Path, models_folder: Path, malicious: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headscope.report import publish
+    from headscope.report import write as writer
 
     corpus = here / f"c{MALICE}.txt"
     corpus.parent.mkdir()
     corpus.write_text(f"the {MALICE} cat\n{MALICE}\n")
-    monkeypatch.setattr(publish, "write_report", write_report)  # with figures, this once
+    monkeypatch.setattr(writer, "write_report", write_report)  # with figures, this once
     options = ("--statistics", "entropy")
     plain = run(
         "analyze", models_folder / "bert", "--corpus", "good.txt", "--out", "plain", *options

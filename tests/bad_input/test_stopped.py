@@ -21,9 +21,9 @@ from waiting import LONGEST
 SLOW = """
 import signal, sys
 from headscope.commands import main
-from headscope.report import publish
+from headscope.report import write as writer
 from headscope.analysis import analyze
-publish.write_report = lambda study, folder, **options: (folder / "index.html").write_text("")
+writer.write_report = lambda study, folder, **options: (folder / "index.html").write_text("")
 real = analyze.stream
 def slow(*given, **options):
     for batch in real(*given, **options):
@@ -52,13 +52,13 @@ def test_control_c_leaves_nothing(here: Path, run: Run, monkeypatch: pytest.Monk
 def test_a_disk_that_fills_up_leaves_nothing(
     here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headscope.report import publish
+    from headscope.report import write as writer
 
     def full(study: object, folder: Path, **options: object) -> None:
         (folder / "index.html").write_text("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(publish, "write_report", full)
+    monkeypatch.setattr(writer, "write_report", full)
     said = run(*WORDS)
     assert (said.status, said.error) == (
         2,

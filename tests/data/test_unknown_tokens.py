@@ -27,7 +27,8 @@ from headscope.data.examples import Example
 from headscope.data.pack_sequences import packed
 from headscope.errors import HeadscopeWarning
 from headscope.model.attention_model import AttentionModel
-from headscope.report.page import render_with
+from headscope.report.page.chapter import DrawnFigures
+from headscope.report.page.render import render
 
 AMINO_ACIDS = "LAGVSERTIDPKQNFYMHWCXBUZO.-"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat"]
@@ -139,7 +140,7 @@ def test_the_warning_begins_above_five_percent(
         "Check that the model was trained on such text, and that the file holds nothing else"
     )
     assert said == ([expected] if is_warned else [])
-    page = render_with(study, [])
+    page = render(study, [DrawnFigures([], [])])
     assert ("Corpus: 6.0 % of 100 tokens are unknown to the tokenizer" in page) == is_warned
 
 
@@ -190,7 +191,7 @@ def test_a_treebank_a_task_and_packed_texts_are_warned_about_once_each(tmp_path:
         )
     assert len(said) == 1, "both halves are of one file"
     assert search.study.record["pruning"]["unknown"]["pieces"].keys() == {"dog"}
-    assert "Task: " in render_with(search.study, [])
+    assert "Task: " in render(search.study, [DrawnFigures([], [])])
     with warned() as said:
         _, counts = packed(word_model(), [Example("cat dog", where="x.txt:1")] * 9, max_length=8)
     assert len(said) == 1
@@ -201,9 +202,9 @@ def test_the_command_line_prints_the_warning_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from headscope import commands
-    from headscope.report import publish
+    from headscope.report import write as writer
 
-    monkeypatch.setattr(publish, "write_report", lambda study, folder, **options: None)
+    monkeypatch.setattr(writer, "write_report", lambda study, folder, **options: None)
     monkeypatch.chdir(tmp_path)
     model = word_model()
     assert model.tokenizer is not None

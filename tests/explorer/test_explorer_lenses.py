@@ -10,8 +10,9 @@ from asking import Asking
 from kinds import KINDS
 
 from headscope import Ablate
+from headscope.analysis.lens_maps import LENSES
 from headscope.errors import HeadscopeError
-from headscope.report.looking import LENSES, look
+from headscope.report.look.look import look
 
 OTHERS = [name for name in LENSES if name != "raw"]
 AskKind = Callable[[str], Asking]
@@ -93,7 +94,7 @@ def test_what_a_lens_cannot_do_leaves_the_explorer_alive(
         raise HeadscopeError("its layers are not covered", expected="a family of docs/relevance.md")
 
     asking = ask_kind("classifier")
-    monkeypatch.setattr("headscope.explorer.session.through", refuse)
+    monkeypatch.setattr("headscope.explorer.session.compute_lens_maps", refuse)
     answer = asking.post("/api/attend", {"model": "a", "text": "the mat", "lens": "relevance"})
     assert answer.status == 422
     assert "not covered" in answer.error

@@ -305,7 +305,7 @@ def test_what_is_loaded_is_said_at_once(tmp_path: Path) -> None:
 
 BUSY = """
 import os, runpy, threading
-from headscope.explorer.line import Line
+from headscope.explorer.request_queue import Line
 from headscope.explorer.session import Session
 real = Line._wait
 def wait(self, page, turn):

@@ -19,7 +19,7 @@ from headscope.explorer.serving import Explorer
 from headscope.explorer.session import Asked, State, States
 from headscope.explorer.thumbnails import thumbnails
 from headscope.heads import Site
-from headscope.report.map_bytes import packed
+from headscope.report.look.encoding import packed
 from reference.maps import Maps
 from worded import PLAIN, WORDS, worded
 

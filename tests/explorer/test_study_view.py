@@ -19,7 +19,7 @@ from headscope.errors import HeadscopeError
 from headscope.explorer.serving import Explorer
 from headscope.explorer.study_view import StudyView
 from headscope.heads import Head
-from headscope.report.looking import side_of
+from headscope.report.look.token_axis import axis_of
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
@@ -200,7 +200,7 @@ def test_words_of_a_text_are_found_by_their_letters() -> None:
     (told,) = told_of(with_examples({"role": "nsubj", **shown}))
     side = one_input(model(), words, None).layout.sides("encoder")
     assert side is not None
-    labels = side_of(model(), side[0]).token_labels()
+    labels = axis_of(model(), side[0]).token_labels()
     assert told["level"] == "words"
     assert labels[told["token"]] == "the"
     assert told["token"] > 3

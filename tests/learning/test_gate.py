@@ -18,7 +18,7 @@ from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.learning.gate import gate
 from headscope.learning.gates import Gates
-from headscope.report.figures.gates import drawings
+from headscope.report.sections.gates import GatesOverTime
 from poison import poisoned
 from sampling import slow
 from worded import glue, saved, sentiments
@@ -77,7 +77,7 @@ def test_the_figure_names_what_the_heads_that_stay_do(here: Path) -> None:
     assert done.exit_code == 0, done.output
     study = Study("gated")
     [kept] = study.heads.query("value == 1")[["layer", "head"]].itertuples(index=False)
-    drawing = next(iter(drawings(study)))
+    drawing = next(iter(GatesOverTime.for_study(study)))
     [axes] = drawing.draw(study).axes
     assert [text.get_text() for text in axes.texts] == [f" role {kept.layer}{kept.head}"]
     other = command(*WORDS, "--keep", "1", "--roles", "glue", "--out", "other")

@@ -19,8 +19,8 @@ from headscope.model.attention_model import AttentionModel
 from headscope.pruning.search import search
 from headscope.pruning.search_config import SearchOptions
 from headscope.pruning.target import Target
-from headscope.report.findings import findings_of
-from headscope.report.five import five_of
+from headscope.report.sections import findings_of
+from headscope.report.top_findings import five_of
 from headscope.tasks import task_named
 from headscope.tasks.base import Chance, Item, Prepared
 from headscope.tasks.running import evaluate

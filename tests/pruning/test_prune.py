@@ -26,9 +26,7 @@ from headscope.heads import HeadSet
 from headscope.model import latency as speed
 from headscope.pruning.pareto_front import Report
 from headscope.pruning.target import estimate
-from headscope.report.figures import figures_of
-from headscope.report.findings import findings_of
-from headscope.report.parts import parts_of
+from headscope.report.sections import figures_of, findings_of, parts_of
 from headscope.study.study import Study
 from headscope.tasks import running
 from sampling import slow

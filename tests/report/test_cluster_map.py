@@ -14,11 +14,11 @@ from studies import RECORD, SMALL, THREE, made_up
 
 from headscope.analysis.clusters import MOST_CLUSTERS, clusters_of
 from headscope.heads import Head
-from headscope.report.families import FAMILIES
-from headscope.report.figures import figures_of
-from headscope.report.figures._palette import MISSING
-from headscope.report.figures.clusters import COLOURS, PANEL, SHAPES, _apart
-from headscope.report.plates import svg_of
+from headscope.report.drawing.palette import MISSING
+from headscope.report.rendered_figures import svg_of
+from headscope.report.role_groups import FAMILIES
+from headscope.report.sections import figures_of
+from headscope.report.sections.clusters import COLOURS, PANEL, SHAPES, _apart
 from headscope.study.study import Study
 
 

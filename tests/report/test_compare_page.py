@@ -15,9 +15,13 @@ from studies import THREE, made_up
 
 from headscope.analysis.compare import Comparison, compare
 from headscope.errors import HeadscopeError
-from headscope.report.compare_page import render, write_comparison
-from headscope.report.comparison import findings_of, plates_of
-from headscope.report.figures._compare import drawings_of
+from headscope.report.drawing.compare_figures import drawings_of
+from headscope.report.page.comparison import (
+    findings_of,
+    render_comparison,
+    render_comparison_figures,
+)
+from headscope.report.write import write
 from headscope.study.study import Study
 
 if TYPE_CHECKING:
@@ -106,7 +110,9 @@ def test_the_page_is_well_formed_and_asks_for_nothing(folder: Path) -> None:
 
 
 def test_same_comparison_same_bytes(comparison: Comparison, folder: Path) -> None:
-    assert render(comparison, plates_of(comparison)) == (folder / "index.html").read_text("utf-8")
+    assert render_comparison(comparison, render_comparison_figures(comparison)) == (
+        folder / "index.html"
+    ).read_text("utf-8")
 
 
 def test_findings_are_read_off_the_tables(comparison: Comparison) -> None:
@@ -126,7 +132,7 @@ def test_findings_are_read_off_the_tables(comparison: Comparison) -> None:
 
 def test_changes_have_figures_a_table_and_a_finding(comparison: Comparison) -> None:
     with_changes = changed(comparison)
-    plates = plates_of(with_changes)
+    plates = render_comparison_figures(with_changes)
     assert [plate.name for plate in plates][-2:] == [
         "compare-layer-changes-encoder",
         "compare-changes-encoder",
@@ -135,7 +141,7 @@ def test_changes_have_figures_a_table_and_a_finding(comparison: Comparison) -> N
         "On the same 9 texts these layers changed most: layer 2 (divergence 0.400 nats, cosine 0.500); layer 3 "
         "(divergence 0.300 nats, cosine 0.700); layer 0 changed least (0.100 nats, cosine 0.900)."
     )
-    assert 'id="changes"' in render(with_changes, plates)
+    assert 'id="changes"' in render_comparison(with_changes, plates)
 
 
 def test_three_models_of_three_stacks() -> None:
@@ -158,7 +164,7 @@ def test_one_statistic_is_enough() -> None:
 
 def test_a_comparison_is_not_written_over_unless_told(comparison: Comparison, folder: Path) -> None:
     with pytest.raises(HeadscopeError, match="a study is already there"):
-        write_comparison(comparison, folder)
+        write(comparison, folder)
 
 
 @pytest.mark.browser

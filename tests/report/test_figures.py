@@ -16,14 +16,16 @@ from matplotlib.colors import to_hex
 from PIL import Image
 from studies import SMALL, STATISTICS, THREE, made_up
 
-from headscope.report.colourings import MATTERS
-from headscope.report.figures import _palette, figures_of, makers
-from headscope.report.figures._palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
-from headscope.report.figures._style import colours_of, norm_of
-from headscope.report.grids import grid_of, plain, stacks_of
-from headscope.report.pack import described
-from headscope.report.plates import inline_svg, plates_of, svg_of, telling
+from headscope.report.drawing import palette
+from headscope.report.drawing.palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
+from headscope.report.drawing.style import colours_of, norm_of
+from headscope.report.map_colours import MATTERS
+from headscope.report.page.payload import described
+from headscope.report.rendered_figures import inline_svg, render_figures, svg_of, telling
 from headscope.report.scale import Scale, scale_of
+from headscope.report.sections import figures_of, sections
+from headscope.report.study_access import grid_of, stacks_of
+from headscope.report.text import plain
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
@@ -61,7 +63,7 @@ def test_every_figure_that_applies_draws_and_says_how_to_read_it(kind: str) -> N
 
 @pytest.mark.slow
 def test_every_figure_of_every_table_is_drawn_as_png_too() -> None:
-    for plate in plates_of(every_table()):
+    for plate in render_figures(every_table()):
         with Image.open(io.BytesIO(plate.png)) as image:
             assert image.getextrema() != ((255, 255),) * 3, f"{plate.name} is blank"
 
@@ -69,16 +71,16 @@ def test_every_figure_of_every_table_is_drawn_as_png_too() -> None:
 def test_who_draws_may_be_told_how_far_it_is() -> None:
     study, told = STUDIES["many heads"], list[tuple[int, int]]()
     with telling(lambda done, total: told.append((done, total)), lambda step: None):
-        plates = plates_of(study)
+        plates = render_figures(study)
     assert told == [(number, len(plates)) for number in range(1, len(plates) + 1)]
     assert len(plates) > 3
-    plates_of(study)
+    render_figures(study)
     assert len(told) == len(plates)
 
 
 def test_every_figure_file_is_found_by_being_there() -> None:
-    folder = Path(sys.modules["headscope.report.figures"].__file__ or "").parent
-    assert set(makers()) == {
+    folder = Path(sys.modules["headscope.report.sections"].__file__ or "").parent
+    assert set(sections()) == {
         file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")
     }
 
@@ -143,7 +145,9 @@ def test_the_glossary_is_printed_with_the_heat_map() -> None:
 
 
 def test_the_same_study_gives_the_same_files() -> None:
-    first, second = (plates_of(made_up(THREE, ["previous", "cls", "confidence"])) for _ in range(2))
+    first, second = (
+        render_figures(made_up(THREE, ["previous", "cls", "confidence"])) for _ in range(2)
+    )
     assert [(p.name, p.svg, p.png) for p in first] == [(p.name, p.svg, p.png) for p in second]
 
 
@@ -151,13 +155,13 @@ def test_drawing_leaves_the_callers_matplotlib_alone() -> None:
     import matplotlib as mpl
 
     with mpl.rc_context({"font.size": 31, "text.parse_math": True}):
-        plates_of(made_up(SMALL, ["previous"], has_maps=False))
+        render_figures(made_up(SMALL, ["previous"], has_maps=False))
         assert mpl.rcParams["font.size"] == 31
 
 
 @pytest.mark.slow
 def test_the_figures_do_not_load_pyplot() -> None:
-    code = "import headscope.report.plates, headscope.report.figures as f, sys; f.makers(); print(*sys.modules)"
+    code = "import headscope.report.rendered_figures, headscope.report.sections as f, sys; f.sections(); print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
@@ -171,7 +175,7 @@ def test_dollars_and_control_signs_in_names_are_drawn_as_they_are() -> None:
         record={"model": {"name": "a$b$c\x00\x08\u202e\ud800 漢字"}},
         has_maps=False,
     )
-    (plate,) = plates_of(study)
+    (plate,) = render_figures(study)
     root = ElementTree.fromstring(plate.svg)
     text = " ".join(
         "".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")
@@ -222,9 +226,9 @@ def test_worse_has_one_colour_whether_a_loss_rises_or_a_metric_falls(statistic: 
     assert to_hex(worst) == DIVERGING_STOPS[0]
     assert described(statistic, CHANGES)["reversed"]
     assert not described("ablation-metric", CHANGES)["reversed"]
-    assert set(MATTERS.values()) >= {_palette.WORSE, _palette.BETTER}
+    assert set(MATTERS.values()) >= {palette.WORSE, palette.BETTER}
     middle = len(DIVERGING_STOPS) // 2
-    assert DIVERGING_STOPS.index(_palette.WORSE) < middle < DIVERGING_STOPS.index(_palette.BETTER)
+    assert DIVERGING_STOPS.index(palette.WORSE) < middle < DIVERGING_STOPS.index(palette.BETTER)
 
 
 def test_a_change_without_a_direction_keeps_its_colours() -> None:

@@ -10,13 +10,11 @@ import pandas as pd
 import pytest
 from studies import SMALL, THREE, made_up
 
-from headscope.report import cards
-from headscope.report.cards import by_gain, cards_of, roles_by_head
-from headscope.report.figures import makers
-from headscope.report.findings import findings_of
-from headscope.report.page import render
-from headscope.report.parts import parts_of
-from headscope.report.plates import svg_of
+from headscope.report import head_cards as cards
+from headscope.report.head_cards import by_gain, cards_of, roles_by_head
+from headscope.report.page.render import render
+from headscope.report.rendered_figures import svg_of
+from headscope.report.sections import figures_of, findings_of, parts_of
 from headscope.study.study import Study
 
 EVIL = "</script><img src=x onerror=alert(2)>\"'&<!--"
@@ -274,7 +272,7 @@ def test_markup_in_the_tables_stays_text() -> None:
 @pytest.mark.parametrize("name", ["relations", "roles", "rare_words", "arcs"])
 def test_the_figures_draw_and_name_the_head(name: str) -> None:
     study = full()
-    (drawing,) = [one for one in makers()[name](study) if one.applies(study)]
+    (drawing,) = [one for one in figures_of(study) if one.name.startswith(name.replace("_", "-"))]
     svg = svg_of(drawing.draw(study))
     told = {
         "relations": ">1.3<",
@@ -283,4 +281,4 @@ def test_the_figures_draw_and_name_the_head(name: str) -> None:
         "arcs": "head 1.3",
     }
     assert told[name] in svg
-    assert not [one for one in makers()[name](made_up()) if one.applies(made_up())]
+    assert not [one for one in figures_of(made_up()) if one.name.startswith(name.replace("_", "-"))]

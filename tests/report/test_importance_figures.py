@@ -17,16 +17,21 @@ from scipy.stats import spearmanr
 from studies import RECORD
 
 from headscope.ablation.significance import delta_of_losses, holm, least_significant
-from headscope.report.cards import importance_lines
-from headscope.report.cells import decimals_for
-from headscope.report.colourings import colourings_of
-from headscope.report.figures import agreement, all_but_one, figures_of, masking
-from headscope.report.figures._palette import SERIES
-from headscope.report.figures.ablation import Ablation
-from headscope.report.findings import findings_of
-from headscope.report.page import render
-from headscope.report.parts import parts_of
-from headscope.report.plates import svg_of
+from headscope.report.drawing.palette import SERIES
+from headscope.report.head_cards import importance_lines
+from headscope.report.map_colours import colourings_of
+from headscope.report.page.render import render
+from headscope.report.rendered_figures import svg_of
+from headscope.report.sections import (
+    agreement,
+    all_but_one,
+    figures_of,
+    findings_of,
+    masking,
+    parts_of,
+)
+from headscope.report.sections.ablation import Ablation
+from headscope.report.table_cells import decimals_for
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
@@ -121,11 +126,11 @@ def starred(figure: Figure) -> list[list[tuple[int, int]]]:
 
 def test_stars_stand_on_the_significant_heads_and_nowhere_else() -> None:
     study = study_of(STACKS)
-    figure = Ablation("ablation-loss", "ablation-loss").draw(study)
+    figure = Ablation("ablation-loss").draw(study)
     assert [ax.get_title(loc="left") for ax in figure.axes[:3]] == list(STACKS)
     assert starred(figure) == [[(0, 1)], [], [(1, 2)]]
     assert "★ significant (0.05, Holm over 18 heads), nothing else: 2" in said(figure)
-    assert starred(Ablation("ablation-metric", "ablation-metric").draw(study)) == [[], [], []]
+    assert starred(Ablation("ablation-metric").draw(study)) == [[], [], []]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +145,8 @@ def test_significance_is_drawn_alike_before_and_after_a_study_is_written_and_rea
     study.tables["significance"]["is_significant"] = flags
     write_tables(study, tmp_path)
     for one in (study, Study(tmp_path)):
-        assert starred(Ablation("ablation-loss", "ablation-loss").draw(one)) == [[(0, 1)]]
-        assert starred(Ablation("ablation-metric", "ablation-metric").draw(one)) == [[]]
+        assert starred(Ablation("ablation-loss").draw(one)) == [[(0, 1)]]
+        assert starred(Ablation("ablation-metric").draw(one)) == [[]]
         (part,) = [part for part in parts_of(one) if part.name == "significance"]
         assert [row[0].text for row in part.rows if "★" in [cell.text for cell in row]] == ["0.1"]
         (finding,) = [
@@ -160,7 +165,7 @@ def test_significance_is_drawn_alike_before_and_after_a_study_is_written_and_rea
 
 
 def test_no_change_is_in_the_middle_of_the_colours() -> None:
-    mesh = Ablation("ablation-loss", "ablation-loss").draw(study_of()).axes[0].collections[0]
+    mesh = Ablation("ablation-loss").draw(study_of()).axes[0].collections[0]
     assert (mesh.norm.vmin, mesh.norm.vmax) == pytest.approx((-0.3, 0.3))
     np.testing.assert_allclose(
         np.asarray(mesh.get_array()).ravel(), [-0.2, -0.1, 0, 0.1, 0.2, 0.3], atol=1e-12
@@ -171,7 +176,7 @@ def test_no_change_is_in_the_middle_of_the_colours() -> None:
     ("shrink", "unit"), [(1.0, "change of loss"), (0.01, "change of loss, in thousandths")]
 )
 def test_small_changes_are_printed_in_thousandths_and_say_so(shrink: float, unit: str) -> None:
-    figure = Ablation("ablation-loss", "ablation-loss").draw(study_of(shrink=shrink))
+    figure = Ablation("ablation-loss").draw(study_of(shrink=shrink))
     assert figure.axes[-1].get_ylabel() == unit
     printed = [float(text.get_text().replace("−", "-")) for text in figure.axes[0].texts]
     np.testing.assert_allclose(
@@ -182,7 +187,7 @@ def test_small_changes_are_printed_in_thousandths_and_say_so(shrink: float, unit
 def test_a_study_without_tests_speaks_of_no_stars() -> None:
     study = study_of()
     del study.tables["significance"]
-    assert "★" not in said(Ablation("ablation-loss", "ablation-loss").draw(study))
+    assert "★" not in said(Ablation("ablation-loss").draw(study))
 
 
 def test_what_has_a_figure_of_its_own_has_no_heat_map() -> None:
@@ -313,7 +318,7 @@ def test_the_table_of_all_but_one_keeps_the_halves_apart() -> None:
 
 def test_every_dot_is_a_head_exact_across_and_cheap_up() -> None:
     study = study_of(("encoder", "cross"))
-    figure = agreement.Scatter(is_raster=False).draw(study)
+    figure = agreement.Scatter().draw(study)
     for ax, name in zip(figure.axes, CHEAP, strict=False):
         assert ax.get_title(loc="left") == name
         assert ax.yaxis_inverted() == (name == "entropy")

@@ -11,16 +11,15 @@ import pytest
 from every_table import CUT, MASK, every_table
 from studies import made_up
 
-from headscope.report.cut_parts import front
-from headscope.report.figures import figures_of
-from headscope.report.figures.confidence import Confidence
-from headscope.report.figures.gates import GatesOverTime
-from headscope.report.figures.heat_map import HeatMap
-from headscope.report.figures.learned_masks import drawings as mask_drawings
-from headscope.report.findings import findings_of
-from headscope.report.page import render
-from headscope.report.plates import drawn, plates_for
+from headscope.report.page.render import render
+from headscope.report.rendered_figures import render_figure, render_figures
 from headscope.report.scale import scale_of
+from headscope.report.sections import figures_of, findings_of
+from headscope.report.sections.confidence import Confidence
+from headscope.report.sections.front import part as front
+from headscope.report.sections.gates import GatesOverTime
+from headscope.report.sections.heat_map import HeatMap
+from headscope.report.sections.learned_masks import LearnedMaskMap
 from headscope.study.study import Study
 from headscope.tables import to_frame
 
@@ -36,7 +35,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lines_and_dots_stand_out_on_a_dark_page(name: str) -> None:
-    plates = plates_for(every_table(), (name,))
+    plates = render_figures(every_table(), (name,))
     assert plates
     for plate in plates:
         assert not plate.is_raster  # a picture would stay a white box
@@ -70,7 +69,7 @@ def test_gates_over_time_are_one_picture_true_to_the_steps() -> None:
     place = {"stack": "encoder", "layer": 0, "head": 0, "aim": "keep-1"}
     rows = [place | {"step": step, "gate": gate} for step, gate in ((1, 1.0), (10, 0.5), (20, 0.0))]
     study = Study(every_table().heads, {}, {}, {"gates": pd.DataFrame(rows)})
-    [axes] = GatesOverTime("keep-1", "gates").draw(study).axes
+    [axes] = GatesOverTime("keep-1").draw(study).axes
     assert not axes.collections
     picture = np.asarray(axes.images[0].get_array())[0]
     steps = (np.arange(len(picture)) + 0.5) / len(picture) * 20
@@ -110,7 +109,7 @@ def soft(**record: Any) -> Study:
 
 def test_a_soft_map_is_centred_at_a_half_and_grey_where_few_texts_reach() -> None:
     study = soft()
-    [drawing] = mask_drawings(study)
+    [drawing] = LearnedMaskMap.for_study(study)
     assert "Grey: fewer than 5 % of the texts reach that far" in drawing.caption
     left, bar, right = drawing.draw(study).axes
     [image] = left.images
@@ -126,7 +125,7 @@ def test_a_soft_map_is_centred_at_a_half_and_grey_where_few_texts_reach() -> Non
 def test_a_chosen_map_is_open_or_closed_and_its_bars_are_shares() -> None:
     study = soft(options={"is_soft": False})
     study.maps["mask/soft"] = np.eye(10)
-    [drawing] = mask_drawings(study)
+    [drawing] = LearnedMaskMap.for_study(study)
     assert "sigmoid" not in drawing.caption
     left, bar, right = drawing.draw(study).axes
     assert not np.ma.getmaskarray(left.images[0].get_array()).any()
@@ -143,7 +142,9 @@ def test_panels_of_a_film_and_of_few_heads_have_titles_of_their_own() -> None:
     assert "argmax-offset, tokens" in titles
     few = made_up({"encoder": (2, 2)}, ["confidence", "confidence-content"])
     [confidence] = [one for one in figures_of(few) if isinstance(one, Confidence)]
-    headings = [axes.get_title(loc="left") for axes in drawn(confidence, few).figure.axes[:2]]
+    headings = [
+        axes.get_title(loc="left") for axes in render_figure(confidence, few).figure.axes[:2]
+    ]
     assert headings == ["all tokens", "content only"]
 
 

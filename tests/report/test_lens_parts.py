@@ -11,12 +11,9 @@ from every_table import every_table
 from matplotlib.figure import Figure
 from studies import RECORD
 
-from headscope.report.cells import Part
-from headscope.report.figures.lenses import drawings
-from headscope.report.findings import findings_of
-from headscope.report.lens_parts import lens_parts
-from headscope.report.page import render
-from headscope.report.parts import parts_of
+from headscope.report.page.render import render
+from headscope.report.sections import figures_of, findings_of, parts_of
+from headscope.report.table_cells import Part
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
@@ -41,17 +38,17 @@ def study_of(
 
 
 def part_of(study: Study, name: str) -> Part:
-    (part,) = (one for one in lens_parts(study) if one is not None and one.name == name)
+    (part,) = (one for one in parts_of(study) if one.name == name)
     return part
 
 
 def figure_of(study: Study, name: str) -> Figure:
-    (drawing,) = (one for one in drawings(study) if one.name == name)
+    (drawing,) = (one for one in figures_of(study) if one.name == name)
     return drawing.draw(study)
 
 
 def caption_of(study: Study, name: str) -> str:
-    (drawing,) = (one for one in drawings(study) if one.name == name)
+    (drawing,) = (one for one in figures_of(study) if one.name == name)
     return drawing.caption
 
 

@@ -17,9 +17,9 @@ import pytest
 from numpy.typing import NDArray
 
 from headscope.errors import HeadscopeError
-from headscope.report.look import Look
-from headscope.report.look_maps import Lens, StackMaps
-from headscope.report.look_sides import Side
+from headscope.report.look.lens_view import LensView, StackMaps
+from headscope.report.look.token_axis import TokenAxis
+from headscope.report.look.view import Look
 from reference.maps import Maps
 
 HOSTILE = (
@@ -43,10 +43,10 @@ def softmax_maps(*shape: int, seed: int = 0, spread: float = 1.0) -> NDArray[np.
     return (powers / powers.sum(axis=-1, keepdims=True)).astype(np.float32)
 
 
-def plain_side(count: int) -> Side:
+def plain_side(count: int) -> TokenAxis:
     """[CLS], words of two pieces, [SEP]."""
     ends = (0, count - 1)
-    return Side(
+    return TokenAxis(
         tokens=tuple(
             "[CLS]" if at == 0 else "[SEP]" if at == count - 1 else f"word{at}"
             for at in range(count)
@@ -56,11 +56,11 @@ def plain_side(count: int) -> Side:
     )
 
 
-def raw(*stacks: StackMaps) -> Lens:
-    return Lens("raw", stacks)
+def raw(*stacks: StackMaps) -> LensView:
+    return LensView("raw", stacks)
 
 
-def look_at(weights: NDArray[np.float32], side: Side | None = None, **others: Any) -> Look:
+def look_at(weights: NDArray[np.float32], side: TokenAxis | None = None, **others: Any) -> Look:
     side = side or plain_side(weights.shape[-1])
     return Look(
         **{
@@ -178,14 +178,14 @@ def test_shapes_that_do_not_fit_the_tokens_are_refused() -> None:
     with pytest.raises(ValueError, match=r"expected \[layer, head, 4, 4\]"):
         look_at(softmax_maps(1, 1, 5, 5), plain_side(4))
     with pytest.raises(ValueError, match="3 tokens, 3 special flags, 2 words"):
-        Side(("a", "b", "c"), (False,) * 3, (0, 1))
+        TokenAxis(("a", "b", "c"), (False,) * 3, (0, 1))
 
 
 # Tokens
 
 
 def test_pieces_join_to_readable_words_in_each_tokenizer_s_writing() -> None:
-    wordpiece = Side(
+    wordpiece = TokenAxis(
         ("[CLS]", "un", "##for", "##giving", ".", "[SEP]"),
         (True, *[False] * 4, True),
         (None, 0, 0, 0, 1, None),
@@ -193,20 +193,20 @@ def test_pieces_join_to_readable_words_in_each_tokenizer_s_writing() -> None:
     assert wordpiece.word_labels() == ("[CLS]", "unforgiving", ".", "[SEP]")
     assert wordpiece.units() == (0, 1, 1, 1, 2, 3)
     assert wordpiece.unit_special() == (True, False, False, True)
-    sentencepiece = Side(
+    sentencepiece = TokenAxis(
         ("▁magni", "fique", "▁et", "</s>"), (False, False, False, True), (0, 0, 1, None)
     )
     assert sentencepiece.word_labels() == ("magnifique", "et", "</s>")
     assert sentencepiece.token_labels() == ("magni", "·fique", "et", "</s>")
-    bytelevel = Side(("The", "Ġcaf", "Ã©", "Ċ", "Ġä½", "ł"), (False,) * 6, (0, 1, 1, 2, 3, 3))
+    bytelevel = TokenAxis(("The", "Ġcaf", "Ã©", "Ċ", "Ġä½", "ł"), (False,) * 6, (0, 1, 1, 2, 3, 3))
     assert bytelevel.word_labels() == ("The", "café", "↵", "你")
     assert bytelevel.token_labels()[:4] == ("The", "caf", "·é", "↵")
-    fallback = Side(("▁", "<0xE4>", "<0xBD>", "<0xA0>"), (False,) * 4, (0, 0, 0, 0))
+    fallback = TokenAxis(("▁", "<0xE4>", "<0xBD>", "<0xA0>"), (False,) * 4, (0, 0, 0, 0))
     assert fallback.word_labels() == ("你",)
 
 
 def test_two_sentences_keep_their_words_apart() -> None:
-    side = Side(
+    side = TokenAxis(
         ("[CLS]", "a", "[SEP]", "a", "[SEP]"),
         (True, False, True, False, True),
         (None, 0, None, 1, None),
@@ -217,9 +217,9 @@ def test_two_sentences_keep_their_words_apart() -> None:
 def test_right_to_left_is_known_from_the_first_letter_of_the_text() -> None:
     def direction(*tokens: str) -> object:
         count = len(tokens)
-        return Side(tokens, (True, *[False] * (count - 1)), (None, *range(count - 1))).payload()[
-            "rtl"
-        ]
+        return TokenAxis(
+            tokens, (True, *[False] * (count - 1)), (None, *range(count - 1))
+        ).payload()["rtl"]
 
     assert direction("[CLS]", "…", "שלום", "world") is True
     assert direction("[CLS]", "hello", "مرحبا") is False
@@ -228,7 +228,7 @@ def test_right_to_left_is_known_from_the_first_letter_of_the_text() -> None:
 
 
 def test_punctuation_is_what_has_no_other_sign() -> None:
-    told = Side(
+    told = TokenAxis(
         ("[CLS]", "a", "##.", "!?", "—", "$", "."),
         (True, *[False] * 6),
         (None, 0, 0, 1, 2, 3, None),
@@ -241,7 +241,7 @@ def test_punctuation_that_a_tokenizer_leaves_on_its_word() -> None:
     """SentencePiece splits at blanks alone: "mat," and "(it's" are words to it, and a comma may stand for itself."""
     tokens = ("▁mat", ",", "▁(", "it", "'", "s", "▁,", "▁", "“", "so", "▁", "...", "</s>")
     words = (0, 0, 1, 1, 1, 1, 2, 3, 3, 3, 4, 4, None)
-    told = Side(tokens, (*[False] * 12, True), words).payload()
+    told = TokenAxis(tokens, (*[False] * 12, True), words).payload()
     assert told["words"] == ("mat", ",", "(", "it's", ",", "“", "so", "...", "</s>")
     assert told["word_punctuation"] == [0, 1, 1, 0, 1, 1, 0, 1, 0]
     assert told["punctuation"] == [0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 1, 1, 0]
@@ -249,7 +249,7 @@ def test_punctuation_that_a_tokenizer_leaves_on_its_word() -> None:
 
 
 def test_controls_and_direction_marks_become_visible_signs() -> None:
-    labels = Side(HOSTILE, (False,) * len(HOSTILE), tuple(range(len(HOSTILE)))).token_labels()
+    labels = TokenAxis(HOSTILE, (False,) * len(HOSTILE), tuple(range(len(HOSTILE)))).token_labels()
     assert labels[5] == "⟨202E⟩gnp.exe⟨2066⟩"
     assert labels[6] == "⟨0000⟩⟨001B⟩[31m⟨007F⟩"
     assert labels[8] == "\ufffd"
@@ -260,8 +260,8 @@ def test_controls_and_direction_marks_become_visible_signs() -> None:
 def test_hostile_tokens_texts_and_names_add_no_element_and_no_attribute() -> None:
     count = len(HOSTILE)
     weights = softmax_maps(2, 2, count, count)
-    harmless = Side(tuple("x" * count), (False,) * count, tuple(range(count)))
-    hostile = Side(HOSTILE, (False,) * count, tuple(range(count)))
+    harmless = TokenAxis(tuple("x" * count), (False,) * count, tuple(range(count)))
+    hostile = TokenAxis(HOSTILE, (False,) * count, tuple(range(count)))
     tame = look_at(weights, harmless, text=("t",) * count, model="m").page()
     wild = look_at(weights, hostile, text=HOSTILE, model=HOSTILE[0]).page()
     assert Outline(wild).elements == Outline(tame).elements
@@ -274,7 +274,7 @@ def test_hostile_tokens_texts_and_names_add_no_element_and_no_attribute() -> Non
 
 
 def test_the_notebook_frame_holds_the_page_in_one_escaped_attribute() -> None:
-    side = Side(HOSTILE, (False,) * len(HOSTILE), tuple(range(len(HOSTILE))))
+    side = TokenAxis(HOSTILE, (False,) * len(HOSTILE), tuple(range(len(HOSTILE))))
     look = look_at(softmax_maps(1, 1, len(HOSTILE), len(HOSTILE)), side, model=HOSTILE[2])
     ((tag, attributes),) = Outline(look._repr_html_()).elements
     assert tag == "iframe"
@@ -283,7 +283,7 @@ def test_the_notebook_frame_holds_the_page_in_one_escaped_attribute() -> None:
 
 
 def test_a_page_too_large_for_a_notebook_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headscope.report.look.NOTEBOOK_LIMIT_BYTES", 1000)
+    monkeypatch.setattr("headscope.report.look.view.NOTEBOOK_LIMIT_BYTES", 1000)
     note = look_at(softmax_maps(1, 1, 5, 5), model=HOSTILE[0])._repr_html_()
     assert len(note) < 500
     assert {tag for tag, _ in Outline(note).elements} == {"p", "code"}

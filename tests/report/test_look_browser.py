@@ -17,9 +17,9 @@ from playwright.sync_api import Browser, Page, expect
 from test_look import maps_in, plain_side, raw, softmax_maps
 
 from browsers import serious
-from headscope.report.look import Look
-from headscope.report.look_maps import StackMaps
-from headscope.report.look_sides import Side
+from headscope.report.look.lens_view import StackMaps
+from headscope.report.look.token_axis import TokenAxis
+from headscope.report.look.view import Look
 from sampling import slow
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 PLANTED = "</script><img src=x onerror=window.__pwned=1><svg onload=alert(1)>"
-SOURCE = Side(
+SOURCE = TokenAxis(
     tokens=("[CLS]", "light", "##house", "keeper", PLANTED, "row", "##ed", "##.", "=2+3", "[SEP]"),
     special=(True, *[False] * 8, True),
     words=(None, 0, 0, 1, 2, 3, 3, 3, 4, None),
 )
-TARGET = Side(
+TARGET = TokenAxis(
     ("<pad>", "▁Le", "▁magni", "fique", "▁עולם"), (True, *[False] * 4), (None, 0, 1, 1, 2)
 )
 LAYERS, HEADS = 3, 4
@@ -102,11 +102,11 @@ def numbers_in(table: Path) -> NDArray[np.float64]:
 
 
 def expected(
-    weights: NDArray[np.float64], query: Side, key: Side, level: str, special: str
+    weights: NDArray[np.float64], query: TokenAxis, key: TokenAxis, level: str, special: str
 ) -> NDArray[np.float64]:
     """Words, then hiding, then renormalising, in loops: sums over a key's pieces, means over a query's."""
 
-    def groups(side: Side) -> list[list[int]]:
+    def groups(side: TokenAxis) -> list[list[int]]:
         units = side.units() if level == "words" else tuple(range(len(side.tokens)))
         every = [
             [at for at, unit in enumerate(units) if unit == wanted] for wanted in sorted(set(units))

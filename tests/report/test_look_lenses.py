@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from playwright.sync_api import Page, expect
 from test_look import data_in, plain_side, softmax_maps
 
-from headscope.report.look import Look
-from headscope.report.look_maps import Lens, StackMaps
+from headscope.report.look.lens_view import LensView, StackMaps
+from headscope.report.look.view import Look
 
 if TYPE_CHECKING:
     from conftest import Watched
@@ -38,9 +38,9 @@ def look() -> Look:
     )
     signed = StackMaps("encoder", SIDE, SIDE, signed_maps(3, 4, TOKENS, TOKENS))
     lenses = (
-        Lens("raw", (encoder, other)),
-        Lens("rollout", (rolled,), "Shares, multiplied.", forms=("all heads",)),
-        Lens("gradient", (signed,), "Signed.", shares=False),
+        LensView("raw", (encoder, other)),
+        LensView("rollout", (rolled,), "Shares, multiplied.", forms=("all heads",)),
+        LensView("gradient", (signed,), "Signed.", shares=False),
     )
     return Look("toy", ("a text",), lenses)
 
@@ -79,13 +79,13 @@ def test_numbers_that_are_no_shares_are_refused_where_shares_are_said() -> None:
     with pytest.raises(
         Exception, match=r"encoder\.0\.0 has weights that are not numbers from 0 to 1"
     ):
-        Lens(
+        LensView(
             "raw", (StackMaps("encoder", SIDE, SIDE, signed_maps(3, 4, TOKENS, TOKENS)),)
         ).payload()
     broken = signed_maps(3, 4, TOKENS, TOKENS)
     broken[2, 1, 0, 0] = np.inf
     with pytest.raises(Exception, match=r"encoder\.2\.1 is not finite through the lens gradient"):
-        Lens("gradient", (StackMaps("encoder", SIDE, SIDE, broken),), shares=False).payload()
+        LensView("gradient", (StackMaps("encoder", SIDE, SIDE, broken),), shares=False).payload()
 
 
 @pytest.mark.browser

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from studies import RECORD, SMALL, STATISTICS, THREE, made_up
 
-from headscope.report.facts import corpus_facts, reproduction, summary
-from headscope.report.findings import findings_of
 from headscope.report.notebook import study_html
-from headscope.report.page import render
-from headscope.report.plates import plates_of
+from headscope.report.page.render import render
+from headscope.report.rendered_figures import render_figures
+from headscope.report.run_facts import corpus_facts, reproduction, summary
+from headscope.report.sections import findings_of
 from headscope.report.write import write_report
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
@@ -218,7 +218,7 @@ def test_a_page_of_a_whole_model_stays_mailable(
 
 
 def test_script_and_style_stay_small() -> None:
-    report = Path(sys.modules["headscope.report.page"].__file__ or "").parent
+    report = Path(sys.modules["headscope.report.page.render"].__file__ or "").parents[1]
     files = (report / "static" / "study.js", report / "templates" / "study.css")
     assert sum(file.stat().st_size for file in files) <= 300_000
 
@@ -233,7 +233,7 @@ def test_the_policy_names_the_hash_of_the_script_which_makes_no_markup(page: str
 def test_write_report_writes_every_figure_and_the_page(tmp_path: Path) -> None:
     study = made_up(SMALL, ["previous", "entropy"])
     write_report(study, tmp_path)
-    names = {plate.name for plate in plates_of(study)}
+    names = {plate.name for plate in render_figures(study)}
     assert {file.name for file in (tmp_path / "figures").iterdir()} == {
         f"{n}.{e}" for n in names for e in ("svg", "png")
     }
@@ -309,7 +309,7 @@ def test_facts_leave_out_what_was_not_recorded() -> None:
 
 @pytest.mark.slow
 def test_importing_the_page_does_not_load_matplotlib() -> None:
-    names = ("page", "write", "notebook", "pack", "findings")
+    names = ("page.render", "write", "notebook", "page.payload", "sections")
     code = (
         "".join(f"import headscope.report.{name};" for name in names)
         + "import sys; print(*sys.modules)"

@@ -10,8 +10,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from studies import RECORD
 
-from headscope.report.figures import fixed, patterns
-from headscope.report.figures._palette import MISSING
+from headscope.report.drawing.palette import MISSING
+from headscope.report.sections import fixed, patterns
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
@@ -54,7 +54,7 @@ def widths(ax: object) -> dict[str, list[float]]:
 
 def test_every_bar_is_the_mean_share_of_its_heads() -> None:
     study = with_patterns()
-    (drawing,) = patterns.drawings(study)
+    (drawing,) = patterns.Patterns.for_study(study)
     assert drawing.applies(study)
     (ax,) = drawing.draw(study).axes
     found = widths(ax)
@@ -75,7 +75,7 @@ def test_every_bar_is_the_mean_share_of_its_heads() -> None:
 
 def test_a_share_is_written_where_there_is_room_for_it() -> None:
     study = with_patterns()
-    (drawing,) = patterns.drawings(study)
+    (drawing,) = patterns.Patterns.for_study(study)
     said = texts_of(drawing.draw(study))
     assert sorted(said) == sorted(
         [".25", ".60", ".13", ".50", ".20", ".26", "1.00"]
@@ -84,7 +84,7 @@ def test_a_share_is_written_where_there_is_room_for_it() -> None:
 
 def test_every_stack_has_a_panel_of_patterns() -> None:
     study = with_patterns(("cross", "encoder"))
-    (drawing,) = patterns.drawings(study)
+    (drawing,) = patterns.Patterns.for_study(study)
     figure = drawing.draw(study)
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["encoder", "cross"]
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -94,7 +94,7 @@ def test_every_stack_has_a_panel_of_patterns() -> None:
 def test_a_head_without_maps_does_not_count() -> None:
     study = with_patterns()
     study.heads = study.heads[~((study.heads["layer"] == 1) & (study.heads["head"] == 1))]
-    (drawing,) = patterns.drawings(study)
+    (drawing,) = patterns.Patterns.for_study(study)
     (ax,) = drawing.draw(study).axes
     np.testing.assert_allclose(widths(ax)["diagonal"], [(0.2 + 0.2 + 1) / 3, 0.2, 1.0])
 
@@ -102,7 +102,7 @@ def test_a_head_without_maps_does_not_count() -> None:
 def test_patterns_need_every_class() -> None:
     study = with_patterns()
     study.heads = study.heads[study.heads["statistic"] != "pattern-diagonal"]
-    (drawing,) = patterns.drawings(study)
+    (drawing,) = patterns.Patterns.for_study(study)
     assert not drawing.applies(study)
 
 
@@ -128,7 +128,7 @@ def colours_of(figure: Figure) -> np.ndarray:
 
 def test_every_head_is_named_by_its_nearest_pattern_and_how_far_it_is() -> None:
     study = with_distances()
-    (drawing,) = fixed.drawings(study)
+    (drawing,) = fixed.Fixed.for_study(study)
     assert drawing.applies(study)
     figure = drawing.draw(study)
     assert texts_of(figure) == [
@@ -146,7 +146,7 @@ def test_every_head_is_named_by_its_nearest_pattern_and_how_far_it_is() -> None:
 
 
 def test_a_cell_has_the_colour_of_its_pattern_paler_where_it_is_far() -> None:
-    painted = colours_of(next(fixed.drawings(with_distances())).draw(with_distances()))
+    painted = colours_of(next(iter(fixed.Fixed.for_study(with_distances()))).draw(with_distances()))
     names = ["current", "previous", "next", "previous", "next", "left"]
     for number, (colour, name) in enumerate(zip(painted, names, strict=True)):
         depth = 1 - 0.01 * number / math.log(2)
@@ -158,7 +158,7 @@ def test_a_cell_has_the_colour_of_its_pattern_paler_where_it_is_far() -> None:
 def test_a_head_without_a_distance_is_grey_and_has_no_name() -> None:
     study = with_distances()
     study.heads = study.heads[~((study.heads["layer"] == 0) & (study.heads["head"] == 1))]
-    figure = next(fixed.drawings(study)).draw(study)
+    figure = next(iter(fixed.Fixed.for_study(study))).draw(study)
     assert texts_of(figure) == ["self\n.00", "next\n.02", "prev\n.03", "next\n.04", "left\n.05"]
     np.testing.assert_allclose(colours_of(figure)[1], to_rgb(MISSING))
 
@@ -166,11 +166,11 @@ def test_a_head_without_a_distance_is_grey_and_has_no_name() -> None:
 @pytest.mark.parametrize(("heads", "has_names"), [(16, True), (17, False)])
 def test_many_heads_are_only_coloured(heads: int, has_names: bool) -> None:
     study = with_distances(1, heads)
-    figure = next(fixed.drawings(study)).draw(study)
+    figure = next(iter(fixed.Fixed.for_study(study))).draw(study)
     assert len(colours_of(figure)) == heads
     assert len(texts_of(figure)) == (heads if has_names else 0)
 
 
 def test_a_stack_without_distances_has_no_figure() -> None:
     study = study_of([("encoder", 0, 0, "entropy", 1.0), ("decoder", 0, 0, "js-uniform", 0.1)])
-    assert [drawing.name for drawing in fixed.drawings(study)] == ["fixed-decoder"]
+    assert [drawing.name for drawing in fixed.Fixed.for_study(study)] == ["fixed-decoder"]

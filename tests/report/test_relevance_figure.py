@@ -6,9 +6,8 @@ import pandas as pd
 import pytest
 from studies import RECORD
 
-from headscope.report.figures import figures_of
-from headscope.report.figures.relevance_layers import RelevanceLayers
-from headscope.report.lens_parts import lens_parts
+from headscope.report.sections import figures_of, parts_of
+from headscope.report.sections.relevance_layers import RelevanceLayers
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
@@ -73,11 +72,7 @@ def test_lines_are_the_table_s(stacks: tuple[str, ...]) -> None:
 
 
 def test_the_table_begins_before_the_first_layer() -> None:
-    (part,) = (
-        one
-        for one in lens_parts(study(("encoder", "decoder")))
-        if one is not None and one.name == "relevance"
-    )
+    (part,) = (one for one in parts_of(study(("encoder", "decoder"))) if one.name == "relevance")
     assert [row[0].text for row in part.rows[:2]] == ["encoder −1", "encoder 0"]
     biases = part.columns.index("biases")
     assert part.rows[1][biases].text == "−0.300 [−0.310, −0.280]"

@@ -17,13 +17,12 @@ from every_table import every_table
 from studies import RECORD, made_up, roled
 
 from headscope.analysis.join import join
-from headscope.report.cards import cards_of
-from headscope.report.colourings import colourings_of
-from headscope.report.figures import figures_of
 from headscope.report.finding import KINDS, Finding, Measured
-from headscope.report.findings import findings_of
-from headscope.report.five import MOST, five_of
-from headscope.report.page import render, render_joined
+from headscope.report.head_cards import cards_of
+from headscope.report.map_colours import colourings_of
+from headscope.report.page.render import render
+from headscope.report.sections import figures_of, findings_of
+from headscope.report.top_findings import MOST, five_of
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
@@ -82,7 +81,7 @@ def test_every_figure_has_its_numbers_on_the_page(page: str) -> None:
 def test_a_table_too_large_for_the_page_is_named_and_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headscope.report.pack.MOST_TABLE_BYTES", 2000)
+    monkeypatch.setattr("headscope.report.page.payload.MOST_TABLE_BYTES", 2000)
     page = render(every_table())
     assert "too large for this page; in the study" in page
     assert 0 < len(data_of(page)["tables"]) < len(every_table().tables)
@@ -404,14 +403,14 @@ def test_what_another_study_of_the_model_says_of_its_own_task_is_found_too() -> 
         for finding in findings_of(other)
     ]
     assert "stsb" in told
-    page = render_joined(join([one, other]))
+    page = render(join([one, other]))
     assert "loss of stsb significantly" in page
     assert page.count("loss of stsb significantly") == 1
 
 
 @pytest.mark.slow
 def test_two_models_and_a_study_more_of_one_are_one_page() -> None:
-    page = render_joined(join(two_models()))
+    page = render(join(two_models()))
     ids = re.findall(r'\sid="([^"]+)"', page)
     assert len(set(ids)) == len(ids)
     links = set(re.findall(r'href="#([^"]+)"', page)) - {"data"}
@@ -420,4 +419,4 @@ def test_two_models_and_a_study_more_of_one_are_one_page() -> None:
     assert "mixing (study 2).csv" in page
     assert page.count('class="study-data"') == 2
     assert "Heads matched by behaviour" in page
-    assert page == render_joined(join(two_models()))
+    assert page == render(join(two_models()))

@@ -12,7 +12,7 @@ from test_report import two_models
 
 from browsers import Watched, serious
 from headscope.analysis.join import join
-from headscope.report.joined_page import write_joined
+from headscope.report.write import write
 from sampling import slow
 
 pytestmark = pytest.mark.browser
@@ -21,7 +21,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\u202egnp{{7*7}}<!--"
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_joined(join(two_models(HOSTILE)), tmp_path_factory.mktemp("report") / "index.html")
+    return write(join(two_models(HOSTILE)), tmp_path_factory.mktemp("report") / "index.html")
 
 
 def saved(page: Page, selector: str, into: Path) -> pd.DataFrame:

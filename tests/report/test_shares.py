@@ -12,12 +12,13 @@ from studies import made_up, roled
 import headscope
 from headscope.analysis.join import join
 from headscope.model.natural_language import is_natural_language
-from headscope.report.comparison import comparison_view
-from headscope.report.comparison import findings_of as compared
-from headscope.report.facts import corpus_facts, model_facts, studied, summary
 from headscope.report.finding import Finding, Measured
-from headscope.report.findings import findings_of
-from headscope.report.page import render, render_joined
+from headscope.report.page.chapter import describe_study
+from headscope.report.page.comparison import comparison_view
+from headscope.report.page.comparison import findings_of as compared
+from headscope.report.page.render import render
+from headscope.report.run_facts import corpus_facts, model_facts, summary
+from headscope.report.sections import findings_of
 from headscope.study.lengths import length_note
 from headscope.study.run_record import describe_model
 from headscope.study.study import Study
@@ -117,7 +118,7 @@ def test_the_record_and_the_header_have_the_length_of_texts() -> None:
     assert ("mean length", f"{mean} tokens ({min(lengths)} to {max(lengths)})") in corpus_facts(
         study
     )
-    assert f"tokens, {mean} in each on average)" in studied(study)
+    assert f"tokens, {mean} in each on average)" in describe_study(study)
     assert f"{mean} tokens ({min(lengths)} to {max(lengths)})" in render(study)
 
 
@@ -140,11 +141,11 @@ def test_a_report_of_different_lengths_says_so_beside_its_findings() -> None:
     one, other = made_up(statistics=["cls"]), made_up(statistics=["sep"])
     one.record = {**one.record, "data": {**one.record["data"], "mean_length": 104.0}}
     other.record = {**other.record, "data": {**other.record["data"], "mean_length": 17.2}}
-    page = render_joined(join([one, other]))
+    page = render(join([one, other]))
     assert '<p class="note lengths">The texts differ in length' in page
     assert page.index('class="note lengths"') < page.index('id="explore"')
     other.record["data"]["mean_length"] = 100.0
-    assert 'class="note lengths"' not in render_joined(join([one, other]))
+    assert 'class="note lengths"' not in render(join([one, other]))
 
 
 # Punctuation

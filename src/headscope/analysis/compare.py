@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from headscope.statistics import glossary
 from headscope.study.inputs import Corpus, Files
 from headscope.study.lengths import length_note
 from headscope.study.local_paths import local_name
+from headscope.study.result import Result
 from headscope.study.run_record import versions
 from headscope.study.study import SCHEMA, Study
 from headscope.tables import STACKS
@@ -43,7 +44,7 @@ NEEDS_MODELS = (
 
 
 @dataclass
-class Comparison:
+class Comparison(Result):
     """What was found, as tables; `names` are those of the studies in them.
 
     layers      of each study, stack, layer and statistic: the mean over the layer's heads, with least and most
@@ -66,10 +67,6 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     record: dict[str, Any] = field(default_factory=dict)
 
-    publish: ClassVar[Callable[[Comparison, str | Path, bool], Path] | None] = (
-        None  # the report room knows
-    )
-
     def __repr__(self) -> str:
         return f"Comparison({', '.join(map(repr, self.names))})"
 
@@ -78,11 +75,6 @@ class Comparison:
         """By the name of their csv, those that have rows."""
         names = ("layers", "smoothness", "roles", "matches", "matching", "changes", "layer_changes")
         return {name: table for name in names if len(table := getattr(self, name))}
-
-    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the directory of the comparison: tables, run.json, figures, index.html. Whole or not at all."""
-        assert Comparison.publish is not None, "import headscope.report.compare_page"
-        return Comparison.publish(self, out, overwrite)
 
 
 def compare(

@@ -6,10 +6,10 @@ where it says the same; where it does not, the first keeps the name and the othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from headscope.statistics import glossary
 from headscope.study.lengths import length_note
 from headscope.study.lens_agreement import lens_agreement
 from headscope.study.local_paths import local_name
+from headscope.study.result import Result
 from headscope.study.study import Study
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Chapter:
 
 
 @dataclass
-class Joined:
+class Joined(Result):
     """Studies as one: `write("index.html")` makes the report."""
 
     chapters: list[Chapter]
@@ -68,18 +69,9 @@ class Joined:
     notes: list[str] = field(default_factory=list)
     command: str = ""
 
-    publish: ClassVar[Callable[[Joined, str | Path, bool], Path] | None] = (
-        None  # the report room knows
-    )
-
     def __repr__(self) -> str:
         told = ", ".join(f"{chapter.study!r}" for chapter in self.chapters)
         return f"Joined({told})"
-
-    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the report: one self-contained page. Whole or not at all."""
-        assert Joined.publish is not None, "import headscope.report.joined_page"
-        return Joined.publish(self, out, overwrite)
 
 
 def join(studies: Sequence[str | Path | Study], *, command: str = "", seed: int = 0) -> Joined:

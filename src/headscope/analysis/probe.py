@@ -22,7 +22,6 @@ Not as published: batches instead of single sentences, and several passes over t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +43,6 @@ from headscope.analysis.probe_models import (
     score,
 )
 from headscope.analysis.word_maps import WordMaps, reading_heads, untrained_twin
-from headscope.atomic_dir import drafted
 from headscope.data.word_vectors import WordVectors, mean_embeddings, read_vectors
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
@@ -53,6 +51,7 @@ from headscope.model.load import as_model
 from headscope.model.word_attention import Pool, check_pool
 from headscope.statistics.resampling import ResampledSums, resampled_share_interval
 from headscope.study.inputs import Files, listed
+from headscope.study.result import Result
 from headscope.study.run_record import describe_files, describe_model, versions
 from headscope.study.study import SCHEMA
 
@@ -72,7 +71,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class Probes:
+class Probes(Result):
     """What the probes found.
 
     table    one row a probe: probe, uas, low, high, parameters (learned), count (words scored)
@@ -85,21 +84,10 @@ class Probes:
     weights: pd.DataFrame
     record: dict[str, Any]
 
-    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
-        """Write a directory with probes.csv, probe_weights.csv and run.json; complete, or not at all."""
-        with drafted(out, overwrite=overwrite) as folder:
-            self.fill(folder)
-        return Path(out)
-
-    def fill(self, folder: Path) -> None:
-        """The same files into a directory that is already being written (see `headscope.atomic_dir`)."""
-        for name, table in (("probes", self.table), ("probe_weights", self.weights)):
-            table.to_csv(
-                folder / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n"
-            )
-        (folder / "run.json").write_text(
-            json.dumps(self.record, indent=2, ensure_ascii=False) + "\n", "utf-8"
-        )
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """By the name of their csv."""
+        return {"probes": self.table, "probe_weights": self.weights}
 
 
 def probe(

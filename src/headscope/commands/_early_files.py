@@ -148,7 +148,7 @@ def check_out(command: str, values: Values) -> None:
         return
     overwrite, resume = bool(values.get("overwrite")), bool(values.get("resume"))
     if command == "look":
-        from headscope.report.look import check_place, page_path
+        from headscope.report.look.view import check_place, page_path
 
         check_place(page_path(out))
     elif command == "demo":
@@ -156,7 +156,7 @@ def check_out(command: str, values: Values) -> None:
     elif command == "report":
         check_page(out, overwrite=overwrite)
     elif command in ("masks show", "speed"):
-        from headscope.report.plates import check_picture
+        from headscope.report.rendered_figures import check_picture
 
         check_picture(Path(out))
     elif command in WRITTEN:

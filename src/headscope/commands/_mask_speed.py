@@ -30,7 +30,7 @@ def speed_of_mask(
     """Measure, print, draw; what cannot be is said before anything is loaded. how: revision, device and dtype."""
     from headscope.masks.mask_spec import read_mask
     from headscope.masks.speed import LENGTHS, SPARSE, mask_speed
-    from headscope.report.plates import save_figure
+    from headscope.report.rendered_figures import save_figure
 
     wanted, sizes, size = (
         read_mask(mask),
@@ -49,7 +49,7 @@ def speed_of_mask(
         for line in _table(found, one.name):
             typer.echo(line)
     if out is not None:
-        from headscope.report.figures._mask_speed import draw_mask_speed
+        from headscope.report.drawing.mask_speed import draw_mask_speed
 
         picture = save_figure(draw_mask_speed(found), out)
         typer.echo(picture, err=as_json)

@@ -200,7 +200,7 @@ def progress(what: str) -> Iterator[Update]:
 @contextmanager
 def drawing_figures() -> Iterator[None]:
     """Says that figures are drawn in here, and how far it is where that takes long."""
-    from headscope.report.plates import telling
+    from headscope.report.rendered_figures import telling
 
     say("drawing figures")
     with progress("drawing figures") as update, telling(update, say):
@@ -211,7 +211,7 @@ def report_aloud(update: Update) -> Callable[[Study, Path], None]:
     """Writes a study's figures and page, and says so. update: the progress that is shown already."""
 
     def write(study: Study, folder: Path) -> None:
-        from headscope.report.plates import telling
+        from headscope.report.rendered_figures import telling
         from headscope.report.write import write_report
 
         say("drawing figures")
@@ -223,7 +223,7 @@ def report_aloud(update: Update) -> Callable[[Study, Path], None]:
 
 def note_few_texts(study: Study) -> None:
     """The warning that the page has, where there are too few texts for the intervals."""
-    from headscope.report.facts import ENOUGH_TEXTS, few_texts
+    from headscope.report.run_facts import ENOUGH_TEXTS, few_texts
 
     if (few := few_texts(study)) is not None:
         texts = "text" if few == 1 else "texts"

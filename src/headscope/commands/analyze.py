@@ -162,7 +162,7 @@ def analyze(
     from headscope.analysis.roles import read_thresholds
     from headscope.atomic_dir import drafted
     from headscope.model.attention_model import AttentionModel
-    from headscope.report.publish import fill
+    from headscope.report.write import write_into
 
     thresholds = read_thresholds(threshold)
 
@@ -198,7 +198,7 @@ def analyze(
             )
         study.record["command"] = typed()
         with drawing_figures():
-            fill(study, folder)
+            write_into(study, folder)
     data = study.record["data"]
     skipped = sum(data["skipped"].values())
     say(

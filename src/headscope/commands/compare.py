@@ -77,7 +77,7 @@ def compare(
     """Compare the heads of models: layers side by side, smoothness, roles, matched heads, change by fine-tuning."""
     from headscope.analysis.compare import compare as run
     from headscope.atomic_dir import drafted
-    from headscope.report.compare_page import fill_comparison
+    from headscope.report.write import write_into
 
     with drafted(out, overwrite=overwrite) as folder:
         with progress("maps") as update:
@@ -95,7 +95,7 @@ def compare(
             )
         comparison.record["command"] = typed()
         with drawing_figures():
-            fill_comparison(comparison, folder)
+            write_into(comparison, folder)
     for note in comparison.notes:
         say(f"note: {note}")
     typer.echo(out / "index.html")

@@ -31,8 +31,8 @@ def demo(
     from headscope.atomic_dir import drafted
     from headscope.commands._early_files import is_demo
     from headscope.model.load import load
-    from headscope.report.looking import look
-    from headscope.report.publish import fill
+    from headscope.report.look.look import look
+    from headscope.report.write import write_into
 
     with drafted(out, overwrite=is_demo(out)) as folder:
         model = load("minilm", say=say)
@@ -61,7 +61,7 @@ def demo(
         study.record["command"] = typed()
         study.record["pages"] = [{"title": "One sentence, all heads", "href": "look.html"}]
         with drawing_figures():
-            fill(study, folder)
+            write_into(study, folder)
         look(model, SENTENCE).save(folder / "look.html")
     say(f"{out / 'look.html'} shows one sentence; to type others, and to switch heads off:")
     say(command_line("serve", "minilm", study=out))

@@ -37,7 +37,7 @@ def evaluate(
 ) -> None:
     """Metrics and loss of a model on a task, with intervals."""
     import headscope
-    from headscope.report.facts import ENOUGH_TEXTS
+    from headscope.report.run_facts import ENOUGH_TEXTS
 
     with progress(model) as update:
         result = headscope.evaluate(

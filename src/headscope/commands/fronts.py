@@ -46,12 +46,10 @@ def fronts(
     """Searches and gates of one model and task on the same axes, and what the heads they keep do."""
     from headscope.atomic_dir import drafted
     from headscope.pruning.compare_fronts import fronts as run
-    from headscope.report.write import write_report
-    from headscope.study.study_dir import write_tables
+    from headscope.report.write import write_into
 
     with drafted(out, overwrite=overwrite) as folder:
         study = run(studies, roles=roles, command=typed())
-        write_tables(study, folder)
         with drawing_figures():
-            write_report(study, folder)
+            write_into(study, folder)
     typer.echo(out)

@@ -139,7 +139,7 @@ def importance(
     from headscope.ablation.importance import importance as run
     from headscope.atomic_dir import drafted
     from headscope.model.attention_model import AttentionModel
-    from headscope.report.publish import fill
+    from headscope.report.write import write_into
     from headscope.study.journal import NAME, Journal
     from headscope.study.run_record import check_same_model
     from headscope.study.study_dir import to_add_to
@@ -184,7 +184,7 @@ def importance(
         study.record["command"] = typed()
         study = study if there is None else there.joined(study)
         with drawing_figures():
-            fill(study, folder)
+            write_into(study, folder)
         (folder / NAME).unlink(
             missing_ok=True
         )  # last: a run that is killed while it draws need not be swept again
@@ -197,8 +197,8 @@ def _summary(study: Study) -> Iterator[str]:
     """The model without an ablation, how many heads are significant, and whether the examples are enough."""
     from headscope.ablation.ablation_results import LOSS
     from headscope.ablation.significance import ALPHA
-    from headscope.report.facts import ENOUGH_TEXTS
-    from headscope.report.findings_tasks import noisy_ranks
+    from headscope.report.run_facts import ENOUGH_TEXTS
+    from headscope.report.sections.agreement import noisy_ranks
 
     record = study.record["importance"]
     count, intact = record["examples"], record["intact"][record["metric"]]["value"]

@@ -90,7 +90,7 @@ def knock_out(
     from headscope.ablation.knock_out import knock_out as run
     from headscope.atomic_dir import drafted
     from headscope.model.attention_model import AttentionModel
-    from headscope.report.publish import fill
+    from headscope.report.write import write_into
     from headscope.study.run_record import check_same_model
     from headscope.study.study_dir import to_add_to
 
@@ -119,6 +119,6 @@ def knock_out(
         study.record["command"] = typed()
         study = study if there is None else there.joined(study)
         with drawing_figures():
-            fill(study, folder)
+            write_into(study, folder)
     note_few_texts(study)
     typer.echo(out / "index.html")

@@ -79,11 +79,11 @@ def look(
     dtype: Dtype = "float32",
 ) -> None:
     """Draw what every head attends to in one text, as a page to click through."""
+    from headscope.analysis.lens_maps import lens_names
     from headscope.model.load import load
-    from headscope.report.looking import lenses_asked
-    from headscope.report.looking import look as run
+    from headscope.report.look.look import look as run
 
-    lenses = lenses_asked(lens)
+    lenses = lens_names(lens)
     worn = masked(mask, open_special)
     loaded = load(
         model, revision=revision, device=device, dtype=dtype, pooling=pooling, say=say

@@ -122,7 +122,7 @@ def show(
 
     check_count(length, "--length")
     if out is not None:
-        from headscope.report.plates import check_picture
+        from headscope.report.rendered_figures import check_picture
 
         check_picture(out)
     one = read_mask(mask, "MASK")
@@ -138,8 +138,8 @@ def show(
             f"{empty} of {length} positions may attend to nothing: these attend to themselves"
         )
     if out is not None:
-        from headscope.report.figures._mask import draw_mask
-        from headscope.report.plates import save_figure
+        from headscope.report.drawing.mask import draw_mask
+        from headscope.report.rendered_figures import save_figure
 
         typer.echo(save_figure(draw_mask(one, length), out))
     elif length > WIDEST:

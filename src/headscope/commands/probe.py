@@ -92,6 +92,7 @@ def probe(
     """Parse with attention weights alone, beside baselines: how much syntax all heads hold together."""
     from headscope.analysis.probe import probe as run
     from headscope.atomic_dir import drafted
+    from headscope.report.write import write_into
 
     with drafted(out, overwrite=overwrite) as folder:
         with progress(f"{model}") as update:
@@ -110,7 +111,7 @@ def probe(
                 progress=update,
             )
         found.record["command"] = typed()
-        found.fill(folder)
+        write_into(found, folder)
     for part in ("train", "test"):
         counts = found.record[part]
         say(

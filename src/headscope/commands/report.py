@@ -40,9 +40,9 @@ def report(
 ) -> None:
     """One page for a whole study: what several commands found, joined by model, and models compared."""
     from headscope.analysis.join import join
-    from headscope.report.joined_page import write_joined
+    from headscope.report.write import write
 
     joined = join(studies, command=typed())
     with drawing_figures():
-        page = write_joined(joined, out, overwrite=overwrite)
+        page = write(joined, out, overwrite=overwrite)
     typer.echo(page)

@@ -46,7 +46,7 @@ class ModelSizes(Config):
         None,
         "Size of its feed-forward layers",
         at_least=1,
-        show_default=f"{AS_CONFIGURED}; 4 × --hidden",
+        show_default=f"{AS_CONFIGURED}; 4 × the hidden size",
     )
     vocabulary: int | None = option(
         None,

@@ -15,14 +15,13 @@ from typing import Any
 
 from headscope.analysis.token_maps import one_input
 from headscope.errors import HeadscopeError
-from headscope.explorer.unimportant import head_in
+from headscope.explorer.cheap_heads import head_in
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Tokens
-from headscope.report.cards import called, roles_by_head, short, words_of
-from headscope.report.grids import plain
-from headscope.report.look_sides import inert
-from headscope.report.looking import side_of
+from headscope.report.head_cards import called, roles_by_head, short, words_of
+from headscope.report.look.token_axis import axis_of, inert
+from headscope.report.text import plain
 from headscope.study.study import Study
 
 LEFT_OUT, BETWEEN = "…", "‖"  # as examples.csv has them
@@ -185,7 +184,7 @@ class CorpusExamples:
 
     def _token_of(self, tokens: Tokens, words: list[str], number: int) -> int | None:
         """The first token of a word of the text, by how many letters come before it; else the nearest that is alike."""
-        side = side_of(self.model, tokens)
+        side = axis_of(self.model, tokens)
         first = {unit: token for token, unit in reversed(list(enumerate(side.units())))}
         labels = [
             (unit, _bare(label))

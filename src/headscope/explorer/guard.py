@@ -19,8 +19,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headscope.explorer.addresses import is_address, is_everywhere, is_loopback
-from headscope.explorer.answers import refused
-from headscope.explorer.refusals import Refusal
+from headscope.explorer.http_errors import Refusal
+from headscope.explorer.responses import refused
 
 POLICY = "; ".join(
     [

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from headscope.explorer.refusals import Refusal
+from headscope.explorer.http_errors import Refusal
 
 STOPPING_SECONDS = 1.0  # that the work under way may take to come to its end
 

@@ -18,7 +18,7 @@ from headscope.data.batches import collate
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.report.look_sides import Side, inert
+from headscope.report.look.token_axis import TokenAxis, inert
 from headscope.tasks.pooling import check_readable, encoded_texts, pooled
 
 CANDIDATES = 5
@@ -63,7 +63,7 @@ class Prediction(ABC):
         assert self.model.tokenizer is not None
         token = self.model.tokenizer.convert_ids_to_tokens(number)
         return (
-            Side((token,), (False,), (None,)).token_labels()[0]
+            TokenAxis((token,), (False,), (None,)).token_labels()[0]
             if isinstance(token, str)
             else f"token {number}"
         )

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from starlette.requests import ClientDisconnect, Request
 
-from headscope.explorer.refusals import Refusal
+from headscope.explorer.http_errors import Refusal
 
 BODY_BYTES = 64_000
 DRAINED_BYTES = 1_000_000  # of a body that is too long, read before saying so: a client that still writes hears nothing

@@ -18,17 +18,17 @@ from starlette.staticfiles import StaticFiles
 
 from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, reason
-from headscope.explorer.answers import answered, refused
-from headscope.explorer.line import WAITING, Line
+from headscope.explorer.http_errors import Refusal
 from headscope.explorer.model_thread import ModelThread
 from headscope.explorer.predictions import Alike
-from headscope.explorer.refusals import Refusal
+from headscope.explorer.request_queue import WAITING, Line
 from headscope.explorer.requests import BODY_BYTES, AskedToAttend, body_of
+from headscope.explorer.responses import answered, refused
 from headscope.explorer.session import Session, State, States
 from headscope.explorer.study_view import StudyView
 from headscope.explorer.thumbnails import SIDE, thumbnails
 from headscope.heads import Site
-from headscope.report.map_bytes import packed
+from headscope.report.look.encoding import packed
 
 STATIC = Path(__file__).parent / "static"
 BYTES = "application/octet-stream"

@@ -24,7 +24,7 @@ from headscope.explorer.session import Session, States
 from headscope.explorer.study_view import StudyView
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
-from headscope.report.grids import model_name
+from headscope.report.study_access import model_name
 from headscope.study.study import Study
 
 HOST = "127.0.0.1"

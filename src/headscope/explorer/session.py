@@ -21,21 +21,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headscope.analysis.lens_maps import HEAD_LENSES, LENSES, LensMaps, compute_lens_maps
 from headscope.analysis.token_maps import TOKEN_LENSES, Input, one_input
 from headscope.config.command_line import command_line
 from headscope.data.encode import Encoder
 from headscope.errors import HeadscopeError, choices
+from headscope.explorer.http_errors import Refusal
 from headscope.explorer.predictions import EncodedInput, labels_of, prediction_of
-from headscope.explorer.refusals import Refusal
 from headscope.heads import HeadSet, Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate
 from headscope.model.weights_hash import weights_sha256
-from headscope.report.look_heads import HEAD_LENSES
-from headscope.report.look_maps import Lens
-from headscope.report.look_sides import Side, inert, told_sides
-from headscope.report.looking import LENSES, side_of, through
+from headscope.report.look.token_axis import TokenAxis, axes_of, axes_payload, inert
 from headscope.tasks.bleu import said_by
 
 TRIED_ONE_BY_ONE = ("value-zeroing", "knock-out")  # a pass for every token and layer
@@ -75,11 +73,11 @@ class State:
 
     id: str
     reading: EncodedInput
-    sides: dict[str, tuple[Side, Side]]
+    sides: dict[str, tuple[TokenAxis, TokenAxis]]
     weights: dict[Site, NDArray[np.float32]]
     entropy: dict[Site, NDArray[np.float32]]
     answer: Tensor
-    lens: Lens | None = None
+    lens: LensMaps | None = None
     kind: str = ""
 
     @property
@@ -200,7 +198,7 @@ class Session:
         return {
             "id": now.id,
             "off": asked.off,
-            "sides": {stack: told_sides(query, key) for stack, (query, key) in now.sides.items()},
+            "sides": {stack: axes_payload(query, key) for stack, (query, key) in now.sides.items()},
             "prediction": self.prediction.told(
                 now.reading, before.answer, None if after is None else after.answer
             ),
@@ -298,7 +296,7 @@ class Session:
             self.prediction.kind,
         )
 
-    def _lens(self, reading: EncodedInput, asked: Asked, length: int) -> Lens:
+    def _lens(self, reading: EncodedInput, asked: Asked, length: int) -> LensMaps:
         if asked.lens in TRIED_ONE_BY_ONE and length > MOST_TRIED:
             raise HeadscopeError(
                 f"{length} tokens",
@@ -307,31 +305,27 @@ class Session:
                 mend="Shorten the text, or use headscope look, which has no such limit",
             )
         with self._without(asked.off):
-            return through(Input(self.model, reading.batch), asked.lens)
+            return compute_lens_maps(Input(self.model, reading.batch), asked.lens)
 
-    def _through(self, lens: Lens) -> dict[Site, NDArray[np.float32]]:
+    def _through(self, lens: LensMaps) -> dict[Site, NDArray[np.float32]]:
         """The maps of a lens by site: of the heads that are there, or of the forms that stand beside each other."""
         found: dict[Site, NDArray[np.float32]] = {}
-        for one in lens.stacks:
-            sites = [site for site in self.model.sites if site.stack == one.stack]
+        for stack, weights in lens.maps.items():
+            sites = [site for site in self.model.sites if site.stack == stack]
             if lens.forms is not None:
                 forms = tuple(range(len(lens.forms)))
-                sites = [Site(one.stack, layer, forms) for layer in range(len(one.weights))]
+                sites = [Site(stack, layer, forms) for layer in range(len(weights))]
             for site in sites:
-                maps = one.weights[site.layer][list(site.numbers or ())]
+                maps = weights[site.layer][list(site.numbers or ())]
                 if not np.isnan(maps).all():
                     found[site] = maps
         return found
 
     def _sides(
         self, reading: EncodedInput, weights: dict[Site, Any]
-    ) -> dict[str, tuple[Side, Side]]:
-        found = {}
-        for stack in dict.fromkeys(site.stack for site in weights):
-            sides = reading.batch.layout.sides(stack)
-            assert sides is not None
-            found[stack] = (side_of(self.model, sides[0]), side_of(self.model, sides[1]))
-        return found
+    ) -> dict[str, tuple[TokenAxis, TokenAxis]]:
+        stacks = dict.fromkeys(site.stack for site in weights)
+        return {stack: axes_of(self.model, reading.batch, stack) for stack in stacks}
 
 
 def _summary(now: State, before: State, off: HeadSet) -> list[dict[str, Any]]:

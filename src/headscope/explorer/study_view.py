@@ -1,7 +1,7 @@
 """What of a study stands beside the live model: numbers and roles of each head, its card, its examples.
 
 Everything is read off the study's tables, each of which may be missing; text from them is made harmless in
-`report/cards.py` and by `plain`.
+`report/head_cards.py` and by `plain`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import pandas as pd
 
 from headscope.ablation.glossary import DEFINITIONS
 from headscope.errors import HeadscopeError, reason
+from headscope.explorer.cheap_heads import cheap_heads, head_in
 from headscope.explorer.corpus_examples import CorpusExamples
-from headscope.explorer.unimportant import cheap_heads, head_in
 from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.weights_hash import weights_sha256
-from headscope.report.cards import cards_of, roles_by_head, short
-from headscope.report.grids import model_name, plain, recorded, shape_of, stacks_of, statistics_of
-from headscope.report.pack import described
+from headscope.report.head_cards import cards_of, roles_by_head, short
+from headscope.report.page.payload import described
+from headscope.report.study_access import model_name, recorded, shape_of, stacks_of, statistics_of
+from headscope.report.text import plain
 from headscope.study.study import Study
 
 GATE = "gate-"  # statistics: 1 where a learned gate stayed open

@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-from headscope.report.facts import summary
-from headscope.report.grids import model_name, plain, recorded, statistics_of
+from headscope.report.run_facts import summary
+from headscope.report.study_access import model_name, recorded, statistics_of
+from headscope.report.text import plain
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
@@ -18,12 +19,12 @@ DPI = 80  # two heat maps of 32 x 32 heads stay below 200 KB
 
 def study_html(study: Study) -> str:
     """A fragment of HTML without script: everything is escaped, the figures are pictures."""
-    from headscope.report.figures.heat_map import drawings
-    from headscope.report.plates import png_of, png_uri
+    from headscope.report.rendered_figures import png_of, png_uri
+    from headscope.report.sections.heat_map import HeatMap
 
     present = statistics_of(study)
     chosen = [name for name in FAVOURITES if name in present] or present
-    maps = [d for d in drawings(study) if d.statistic in chosen[:2] and d.applies(study)]
+    maps = [d for d in HeatMap.for_study(study) if d.statistic in chosen[:2] and d.applies(study)]
     pictures = "".join(
         f'<img alt="{html.escape(d.title)}" src="{png_uri(png_of(d.draw(study), DPI))}" '
         'style="max-width:100%;margin:0 12px 12px 0;vertical-align:top">'

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from headscope.report.grids import recorded
+from headscope.report.study_access import recorded
+from headscope.report.text import with_noun
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
@@ -46,16 +47,14 @@ def counted(
     some, every = set(some), set(every)
     if not any(is_shared(study, stack) for stack, _, _ in every):
         return (
-            f"{len(some)} of {_named(len(every), noun)}" if noun else f"{len(some)} of {len(every)}"
+            f"{len(some)} of {with_noun(len(every), noun)}"
+            if noun
+            else f"{len(some)} of {len(every)}"
         )
     heads, of = ({head_of(study, place) for place in places} for places in (some, every))
-    return f"{len(heads)} of {_named(len(of), 'shared head')} ({len(some)} of {_named(len(every), 'site')})"
+    return f"{len(heads)} of {with_noun(len(of), 'shared head')} ({len(some)} of {with_noun(len(every), 'site')})"
 
 
 def number_of(study: Study, some: Iterable[Place]) -> int:
     """How many different heads these are."""
     return len({head_of(study, place) for place in some})
-
-
-def _named(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,24 +1,106 @@
-"""Put a study's figures and page into its directory."""
+"""The one writer: a result with its tables, run record, figures and page, complete or not at all."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headscope.analysis.compare import Comparison
+from headscope.analysis.join import Joined
+from headscope.analysis.probe import Probes
+from headscope.atomic_dir import check_page, drafted
+from headscope.errors import HeadscopeError, reason
+from headscope.study.study import Study
+from headscope.study.study_dir import write_tables
+
 if TYPE_CHECKING:
-    from headscope.study.study import Study
+    from headscope.report.rendered_figures import RenderedFigure
+
+MOST_BYTES = 7_500_000  # of a report of several studies: it is mailed, so below 8 MB
 
 
-def write_report(study: Study, folder: Path) -> None:
+def write(
+    result: Study | Comparison | Probes | Joined, out: str | Path, *, overwrite: bool = False
+) -> Path:
+    """Write a result: a directory with tables, run.json, figures and index.html; a joined report as one page.
+
+    Parameters
+    ----------
+    result
+        What a function of headscope returned: a study, a comparison, probes (tables only) or joined studies.
+    out
+        The directory, or the page of joined studies. It must not exist yet, unless `overwrite`.
+    overwrite
+        Replace what is there. It stays as it is if writing fails.
+
+    Returns
+    -------
+    Path
+        `out`
+    """
+    if isinstance(result, Joined):
+        return _write_page(result, out, overwrite=overwrite)
+    with drafted(out, overwrite=overwrite) as folder:
+        write_into(result, folder)
+    return Path(out)
+
+
+def write_into(result: Study | Comparison | Probes, folder: Path) -> None:
+    """Write all files of a result into a directory that is being made (see `headscope.atomic_dir`)."""
+    if isinstance(result, Study):
+        write_tables(result, folder)
+    else:
+        for name, table in result.tables.items():
+            table.to_csv(
+                folder / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n"
+            )
+        text = json.dumps(result.record, indent=2, ensure_ascii=False, default=str)
+        (folder / "run.json").write_text(f"{text}\n", "utf-8")
+    if not isinstance(result, Probes):
+        write_report(result, folder)
+
+
+def write_report(result: Study | Comparison, folder: Path) -> None:
     """Write folder/figures/NAME.svg and NAME.png for every figure that applies, and folder/index.html."""
-    from headscope.report.page import render_with
-    from headscope.report.plates import announce, plates_of
+    from headscope.report.page.chapter import DrawnFigures
+    from headscope.report.page.comparison import render_comparison, render_comparison_figures
+    from headscope.report.page.render import render
+    from headscope.report.rendered_figures import announce, render_figures
 
-    plates = plates_of(study)
-    figures = folder / "figures"
-    figures.mkdir(parents=True, exist_ok=True)
-    announce(f"saving {len(plates)} figures as svg and png")
-    for plate in plates:
-        (figures / f"{plate.name}.svg").write_text(plate.svg, "utf-8")
-        (figures / f"{plate.name}.png").write_bytes(plate.png)
-    (folder / "index.html").write_text(render_with(study, plates), "utf-8")
+    if isinstance(result, Study):
+        figures = render_figures(result)
+        announce(f"saving {len(figures)} figures as svg and png")
+        _write_figures(figures, folder)
+        page = render(result, [DrawnFigures(figures, [])])
+    else:
+        figures = render_comparison_figures(result)
+        _write_figures(figures, folder)
+        announce("writing the page")
+        page = render_comparison(result, figures)
+    (folder / "index.html").write_text(page, "utf-8")
+
+
+def _write_figures(figures: list[RenderedFigure], folder: Path) -> None:
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    for figure in figures:
+        (folder / "figures" / f"{figure.name}.svg").write_text(figure.svg, "utf-8")
+        (folder / "figures" / f"{figure.name}.png").write_bytes(figure.png)
+
+
+def _write_page(joined: Joined, out: str | Path, *, overwrite: bool) -> Path:
+    from headscope.report.page.render import render
+
+    check_page(out, overwrite=overwrite)
+    final = Path(out)
+    partial = final.with_name(f"{final.name}.partial")
+    text = render(joined, most=MOST_BYTES)
+    try:
+        partial.write_text(text, "utf-8")
+        partial.replace(final)
+    except OSError as cause:
+        partial.unlink(missing_ok=True)
+        raise HeadscopeError(
+            f"cannot be written: {reason(cause)}", where=out, mend="Choose another `out`"
+        ) from cause
+    return final

@@ -13,6 +13,7 @@ import numpy as np
 
 from headscope.errors import HeadscopeError, reason
 from headscope.study.lens_agreement import lens_agreement
+from headscope.study.result import Result
 from headscope.tables import COLUMNS, read_table
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ SURFACE = {
 }  # those of a corpus stay when a task's texts, which are fewer, were asked too
 
 
-class Study:
+class Study(Result):
     """Tables, aggregate maps and the run record of one model: `Study("study")` reads a directory.
 
     heads   one row for each head and statistic: stack, layer, head, statistic, value, low, high, count

@@ -1,0 +1,144 @@
+"""Maps of one input through a lens: of every head (raw, norm, effective, gradient) or of tokens (token_maps)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headscope.analysis.token_maps import TOKEN_LENSES, Input
+from headscope.errors import HeadscopeError, choices, names_in
+from headscope.heads import Site
+from headscope.model.attention import Attention
+from headscope.model.lenses import lens_named
+from headscope.model.lenses.effective import EffectiveLens
+from headscope.tables import by_number
+
+# Maps [head, query, key] of every site, how to read them, whether they are shares.
+HeadMaps = tuple[dict[Site, NDArray[np.float64]], str, bool]
+
+
+@dataclass(frozen=True)
+class LensMaps:
+    """The maps of one input through one lens.
+
+    name    raw, norm, rollout …
+    maps    for each stack [layer, head, query, key]; a pruned head is NaN throughout
+    how     in a sentence or two, what a number means
+    shares  whether a number is a share: from 0 to 1, a row's sum at most 1
+    forms   names along the second axis if it does not stand for heads
+    layers  names along the first axis if it does not stand for the layers counted from 0
+    """
+
+    name: str
+    maps: Mapping[str, NDArray[np.float32]]
+    how: str = ""
+    shares: bool = True
+    forms: tuple[str, ...] | None = None
+    layers: tuple[str, ...] | None = None
+
+
+def lens_names(lens: str | Iterable[str], where: str = "`lens`") -> tuple[str, ...]:
+    """The lenses of a list, each once; an unknown one is refused with the choices."""
+    names = tuple(dict.fromkeys(names_in(lens, "lens")))
+    unknown = next((name for name in names if name not in LENSES), None)
+    if unknown is not None or not names:
+        raise HeadscopeError(
+            f'"{unknown or ""}" is no lens', where=where, expected=choices(unknown or "", LENSES)
+        )
+    return names
+
+
+def compute_lens_maps(given: Input, name: str) -> LensMaps:
+    """The maps of one input through one lens, of heads or of tokens."""
+    if name in TOKEN_LENSES:
+        tokens = given.by(name)
+        return LensMaps(
+            tokens.by, tokens.maps, tokens.how, tokens.shares, tokens.forms, tokens.layers
+        )
+    by_site, how, shares = HEAD_LENSES[name](given)
+    maps = {}
+    for stack in dict.fromkeys(site.stack for site in given.model.sites):
+        of_stack = {site: values for site, values in by_site.items() if site.stack == stack}
+        if of_stack:
+            maps[stack] = by_number(of_stack).astype(np.float32)
+    return LensMaps(name, maps, how, shares)
+
+
+def raw(given: Input) -> HeadMaps:
+    """Attention as it is."""
+    how = (
+        "Attention: the weights by which a token takes from others; a row sums to 1. "
+        "Where a head reads, not whether it matters."
+    )
+    return given.weights, how, True
+
+
+def norm(given: Input) -> HeadMaps:
+    """Lengths, not shares of a row's: heads and tokens can be compared."""
+    maps: dict[Site, NDArray[np.float64]] = {}
+
+    def keep(attention: Attention) -> None:
+        assert attention.row_totals is not None
+        maps[attention.site] = _array(attention.weights * attention.row_totals[..., None])
+
+    with given.model.watched(keep, lens="norm"), torch.inference_mode():
+        given.model(given.batch)
+    how = (
+        "Norms (Kobayashi 2020): weights times the length of the value they move, through the head's part of the "
+        "output projection: the length of what the head adds to one token from another. Rows have no given sum."
+    )
+    return maps, how, False
+
+
+def effective(given: Input, name: str = "effective") -> HeadMaps:
+    """What of attention can change the head's output; below 0 where that is what remains of a small weight."""
+    maps: dict[Site, NDArray[np.float64]] = {}
+
+    def keep(attention: Attention) -> None:
+        maps[attention.site] = _array(attention.weights)
+
+    lens = lens_named(name, given.model)
+    assert isinstance(lens, EffectiveLens)
+    with given.model.watched(keep, lens=lens), torch.inference_mode():
+        given.model(given.batch)
+    sums = "rows sum to 1" if name == "effective-simplex" else "rows need not sum to 1"
+    how = (
+        "Effective attention (Brunner 2020): weights without the part that cannot change what the head gives; numbers "
+        f"may be below 0, {sums}."
+    )
+    if lens.counted["short"] == lens.counted["sequences"]:
+        how += " This text has no more tokens than a head has dimensions: all of its attention counts, so this is raw."
+    return maps, how, False
+
+
+def simplex(given: Input) -> HeadMaps:
+    """Effective attention whose rows keep their sum."""
+    return effective(given, "effective-simplex")
+
+
+def gradient(given: Input) -> HeadMaps:
+    """Weights times gradients, with their sign."""
+    weights, gradients, said = given.gradients
+    how = (
+        f"Attention times the gradient of {said}: what the edge adds to it, to first order; below 0 it takes away. "
+        "A head's numbers together are what it adds by its output."
+    )
+    return {site: weights[site] * gradients[site] for site in weights}, how, False
+
+
+def _array(cells: torch.Tensor) -> NDArray[np.float64]:
+    return cells[0].double().cpu().numpy().copy()
+
+
+HEAD_LENSES: dict[str, Callable[[Input], HeadMaps]] = {
+    "raw": raw,
+    "norm": norm,
+    "effective": effective,
+    "effective-simplex": simplex,
+    "gradient": gradient,
+}
+LENSES = (*HEAD_LENSES, *TOKEN_LENSES)

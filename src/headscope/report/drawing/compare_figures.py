@@ -1,0 +1,477 @@
+"""How do models differ? Their layers, maps, roles and matched heads side by side, on common scales.
+
+Not found among the figures of a study (hence the underscore): these are of a comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headscope.report.drawing.heat_maps import Panel, draw_panels
+from headscope.report.drawing.palette import INK, MUTED, ON_DARK, ON_LIGHT, RULE, SERIES
+from headscope.report.drawing.style import (
+    draw_bar,
+    draw_grid,
+    headed,
+    heading_height,
+    style,
+    whole_numbers,
+)
+from headscope.report.scale import Scale, scale_of, title_of
+from headscope.report.study_access import grid_of
+from headscope.report.text import plain, slug
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from headscope.analysis.compare import Comparison
+
+# What a reader asks first; of other statistics the csv tells.
+MAIN = (
+    *(
+        "confidence",
+        "confidence-content",
+        "entropy",
+        "entropy-share",
+        "special",
+        "cls",
+        "sep",
+        "punctuation",
+    ),
+    *("previous", "next", "self", "distance", "argmax-share"),
+)
+FORMS = {
+    "heads": "head by head, in order",
+    "sorted": "heads sorted by value",
+    "means": "means of the layers",
+}
+SHUFFLED = {"heads": "heads shuffled", "sorted": "layers shuffled", "means": "layers shuffled"}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One figure of a comparison with its words."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+    data: pd.DataFrame  # what is drawn, or what it was read off
+
+
+def drawings_of(comparison: Comparison) -> Iterator[Drawn]:
+    """Every figure that there are numbers for, in the order in which they are shown."""
+    for stack in dict.fromkeys(comparison.layers["stack"]):
+        yield _layers(comparison, stack)
+        yield from _confidence(comparison, stack)
+        if len(comparison.smoothness) and (comparison.smoothness["stack"] == stack).any():
+            yield _smoothness(comparison, stack)
+    if len(comparison.roles):
+        for stack in dict.fromkeys(comparison.roles["stack"]):
+            yield _roles(comparison, stack)
+    if len(comparison.matches):
+        for (one, other, stack), some in comparison.matches.groupby(
+            ["study", "other", "stack"], sort=False
+        ):
+            yield _matches(
+                comparison, str(one), str(other), str(stack), some[some["within"] == "stack"]
+            )
+    if len(comparison.changes):
+        for stack in dict.fromkeys(comparison.changes["stack"]):
+            yield _layer_changes(comparison, stack)
+            yield _changes(comparison, stack)
+
+
+def _main(present: pd.Series[str], most: int) -> list[str]:
+    names = set(present)
+    return list(dict.fromkeys(name for name in (*MAIN, *present) if name in names))[:most]
+
+
+def _listed(names: list[str]) -> str:
+    return (
+        " and ".join(plain(name, 40) for name in names)
+        if len(names) < 3
+        else ", ".join(plain(n, 40) for n in names)
+    )
+
+
+def _layers(comparison: Comparison, stack: str) -> Drawn:
+    """A panel a statistic, a line a model, a dot a head; over relative depth where models are not equally deep."""
+    table = comparison.layers[comparison.layers["stack"] == stack]
+    statistics = _main(table["statistic"], 6)
+    across = "layer" if table.groupby("study")["layer"].max().nunique() == 1 else "depth"
+    title = "Layer by layer"
+    subtitle = (
+        f"{_listed(comparison.names)}, {stack} · a dot is a head, the line the mean of its layer"
+    )
+    subtitle += "; depth: 0 is the first layer, 1 the last" if across == "depth" else ""
+    with style():
+        columns = min(len(statistics), 3)
+        rows = -(-len(statistics) // columns)
+        left, right, bottom, wide, tall, gap_x, gap_y = 0.5, 0.15, 0.5, 2.35, 1.65, 0.45, 0.62
+        width = max(left + columns * wide + (columns - 1) * gap_x + right, 4.2)
+        top = heading_height(width, subtitle) + 0.6
+        height = top + rows * tall + (rows - 1) * gap_y + bottom
+        fig = headed(width, height, title, subtitle)
+        for i, statistic in enumerate(statistics):
+            row, column = divmod(i, columns)
+            x, y = left + column * (wide + gap_x), height - top - row * (tall + gap_y) - tall
+            ax = fig.add_axes((x / width, y / height, wide / width, tall / height))
+            for number, study in enumerate(comparison.names):
+                _draw_line(
+                    ax,
+                    comparison,
+                    table,
+                    study,
+                    stack,
+                    statistic,
+                    across,
+                    SERIES[number % len(SERIES)],
+                )
+            ax.set_title(plain(title_of(statistic), 40), fontweight="bold")
+            ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+            ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
+            if across == "layer":
+                whole_numbers(ax.xaxis, 12)
+            if row == rows - 1:
+                ax.set_xlabel(across)
+            if i == 0:
+                _name_studies(fig, ax, 0.12 / width, 1 - (top - 0.44) / height)
+    caption = (
+        "Each colour is a model; the band is the mean of its heads' 95 % intervals over texts."
+    )
+    return Drawn(f"compare-layers-{slug(stack)}", title, caption, fig, table)
+
+
+def _draw_line(
+    ax: Axes,
+    comparison: Comparison,
+    table: pd.DataFrame,
+    study: str,
+    stack: str,
+    statistic: str,
+    across: str,
+    colour: str,
+) -> None:
+    rows = table[(table["study"] == study) & (table["statistic"] == statistic)]
+    x = rows[across].to_numpy(dtype=float)
+    heads = comparison.studies[comparison.names.index(study)].heads
+    dots = heads[(heads["stack"] == stack) & (heads["statistic"] == statistic)]
+    place = dict(zip(rows["layer"], x, strict=True))
+    ax.scatter(
+        [place[layer] for layer in dots["layer"]],
+        dots["value"],
+        s=8,
+        color=colour,
+        alpha=0.3,
+        linewidths=0,
+    )
+    ax.fill_between(x, rows["low"], rows["high"], color=colour, alpha=0.2, linewidth=0)
+    ax.plot(
+        x,
+        rows["mean"],
+        color=colour,
+        linewidth=1.8,
+        marker="o",
+        markersize=2.5,
+        label=plain(study, 40),
+    )
+
+
+def _name_studies(fig: Figure, ax: Axes, x: float, y: float) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    fig.legend(
+        handles,
+        labels,
+        loc="center left",
+        bbox_to_anchor=(x, y),
+        ncols=4,
+        frameon=False,
+        borderpad=0,
+        borderaxespad=0,
+        handlelength=1.2,
+        fontsize=8,
+        labelcolor=INK,
+    )
+
+
+def _confidence(comparison: Comparison, stack: str) -> Iterator[Drawn]:
+    """The maps of all models on one colour scale, once with and once without special tokens."""
+    words = {
+        "confidence": "special tokens included",
+        "confidence-content": "special tokens left out",
+    }
+    import pandas as pd
+
+    if not all(stack in set(study.heads["stack"]) for study in comparison.studies):
+        return  # read from a directory, which keeps no rows of heads
+    present = set(comparison.layers[comparison.layers["stack"] == stack]["statistic"])
+    scale = scale_of("confidence", np.array([0.0, 1.0]))
+    for statistic, said in words.items():
+        if statistic not in present:
+            continue
+        panels = [
+            Panel(name, grid_of(study, statistic, stack))
+            for name, study in zip(comparison.names, comparison.studies, strict=True)
+        ]
+        subtitle = f"{stack} · mean of the largest attention weight in each row, {said}"
+        figure = draw_panels(panels, scale, f"Confidence, {said}", subtitle)
+        caption = (
+            "One colour scale for all models. The number of a head means the same in two layers only where the "
+            "layers share their parameters; there the columns continue from row to row."
+        )
+        rows = [
+            study.heads[
+                (study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)
+            ].assign(study=name)
+            for name, study in zip(comparison.names, comparison.studies, strict=True)
+        ]
+        data = pd.concat(rows, ignore_index=True)
+        yield Drawn(
+            f"compare-{statistic}-{slug(stack)}", f"Confidence, {said}", caption, figure, data
+        )
+
+
+def _smoothness(comparison: Comparison, stack: str) -> Drawn:
+    """A panel a form, a row a statistic, a mark a model on the grey span that shuffling gives."""
+    table = comparison.smoothness[comparison.smoothness["stack"] == stack]
+    statistics = _main(table["statistic"], 14)
+    title = "Smoothness across layers"
+    subtitle = f"{_listed(comparison.names)}, {stack} · correlation of neighbouring layers; bars: what shuffling gives"
+    studies = comparison.names
+    with style():
+        left, wide, gap, bottom, line = 1.6, 2.2, 0.25, 0.5, 0.11 * len(studies) + 0.12
+        width = left + len(FORMS) * (wide + gap)
+        top = heading_height(width, subtitle) + 0.62
+        height = top + line * len(statistics) + bottom
+        fig = headed(width, height, title, subtitle)
+        for column, (form, heading) in enumerate(FORMS.items()):
+            box = (
+                (left + column * (wide + gap)) / width,
+                bottom / height,
+                wide / width,
+                1 - (top + bottom) / height,
+            )
+            ax = fig.add_axes(box)
+            for number, study in enumerate(studies):
+                some = table[(table["study"] == study) & (table["form"] == form)].set_index(
+                    "statistic"
+                )
+                some = some.reindex(statistics)
+                y = np.arange(len(statistics)) + (number + 0.5) / len(studies) * 0.8 - 0.4
+                colour = SERIES[number % len(SERIES)]
+                ax.hlines(y, some["null_low"], some["null_high"], color=RULE, linewidth=4.5)
+                ax.hlines(y, some["low"], some["high"], color=colour, linewidth=1.2)
+                ax.plot(some["value"], y, "o", color=colour, markersize=4, label=plain(study, 40))
+            ax.set(
+                xlim=(-1.05, 1.05),
+                ylim=(len(statistics) - 0.5, -0.5),
+                xlabel=f"correlation; bar: {SHUFFLED[form]}",
+            )
+            ax.axvline(0, color=MUTED, linewidth=0.6)
+            ax.set_title(heading, fontweight="bold")
+            labels = [plain(name, 26) for name in statistics] if column == 0 else []
+            ax.set_yticks(range(len(statistics)) if column == 0 else [], labels)
+            if column == 0:
+                _name_studies(fig, ax, 0.12 / width, 1 - (top - 0.42) / height)
+    caption = (
+        "Marks are means over pairs of neighbouring layers with 95 % intervals from resampling the pairs. In order, "
+        "head h is compared with head h of the next layer, which means something only where layers share parameters; "
+        "sorted values and means can be compared in any model, each against the same layers in random order."
+    )
+    return Drawn(f"compare-smoothness-{slug(stack)}", title, caption, fig, table)
+
+
+def _roles(comparison: Comparison, stack: str) -> Drawn:
+    """A panel a model: roles down, layers across, how many heads."""
+    table = comparison.roles[comparison.roles["stack"] == stack]
+    roles = table.groupby("role")["share"].sum().sort_values(ascending=False).index.tolist()
+    roles = [role for role in roles if role != "undetermined"][:16] + ["undetermined"] * (
+        "undetermined" in roles
+    )
+    studies = [name for name in comparison.names if (table["study"] == name).any()]
+    title, subtitle = (
+        "Roles",
+        f"{stack} · numbers: heads of the layer with the role; colour: as a share of the layer",
+    )
+    scale = Scale("share", 0.0, 1.0)
+    with style():
+        left, gap, right, bottom, cell = 1.75, 0.3, 0.85, 0.5, 0.27
+        layers = {name: int(table[table["study"] == name]["layer"].max()) + 1 for name in studies}
+        body = sum(layers.values()) * cell + gap * (len(studies) - 1)
+        width = max(left + body + right, 4.2)
+        top = heading_height(width, subtitle) + 0.3
+        height = top + max(len(roles) * cell, 0.9) + bottom
+        fig = headed(width, height, title, subtitle)
+        x = left
+        for name in studies:
+            some = table[table["study"] == name]
+            tall = len(roles) * cell
+            wide = layers[name] * cell
+            ax = fig.add_axes((x / width, 1 - (top + tall) / height, wide / width, tall / height))
+            _draw_roles(ax, some, roles, layers[name], scale)
+            ax.set_title(plain(name, max(int(wide * 13), 12)), fontweight="bold")
+            ax.set_xlabel("layer")
+            ax.set_yticks(
+                [i + 0.5 for i in range(len(roles))],
+                [plain(role, 28) for role in roles] if name == studies[0] else [],
+            )
+            x += wide + gap
+        tall = max(min(len(roles) * cell, 2.6), 0.9)
+        box = ((left + body + 0.2) / width, 1 - (top + tall) / height, 0.11 / width, tall / height)
+        draw_bar(fig, box, scale, "share of the layer's heads")
+    caption = "A head may have several roles; the rules and their thresholds are in each study's roles.csv."
+    return Drawn(f"compare-roles-{slug(stack)}", title, caption, fig, table)
+
+
+def _draw_roles(ax: Axes, some: pd.DataFrame, roles: list[str], layers: int, scale: Scale) -> None:
+    grid = np.zeros((len(roles), layers))
+    some = some[some["role"].isin(roles)]
+    for layer, role, share in zip(some["layer"], some["role"], some["share"], strict=True):
+        grid[roles.index(role), layer] = share
+    draw_grid(ax, grid, scale, prints_values=False)
+    for layer, role, share, heads in zip(
+        some["layer"], some["role"], some["share"], some["heads"], strict=True
+    ):
+        place = (layer + 0.5, roles.index(role) + 0.52)
+        ax.text(
+            *place,
+            str(heads),
+            ha="center",
+            va="center",
+            fontsize=6.8,
+            color=ON_DARK if share > 0.5 else ON_LIGHT,
+        )
+
+
+def _matches(comparison: Comparison, one: str, other: str, stack: str, some: pd.DataFrame) -> Drawn:
+    """Where the heads of each layer of one find their match in the other: how many."""
+    grid = np.zeros((int(some["layer"].max()) + 1, int(some["other_layer"].max()) + 1))
+    np.add.at(grid, (some["layer"].to_numpy(), some["other_layer"].to_numpy()), 1)
+    rows = comparison.matching.to_dict("records")
+    key = (one, other, stack, "stack")
+    summary = next(
+        row for row in rows if (row["study"], row["other"], row["stack"], row["within"]) == key
+    )
+    title = "Heads matched by behaviour"
+    subtitle = (
+        f"{stack} · {summary['matched']} pairs, mean distance {summary['distance']:.2f} standard deviations; "
+        f"shuffled heads {summary['null']:.2f} [{summary['null_low']:.2f}, {summary['null_high']:.2f}]"
+    )
+    scale = Scale("other", 0.0, max(float(grid.max()), 1.0))
+    with style():
+        left, right, bottom, cell = 0.7, 1.0, 0.55, 0.3 if max(grid.shape) <= 24 else 0.15
+        width = max(left + grid.shape[1] * cell + right, 5.0)
+        top = heading_height(width, subtitle) + 0.12
+        tall = grid.shape[0] * cell
+        height = top + max(tall, 0.9) + bottom
+        fig = headed(width, height, title, subtitle)
+        ax = fig.add_axes(
+            (left / width, 1 - (top + tall) / height, grid.shape[1] * cell / width, tall / height)
+        )
+        draw_grid(ax, np.where(grid > 0, grid, np.nan), scale, prints_values=False)
+        for (layer, column), count in np.ndenumerate(grid):
+            if count:
+                colour = ON_DARK if count > 0.55 * scale.high else ON_LIGHT
+                ax.text(
+                    column + 0.5,
+                    layer + 0.52,
+                    f"{count:.0f}",
+                    ha="center",
+                    va="center",
+                    fontsize=6.8,
+                    color=colour,
+                )
+        ax.set_ylabel(f"layer of {plain(one, 30)}")
+        ax.set_xlabel(f"layer of {plain(other, 30)}")
+    caption = (
+        "Numbers: how many heads of a layer of the one (down) are matched to heads of a layer of the other (across) by "
+        "the assignment with the least sum of distances; grey: none. Heads of the larger model that are left over "
+        "are not counted."
+    )
+    return Drawn(f"compare-matches-{slug(f'{one}-{other}-{stack}')}", title, caption, fig, some)
+
+
+def _layer_changes(comparison: Comparison, stack: str) -> Drawn:
+    table = comparison.layer_changes[comparison.layer_changes["stack"] == stack]
+    title = "Which layers changed"
+    subtitle = f"{' → '.join(plain(name, 40) for name in comparison.names)}, {stack} · the same texts in both models"
+    panels = (("js", "Jensen-Shannon divergence of rows, nats"), ("cosine", "cosine of the maps"))
+    with style():
+        left, wide, gap, tall, bottom = 0.6, 3.1, 0.6, 1.9, 0.5
+        width = left + 2 * wide + gap + 0.15
+        top = heading_height(width, subtitle) + 0.6
+        height = top + tall + bottom
+        fig = headed(width, height, title, subtitle)
+        for column, (name, heading) in enumerate(panels):
+            ax = fig.add_axes(
+                (
+                    (left + column * (wide + gap)) / width,
+                    bottom / height,
+                    wide / width,
+                    tall / height,
+                )
+            )
+            ax.plot(
+                table["layer"],
+                table[f"floor_{name}"],
+                color=MUTED,
+                linewidth=1.2,
+                linestyle="--",
+                label="other texts",
+            )
+            ax.fill_between(
+                table["layer"],
+                table[f"{name}_low"],
+                table[f"{name}_high"],
+                color=SERIES[1],
+                alpha=0.25,
+            )
+            ax.plot(
+                table["layer"],
+                table[name],
+                color=SERIES[1],
+                linewidth=1.8,
+                marker="o",
+                markersize=3,
+                label="the change",
+            )
+            ax.set_title(heading, fontweight="bold")
+            ax.set_ylim(0, 1.03 if name == "cosine" else None)
+            ax.set_xlabel("layer")
+            ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
+            whole_numbers(ax.xaxis, 12)
+            if column == 0:
+                _name_studies(fig, ax, 0.12 / width, 1 - (top - 0.42) / height)
+    caption = (
+        "Orange: between the two models on the same text, mean over heads, band 95 % over texts. Dashed: between "
+        "different texts of equal length in the first model, where only what does not depend on the text is alike."
+    )
+    return Drawn(f"compare-layer-changes-{slug(stack)}", title, caption, fig, table)
+
+
+def _changes(comparison: Comparison, stack: str) -> Drawn:
+    """In nats, not as a part of the floor: that of a head which attends by position alone is next to nothing."""
+    table = comparison.changes[comparison.changes["stack"] == stack]
+    columns = ("js", "floor_js") if table["floor_js"].notna().any() else ("js",)
+    grids = [
+        table.pivot(index="layer", columns="head", values=name).to_numpy(dtype=float)
+        for name in columns
+    ]
+    most = max(float(np.nanmax(grid)) for grid in grids)
+    title = "Which heads changed"
+    subtitle = f"{' → '.join(plain(name, 40) for name in comparison.names)}, {stack} · divergence of the rows, nats"
+    headings = ("the change", "other texts")
+    panels = [Panel(heading, grid) for heading, grid in zip(headings, grids, strict=False)]
+    figure = draw_panels(panels, Scale("other", 0.0, most or 1.0), title, subtitle)
+    caption = (
+        "Jensen-Shannon divergence between a head's rows before and after, on the same texts; 0: it attends as before, "
+        "0.69: to other tokens altogether. Beside it, on the same scale, that between different texts of equal length."
+    )
+    return Drawn(f"compare-changes-{slug(stack)}", title, caption, figure, table)

@@ -1,0 +1,163 @@
+"""Several lines by layer in a few panels, with bands for intervals: what a table by layer says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.style import headed, heading_height, style, whole_numbers
+from headscope.report.study_access import stacks_of
+from headscope.report.text import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+LEFT, RIGHT, BOTTOM, WIDTH, HEIGHT, GAP_X, GAP_Y, LEGEND = (
+    0.62,
+    0.15,
+    0.52,
+    2.05,
+    1.75,
+    0.62,
+    0.62,
+    0.3,
+)
+TICKS = [factor * 10.0**power for power in range(-6, 6) for factor in (1, 2, 5)]
+MOST_TICKS, FEWEST_TICKS = 8, 4
+LETTER = 0.085  # how wide a letter of the legend is
+
+
+@dataclass(frozen=True)
+class Line:
+    """By layer: (layer, value, low, high) each; low and high NaN where there is no interval."""
+
+    points: Sequence[tuple[int, float, float, float]]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """One panel: its lines by label.
+
+    is_ratio   on a logarithmic axis, with a rule at 1
+    threshold  of a ratio: drawn as a broken line with its number, and always in sight
+    """
+
+    heading: str
+    unit: str
+    lines: Mapping[str, Line]
+    is_ratio: bool = False
+    threshold: float | None = None
+
+
+def draw_lines(rows: Sequence[Sequence[Lines]], title: str, subtitle: str) -> Figure:
+    """Rows of panels; the legend is shared, and a label has one colour everywhere."""
+    labels = list(dict.fromkeys(label for row in rows for panel in row for label in panel.lines))
+    colours = {label: SERIES[i % len(SERIES)] for i, label in enumerate(labels)}
+    columns = max(len(row) for row in rows)
+    with style():
+        legend = sum(LETTER * len(label) + 0.5 for label in labels)
+        width = max(LEFT + columns * WIDTH + (columns - 1) * GAP_X + RIGHT, LEFT + legend, 4.2)
+        top = heading_height(width, subtitle) + LEGEND + 0.35
+        height = top + len(rows) * HEIGHT + (len(rows) - 1) * GAP_Y + BOTTOM
+        fig = headed(width, height, title, subtitle)
+        handles: dict[str, Artist] = {}
+        for r, row in enumerate(rows):
+            for c, panel in enumerate(row):
+                x, y = LEFT + c * (WIDTH + GAP_X), height - top - r * (HEIGHT + GAP_Y) - HEIGHT
+                ax = fig.add_axes((x / width, y / height, WIDTH / width, HEIGHT / height))
+                handles |= _draw(ax, panel, colours)
+                if r == len(rows) - 1:
+                    ax.set_xlabel("layer")
+                if c and panel.unit == row[c - 1].unit:
+                    ax.set_ylabel("log scale" if panel.is_ratio else "")
+        above = (height - top + LEGEND + 0.28) / height
+        fig.legend(
+            list(handles.values()),
+            list(handles),
+            loc="upper left",
+            bbox_to_anchor=((LEFT - 0.1) / width, above),
+            ncols=len(handles),
+            frameon=False,
+            columnspacing=1.4,
+            handlelength=1.4,
+        )
+        return fig
+
+
+def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, Artist]:
+    handles: dict[str, Artist] = {}
+    layers = [layer for line in panel.lines.values() for layer, *_ in line.points]
+    for label, line in panel.lines.items():
+        across, value, low, high = (
+            np.array(column, dtype=float) for column in zip(*line.points, strict=True)
+        )
+        (handles[label],) = ax.plot(
+            across, value, color=colours[label], linewidth=1.8, marker="o", markersize=3
+        )
+        floor = 1e-6 if panel.is_ratio else -np.inf
+        ax.fill_between(
+            across, np.maximum(low, floor), high, color=colours[label], alpha=0.18, linewidth=0
+        )
+    if panel.is_ratio:
+        _make_logarithmic(ax, panel.threshold)
+    ax.set_title(panel.heading, fontweight="bold")
+    ax.set_ylabel(f"{panel.unit} (log scale)" if panel.is_ratio else panel.unit)
+    ax.set_xlim(min(layers) - 0.5, max(layers) + 0.5)
+    whole_numbers(ax.xaxis, 8)
+    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
+    ax.set_axisbelow(True)
+    ax.tick_params(colors=RULE, labelcolor=MUTED)
+    return handles
+
+
+def _make_logarithmic(ax: Axes, threshold: float | None) -> None:
+    """Ticks at 1, 2 and 5 times powers of ten, at least four of them, with small ones between; rules at 1 and there."""
+    ax.set_yscale("log")
+    ax.axhline(1.0, color=MUTED, linewidth=0.8, zorder=1)
+    bottom, above = ax.get_ylim()
+    bottom, above = min(bottom, 0.9, (threshold or 1.0) / 1.3), max(above, 1.3)
+    while len(_ticks(bottom, above)) < FEWEST_TICKS:
+        bottom, above = bottom / 1.3, above * 1.1
+    ax.set_ylim(bottom, above)
+    ticks = _ticks(bottom, above)
+    if len(ticks) > MOST_TICKS:
+        ticks = [tick for tick in ticks if f"{tick:e}".startswith("1")]
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.yaxis.set_minor_locator(LogLocator(subs=range(2, 10)))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    if threshold is not None:
+        ax.axhline(threshold, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
+        beside = ax.get_yaxis_transform()
+        ax.text(
+            0.01,
+            threshold,
+            f"small: below {threshold:g}",
+            transform=beside,
+            ha="left",
+            va="bottom",
+            fontsize=6.5,
+        )
+
+
+def _ticks(bottom: float, above: float) -> list[float]:
+    return [tick for tick in TICKS if bottom <= tick <= above]
+
+
+def points_of(table: pd.DataFrame) -> list[tuple[int, float, float, float]]:
+    """The rows of a table by layer as the points of a line."""
+    return list(table[["layer", "value", "low", "high"]].itertuples(index=False, name=None))
+
+
+def heading_of(study: Study, stack: str, heading: str) -> str:
+    """The heading of a panel, with the stack if the study has several."""
+    return heading if len(stacks_of(study)) == 1 else f"{plain(stack, 12)}: {heading}"

@@ -1,0 +1,211 @@
+"""What all figures share: type, colours, headings and the layers x heads panel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from headscope.report.drawing.palette import (
+    BOTH,
+    DIVERGING_STOPS,
+    INK,
+    MISSING,
+    MUTED,
+    ON_DARK,
+    ON_LIGHT,
+    PAPER,
+    RULE,
+    SEQUENTIAL_STOPS,
+)
+from headscope.report.scale import Scale, signed
+from headscope.report.text import plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+SEQUENTIAL = LinearSegmentedColormap.from_list("headscope-sequential", SEQUENTIAL_STOPS)
+DIVERGING = LinearSegmentedColormap.from_list("headscope-diverging", DIVERGING_STOPS)
+REVERSED = DIVERGING.reversed("headscope-reversed")
+SWITCH = LinearSegmentedColormap.from_list(
+    "headscope-switch", (to_rgba(BOTH, 0.0), to_rgba(BOTH, 1.0))
+)  # over grey
+
+LONGEST_CELL = 5  # characters; a grid with a longer value prints none
+
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same layout on every machine
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8,
+    "axes.edgecolor": RULE,
+    "axes.labelcolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.unicode_minus": True,
+    "text.color": INK,
+    "text.parse_math": False,  # a model may be called "a$b$c"
+    "xtick.color": RULE,
+    "ytick.color": RULE,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The figures' own settings while drawing or saving, whatever the caller's matplotlib is set to."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        yield
+
+
+def headed(width: float, height: float, title: str, subtitle: str) -> Figure:
+    """An empty figure of the size in inches with title and subtitle, which take `heading_height`."""
+    fig = Figure(figsize=(width, height))
+    fits = max(int(width * 15), 20)  # characters of 8 points in the width
+    fig.text(
+        0.12 / width,
+        1 - 0.10 / height,
+        plain(title, fits - 4),
+        fontsize=10,
+        fontweight="bold",
+        va="top",
+    )
+    lines = _wrapped(plain(subtitle, 3 * fits), fits)
+    fig.text(
+        0.12 / width,
+        1 - 0.32 / height,
+        "\n".join(lines),
+        fontsize=8,
+        color=MUTED,
+        va="top",
+        linespacing=1.35,
+    )
+    return fig
+
+
+def heading_height(width: float, subtitle: str) -> float:
+    """The inches `headed` takes at the top for this subtitle."""
+    fits = max(int(width * 15), 20)
+    return 0.34 + 0.16 * len(_wrapped(plain(subtitle, 3 * fits), fits))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    from textwrap import wrap
+
+    return wrap(text, width) or [""]
+
+
+def norm_of(scale: Scale) -> Normalize:
+    return Normalize(scale.low, scale.high)
+
+
+def colours_of(scale: Scale) -> LinearSegmentedColormap:
+    if scale.kind == "switch":
+        return SWITCH
+    if not scale.is_diverging:
+        return SEQUENTIAL
+    return REVERSED if scale.is_reversed else DIVERGING
+
+
+def draw_bar(
+    fig: Figure, bounds: tuple[float, float, float, float], scale: Scale, label: str
+) -> Axes:
+    """A colour bar as one small picture: as a mesh it would be 256 shapes in every SVG."""
+    ax = fig.add_axes(bounds)
+    ramp = np.linspace(scale.high, scale.low, 2 if scale.kind == "switch" else 256)[:, None]
+    extent = (0.0, 1.0, scale.low, scale.high)
+    ax.imshow(
+        ramp,
+        cmap=colours_of(scale),
+        norm=norm_of(scale),
+        extent=extent,
+        aspect="auto",
+        interpolation="none",
+    )
+    ax.spines[:].set_visible(False)
+    ax.yaxis.tick_right()
+    ax.yaxis.set_label_position("right")
+    ax.tick_params(length=0, pad=3)
+    ax.set_xticks([])
+    if scale.kind == "switch":
+        ax.set_facecolor(MISSING)
+        ax.set_yticks((0.25, 0.75), ("closed", "open"))
+        return ax
+    ax.set_ylabel(label, labelpad=4)
+    if scale.clips:
+        ends = (scale.low, 0.0, scale.high)
+        ax.set_yticks(ends, [f"≤ {signed(ends[0])}", "0", f"≥ {signed(ends[2])}"])
+    return ax
+
+
+def whole_numbers(axis: Any, most: int = 10) -> None:
+    """Ticks at whole numbers only: there is no layer 2.5."""
+    axis.set_major_locator(MaxNLocator(nbins=most, integer=True, min_n_ticks=1))
+
+
+def draw_grid(ax: Axes, grid: NDArray[np.float64], scale: Scale, *, prints_values: bool) -> None:
+    """Layers (down, 0 at the top) x heads (across) as coloured cells; grey where a head has no value."""
+    layers, heads = grid.shape
+    mesh = ax.pcolormesh(
+        np.ma.masked_invalid(grid),
+        cmap=colours_of(scale),
+        norm=norm_of(scale),
+        edgecolors=PAPER,
+        linewidth=0.8 if heads <= 32 else 0.3,
+        clip_on=False,  # saves a reference in every cell of the SVG
+    )
+    ax.set_facecolor(MISSING)
+    ax.set(xlim=(0, heads), ylim=(layers, 0), aspect="equal")
+    _number(ax.xaxis, heads, every=prints_values)
+    _number(ax.yaxis, layers, every=prints_values)
+    ax.tick_params(length=0, pad=2)
+    ax.spines[:].set_visible(False)
+    texts = [scale.cell(float(value)) for value in grid.ravel()] if prints_values else []
+    longest = max(map(len, texts), default=0)
+    if 0 < longest <= LONGEST_CELL:
+        for (layer, head), text in zip(np.ndindex(grid.shape), texts, strict=True):
+            colour = _legible(mesh.to_rgba(grid[layer, head]))
+            size = 6.8 if longest <= 4 else 5.8
+            ax.text(
+                head + 0.5,
+                layer + 0.52,
+                text,
+                ha="center",
+                va="center",
+                fontsize=size,
+                color=colour,
+            )
+
+
+def _number(axis: Any, count: int, *, every: bool) -> None:
+    step = 1 if every or count <= 16 else 2 if count <= 32 else 4 if count <= 64 else 8
+    axis.set_ticks(
+        [i + 0.5 for i in range(0, count, step)], [str(i) for i in range(0, count, step)]
+    )
+
+
+def _legible(colour: Any) -> str:
+    """Dark on pale, pale on dark, by relative luminance."""
+    red, green, blue = (
+        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]
+    )
+    return ON_LIGHT if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.21 else ON_DARK

@@ -1,0 +1,87 @@
+"""Rows of front.csv and its kin: a metric, its change against the unmodified model and that of the loss."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from headscope.ablation.noninferiority import Margin, verdict_in
+from headscope.report.finding import Measured, finite, read_measured, strength_of
+from headscope.report.study_access import recorded
+from headscope.report.table_cells import (
+    Cell,
+    Columns,
+    count_cell,
+    interval_column,
+    is_missing,
+    measured,
+    number_column,
+)
+from headscope.report.text import plain
+
+if TYPE_CHECKING:
+    from headscope.study.study import Study
+
+
+def metric_name(study: Study, entry: str) -> str:
+    """The metric by the entry of the run record: pruning, fixing, learned_masks or mask_table."""
+    return plain(recorded(study.record, entry, "metric") or "the metric", 30)
+
+
+def examples_of(study: Study, entry: str) -> int | None:
+    """The examples that results are reported on, if recorded."""
+    count = recorded(study.record, entry, "reported_on", "examples")
+    return count if isinstance(count, int) else None
+
+
+def speedup_cell(row: dict[Any, Any]) -> Cell:
+    """Times as fast: 1 / time, so that the ends of the interval change places."""
+    time, low, high = (
+        math.nan if is_missing(row[name]) else row[name]
+        for name in ("time", "time_low", "time_high")
+    )
+    return measured(1 / time, 1 / high, 1 / low, 2)
+
+
+SIZE_COLUMNS: Columns = {
+    "parameters": lambda row: count_cell(row["parameters"]),
+    "times as fast": speedup_cell,
+    "metric, chosen on": number_column("selection_metric", decimals=4),
+}
+METRIC = interval_column("metric", "metric_low", "metric_high", 4)
+METRIC_CHANGE = interval_column("metric_change", "change_low", "change_high", 4)
+LOSS_CHANGE = interval_column("loss_change", "loss_low", "loss_high", 4)
+
+
+def change_sentence(study: Study, entry: str, row: dict[Any, Any], count: int | None = None) -> str:
+    """`accuracy is 0.8123, a change of −0.0045 [−0.0093, 0.0003]: within the allowed loss …`"""
+    return f"{metric_name(study, entry)} is {row['metric']:.4f}, {said_of_change(row, count)}"
+
+
+def change_strength(row: dict[Any, Any]) -> float:
+    change = change_of(row)
+    return strength_of(change.value, change.low, change.high, 0.0)
+
+
+def change_of(row: dict[Any, Any], decimals: int = 4) -> Measured:
+    """The change of the metric in a row of front.csv and its kin."""
+    return read_measured(row, ("metric_change", "change_low", "change_high"), decimals)
+
+
+def said_of_change(row: dict[Any, Any], count: Any = None, keep_metric: Any = None) -> str:
+    """The change of the metric in a row, with its interval, and whether that is within the allowed loss.
+
+    count        the examples that it was measured on, if known
+    keep_metric  the share of the metric that was to be left, if that was asked for
+    """
+    change = change_of(row)
+    verdict = verdict_in(
+        row, margin_of(row, keep_metric), count if isinstance(count, int) else None
+    )
+    return f"a change of {change.text(sign=True)}: {verdict.sentence}"
+
+
+def margin_of(row: dict[Any, Any], keep_metric: Any = None) -> Margin:
+    """The allowed loss; the metric less its change is the whole model's."""
+    keep = keep_metric if isinstance(keep_metric, int | float) else None
+    return Margin.of(finite(row["metric"]) - finite(row["metric_change"]), keep)

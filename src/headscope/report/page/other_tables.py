@@ -1,0 +1,55 @@
+"""Tables without a part of their own on the page: folded, their first rows, and all of them as files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headscope.report.sections import title_of_table
+from headscope.report.table_cells import NONE, Cell, Part, is_missing
+from headscope.report.text import plain, slug
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_ROWS = 50
+
+
+def other_tables(tables: Mapping[str, pd.DataFrame], placed: Collection[str]) -> Iterator[Part]:
+    """A part for each table that is not among those placed already."""
+    for name, table in tables.items():
+        if name in placed or not len(table):
+            continue
+        columns = tuple(plain(column, 40) for column in table.columns)
+        rows = [
+            [_cell(value) for value in row]
+            for row in table.head(MOST_ROWS).itertuples(index=False, name=None)
+        ]
+        words = frozenset(
+            i for i, column in enumerate(table.columns) if table[column].dtype.kind not in "fiub"
+        )
+        rest = f", the first {MOST_ROWS} of them here" if len(table) > MOST_ROWS else ""
+        note = f"{len(table)} row{'' if len(table) == 1 else 's'}{rest}."
+        bare, _, study = name.partition(" (")
+        heading = title_of_table(bare) + (f" ({study}" if study else "")
+        yield Part(
+            f"table-{slug(name)}",
+            plain(heading, 120),
+            note,
+            columns,
+            rows,
+            f"{name}.csv",
+            (),
+            words,
+        )
+
+
+def _cell(value: Any) -> Cell:
+    if is_missing(value):
+        return Cell(NONE)
+    if isinstance(value, bool):
+        return Cell("yes" if value else "no", str(value))
+    if isinstance(value, int | float) and math.isfinite(value):
+        return Cell(f"{value:.4g}".replace("-", "−"), float(value))
+    return Cell(plain(value, 60), plain(value, 60))

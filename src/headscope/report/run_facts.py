@@ -1,0 +1,226 @@
+"""What made a study, in facts a reader asks for: the model, the texts, the task, and how to get it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headscope.config.worn import read_worn
+from headscope.data.unknown import WARN_SHARE
+from headscope.data.unknown import said as unknown_share
+from headscope.report.shared_heads import Place, is_shared, number_of
+from headscope.report.study_access import recorded, shape_of, stacks_of
+from headscope.report.text import grouped, is_number, plain, with_noun
+from headscope.study.lengths import mean_length
+
+if TYPE_CHECKING:
+    from headscope.study.study import Study
+
+ENOUGH_TEXTS = 30  # below, mean ± 1.96 standard errors is too narrow
+UNKNOWN_IN = {"data": "Corpus", "knock_out": "Corpus", "coreference": "Documents"}
+UNKNOWN_IN |= dict.fromkeys(("treebank", "train", "test"), "Treebank")
+Facts = list[tuple[str, str]]
+
+
+def summary(study: Study) -> str:
+    """`72 heads: encoder 6 layers x 12 heads`."""
+    sizes = []
+    for stack in stacks_of(study):
+        layers, heads = shape_of(study, stack)
+        sizes.append(f"{plain(stack)} {with_noun(layers, 'layer')} × {with_noun(heads, 'head')}")
+    if not sizes:
+        return "no single heads"
+    many = with_noun(len(heads_of(study)), "head")
+    if is_shared(study):
+        shared = with_noun(number_of(study, heads_of(study)), "shared head")
+        many = f"{shared} at {with_noun(len(heads_of(study)), 'site')}"
+    return f"{many}: {', '.join(sizes)}"
+
+
+def model_facts(study: Study) -> Facts:
+    """What is known of the model, in the order a reader asks."""
+    record = study.record
+    facts = [
+        (key, plain(recorded(record, "model", key)))
+        for key in ("class", "revision")
+        if recorded(record, "model", key)
+    ]
+    for kind in ("model", "gates", "learned_masks"):
+        notes = recorded(record, kind, "notes")
+        facts += [("note", plain(note, 300)) for note in (notes if isinstance(notes, list) else [])]
+    return [*([("model", summary(study))] if len(study.heads) else []), *facts, *_edits(record)]
+
+
+def _edits(record: Mapping[str, Any]) -> Facts:
+    """What the model wore: a mask by its name, anything else as it is written."""
+    edits = recorded(record, "model", "edits")
+    named = [
+        (str(edit), read_worn(str(edit))) for edit in (edits if isinstance(edits, list) else [])
+    ]
+    return [
+        ("edit", plain(edit, 120))
+        if worn is None
+        else ("mask", plain(worn[0], 120) + (", special tokens open" if worn[1] else ""))
+        for edit, worn in named
+    ]
+
+
+def corpus_facts(study: Study) -> Facts:
+    """Files and counts: read, used, truncated, skipped and why. What was not recorded is not mentioned."""
+    record = study.record
+    facts: Facts = []
+    files = [
+        plain(recorded(file, "path"), 120) for file in _files(record) if recorded(file, "path")
+    ]
+    if files:
+        facts.append(
+            (
+                "files" if len(files) > 1 else "file",
+                ", ".join(files[:5]) + _and_more(len(files) - 5),
+            )
+        )
+    for key in ("read", "used", "truncated"):
+        if recorded(record, "data", key) is not None:
+            facts.append((f"texts {key}", grouped(recorded(record, "data", key))))
+    if (length := mean_length(record)) is not None:
+        ends = [recorded(record, "data", end) for end in ("shortest", "longest")]
+        extent = (
+            f" ({grouped(ends[0])} to {grouped(ends[1])})"
+            if all(is_number(end) for end in ends)
+            else ""
+        )
+        facts.append(("mean length", f"{length:.0f} tokens{extent}"))
+    for kind, what in (("treebank", "sentences"), ("coreference", "documents")):
+        known = recorded(record, kind, "documents" if kind == "coreference" else "used")
+        if known is not None:
+            facts.append((f"{kind} {what}", grouped(known)))
+    facts += _task_facts(record)
+    if recorded(record, "frequency", "list") is not None:
+        facts.append(("word frequencies", plain(recorded(record, "frequency", "list"), 60)))
+    skipped = recorded(record, "data", "skipped")
+    if isinstance(skipped, Mapping):
+        reasons = [
+            f"{grouped(count)} {plain(reason, 60)}" for reason, count in skipped.items() if count
+        ]
+        facts.append(("texts skipped", ", ".join(reasons) or "0"))
+    if recorded(record, "data", "tokens") is not None:
+        facts.append(("tokens", grouped(recorded(record, "data", "tokens"))))
+    if recorded(record, "data", "max_length") is not None:
+        facts.append(("texts cut at", f"{grouped(recorded(record, 'data', 'max_length'))} tokens"))
+    if recorded(record, "data", "pairs") is not None:
+        facts.append(
+            ("input", "pairs of texts" if recorded(record, "data", "pairs") else "single texts")
+        )
+    return facts
+
+
+def _task_facts(record: Mapping[str, Any]) -> Facts:
+    """The task that heads were removed from: its examples, how good the intact model is, what was done to heads."""
+    if recorded(record, "importance", "task") is None:
+        return []
+    facts = [("task", plain(recorded(record, "importance", "task"), 40))]
+    facts.append(("examples", grouped(recorded(record, "importance", "examples"))))
+    metric = plain(recorded(record, "importance", "metric"), 40)
+    known = recorded(record, "importance", "intact", metric) or {}
+    if all(isinstance(known.get(name), int | float) for name in ("value", "low", "high")):
+        facts.append(
+            (f"{metric} intact", f"{known['value']:.4f} [{known['low']:.4f}, {known['high']:.4f}]")
+        )
+    modes = {
+        "mean": "its mean result in the place of a head's",
+        "uniform": "a head attends to all tokens alike",
+    }
+    modes["fixed"] = "a head attends by the fixed pattern it is nearest to"
+    if recorded(record, "importance", "mode") in modes:
+        facts.append(("ablation", modes[recorded(record, "importance", "mode")]))
+    return facts
+
+
+def few_texts(study: Study) -> int | None:
+    """How many texts there are, where these are too few for intervals from their spread."""
+    most = int(study.heads["count"].max()) if len(study.heads) else 0
+    return most if 0 < most < ENOUGH_TEXTS else None
+
+
+def unknown_tokens(study: Study) -> list[str]:
+    """A sentence for each input with more unknown tokens than a tokenizer should meet."""
+    found = []
+    for kind in study.record:
+        content, tokens, pieces = (
+            recorded(study.record, kind, "unknown", key) for key in ("content", "tokens", "pieces")
+        )
+        if is_number(content) and is_number(tokens) and tokens > WARN_SHARE * content:
+            listed = [plain(piece, 30) for piece in pieces] if isinstance(pieces, Mapping) else []
+            found.append(
+                f"{UNKNOWN_IN.get(kind, 'Task')}: {unknown_share(content, tokens, listed)}."
+            )
+    return list(dict.fromkeys(found))
+
+
+def reproduction(study: Study) -> Facts:
+    """What one needs to get the same numbers again."""
+    record = study.record
+    facts: Facts = []
+    if record.get("command"):
+        facts.append(("command", plain(record["command"], 2000)))
+    for name, version in _items(record.get("versions")):
+        facts.append((f"{name} version", plain(version)))
+    for label, key in (
+        ("model path", "path"),
+        ("model revision", "revision"),
+        ("model sha256", "sha256"),
+    ):
+        if recorded(record, "model", key):
+            facts.append((label, plain(recorded(record, "model", key))))
+    for file in _files(record):
+        if recorded(file, "sha256"):
+            facts.append(
+                (
+                    f"{plain(recorded(file, 'path') or 'data', 120)} sha256",
+                    plain(recorded(file, "sha256")),
+                )
+            )
+    if record.get("seed") is not None:
+        facts.append(("seed", plain(record["seed"])))
+    if record.get("options"):
+        facts.append(
+            ("options", plain(json.dumps(record["options"], default=str, ensure_ascii=False), 2000))
+        )
+    spent = [
+        f"{name} {seconds:.1f} s"
+        for name, seconds in _items(record.get("durations"))
+        if is_number(seconds)
+    ]
+    if spent:
+        facts.append(("time spent", ", ".join(spent)))
+    if record.get("schema") is not None:
+        facts.append(("study schema", plain(record["schema"])))
+    return facts
+
+
+def heads_of(study: Study) -> set[Place]:
+    return set(study.heads[["stack", "layer", "head"]].itertuples(index=False, name=None))
+
+
+def _files(record: Mapping[str, Any]) -> list[Any]:
+    """The files that were read: texts, treebanks, documents, the list of words, the data of a task."""
+    kinds = [recorded(record, kind, "files") for kind in ("data", "treebank", "coreference")]
+    found = [file for files in kinds if isinstance(files, list) for file in files]
+    if recorded(record, "frequency", "path"):
+        found.append(record["frequency"])
+    of_task = recorded(record, "importance", "data")
+    found += of_task if isinstance(of_task, list) else []
+    return list({json.dumps(file, sort_keys=True, default=str): file for file in found}.values())
+
+
+def _items(value: object) -> list[tuple[str, Any]]:
+    return (
+        [(plain(key, 60), item) for key, item in value.items()]
+        if isinstance(value, Mapping)
+        else []
+    )
+
+
+def _and_more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""

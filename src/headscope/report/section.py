@@ -1,0 +1,53 @@
+"""What one topic contributes to the page of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headscope.report.study_access import recorded
+from headscope.report.text import plain
+
+if TYPE_CHECKING:
+    from headscope.report.drawing.study_figure import StudyFigure
+    from headscope.report.finding import Finding
+    from headscope.report.table_cells import Part
+    from headscope.study.study import Study
+
+    PartMaker = Callable[[Study], Part | None]
+    FindingMaker = Callable[[Study], Iterable[Finding]]
+
+
+class Fact(NamedTuple):
+    """What was studied, in a few words, if the run record has an entry `kind`; empty: nothing to say."""
+
+    kind: str
+    words: Callable[[Mapping[str, Any]], str]
+
+
+def fact_of_task(kind: str, words: str) -> Fact:
+    """The words, and the task as the record has it."""
+    return Fact(
+        kind, lambda record: f"{words} {plain(recorded(record, kind, 'task') or 'a task', 40)}"
+    )
+
+
+@dataclass(frozen=True)
+class Section:
+    """A topic of the page, as the last statement of its file: `SECTION = Section(...)`.
+
+    The keys are positions on the page: figures, parts, findings and facts of all topics are ordered by them.
+
+    figures   classes of figures
+    parts     functions that make a table with its heading and note; None where the study has no such table
+    findings  functions that yield sentences
+    facts     what was studied, in a few words
+    tables    titles of the tables that are shown folded at the end of the page
+    """
+
+    figures: Mapping[int, type[StudyFigure]] = field(default_factory=dict)
+    parts: Mapping[int, PartMaker] = field(default_factory=dict)
+    findings: Mapping[int, FindingMaker] = field(default_factory=dict)
+    facts: Mapping[int, Fact] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)

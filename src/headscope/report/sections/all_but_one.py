@@ -1,0 +1,202 @@
+"""Does a layer need more than one head? The best one left alone at each site, after Michel's tables 2 and 3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from headscope.ablation.significance import ALPHA
+from headscope.report.drawing.palette import INK, MUTED, RULE, SERIES
+from headscope.report.drawing.study_figure import StudyFigure
+from headscope.report.drawing.style import headed, heading_height, style
+from headscope.report.section import Section
+from headscope.report.sections.ablation import MATTER, metric_of, task_of
+from headscope.report.study_access import model_name
+from headscope.report.table_cells import (
+    UNCORRECTED,
+    Cell,
+    Columns,
+    Part,
+    count_cell,
+    decimals_for,
+    interval_column,
+    named_cell,
+    number_column,
+    p_cell,
+    rows_of,
+)
+from headscope.report.text import plain
+from headscope.tables import STACKS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+TABLE = "all_but_one"
+WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 1.35, 0.3, 1.0, 0.27
+SURE, UNSURE, SAME = "significant", "not significant", "chosen and reported on all examples"
+
+
+class AllButOne(StudyFigure):
+    """A line a site: the change of the metric with its interval, and that on the data it was chosen on."""
+
+    table = TABLE
+    name = "all-but-one"
+    title = "One head left of each layer"
+    caption = (
+        "All heads of a layer but one are removed. The dot is the best head to be left, chosen by loss on one half of "
+        "the examples, and the change of the metric on the other half, with its LAYER.HEAD and its 95 % interval, "
+        "which has no correction; filled where p (Holm), corrected for the number of layers, is below 0.05. The cross "
+        "is the head with the best metric on all examples, reported on the same, as in Michel's tables: part of it is "
+        "luck."
+    )
+
+    def applies(self, study: Study) -> bool:
+        return bool(len(sites_left(study)))
+
+    def draw(self, study: Study) -> Figure:
+        rows = sites_left(study).to_dict("records")
+        subtitle = f"{model_name(study)}, {task_of(study)} · change of {metric_of(study)}, below 0: worse than with all heads"
+        with style():
+            top, body = heading_height(WIDTH, subtitle) + 0.3, ROW * len(rows)
+            height = top + body + BOTTOM
+            fig = headed(WIDTH, height, self.title, subtitle)
+            ax = fig.add_axes(
+                (LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - RIGHT) / WIDTH, body / height)
+            )
+            ax.axvline(0, color=INK, linewidth=1, zorder=1)
+            for place, row in enumerate(rows):
+                _draw_row(ax, row, place)
+            ax.annotate(
+                "all heads",
+                (0, 1),
+                (0, 3),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize=7.5,
+            )
+            ax.margins(x=0.1)
+            ax.set(ylim=(len(rows) - 0.5, -0.5), xlabel=f"change of {metric_of(study)}")
+            names = [str(row["site"]).replace(".", ", layer ") for row in rows]
+            ax.set_yticks(range(len(rows)), [plain(name, 24) for name in names])
+            ax.grid(axis="x", color=RULE, linewidth=0.5, alpha=0.7)
+            ax.set_axisbelow(True)
+            ax.tick_params(colors=RULE, labelcolor=MUTED)
+            ax.tick_params(axis="y", length=0)
+            _draw_legend(fig, ax)
+            return fig
+
+
+def sites_left(study: Study) -> pd.DataFrame:
+    """The rows of all_but_one.csv by stack and layer; those without a value are left out."""
+    table = study.tables.get(TABLE)
+    if table is None or not len(table):
+        return pd.DataFrame()
+    return by_site(table[table["metric"].notna()])
+
+
+def address_of(left: Any) -> str:
+    """`3.2` of `encoder.3.2`."""
+    return plain(".".join(str(left).split(".")[-2:]), 12)
+
+
+def _draw_row(ax: Axes, row: dict[Any, Any], place: int) -> None:
+    is_sure = bool(row["p_adjusted"] < ALPHA)
+    if pd.notna(row["same_data_metric"]):
+        ax.plot(
+            row["same_data_metric"], place, "x", color=SERIES[1], markersize=5, zorder=2, label=SAME
+        )
+    start = row["metric"]
+    if pd.notna(row["metric_low"]):
+        ax.plot(
+            [row["metric_low"], row["metric_high"]],
+            [place] * 2,
+            color=SERIES[0],
+            linewidth=2,
+            alpha=0.45,
+            zorder=3,
+        )
+        start = row["metric_low"]
+    fill = SERIES[0] if is_sure else "none"
+    dot: dict[str, Any] = {"markerfacecolor": fill, "markeredgecolor": SERIES[0], "markersize": 5.5}
+    ax.plot(
+        row["metric"],
+        place,
+        "o",
+        linestyle="none",
+        zorder=4,
+        label=SURE if is_sure else UNSURE,
+        **dot,
+    )
+    ax.annotate(
+        address_of(
+            row["left"]
+        ),  # before the line: the cross, which is of another head, is mostly behind it
+        (start, place),
+        (-6, 0),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        fontsize=6.8,
+        color=SERIES[0],
+    )
+
+
+def _draw_legend(fig: Figure, ax: Axes) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    named = dict(zip(labels, handles, strict=True))
+    order = [label for label in (SURE, UNSURE, SAME) if label in named]
+    texts = [label if label == SAME else f"on the other half, {label}" for label in order]
+    fig.legend(
+        [named[label] for label in order],
+        texts,
+        loc="lower center",
+        ncols=2,
+        frameon=False,
+        fontsize=7.5,
+    )
+
+
+def part(study: Study) -> Part | None:
+    table = study.tables.get("all_but_one")
+    if table is None or not len(table):
+        return None
+    loss, metric = decimals_for(table["loss"]), decimals_for(table["metric"])
+    columns: Columns = {
+        "layer": lambda row: Cell(plain(row["site"], 30), row["place"]),
+        "left": lambda row: named_cell(study, row["left"]),
+        "change of loss": interval_column("loss", "loss_low", "loss_high", loss),
+        "change of metric": interval_column("metric", "metric_low", "metric_high", metric),
+        "p": lambda row: p_cell(row.get("p")),
+        "p (Holm)": lambda row: p_cell(row["p_adjusted"]),
+        "left, same data": lambda row: named_cell(study, row["same_data_left"]),
+        "metric, same data": number_column("same_data_metric", decimals=metric),
+        "examples": lambda row: count_cell(row["count"]),
+    }
+    rows = rows_of(by_site(table).assign(place=range(len(table))).to_dict("records"), columns)
+    note = (
+        "All heads of a layer but one are removed. The head that is left was chosen by loss on one half of the "
+        f"examples; its changes of loss and of {metric_of(study)} are those on the other half. p is "
+        f"that of the metric, p (Holm) is corrected for the number of layers. {UNCORRECTED} Michel's tables choose and "
+        "report on the same examples: that is in the columns named for it, and part of it is luck."
+    )
+    heading = f"{MATTER}: all but one"
+    return Part("all-but-one", heading, note, tuple(columns), rows, words={0})
+
+
+def by_site(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a `site` such as `encoder.3`, by stack and layer."""
+
+    def order(site: str) -> tuple[int, str, int]:
+        stack, _, layer = str(site).rpartition(".")
+        return STACKS.index(stack) if stack in STACKS else len(STACKS), stack, int(layer)
+
+    return table.sort_values("site", key=lambda sites: sites.map(order), kind="stable")
+
+
+SECTION = Section(figures={48: AllButOne}, parts={70: part})

@@ -1,0 +1,232 @@
+"""What do heads attend to: special tokens, neighbours, many tokens or few? By layer, and the heads that stand out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headscope.report.drawing.layers import draw_layers
+from headscope.report.drawing.study_figure import DataSource, StudyFigure
+from headscope.report.finding import (
+    MOST_NAMED,
+    Finding,
+    Measured,
+    excludes,
+    measured_in,
+    short_number,
+    strength_of,
+)
+from headscope.report.over_uniform import uniform_shares
+from headscope.report.section import Fact, Section
+from headscope.report.shared_heads import Place, counted, head_of, is_shared
+from headscope.report.study_access import recorded, stacks_of, stacks_with
+from headscope.report.text import grouped, plain
+from headscope.study.lengths import mean_length
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+SHARES = {
+    "cls": "classification token",
+    "sep": "separators",
+    "first": "first token",
+    "punctuation": '"." and ","',
+    "special": "all special tokens",
+}
+ENTROPIES = {"entropy": "from all tokens", "cls-entropy": "from the classification token"}
+
+
+class LayerFigure(StudyFigure):
+    """Statistics by layer: a dot a head, a line the mean of its layer."""
+
+    headings: ClassVar[Mapping[str, str]]
+    unit: ClassVar[str]
+    most: ClassVar[float | None] = None
+
+    def draw(self, study: Study) -> Figure:
+        names = self.source(study).names
+        return draw_layers(study, names, self.headings, self.title, self.unit, most=self.most)
+
+
+class LayerShares(LayerFigure):
+    name = "layer-shares"
+    title = "Attention to special tokens and punctuation, by layer"
+    caption = (
+        "Each dot is a head and the line is the mean of its layer: the higher, the more of the attention "
+        "goes to that kind of token."
+    )
+    headings, statistics, unit, most = SHARES, tuple(SHARES), "share of attention", 1.0
+
+    def source(self, study: Study) -> DataSource:
+        """Without the first token where a model has a classification token, which is mostly the same one."""
+        has_cls = bool(stacks_with(study, "cls"))
+        names = tuple(name for name in self.statistics if name != "first" or not has_cls)
+        return DataSource("heads", names)
+
+
+class LayerEntropy(LayerFigure):
+    name = "layer-entropy"
+    title = "Entropy of attention, by layer"
+    caption = (
+        "Each dot is a head and the line is the mean of its layer: near 0 a head looks at one token, high up "
+        "it spreads over many."
+    )
+    headings, statistics, unit = ENTROPIES, tuple(ENTROPIES), "entropy in nats"
+
+
+Rule = Callable[["Study", str, str], Finding | None]
+
+
+def _majority(statistic: str, target: str, topic: str) -> Rule:
+    """Heads that give more than half of their attention to one place, or the nearest to it."""
+
+    def rule(study: Study, stack: str, where: str) -> Finding | None:
+        rows = _ranked(study, statistic, stack)
+        if not rows or next(iter(rows.values())).value == 0:  # a causal stack cannot look ahead
+            return None
+        above = {place: row for place, row in rows.items() if row.value > 0.5}
+        if above:
+            best = _strongest_sites(study, above)
+            verb = (
+                "gives more than half of its" if len(best) == 1 else "give more than half of their"
+            )
+            each = ", at its strongest site" if len(best) == 1 else ", each at its strongest site"
+            at = each if is_shared(study, stack) else ""
+            sentence = f"{counted(study, above, rows)}{where} {verb} attention to {target}{at}:"
+            more, top = max(len(best) - MOST_NAMED, 0), best[0]
+            strength = strength_of(top.value, top.low, top.high, 0.5)
+            named, is_clear = tuple(best[:MOST_NAMED]), excludes(top, 0.5)
+            return Finding(
+                statistic, sentence, named, more, is_clear=is_clear, strength=strength, topic=topic
+            )
+        sentence = (
+            f"No head{where} gives more than half of its attention to {target}; the most is that of"
+        )
+        most = next(iter(rows.values()))
+        return Finding(statistic, sentence, (most,), is_clear=excludes(most, 0.5), topic=topic)
+
+    return rule
+
+
+def _extreme(statistic: str, words: str, topic: str, *, least: bool = False) -> Rule:
+    """The head at one end of a statistic, and the one in the middle."""
+
+    def rule(study: Study, stack: str, where: str) -> Finding | None:
+        rows = list(_ranked(study, statistic, stack).values())
+        if len(rows) < 2:
+            return None
+        middle = short_number(median(row.value for row in rows))
+        named = (rows[-1] if least else rows[0],)
+        return Finding(
+            statistic,
+            words.format(where=where),
+            named,
+            topic=topic,
+            after=f"; the median head's is {middle}",
+        )
+
+    return rule
+
+
+def _strongest_sites(study: Study, rows: dict[Place, Measured]) -> list[Measured]:
+    """Each head once, at the site where it is first in this order."""
+    found: dict[Place, Measured] = {}
+    for place, row in rows.items():
+        found.setdefault(head_of(study, place), row)
+    return list(found.values())
+
+
+def _unless_classification(rule: Rule) -> Rule:
+    """The rule, for stacks that have no classification token, which would be the first token."""
+    return lambda study, stack, where: (
+        None if stack in stacks_with(study, "cls") else rule(study, stack, where)
+    )
+
+
+def _of_natural_language(rule: Rule) -> Rule:
+    """The rule, unless the vocabulary is known to be of another kind: "." separates molecules in SMILES."""
+
+    def checked(study: Study, stack: str, where: str) -> Finding | None:
+        is_other = recorded(study.record, "model", "natural_language") is False
+        return None if is_other else rule(study, stack, where)
+
+    return checked
+
+
+RULES: tuple[Rule, ...] = (
+    _majority("previous", "the previous token", "positions"),
+    _majority("next", "the next token", "positions"),
+    _majority("cls", "the classification token", "special tokens"),
+    _majority("sep", "separators", "special tokens"),
+    _unless_classification(_majority("first", "the first token", "special tokens")),
+    _of_natural_language(
+        _extreme(
+            "punctuation",
+            'The most attention to "." and "," among the heads{where} is that of',
+            "punctuation",
+        )
+    ),
+    _extreme("entropy", "The broadest head{where}, by entropy in nats, is head", "breadth"),
+    _extreme(
+        "entropy", "The narrowest head{where}, by entropy in nats, is head", "breadth", least=True
+    ),
+    _extreme(
+        "confidence-content",
+        "The surest head{where}, special tokens left out (mean largest weight), is head",
+        "breadth",
+    ),
+)
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    """Positional heads, sinks, the broadest and the surest head, stack by stack."""
+    for stack in stacks_of(study):
+        where = "" if len(stacks_of(study)) == 1 else f" of the {plain(stack)} stack"
+        for rule in RULES:
+            finding = rule(study, stack, where)
+            if finding is not None:
+                yield finding
+
+
+def _ranked(study: Study, statistic: str, stack: str) -> dict[Place, Measured]:
+    """The heads of a stack from the largest value down; ties in order of layer and head."""
+    if stack not in stacks_with(study, statistic):
+        return {}
+    heads = study.heads
+    rows = heads[
+        (heads["stack"] == stack) & (heads["statistic"] == statistic) & heads["value"].notna()
+    ]
+    rows = rows.sort_values(["value", "layer", "head"], ascending=[False, True, True])
+    uniform = uniform_shares(study, statistic, stack)
+    return {
+        (stack, row["layer"], row["head"]): measured_in(study, row, "value")._replace(
+            uniform=uniform.get(row["layer"], math.nan)
+        )
+        for row in rows.to_dict("records")
+    }
+
+
+def _fact(record: Mapping[str, Any]) -> str:
+    used, tokens = (recorded(record, "data", key) for key in ("used", "tokens"))
+    kind = "pairs of texts" if recorded(record, "data", "pairs") else "texts"
+    lens = plain(record.get("lens") or "raw", 60).replace(",", ", ")
+    many = f"{grouped(used)} {kind}" if used is not None else kind
+    through = "" if lens == "raw" else f", through the lenses {lens}"
+    length = mean_length(record)
+    each = f", {length:.0f} in each on average" if length is not None else ""
+    return f"what attention does over {many}{f' ({grouped(tokens)} tokens{each})' if tokens is not None else ''}{through}"
+
+
+SECTION = Section(
+    figures={10: LayerShares, 22: LayerEntropy},
+    findings={20: findings},
+    facts={10: Fact("data", _fact)},
+    tables={
+        "sinks": "Which token is the sink of each head",
+        "uniform": "What uniform attention would give, by layer",
+    },
+)

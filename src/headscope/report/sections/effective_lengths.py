@@ -1,0 +1,175 @@
+"""How does effective attention leave the raw one as texts grow?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from headscope.report.drawing.palette import MUTED, RULE
+from headscope.report.drawing.study_figure import StudyFigure
+from headscope.report.drawing.style import SEQUENTIAL, headed, heading_height, style
+from headscope.report.section import Section
+from headscope.report.study_access import model_name, recorded
+from headscope.report.table_cells import (
+    Part,
+    rows_by_layer,
+)
+from headscope.report.text import plain
+from headscope.statistics.effective_lengths import UP_TO
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+FEWEST_LENGTHS = 4  # bins, below which there is no curve to see
+
+
+class EffectiveLengths(StudyFigure):
+    name = "effective-lengths"
+    table = "effective_lengths"
+    title = "Effective attention and raw, by length of the text"
+    caption = (
+        "Pearson's correlation of the two maps, a mean over the heads of a layer, in texts of up to so many tokens; "
+        "bars are 95 % intervals over texts. Up to the width of a head all of attention is effective. "
+    )
+
+    @classmethod
+    def for_study(cls, study: Study) -> Iterable[EffectiveLengths]:
+        figure = cls()
+        figure.caption += lengths_covered(study)
+        return [figure]
+
+    def applies(self, study: Study) -> bool:
+        table = study.tables.get(self.table)
+        return table is not None and table["up_to"].nunique() > 1
+
+    def draw(self, study: Study) -> Figure:
+        """A panel a stack, a line a layer; a line across at the heads' width, from which on the two can differ."""
+        table = study.tables["effective_lengths"]
+        stacks = list(dict.fromkeys(table["stack"]))
+        subtitle = model_name(study)
+        with style():
+            wide, tall, left, gap, bottom = 4.2, 2.3, 0.7, 0.5, 0.55
+            width = left + len(stacks) * (wide + gap)
+            top = heading_height(width, subtitle) + 0.45
+            height = top + tall + bottom
+            fig = headed(width, height, self.title, subtitle)
+            for i, stack in enumerate(stacks):
+                ax = fig.add_axes(
+                    (
+                        (left + i * (wide + gap)) / width,
+                        bottom / height,
+                        wide / width,
+                        tall / height,
+                    )
+                )
+                _draw_lengths(ax, table[table["stack"] == stack], width_of_heads(study, stack))
+                if len(stacks) > 1:
+                    ax.set_title(plain(stack, 20), loc="left", fontweight="bold", pad=14)
+                if not i:
+                    ax.set_ylabel("correlation")
+            return fig
+
+
+def _draw_lengths(ax: Axes, table: pd.DataFrame, width: int | None) -> None:
+    """Lengths on a logarithmic axis."""
+    lengths = sorted({int(length) for length in table["up_to"]})
+    layers = sorted(set(table["layer"]))
+    ax.set_xscale("log")
+    for j, layer in enumerate(layers):
+        one = table[table["layer"] == layer].sort_values("up_to")
+        colour = SEQUENTIAL(0.2 + 0.8 * j / max(len(layers) - 1, 1))
+        ax.vlines(one["up_to"], one["low"], one["high"], color=colour, linewidth=1.0, alpha=0.5)
+        ax.plot(
+            one["up_to"],
+            one["value"],
+            "o-",
+            color=colour,
+            markersize=3,
+            linewidth=1.2,
+            label=f"layer {layer}",
+        )
+    ends = [*lengths, width] if width else lengths
+    ax.set_xlim(min(ends) / 1.15, max(ends) * 1.15)
+    ax.set_xticks(_apart(lengths, max(ends) / min(ends)), minor=False)
+    ax.xaxis.set_major_formatter("{x:.0f}")
+    ax.set_xticks([], minor=True)
+    ax.set_xlabel("tokens, up to (log scale)")
+    ax.set_ylim(min(0.0, float(table["value"].min())), 1.02)
+    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
+    ax.legend(frameon=False, fontsize=6.5, ncols=2 if len(layers) > 6 else 1)
+    if width:
+        ax.axvline(width, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
+        above = ax.get_xaxis_transform()
+        ax.text(
+            width,
+            1.02,
+            f"heads are {width} wide",
+            transform=above,
+            ha=_side(width, ends),
+            va="bottom",
+            fontsize=7,
+        )
+
+
+def _apart(lengths: list[int], span: float) -> list[int]:
+    """Those of the lengths whose labels do not touch, the longest kept."""
+    kept = lengths[-1:]
+    for length in reversed(lengths[:-1]):
+        if kept[0] / length > span ** (1 / 14):
+            kept = [length, *kept]
+    return kept
+
+
+def _side(width: int, ends: list[int]) -> Literal["left", "right", "center"]:
+    return "left" if width == min(ends) else "right" if width == max(ends) else "center"
+
+
+def lengths_covered(study: Study) -> str:
+    """Which lengths the texts have, and how to see others, where they fill too few bins for a curve; else nothing."""
+    table = study.tables.get("effective_lengths")
+    bins = [] if table is None else sorted({int(length) for length in table["up_to"]})
+    if not bins or len(bins) >= FEWEST_LENGTHS:
+        return ""
+    shortest = max((length for length in UP_TO if length < bins[0]), default=0) + 1
+    return (
+        f"These texts have only {shortest} to {bins[-1]} tokens; to see the curve over other lengths, run "
+        "examples/effective_by_length.py."
+    )
+
+
+def width_of_heads(study: Study, stack: str) -> int | None:
+    """As the record has it; in an older study it is the largest rank of the values."""
+    known = recorded(study.record, "lenses", "effective", "width", stack)
+    if isinstance(known, int):
+        return known
+    heads = study.heads
+    ranks = heads[(heads["stack"] == stack) & (heads["statistic"] == "rank@effective")][
+        "value"
+    ].dropna()
+    return round(float(ranks.max())) if len(ranks) else None
+
+
+def part(study: Study) -> Part | None:
+    table = study.tables.get("effective_lengths")
+    if table is None:
+        return None
+    lengths = sorted(set(table["up_to"]))
+    rows = rows_by_layer(study, table, "up_to", lengths)
+    note = (
+        "Pearson's correlation of effective attention with the raw weights, a mean over the heads of a layer, in texts "
+        "of up to so many tokens. How much of the fall length alone would bring is not known from it."
+    )
+    if len(lengths) == 1:  # there is no figure whose caption says it
+        note += f" {lengths_covered(study)}"
+    headings = ("layer", *(f"≤ {length}" for length in lengths))
+    heading = "How effective attention leaves the raw one as texts grow"
+    return Part(
+        "lengths", heading, note, headings, rows, "effective_lengths.csv", ("effective-lengths",)
+    )
+
+
+SECTION = Section(figures={62: EffectiveLengths}, parts={160: part})

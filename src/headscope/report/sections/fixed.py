@@ -1,0 +1,221 @@
+"""Which fixed pattern is each head nearest to, and how near? Layers down, heads across, a colour a pattern."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Patch
+
+from headscope.report.drawing.palette import MISSING, ON_DARK, ON_LIGHT, SERIES
+from headscope.report.drawing.study_figure import StackFigure
+from headscope.report.drawing.style import headed, heading_height, style
+from headscope.report.finding import (
+    Finding,
+)
+from headscope.report.metric_changes import (
+    LOSS_CHANGE,
+    METRIC,
+    METRIC_CHANGE,
+    SIZE_COLUMNS,
+    change_sentence,
+    change_strength,
+    examples_of,
+)
+from headscope.report.section import Section, fact_of_task
+from headscope.report.sections.front import Front
+from headscope.report.study_access import grid_of, model_name, recorded, stacks_with
+from headscope.report.table_cells import (
+    Cell,
+    Columns,
+    Part,
+    integer_cell,
+    rows_of,
+)
+from headscope.report.text import plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from headscope.study.study import Study
+
+COLOURS = {
+    "current": SERIES[0],
+    "previous": SERIES[1],
+    "next": SERIES[2],
+    "left": SERIES[3],
+    "right": SERIES[4],
+    "start": SERIES[5],
+    "end": "#f0e442",  # the yellow of Okabe and Ito
+    "first": "#332288",
+    "uniform": "#a9b3bb",
+}
+SHORT = {"current": "self", "previous": "prev", "uniform": "unif"}
+MOST_HEADS_WITH_VALUES = 16
+LEFT, RIGHT, BOTTOM = 0.55, 0.2, 0.48
+
+
+class Fixed(StackFigure):
+    """The nearest fixed pattern of every head of one stack; paler where even that is far."""
+
+    stem = "fixed"
+    statistics = tuple(f"js-{name}" for name in COLOURS)
+    title = "The nearest fixed pattern"
+    caption = (
+        "The colour is the fixed pattern that a head is nearest to and the number is how far it is from it, in nats: "
+        "near 0 the pattern could stand in for the head, at 0.69 (white) they share nothing."
+    )
+
+    @classmethod
+    def stacks(cls, study: Study) -> Iterable[str]:
+        return stacks_with(study, "js-uniform")
+
+    def draw(self, study: Study) -> Figure:
+        there = [name for name in COLOURS if self.stack in stacks_with(study, f"js-{name}")]
+        far = np.stack([grid_of(study, f"js-{name}", self.stack) for name in there], axis=-1)
+        layers, heads = far.shape[:2]
+        cell = 0.37 if heads <= MOST_HEADS_WITH_VALUES else 0.17 if heads <= 40 else 0.11
+        subtitle = f"{model_name(study)}, {self.stack} · colour: nearest of {len(there)} patterns; number: nats from it"
+        width = max(LEFT + heads * cell + RIGHT, 4.6)
+        legend_rows = -(-len(there) // 5)
+        top = heading_height(width, subtitle) + 0.19 * legend_rows + 0.2
+        height = top + max(layers * cell, 0.5) + BOTTOM
+        with style():
+            fig = headed(width, height, self.title, subtitle)
+            bounds = (
+                LEFT / width,
+                1 - (top + layers * cell) / height,
+                heads * cell / width,
+                layers * cell / height,
+            )
+            ax = fig.add_axes(bounds)
+            _draw_cells(ax, far, there, prints_values=heads <= MOST_HEADS_WITH_VALUES)
+            patches = [Patch(color=COLOURS[name], label=plain(name)) for name in there]
+            where = (0.12 / width, 1 - (top - 0.12) / height)
+            fig.legend(handles=patches, loc="lower left", bbox_to_anchor=where, ncols=5, **_LEGEND)
+            return fig
+
+
+_LEGEND = {
+    "frameon": False,
+    "fontsize": 7.5,
+    "handlelength": 0.9,
+    "columnspacing": 1.0,
+    "borderpad": 0.0,
+}
+
+
+def _draw_cells(
+    ax: Axes, far: NDArray[np.float64], names: list[str], *, prints_values: bool
+) -> None:
+    layers, heads = far.shape[:2]
+    colours = np.array([to_rgb(COLOURS[name]) for name in names])
+    picture = np.tile(to_rgb(MISSING), (layers, heads, 1))
+    for layer, head in np.ndindex(layers, heads):
+        if np.isfinite(far[layer, head]).any():
+            nearest = int(np.nanargmin(far[layer, head]))
+            distance = float(far[layer, head, nearest])
+            depth = max(1 - distance / math.log(2), 0.0)
+            picture[layer, head] = 1 - (1 - colours[nearest]) * depth
+            if prints_values:
+                text = (
+                    f"{SHORT.get(names[nearest], names[nearest])}\n"
+                    + f"{distance:.2f}".removeprefix("0")
+                )
+                dark = picture[layer, head] @ (0.2126, 0.7152, 0.0722) < 0.45
+                ink = ON_DARK if dark else ON_LIGHT
+                ax.text(
+                    head + 0.5,
+                    layer + 0.52,
+                    text,
+                    ha="center",
+                    va="center",
+                    fontsize=5.8,
+                    color=ink,
+                )
+    ax.pcolormesh(
+        picture, edgecolors="#ffffff", linewidth=0.8 if heads <= 32 else 0.3, clip_on=False
+    )
+    ax.set(xlim=(0, heads), ylim=(layers, 0), aspect="equal", xlabel="head", ylabel="layer")
+    for axis, count in ((ax.xaxis, heads), (ax.yaxis, layers)):
+        step = 1 if count <= 16 else 2 if count <= 32 else 4 if count <= 64 else 8
+        axis.set_ticks(
+            [i + 0.5 for i in range(0, count, step)], [str(i) for i in range(0, count, step)]
+        )
+    ax.tick_params(length=0, pad=2)
+    ax.spines[:].set_visible(False)
+
+
+class FixingFront(Front):
+    """The metric and the measured speed by heads fixed."""
+
+    name = table = "fixing"
+    title = "What is lost and gained as heads are fixed"
+    across = "fixed"
+    entry = "fixing"
+    ring = "saved"
+    said_of_ring = "; the ring is what was saved"
+    caption = (
+        "Above: the metric with so many heads that attend by fixed patterns, on the split that was reported on (dots, with "
+        "95 % intervals) and on the one that was chosen on (line); the ring is what was saved. Below: how many "
+        "times as fast as the whole model it is without their queries and keys, measured on this machine."
+    )
+
+
+def part(study: Study) -> Part | None:
+    table = study.tables.get("fixing")
+    if table is None or not len(table):
+        return None
+    named = {
+        "fixed": lambda row: Cell(
+            plain(row["named"], 30) + (" (saved)" if row["is_chosen"] else ""), row["place"]
+        )
+    }
+    columns: Columns = {
+        **named,
+        "heads": lambda row: integer_cell(row["fixed"]),
+        **SIZE_COLUMNS,
+        "metric": METRIC,
+        "change of metric": METRIC_CHANGE,
+        "change of loss": LOSS_CHANGE,
+    }
+    rows = rows_of(table.assign(place=range(len(table))).to_dict("records"), columns)
+    how, timed = (recorded(study.record, "fixing", name) or "" for name in ("how", "timed"))
+    note = (
+        f"Heads that attend by fixed patterns: first ever more of them, then the layers one by one. {plain(how, 300)} "
+        f"Reported on {plain(recorded(study.record, 'fixing', 'judged_on') or 'another split', 90)}: changes are "
+        "paired with the whole model, example by example, with 95 % intervals. Times as fast is against the whole "
+        f"model, measured on this machine{' with ' + plain(timed, 60) if timed else ''}."
+    )
+    heading = "What can be fixed"
+    return Part("fixing", heading, note, tuple(columns), rows, words={0})
+
+
+def findings(study: Study) -> Iterator[Finding]:
+    """What the model loses whose heads attend by fixed patterns: that which was saved, or the one with most."""
+    table = study.tables.get("fixing")
+    rows = [] if table is None else table[table["kind"] == "least"].to_dict("records")
+    if not rows:
+        return
+    row = next(
+        (one for one in rows if one["is_chosen"]), max(rows, key=lambda one: int(one["fixed"]))
+    )
+    sentence = (
+        f"{int(row['fixed'])} of {int(row['fixed']) + int(row['learned'])} heads attend by fixed patterns: "
+        f"{change_sentence(study, 'fixing', row, examples_of(study, 'fixing'))}"
+    )
+    yield Finding("", sentence, (), kind="learned", strength=change_strength(row))
+
+
+SECTION = Section(
+    figures={21: FixingFront, 36: Fixed},
+    parts={30: part},
+    findings={150: findings},
+    facts={70: fact_of_task("fixing", "how many heads can attend by fixed patterns for")},
+    tables={"substitutes": "Each head's fixed pattern in its place"},
+)

@@ -1,0 +1,69 @@
+"""What does a statistic say of every head? Layers down, heads across, one figure a statistic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headscope.ablation.ablation_results import LOSS, METRIC
+from headscope.ablation.glossary import DEFINITIONS
+from headscope.report.drawing.heat_maps import Panel, draw_panels
+from headscope.report.drawing.study_figure import StudyFigure
+from headscope.report.scale import GATE, scale_of, sentence_of, title_of
+from headscope.report.section import Section
+from headscope.report.study_access import grid_of, model_name, stacks_with, statistics_of
+from headscope.report.text import slug
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+DRAWN_TOGETHER = ("js-", "pattern-")  # several statistics of one kind have one figure for all
+DRAWN_WITH_STARS = (LOSS, METRIC)
+GRADIENTS = tuple(
+    name for name in DEFINITIONS if name.startswith("gradient")
+)  # drawn against exact removal
+
+
+class HeatMap(StudyFigure):
+    """One statistic over all heads, its stacks side by side on one colour scale."""
+
+    def __init__(self, statistic: str, name: str, definition: str = "") -> None:
+        self.statistic, self.name, self.definition = statistic, name, definition
+        self.statistics = (statistic,)
+        self.title = title_of(statistic)
+        means = f"{definition.rstrip('.')}. " if definition else ""
+        grey = "closed" if statistic.startswith(GATE) else "no value"
+        self.caption = f"{means}Rows are layers, 0 (next to the input) at the top; columns are heads; grey: {grey}."
+
+    @classmethod
+    def for_study(cls, study: Study) -> Iterable[HeatMap]:
+        taken: set[str] = set()
+        elsewhere = (*DRAWN_WITH_STARS, *(GRADIENTS if stacks_with(study, LOSS) else ()))
+        for statistic in statistics_of(study):
+            if statistic.startswith(DRAWN_TOGETHER) or statistic in elsewhere or "@" in statistic:
+                continue
+            stem = name = f"heat-{slug(statistic)}"
+            while (
+                name in taken
+            ):  # two statistics may differ only in signs that a file name cannot hold
+                name = f"{stem}-{len(taken)}"
+            taken.add(name)
+            yield cls(statistic, name, sentence_of(statistic))
+
+    def draw(self, study: Study) -> Figure:
+        stacks = stacks_with(study, self.statistic)
+        grids = [grid_of(study, self.statistic, stack) for stack in stacks]
+        scale = scale_of(self.statistic, np.concatenate([grid.ravel() for grid in grids]))
+        panels = [Panel(stack, grid) for stack, grid in zip(stacks, grids, strict=True)]
+        known = self.title != self.statistic
+        subtitle = f"{self.statistic} · {model_name(study)}" if known else model_name(study)
+        if self.definition:
+            subtitle += f" · {self.definition}"
+        return draw_panels(panels, scale, self.title, subtitle)
+
+
+SECTION = Section(figures={90: HeatMap})  # after the figures of a topic

@@ -1,0 +1,75 @@
+"""How much does each layer mix tokens?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headscope.report.drawing.lines import Line, Lines, draw_lines, points_of
+from headscope.report.drawing.study_figure import StudyFigure
+from headscope.report.section import Section
+from headscope.report.study_access import model_name
+from headscope.report.table_cells import (
+    Part,
+    rows_by_layer,
+)
+from headscope.report.text import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+FORMS = {  # of mixing.csv, in Kobayashi's order and words
+    "weight": "weights",
+    "norm": "norm",
+    "weight-residual": "weights + residual",
+    "norm-residual": "norm + residual",
+    "norm-layernorm": "and LayerNorm",
+}
+
+
+class Mixing(StudyFigure):
+    name = table = "mixing"
+    title = "How much of a token comes from others, by layer"
+    caption = "By weights alone, by the length of what heads move, with the residual, and behind the LayerNorm."
+
+    def draw(self, study: Study) -> Figure:
+        table = study.tables["mixing"]
+        panels = []
+        for stack in dict.fromkeys(table["stack"]):
+            here = table[table["stack"] == stack]
+            lines = {
+                words: Line(points_of(here[here["form"] == form]))
+                for form, words in forms_of(here).items()
+            }
+            panels.append(Lines(plain(stack, 20), "share of others", lines))
+        return draw_lines([panels], self.title, model_name(study))
+
+
+def forms_of(table: pd.DataFrame) -> dict[str, str]:
+    """The forms of mixing.csv that a table has, with their words, in Kobayashi's order."""
+    forms = {str(form) for form in table["form"]}
+    others = [form for form in dict.fromkeys(table["form"]) if form not in FORMS]
+    return {form: FORMS.get(form, form) for form in (*(f for f in FORMS if f in forms), *others)}
+
+
+def part(study: Study) -> Part | None:
+    table = study.tables.get("mixing")
+    if table is None:
+        return None
+    forms = forms_of(table)
+    rows = rows_by_layer(study, table, "form", list(forms))
+    note = (
+        "The share of other tokens in what a layer adds up for a token: by weights alone, by the length of what the "
+        "heads move, with the residual, and behind the LayerNorm where one follows."
+    )
+    columns = ("layer", *forms.values())
+    return Part("mixing", "How much each layer mixes tokens", note, columns, rows)
+
+
+SECTION = Section(
+    figures={63: Mixing},
+    parts={170: part},
+    tables={"contributions": "What each part of a layer contributes"},
+)

@@ -1,0 +1,88 @@
+"""Where does relevance go, layer by layer? What enters, what comes through heads, what biases add, what is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headscope.report.drawing.lines import Line, Lines, draw_lines
+from headscope.report.drawing.study_figure import StudyFigure
+from headscope.report.section import Section
+from headscope.report.study_access import model_name, recorded
+from headscope.report.table_cells import (
+    Part,
+    rows_by_layer,
+)
+from headscope.report.text import plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from headscope.study.study import Study
+
+TABLE = "relevance_layers"
+PANELS = {
+    "the states": {"enters": "enters the layer"},  # what leaves it enters the next one
+    "through attention": {
+        "heads": "heads",
+        "cross-heads": "heads of cross attention",
+        "source": "to the source",
+    },
+    "not from the input": {"biases": "biases", "lost": "lost"},
+}
+
+
+class RelevanceLayers(StudyFigure):
+    table = TABLE
+    name = "relevance-layers"
+    title = "Where relevance goes, by layer"
+    caption = (
+        "In parts of what the model says. Layer −1 is what comes before the first layer (embeddings), the last one "
+        "what comes after all layers. What leaves a layer, and enters the next one, is what entered it, what biases "
+        "add and, in a decoder, what the source gave; the rest is lost: rounding by voita's rules, by AttnLRP's what "
+        "the softmax drops."
+    )
+
+    def draw(self, study: Study) -> Figure:
+        table = study.tables[TABLE]
+        stacks = list(dict.fromkeys(table["stack"]))
+        rows = []
+        for stack in stacks:
+            panels = []
+            for heading, parts in PANELS.items():
+                lines: dict[str, Line] = {}
+                for part, label in parts.items():
+                    here = table[(table["stack"] == stack) & (table["part"] == part)].sort_values(
+                        "layer"
+                    )
+                    points = list(
+                        here[["layer", "value", "low", "high"]].itertuples(index=False, name=None)
+                    )
+                    lines |= {label: Line(points)} if points else {}
+                named = heading if len(stacks) == 1 else f"{plain(stack, 12)}: {heading}"
+                panels += [Lines(named, "part of what is said", lines)] if lines else []
+            rows.append(panels)
+        rules = recorded(study.record, "importance", "rules")
+        told = f"{model_name(study)}, rules of {plain(rules, 20)}" if rules else model_name(study)
+        return draw_lines(rows, self.title, told)
+
+
+def part(study: Study) -> Part | None:
+    """A row a stack and layer, from the embeddings to the model's head."""
+    table = study.tables.get("relevance_layers")
+    if table is None:
+        return None
+    parts = [str(part) for part in dict.fromkeys(table["part"])]
+    rows = rows_by_layer(study, table, "part", parts)
+    rows.sort(key=lambda row: float(row[0].key or 0))  # by stack, then by layer
+    note = (
+        "What the model says, shared out among what it was made of, in parts of it. What leaves a layer is what enters "
+        "it, what biases add, what the source gives and what is lost; of it, heads is what came through attention. "
+        "Layer −1 is the embeddings, the last one what comes after all layers."
+    )
+    columns, figures = ("layer", *parts), ("relevance-layers",)
+    return Part(
+        "relevance", "Where relevance goes", note, columns, rows, "relevance_layers.csv", figures
+    )
+
+
+SECTION = Section(figures={65: RelevanceLayers}, parts={190: part})

@@ -1,0 +1,199 @@
+"""Cells of the tables on the page, which can be sorted, and parts: tables with a heading, a note and figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headscope.report.shared_heads import Place
+from headscope.report.study_access import stacks_of
+from headscope.report.text import plain
+from headscope.tables import STACKS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from headscope.study.study import Study
+
+NONE = "–"
+DECIMALS = 3
+OWN_NAME = ("",)  # the default of `Part.figures`
+UNCORRECTED = (
+    "Intervals are 95 % for each row by itself, without correction for multiple testing: one can exclude 0 beside a "
+    "large p (Holm)."
+)
+
+
+class Cell(NamedTuple):
+    """What stands in a table.
+
+    key     what it is sorted by
+    head    the head that it opens
+    marked  instead of the text: words, each with how it is marked (`query`, `key`, `through`; empty: it is not)
+    """
+
+    text: str
+    key: float | str | None = None
+    head: str = ""
+    marked: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table of the page with its heading, note and figures.
+
+    file     its csv file; by default that of its name
+    figures  beginnings of the names of its figures; by default its name
+    words    columns of text; the others hold numbers
+    marks    how words are marked in its cells: words, each marked so
+    lead     the answer, shown before the figures
+    """
+
+    name: str
+    heading: str
+    note: str
+    columns: tuple[str, ...]
+    rows: list[list[Cell]]
+    file: str = ""
+    figures: tuple[str, ...] = OWN_NAME
+    words: Set[int] = frozenset()
+    marks: tuple[tuple[str, str], ...] = ()
+    lead: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.file:
+            object.__setattr__(self, "file", f"{self.name.replace('-', '_')}.csv")
+        if self.figures is OWN_NAME:
+            object.__setattr__(self, "figures", (self.name,))
+
+
+CellMaker = Callable[[dict[Any, Any]], Cell]  # the cell of a record
+Columns = Mapping[str, CellMaker]  # by their headings
+
+
+def rows_of(records: Iterable[dict[Any, Any]], columns: Columns) -> list[list[Cell]]:
+    """A row of cells for each record."""
+    return [[cell(record) for cell in columns.values()] for record in records]
+
+
+def measured(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:
+    if is_missing(value):
+        return Cell(NONE)
+    interval = (
+        "" if is_missing(low) or is_missing(high) else f" [{low:.{decimals}f}, {high:.{decimals}f}]"
+    )
+    return Cell(f"{value:.{decimals}f}{interval}".replace("-", "−"), float(value))
+
+
+def number(value: Any, after: str = "", *, sign: bool = False, decimals: int = DECIMALS) -> Cell:
+    if is_missing(value):
+        return Cell(NONE)
+    return Cell(
+        f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−") + after, float(value)
+    )
+
+
+def decimals_for(values: Iterable[float]) -> int:
+    """How many decimals show two digits of the largest of these: three, more where all are small."""
+    most = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return DECIMALS if most == 0 else min(max(DECIMALS, 2 - math.floor(math.log10(most))), 9)
+
+
+def p_text(value: float) -> str:
+    """A p-value with three decimals, or a power of ten where that would be 0."""
+    return f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.0e}".replace("-", "−")
+
+
+def is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def place_of(row: dict[Any, Any]) -> Place | None:
+    """None where no head was chosen."""
+    if is_missing(row["layer"]) or is_missing(row["head"]):
+        return None
+    return str(row["stack"]), int(row["layer"]), int(row["head"])
+
+
+def head_cell(study: Study, place: Place | None) -> Cell:
+    if place is None:
+        return Cell(NONE)
+    stack, layer, head = place
+    address = f"{layer}.{head}"
+    label = address if len(stacks_of(study)) == 1 else f"{plain(stack)}.{address}"
+    return Cell(label, layer + head / 1000, label)
+
+
+def named_cell(study: Study, name: Any) -> Cell:
+    """The head of a name as in `encoder.3.2` or `3.2`."""
+    stack, layer, head = ["", *str(name).split(".")][-3:]
+    return head_cell(study, (stack or stacks_of(study)[0], int(layer), int(head)))
+
+
+def p_cell(value: Any) -> Cell:
+    return Cell(NONE) if is_missing(value) else Cell(p_text(value), float(value))
+
+
+def count_cell(value: Any) -> Cell:
+    return (
+        Cell(NONE)
+        if is_missing(value)
+        else Cell(f"{int(value):,}".replace(",", "\u202f"), float(value))
+    )
+
+
+def text_cell(value: Any, limit: int) -> Cell:
+    text = plain(value, limit)
+    return Cell(text, text)
+
+
+def integer_cell(value: Any) -> Cell:
+    return Cell(str(int(value)), int(value))
+
+
+def layer_cell(study: Study, stack: str, layer: int) -> Cell:
+    number = str(layer).replace("-", "−")  # relevance begins before the first layer
+    text = number if len(stacks_of(study)) == 1 else f"{plain(stack, 20)} {number}"
+    return Cell(text, float(STACKS.index(stack) * 1000 + layer))
+
+
+def interval_column(
+    value: str, low: str = "low", high: str = "high", decimals: int = DECIMALS
+) -> CellMaker:
+    """The cell of these columns of a record: value [low, high]."""
+    return lambda record: measured(record[value], record[low], record[high], decimals)
+
+
+def text_column(column: str, limit: int) -> CellMaker:
+    """The text in this column of a record."""
+    return lambda record: text_cell(record[column], limit)
+
+
+def number_column(column: str, *, sign: bool = False, decimals: int = DECIMALS) -> CellMaker:
+    """The number in this column of a record, if it has one."""
+    return lambda record: number(record.get(column), sign=sign, decimals=decimals)
+
+
+def head_column(study: Study) -> CellMaker:
+    """The head of a record."""
+    return lambda record: head_cell(study, place_of(record))
+
+
+def rows_by_layer(
+    study: Study, table: pd.DataFrame, column: str, names: Sequence[Any]
+) -> list[list[Cell]]:
+    """A row for each stack and layer, a cell for each of these values of `column`: value [low, high]."""
+    by_layer: dict[tuple[str, int], dict[Any, Any]] = {}
+    for row in table.to_dict("records"):
+        by_layer.setdefault((row["stack"], row["layer"]), {})[row[column]] = row
+    return [
+        [layer_cell(study, *place), *(measured_cell(of_layer.get(name)) for name in names)]
+        for place, of_layer in by_layer.items()
+    ]
+
+
+def measured_cell(row: dict[Any, Any] | None) -> Cell:
+    """value [low, high] of a row, if there is one."""
+    return Cell(NONE) if row is None else measured(row["value"], row["low"], row["high"])
