@@ -159,7 +159,9 @@ class Learning:
             "labels": self.task.renamed,
             "data": self.files,
             "splits": list(source.splits),
-            "scratch": None if source.scratch is None else asdict(source.scratch),
+            "scratch": None
+            if source.scratch is None
+            else {"sizes": source.scratch.sizes(), "vocabulary": source.scratch.vocabulary},
             "limit": source.limit,
             "report_limit": source.report_limit,
             "max_length": source.max_length,
