@@ -128,7 +128,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("evaluate", READ | {"task": "retrieval"}),
     ("evaluate", READ | {"task": "similarity"}),
     ("film", ON_TEXTS | {"trained": "gone", "mask": "star", "open_special": True}),
-    ("film", {"trained": "gone", "treebank": ["a"], "threshold": ["relation=0.2"]}),
+    ("film", {"trained": "gone", "treebank": ["a"], "thresholds": ["relation=0.2"]}),
     ("finetune", MASKED | SIZED | READ | SAVED),
     ("fix", {"heads": "0.*", **READ}),
     ("fix", {"data": "glue", "select_on": "train", "report_on": "test"}),

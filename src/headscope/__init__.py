@@ -24,6 +24,7 @@ _WHERE = {
     "Batch": "headscope.model.tokens",
     "Comparison": "headscope.analysis.compare",
     "Edit": "headscope.model.edits",
+    "FilmConfig": "headscope.config.film",
     "FinetuneConfig": "headscope.config.finetune",
     "Fixed": "headscope.model.fixed_patterns",
     "Gate": "headscope.model.edits",
@@ -50,6 +51,7 @@ _WHERE = {
     "Site": "headscope.heads",
     "Study": "headscope.study.study",
     "Target": "headscope.pruning.target",
+    "TextData": "headscope.config.texts",
     "TaskData": "headscope.config.shared",
     "Thresholds": "headscope.analysis.roles",
     "TokenMap": "headscope.model.token_map",
@@ -60,7 +62,7 @@ _WHERE = {
     "compare_masks": "headscope.learning.compare_masks",
     "encode": "headscope.data.batches",
     "evaluate": "headscope.api.evaluate",
-    "film": "headscope.analysis.checkpoint_analysis",
+    "film": "headscope.api.film",
     "finetune": "headscope.api.finetune",
     "fix": "headscope.model.fix_heads",
     "fronts": "headscope.pruning.compare_fronts",
@@ -99,7 +101,6 @@ if TYPE_CHECKING:
     from headscope.ablation.importance import importance as importance
     from headscope.ablation.knock_out import knock_out as knock_out
     from headscope.analysis.analyze import analyze as analyze
-    from headscope.analysis.checkpoint_analysis import film as film
     from headscope.analysis.compare import Comparison as Comparison
     from headscope.analysis.compare import compare as compare
     from headscope.analysis.join import Joined as Joined
@@ -108,14 +109,17 @@ if TYPE_CHECKING:
     from headscope.analysis.roles import Thresholds as Thresholds
     from headscope.analysis.token_maps import token_map as token_map
     from headscope.api.evaluate import evaluate as evaluate
+    from headscope.api.film import film as film
     from headscope.api.finetune import finetune as finetune
     from headscope.api.pretrain import pretrain as pretrain
+    from headscope.config.film import FilmConfig as FilmConfig
     from headscope.config.finetune import FinetuneConfig as FinetuneConfig
     from headscope.config.pretrain import PretrainConfig as PretrainConfig
     from headscope.config.search import SearchOptions as SearchOptions
     from headscope.config.shared import Reading as Reading
     from headscope.config.shared import Run as Run
     from headscope.config.shared import TaskData as TaskData
+    from headscope.config.texts import TextData as TextData
     from headscope.config.training import ModelSizes as ModelSizes
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence

@@ -1,25 +1,26 @@
-"""film, the verb: what every head does at each checkpoint of a training, on the same texts."""
+"""Analysis of every checkpoint of a training, on the same texts."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.analysis.analyze import analyze
-from headscope.analysis.roles import Thresholds
 from headscope.atomic_dir import drafted, read_record
-from headscope.config.requirements import changed, check_effects
+from headscope.config.checks import threshold_values
+from headscope.config.film import FilmConfig
+from headscope.config.option import recorded
+from headscope.config.requirements import FILM_MASK, without_effect
+from headscope.config.shared import Reading, Run
+from headscope.config.texts import TextData
 from headscope.config.worn import mask_of_training
 from headscope.data.bundled import named
-from headscope.data.examples import Column
 from headscope.data.text_lines import can_be_read_again
 from headscope.errors import HeadscopeError
-from headscope.masks import Masked
-from headscope.model.load import load
-from headscope.study.inputs import Corpus, Files, listed, read_annotations
+from headscope.masks.open_model import open_model
+from headscope.study.inputs import Corpus, read_annotations
 from headscope.study.journal import remember_run
 from headscope.study.run_record import describe_files, versions
 from headscope.study.study import Study
@@ -33,149 +34,104 @@ if TYPE_CHECKING:
 HEADER, DENSE = "header.json", "dense"
 HEADS, ROLES = "film", "film_roles"  # the tables by step
 
-Progress = Callable[[int, int], None]
-
 
 def film(
     trained: str | Path,
-    *,
-    out: str | Path,
-    corpus: Files = (),
-    pairs: bool = False,
-    column: Column = None,
-    treebank: Files = (),
-    statistics: Iterable[str] | None = None,
-    max_length: int | None = None,
-    batch_size: int = 32,
-    limit: int | None = None,
-    seed: int = 0,
-    thresholds: Thresholds | Mapping[str, float] | None = None,
-    mask: str | None = None,
-    open_special: bool = False,
-    device: str = "auto",
-    resume: bool = False,
-    overwrite: bool = False,
-    report: Callable[[Study, Path], None] = lambda study, folder: None,
-    command: str = "",
-    progress: Progress = lambda done, total: None,
-    say: Callable[[str], None] = lambda line: None,
+    config: FilmConfig,
+    data: TextData,
+    run: Run,
+    write: Callable[[Study, Path], None],
 ) -> Study:
-    """Analyse every checkpoint that `pretrain` or `finetune` left in TRAINED/checkpoints; returns the study written.
+    """Analyse every checkpoint in TRAINED/checkpoints. write: writes the study with its page, if there is an `out`.
 
-    corpus, pairs, column, treebank, statistics, limit, …   as for `analyze`, the same for every checkpoint
-    mask     attend only where this mask lets (open_special: but for special tokens); where none is given, as in the
-             training, and with "dense" everywhere
-    resume   go on with the checkpoints that a killed run has not got to
-
-    The study is that of the last checkpoint. Beside it stand film.csv, the table of heads with the column `step`, and
-    film_roles.csv, the roles at each step.
+    The study is that of the last checkpoint, with two more tables: the statistics and the roles by step.
     """
-    thresholds = Thresholds(**thresholds) if isinstance(thresholds, Mapping) else thresholds
-    given = {
-        "trained": trained,
-        "corpus": corpus,
-        "treebank": treebank,
-        "pairs": pairs,
-        "column": column,
-    }
-    check_effects(
-        "film",
-        given
-        | {
-            "mask": mask,
-            "open_special": open_special,
-            "threshold": tuple(changed(thresholds or Thresholds())),
-        },
-    )
-    found = read_checkpoints(trained)
-    asked = None if statistics is None else list(statistics)
-    worn = _worn(Path(trained), mask, open_special, say)
-    _check(listed(corpus), listed(treebank), pairs, column, limit)
-    options: dict[str, Any] = {
-        "pairs": pairs,
-        "column": column,
-        "statistics": asked,
-        "max_length": max_length,
-        "batch_size": batch_size,
-        "limit": limit,
-        "seed": seed,
-    }
+    checkpoints = read_checkpoints(trained)
+    reading = _reading(Path(trained), config, run)
+    _check_files(data)
+    weights = [file for _, path in checkpoints for file in sorted(path.glob("*.safetensors"))]
     header = {
-        "checkpoints": describe_files(
-            file for _, place in found for file in sorted(place.glob("*.safetensors"))
-        ),
-        "corpus": describe_files(listed(corpus)),
-        "treebank": describe_files(listed(treebank)),
+        "config": recorded(config, data, run),
+        "checkpoints": describe_files(weights),
+        "corpus": describe_files(data.corpus),
+        "treebank": describe_files(data.treebank),
+        "mask": [reading.mask, reading.open_special],
         "versions": versions(),
-        **options,
-        "thresholds": None if thresholds is None else asdict(thresholds),
-        "edits": [repr(edit) for edit in worn],
     }
-    names = [place.name for _, place in found]
-    with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, *names]) as folder:
+    names = [path.name for _, path in checkpoints]
+    with drafted(
+        run.out, overwrite=run.overwrite, resume=run.resume, kept=[HEADER, *names]
+    ) as folder:
         if (folder / HEADER).exists():
             remember_run(folder / HEADER, header)
-        for number, (step, place) in enumerate(found):
-            if (folder / place.name / "run.json").exists():
+        for number, (step, path) in enumerate(checkpoints):
+            if (folder / path.name / "run.json").exists():
                 continue
-            say(f"step {step} ({number + 1} of {len(found)})")
-            study = analyze(
-                lambda place=place: load(place, device=device).wear(*worn),  # type: ignore[misc]
-                corpus=corpus,
-                treebank=treebank,
-                thresholds=thresholds,
-                progress=progress,
-                **options,
-            )
-            remember_run(folder / HEADER, header)  # now there is something to go on with
-            (folder / place.name).mkdir(exist_ok=True)
-            write_tables(study, folder / place.name)
-        study = joined([(step, Study(folder / place.name)) for step, place in found])
+            run.log(f"step {step} ({number + 1} of {len(checkpoints)})")
+            study = _analyze(path, config, data, reading, run)
+            remember_run(folder / HEADER, header)  # from here on there is something to resume
+            (folder / path.name).mkdir(exist_ok=True)
+            write_tables(study, folder / path.name)
+        study = joined([(step, Study(folder / path.name)) for step, path in checkpoints])
         study.record |= {
-            "command": command,
-            "film": _described(Path(trained), [step for step, _ in found]),
+            "command": run.typed,
+            "config": recorded(config, data, run),
+            "film": _described(Path(trained), [step for step, _ in checkpoints]),
         }
         study.record["model"]["name"] = str(trained)
         for name in names:
             shutil.rmtree(folder / name)
         (folder / HEADER).unlink()
-        write_tables(study, folder)
-        report(study, folder)
+        if run.out is not None:
+            write(study, folder)
     return study
 
 
-def _check(
-    corpus: list[str | Path],
-    treebank: list[str | Path],
-    pairs: bool,
-    column: Column,
-    limit: int | None,
-) -> None:
-    """Refuse at once what the first analysis would refuse, and what cannot be read once for every checkpoint."""
-    for file in [*corpus, *treebank]:
+def _analyze(path: Path, config: FilmConfig, data: TextData, reading: Reading, run: Run) -> Study:
+    """The study of one checkpoint."""
+    return analyze(
+        open_model(path, reading, Run(device=run.device)),
+        corpus=data.corpus,
+        pairs=data.pairs,
+        column=data.column,
+        treebank=data.treebank,
+        statistics=config.statistics,
+        max_length=data.max_length,
+        batch_size=config.batch_size,
+        limit=data.limit,
+        seed=run.seed,
+        thresholds=threshold_values(config.thresholds or {}),
+        progress=run.progress,
+    )
+
+
+def _check_files(data: TextData) -> None:
+    """Refuse at once what the first analysis would refuse, and files that cannot be read for every checkpoint."""
+    for file in [*data.corpus, *data.treebank]:
         if not can_be_read_again(named(file)):
             raise HeadscopeError(
                 "this can be read only once",
                 where=file,
                 expected="a file: every checkpoint reads it",
             )
-    if corpus or not treebank:
-        Corpus(corpus, (), pairs, column, limit)
-    read_annotations(treebank=treebank)
+    if data.corpus or not data.treebank:
+        Corpus(data.corpus, (), data.pairs, data.column, data.limit)
+    read_annotations(treebank=data.treebank)
 
 
-def _worn(
-    trained: Path, mask: str | None, open_special: bool, say: Callable[[str], None]
-) -> list[Masked]:
-    """The mask that is asked for, or else the one of the training."""
-    if mask is None:
-        if (trained_under := mask_of_training(trained)) is None:
-            return []
+def _reading(trained: Path, config: FilmConfig, run: Run) -> Reading:
+    """With the mask of the config, or else with that of the training."""
+    mask, open_special = config.mask, config.open_special
+    if mask is None and (trained_under := mask_of_training(trained)) is not None:
         mask, was_open = trained_under
         open_special = open_special or was_open
-        told = f"{mask}{' with special tokens open' if open_special else ''}"
-        say(f'under the mask of its training: {told} (without: `mask="dense"`)')
-    return [] if mask == DENSE else [Masked(mask, open_special=open_special)]
+        described = f"{mask}{' with special tokens open' if open_special else ''}"
+        run.log(f'under the mask of its training: {described} (without: `mask="dense"`)')
+    if mask in (None, DENSE):
+        if config.open_special:
+            raise without_effect("open_special", FILM_MASK.requires)
+        return Reading()
+    return Reading(mask=mask, open_special=open_special)
 
 
 def _described(trained: Path, steps: list[int]) -> dict[str, Any]:

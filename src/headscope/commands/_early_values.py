@@ -263,7 +263,6 @@ CHECKS: dict[str, Check] = {
 }  # fmt: skip
 TOGETHER: dict[str, Callable[[Values], None]] = {
     "analyze": _check_texts,
-    "film": _check_texts,
     "look": _check_look,
     "prune": _check_prune,
     "importance": _check_importance,

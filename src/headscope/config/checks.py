@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Any
 
 from headscope.config.command_line import command_line
 from headscope.config.names import (
@@ -112,10 +114,26 @@ def lenses_named(names: str | Iterable[str], where: str = "`lens`") -> tuple[str
     return tuple(dict.fromkeys(asked))
 
 
-def threshold_values(given: Iterable[str]) -> dict[str, float]:
-    """Thresholds as they are typed: NAME=VALUE, several separated by commas. The range is from 0 to 1."""
+def threshold_values(given: Any) -> dict[str, float]:
+    """Thresholds by name: typed as NAME=VALUE, several separated by commas; a mapping; or `Thresholds`.
+
+    Of `Thresholds` only those that differ from their defaults. The range is from 0 to 1.
+    """
+    if is_dataclass(given):
+        given = {
+            name: value for name, value in vars(given).items() if value != THRESHOLDS.get(name)
+        }
     values: dict[str, float] = {}
-    for word in (word.strip() for words in given for word in words.split(",")):
+    if isinstance(given, Mapping):
+        for name, value in given.items():
+            check_choice(name, THRESHOLDS, "`thresholds`", "is not a threshold")
+            check_threshold(name, value)
+        return dict(given)
+    for word in (
+        word.strip()
+        for words in ([given] if isinstance(given, str) else given)
+        for word in words.split(",")
+    ):
         name, equals, value = (part.strip() for part in word.partition("="))
         check_choice(name, THRESHOLDS, "`thresholds`", "is not a threshold")
         if not equals:

@@ -22,8 +22,8 @@ from headscope.config.requirements import check_effects
 from headscope.errors import HeadscopeError, choices
 
 _OPTION = "option"
-UNRECORDED = ("out", "resume", "overwrite")  # options that do not change the result
 _KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
+UNRECORDED = ("out", "resume", "overwrite")  # options that do not change the result
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,12 @@ def option(default: Any = MISSING, help: str = "", **details: Any) -> Any:
     return field(default=default, metadata={_OPTION: Option(help, **details)})
 
 
+def same_option(config: type[Config], name: str) -> Any:
+    """A field that is the option of another config."""
+    declared = next(f for f in fields(config) if f.name == name)
+    return field(default=declared.default, metadata=declared.metadata)
+
+
 @dataclass(frozen=True)
 class Config:
     """Base of all configs: values are parsed and checked when the object is made.
@@ -106,6 +112,9 @@ class Config:
                 value = declared.parse(value)
                 object.__setattr__(self, name, value)
             check_value(name, value, declared, kinds_of(type(self))[name])
+
+    def check_values(self, values: Mapping[str, Any]) -> None:
+        """Refuse combinations with options of other configs. values: the options of all configs of a call by name."""
 
 
 def options_of(config: type[Config]) -> dict[str, Option]:
@@ -138,11 +147,10 @@ def check_value(name: str, value: Any, declared: Option, kind: Any) -> None:
         _check_number(name, value, declared, members(kind)[0])
     for choice in _names(value, declared) if declared.choices else ():
         if choice not in declared.choices:
+            near = get_close_matches(str(choice), declared.choices, n=1)
             raise HeadscopeError(
-                f'`{name}` must be {choices(choice, declared.choices)}, got "{choice}"'
-                if len(declared.choices) <= 12
-                else f'"{choice}" is not a value of `{name}`',
-                expected=None if len(declared.choices) <= 12 else choices(choice, declared.choices),
+                f'`{name}` must be {choices("", declared.choices)}, got "{choice}"',
+                mend=f'Did you mean "{near[0]}"?' if near else None,
             )
     if declared.check is not None:
         declared.check(value)
@@ -203,7 +211,9 @@ def check_together(main: Config, *shared: Config) -> None:
         for name in options_of(type(config)):
             if name not in used and getattr(config, name) != default_of(type(config), name):
                 raise HeadscopeError(f"`{name}` has no effect in {main.command}")
-    check_effects(main.command, values_of(*shared, main))
+    values = values_of(*shared, main)
+    check_effects(main.command, values)
+    main.check_values(values)
 
 
 def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]) -> list[Any]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headscope.errors import HeadscopeError
+from headscope.config.checks import lenses_named
+from headscope.errors import HeadscopeError, names_in
 
 
 def pairs(name: str) -> Callable[[str | Mapping[str, str]], dict[str, str]]:
@@ -49,6 +50,22 @@ def names(value: str | Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def files(value: Any) -> list[Any]:
-    """One file or several as a list."""
-    return [value] if isinstance(value, str | Path) else list(value)
+def name_list(option: str) -> Callable[[Any], tuple[str, ...]]:
+    """`a,b` or a list of names as a tuple, each name once; anything else is refused."""
+    return lambda value: tuple(dict.fromkeys(names_in(value, option)))
+
+
+def file_list(value: Any) -> tuple[str | Path, ...]:
+    """A path, or a list of paths, as a tuple."""
+    paths = (
+        (value,) if isinstance(value, str | Path) or not isinstance(value, Iterable) else (*value,)
+    )
+    for path in paths:
+        if not isinstance(path, str | Path):
+            raise HeadscopeError(f"{path!r} is not a file", expected="a path, or a list of paths")
+    return paths
+
+
+def lens_list(value: Any) -> tuple[str, ...]:
+    """Names of lenses, raw first: it costs nothing in addition to another, and roles are those of raw."""
+    return tuple(dict.fromkeys(["raw", *lenses_named(value)]))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.config.option import option
-from headscope.config.parsing import files
+from headscope.config.parsing import file_list
 from headscope.config.shared import Reading, Run
 from headscope.config.training import ModelSizes, TrainingConfig, checkpoints_option
 from headscope.errors import HeadscopeError
@@ -35,7 +35,7 @@ class PretrainConfig(TrainingConfig, ModelSizes):
     corpus: list[str | Path] = option(
         (),
         "Files of text (one per line), FASTA or tables (csv, tsv, jsonl), also in gzip",
-        parse=files,
+        parse=file_list,
         metavar="FILE…",
         show_default=False,
     )

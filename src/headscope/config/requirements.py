@@ -145,7 +145,9 @@ def _has_split(option: str) -> Callable[[Values], bool]:
 
 
 def _threshold(name: str) -> Callable[[Values], bool]:
-    return lambda values: any(name in word for word in values.get("threshold") or ())
+    return lambda values: any(
+        name in word for word in values.get("thresholds") or values.get("threshold") or ()
+    )
 
 
 def _is(option: str, *names: str) -> Callable[[Values], bool]:
@@ -164,12 +166,17 @@ def _pools(values: Values) -> bool:
 
 
 def _is_filmed_masked(values: Values) -> bool:
-    """Whether film puts a mask on the model: the one that was given, else that of the training."""
-    mask = values.get("mask")
-    return mask != "dense" and (bool(mask) or mask_of_training(values["trained"]) is not None)
+    """Whether film applies a mask: its own, else that of the training. It is checked later without a directory."""
+    mask, trained = values.get("mask"), values.get("trained")
+    if mask is not None or trained is None:
+        return mask != "dense"
+    return mask_of_training(trained) is not None
 
 
 MASK = Rule({"open_special": False}, "`mask=NAME`", _has("mask"))
+FILM_MASK = Rule(
+    {"open_special": False}, "a mask: `mask=NAME`, or that of the training", _is_filmed_masked
+)
 SCRATCH = Rule(
     dict.fromkeys(("layers", "heads", "hidden", "intermediate", "vocabulary")),
     "`from_scratch=True`",
@@ -249,14 +256,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "evaluate": (MASK, POOLED, SPLIT),
     "film": (
         Rule(OF_TEXTS, "`corpus=FILE`", _has_texts),
+        FILM_MASK,
+        Rule({"thresholds": None}, RELATION.requires, RELATION.holds),
         Rule(
-            {"open_special": False},
-            "a mask: `mask=NAME`, or that of the training",
-            _is_filmed_masked,
-        ),
-        RELATION,
-        Rule(
-            {"threshold": ()},
+            {"thresholds": None},
             "headscope analyze with `frequency=LIST` for the threshold rare",
             lambda v: not _threshold("rare")(v),
         ),

@@ -1,0 +1,89 @@
+"""Options of `analyze`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headscope.config import names
+from headscope.config.checks import threshold_values
+from headscope.config.option import Config, option
+from headscope.config.parsing import lens_list, name_list
+from headscope.config.shared import Reading, Run
+from headscope.config.texts import TextData
+from headscope.errors import HeadscopeError, choices
+
+
+def check_statistics(statistics: tuple[str, ...]) -> None:
+    """Refuse a name that is not a statistic of plain texts."""
+    for name in statistics:
+        if name not in names.STATISTICS:
+            raise HeadscopeError(
+                f'"{name}" is not a statistic',
+                where="`statistics`",
+                expected=choices(name, names.STATISTICS),
+            )
+
+
+@dataclass(frozen=True)
+class AnalyzeConfig(Config):
+    """Statistics of every head over a corpus: which statistics, through which lenses, and where roles begin."""
+
+    command = "analyze"
+    uses = {
+        TextData: ("corpus", "treebank", "coreference", "frequency", "lenient", "pairs", "column", "limit",
+                   "max_length", "long"),
+        Reading: ("mask", "open_special", "pooling"),
+        Run: ("out", "seed", "revision", "device", "dtype", "overwrite"),
+    }  # fmt: skip
+    helps = {
+        "limit": "Maximum number of texts, from the start of the corpus; without --corpus, of sentences and documents",
+        "seed": "Random seed (data split, bootstrap, random-weight control)",
+    }
+    required = ("out",)
+
+    control: bool = option(
+        False, "Measure the relations in a random-weight control of the model as well"
+    )
+    pool: Literal["mean", "first", "max"] = option(
+        "mean",
+        "How the attention rows of a word's tokens are combined: mean, first or max",
+        choices=names.POOLS,
+    )
+    all_rows: bool = option(
+        False,
+        "Compute distances between heads from all rows of attention, not from a few of each text (slow)",
+    )
+    lens: tuple[str, ...] = option(
+        ("raw",),
+        "Lenses to see attention through, separated by commas: raw, effective, effective-simplex, norm, gradient. "
+        "Raw is always included",
+        parse=lens_list,
+    )
+    statistics: tuple[str, ...] | None = option(
+        None,
+        "Statistics to compute, separated by commas, such as entropy,previous",
+        parse=name_list("statistics"),
+        check=check_statistics,
+        show_default="all",
+    )
+    batch_size: int = option(32, "Sequences per batch; does not change the result", at_least=1)
+    thresholds: list[str] | dict[str, float] | None = option(
+        None,
+        "Thresholds of roles: neighbour, positional, token, sink, broad, block, beyond, confident, relation or rare, "
+        "such as positional=0.8; several separated by commas, or the option again",
+        parse=threshold_values,
+        flags=("--threshold",),
+        metavar="NAME=VALUE",
+        show_default="those of the papers",
+    )
+
+    def check_values(self, values: Mapping[str, Any]) -> None:
+        inputs = ("corpus", "texts", "treebank", "sentences", "coreference")
+        if not any(values[name] for name in inputs):
+            raise HeadscopeError(
+                "analyze requires texts",
+                expected="`corpus=FILE` (wikipedia-pairs with `pairs=True` is bundled), `treebank=FILE` or "
+                "`coreference=FILE`",
+            )

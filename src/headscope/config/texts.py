@@ -1,0 +1,103 @@
+"""Options of commands that read texts: files, annotated files, or texts and sentences in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from headscope.config import names
+from headscope.config.option import Config, option
+from headscope.config.parsing import file_list
+from headscope.config.parsing import names as names_of
+
+READABLE = "what the model can read, at most 512"
+
+
+@dataclass(frozen=True)
+class TextData(Config):
+    """Texts, with or without annotation, and how much of them is read.
+
+    Commands use some of the fields. Three of them exist in Python only:
+
+    texts      texts, or pairs of texts, instead of the files of a `corpus`
+    sentences  words with related pairs of words (atoms, translations): see `Sentence`
+    relations  further relations of a treebank by name: a function from a parsed sentence to pairs of words
+    """
+
+    primary = "texts"
+
+    corpus: list[str | Path] = option(
+        (),
+        "Files of text (one per line), tab-separated pairs, FASTA or tables (csv, tsv, jsonl), also gzipped; - is "
+        "stdin. wikipedia-pairs is a corpus that comes with headscope",
+        parse=file_list,
+        metavar="FILE…",
+        show_default=False,
+    )
+    treebank: list[str | Path] = option(
+        (),
+        "Treebanks in CoNLL-U: measures which head follows which relation. Without --corpus their sentences are the "
+        "corpus",
+        parse=file_list,
+        metavar="FILE…",
+        show_default=False,
+    )
+    coreference: list[str | Path] = option(
+        (),
+        "Documents in CoNLL-2012 columns: measures which head finds antecedents",
+        parse=file_list,
+        metavar="FILE…",
+        show_default=False,
+    )
+    frequency: str | Path | None = option(
+        None,
+        "Word frequencies: measures which head attends to rare words. english (a bundled list), a file of words and "
+        "numbers, or corpus to count the texts themselves",
+        metavar="LIST",
+        show_default=False,
+    )
+    lenient: bool = option(False, "Skip and count malformed sentences and documents")
+    pairs: bool = option(False, "Read pairs of texts; for translation, source and target")
+    column: tuple[str, ...] | None = option(
+        None,
+        "Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles; two with --pairs, such as "
+        "source,target (--fields is the old name)",
+        parse=names_of,
+        flags=("--column", "--fields"),
+        metavar="NAME",
+        show_default="text; a,b with --pairs",
+    )
+    limit: int | None = option(
+        None,
+        "Maximum number of texts, from the start of the corpus",
+        at_least=1,
+        show_default="all",
+    )
+    max_length: int | None = option(
+        None, "Maximum number of tokens per sequence", at_least=1, show_default=READABLE
+    )
+    long: Literal["truncate", "window", "skip", "error"] = option(
+        "truncate",
+        "Treatment of longer texts: truncate, window (split into several), skip or error",
+        choices=names.LONG,
+    )
+    texts: Any = field(default=(), repr=False, compare=False)
+    sentences: Any = field(default=(), repr=False, compare=False)
+    relations: Mapping[str, Callable[[Any], Iterable[tuple[int, int]]]] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("texts", "sentences"):
+            value = getattr(self, name)
+            if isinstance(value, Iterable) and not isinstance(value, str):
+                # A pandas column or an array has no truth value.
+                object.__setattr__(self, name, tuple(value))
+
+    @property
+    def is_annotated(self) -> bool:
+        """Whether there are sentences with relations, or documents with mentions."""
+        return bool(self.treebank or self.sentences or self.coreference)
