@@ -12,7 +12,11 @@ import typer.main
 from headscope.commands import app
 from headscope.model.families import families
 from headscope.model.zoo import MODELS
+from headscope.report.sections import sections
 from headscope.statistics import glossary
+from headscope.study.schema.record import RunRecord
+from headscope.study.schema.reference import reference
+from headscope.study.schema.tables import COMPARISON_TABLES, TABLES
 from headscope.tables import COLUMNS
 
 ROOT = Path(__file__).parent.parent
@@ -30,6 +34,30 @@ def test_every_statistic_has_its_row_in_the_docs_with_its_unit() -> None:
 @pytest.mark.parametrize("column", COLUMNS)
 def test_every_column_of_heads_csv_is_documented(column: str) -> None:
     assert f"`{column}`" in page("docs/study.md")
+
+
+def test_the_columns_of_every_table_are_those_of_the_schema() -> None:
+    found = re.search(
+        r"<!-- tables: .* -->\n(.*?)\n<!-- end of tables -->", page("docs/study.md"), re.DOTALL
+    )
+    assert found is not None
+    assert found[1] == reference(), (
+        "insert the output of python -m headscope.study.schema.reference"
+    )
+
+
+@pytest.mark.parametrize("name", [*TABLES, *COMPARISON_TABLES])
+def test_every_table_is_described(name: str) -> None:
+    pages = [path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")]
+    texts = [
+        re.sub(r"<!-- tables.*<!-- end of tables -->", "", text, flags=re.DOTALL) for text in pages
+    ]
+    assert any(f"{name}.csv" in text for text in texts)
+
+
+def test_every_key_of_the_run_record_is_known_to_the_page() -> None:
+    kinds = {fact.kind for section in sections().values() for fact in section.facts.values()}
+    assert kinds <= set(RunRecord.__annotations__)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -52,7 +80,11 @@ def test_every_command_in_the_docs_exists_with_its_options() -> None:
             command = group.commands[words[0]]  # type: ignore[attr-defined]
             for word in words[1:]:  # masks compare: a command in a group of them
                 command = getattr(command, "commands", {}).get(word, command)
-            options = {name for parameter in command.params for name in parameter.opts}
+            options = {
+                name
+                for parameter in command.params
+                for name in (*parameter.opts, *parameter.secondary_opts)
+            }
             assert {word for word in words if word.startswith("--")} <= options, (
                 f"{path.name}: {line}"
             )

@@ -72,7 +72,7 @@ _WHERE = {
     "knock_out": "headscope.ablation.knock_out",
     "learn_mask": "headscope.learning.learn_mask",
     "load": "headscope.model.load",
-    "look": "headscope.report.look.look",
+    "look": "headscope.api.look",
     "pretrain": "headscope.api.pretrain",
     "probe": "headscope.analysis.probe",
     "prune": "headscope.model.surgery",
@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from headscope.api.evaluate import evaluate as evaluate
     from headscope.api.film import film as film
     from headscope.api.finetune import finetune as finetune
+    from headscope.api.look import look as look
     from headscope.api.pretrain import pretrain as pretrain
     from headscope.config.film import FilmConfig as FilmConfig
     from headscope.config.finetune import FinetuneConfig as FinetuneConfig
@@ -157,7 +158,6 @@ if TYPE_CHECKING:
     from headscope.pruning.compare_fronts import fronts as fronts
     from headscope.pruning.search import search as search
     from headscope.pruning.target import Target as Target
-    from headscope.report.look.look import look as look
     from headscope.report.write import write as write
     from headscope.statistics import stream as stream
     from headscope.study.study import Study as Study

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
+TableRow = dict[
+    str, object
+]  # a row of any other table, by column; dtypes are those of study/schema
 COLUMNS = ("stack", "layer", "head", "statistic", "value", "low", "high", "count")
 STACKS = ("encoder", "decoder", "cross", "query")  # the order in which stacks are listed
 Z = 1.96  # quantile of the normal distribution for 95 % intervals
@@ -144,24 +146,6 @@ def to_frame(rows: Iterable[Row]) -> pd.DataFrame:
     return frame.loc[keys.sort_values(["stack", "statistic", "layer", "head"]).index].reset_index(
         drop=True
     )
-
-
-def read_table(path: str | Path) -> pd.DataFrame:
-    """A table of a study from its CSV file; columns named `is_…` hold True, False or None (unknown), nothing else.
-
-    pandas reads such a column as bool, as a mix of bool and NaN, or as text, depending on its other cells.
-    """
-    import pandas as pd
-
-    table = pd.read_csv(path)
-    for name in [
-        name for name in table.columns if str(name).startswith("is_") and table[name].dtype != bool
-    ]:
-        truth = {"True": True, "False": False}
-        table[name] = pd.Series(
-            [truth.get(str(value)) for value in table[name]], index=table.index, dtype=object
-        )
-    return table
 
 
 def by_number(arrays: Mapping[Site, NDArray[Any]]) -> NDArray[Any]:

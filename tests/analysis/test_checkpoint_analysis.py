@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import headscope
 from headscope import Study, film
 from headscope.commands import app
-from headscope.config.worn import read_worn
+from headscope.config.edit_record import EditRecord
 from headscope.errors import HeadscopeError
 from headscope.report.sections import findings_of
 from headscope.report.top_findings import five_of
@@ -140,7 +140,10 @@ def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(here: 
     star = film("trained", out="star", mask="star", log=other.append, **options)
     dense = film("trained", out="dense", mask="dense", **options)
     assert not any("mask" in line for line in other)
-    assert [one.record["model"]["edits"] for one in (star, dense)] == [["Masked('star')"], []]
+    assert [one.record["model"]["edits"] for one in (star, dense)] == [
+        [{"kind": "Masked", "mask": "star", "open_special": False}],
+        [],
+    ]
     page = (here / "own" / "index.html").read_text("utf-8")
     assert "<dt>mask</dt><dd>window:width=1, special tokens open</dd>" in page
 
@@ -148,8 +151,8 @@ def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(here: 
 @pytest.mark.parametrize(
     "edit", ["Ablate('3.2')", "Masked(", "Masked(Mask())", "", "Masked('star') + 1"]
 )
-def test_what_is_no_mask_is_not_worn(edit: str) -> None:
-    assert read_worn(edit) is None
+def test_other_edits_are_not_read_as_masks(edit: str) -> None:
+    assert EditRecord.read(edit).mask is None
 
 
 def test_how_roles_changed_is_told_among_the_first(here: Path) -> None:

@@ -15,13 +15,14 @@ import pytest
 import torch
 
 from headscope.analysis import examples
-from headscope.analysis.examples import COLUMNS, EACH, examples_of
+from headscope.analysis.examples import EACH, examples_of
 from headscope.analysis.examples._cases import stretch
 from headscope.analysis.examples._reading import question_among_tokens
 from headscope.data.examples import Example
 from headscope.data.frequency import Frequencies
 from headscope.data.sentences import Sentence
 from headscope.model.tokens import Marks, Tokens
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import to_frame
 
@@ -61,7 +62,7 @@ def shows(layer: int, head: int, relation: str, direction: str) -> dict[str, Any
 def test_a_planted_head_has_typical_examples_and_no_counter_example() -> None:
     study = study_of((0, 1, "previous token"), (1, 0, "next token"), (2, 0, "separators"))
     found = examples_of(planted(), study, texts=[Example(text) for text in TEXTS])
-    assert tuple(found.columns) == COLUMNS
+    assert list(found.columns) == TABLES["examples"].names
     assert set(found["kind"]) == {"typical"}
     assert len(found) == 3 * EACH
     for row in found.to_dict("records"):
@@ -73,7 +74,7 @@ def test_a_planted_head_has_typical_examples_and_no_counter_example() -> None:
         }
         assert row["key"] == wanted[row["role"]]
         assert row["weight"] > 0.99
-        assert np.isnan(row["expected"])
+        assert row["expected"] is None
         assert words[0] == "[CLS]"
 
 
@@ -100,7 +101,7 @@ def test_the_text_and_the_place_in_it_are_kept(monkeypatch: pytest.MonkeyPatch) 
             assert run.split() == tokens[start : start + len(run.split())]
     endless = examples_of(model, study_of((0, 1, "previous token")), texts=[Example("cat " * 1500)])
     assert len(endless)
-    assert endless["text"].isna().all()
+    assert (endless["text"] == "").all()
 
 
 def test_a_head_that_does_not_do_it_has_only_counter_examples() -> None:
@@ -267,5 +268,5 @@ def test_every_file_of_examples_asks_among_words_or_among_tokens() -> None:
 
 def test_nothing_to_ask_gives_an_empty_table() -> None:
     found = examples_of(planted(), study_of((0, 0, "undetermined")), texts=[Example(TEXTS[0])])
-    assert tuple(found.columns) == COLUMNS
+    assert list(found.columns) == TABLES["examples"].names
     assert not len(found)

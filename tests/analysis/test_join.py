@@ -179,9 +179,8 @@ def test_heads_fixed_alone_tell_their_substitutes_also_beside_other_importances(
 def test_what_probes_found_is_a_study_without_rows(tmp_path: Path) -> None:
     folder = tmp_path / "probes"
     folder.mkdir()
-    pd.DataFrame({"probe": ["attention-only"], "uas": [0.5]}).to_csv(
-        folder / "probes.csv", index=False
-    )
+    row = {"probe": "attention-only", "uas": 0.5, "low": 0.4, "high": 0.6}
+    pd.DataFrame([row | {"parameters": 10, "count": 99}]).to_csv(folder / "probes.csv", index=False)
     (folder / "run.json").write_text(json.dumps(study({}).record), "utf-8")
     (chapter,) = join([written(tmp_path / "one", study({"entropy": [1, 2, 3]})), folder]).chapters
     assert list(chapter.study.tables["probes"]["uas"]) == [0.5]

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from coreferent import LETTERS, reader
 from headscope.analysis.parsed_sentences import Treebanks, batched, words_of
-from headscope.analysis.probe import COLUMNS, PROBES, Probes, probe
+from headscope.analysis.probe import PROBES, Probes, probe
 from headscope.analysis.probe_models import (
     AttentionOnly,
     DistanceAndWords,
@@ -26,6 +26,7 @@ from headscope.analysis.probe_models import (
 from headscope.analysis.word_maps import WordMaps, reading_heads
 from headscope.commands import app
 from headscope.errors import HeadscopeError
+from headscope.study.schema.tables import TABLES
 
 
 def conllu(sentences: list[tuple[list[str], list[int]]], relation: str = "dep") -> str:
@@ -69,7 +70,7 @@ def test_a_run_gives_every_probe_with_its_interval_and_the_weights_of_every_head
         epochs=2,
         progress=lambda *it: told.append(it),
     )
-    assert tuple(found.table.columns) == COLUMNS
+    assert list(found.table.columns) == TABLES["probes"].names
     assert tuple(found.table["probe"]) == PROBES
     expected = [0, (2 * 5 + 8) * 256 + 512, 8 * 11 + 2, 8 + 2, 8 * 11 + 2]
     assert found.table["parameters"].tolist() == expected

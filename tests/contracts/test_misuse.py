@@ -157,7 +157,7 @@ def test_a_study_of_an_edited_model_says_so(zoo_model: Callable[[str], Path]) ->
     model = headscope.load(zoo_model("rxnmapper"))
     with model.edited(Ablate("3.2")):
         study = headscope.analyze(model, texts=["CCO>>CC=O"], statistics=["entropy"])
-    assert study.record["model"]["edits"] == ["Ablate(encoder.3.2)"]
+    assert study.record["model"]["edits"] == [{"kind": "Ablate", "heads": ["encoder.3.2"]}]
     assert study.record["model"]["dtype"] == "float32"
 
 

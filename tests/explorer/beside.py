@@ -48,7 +48,8 @@ def example(head: str, name: str, words: str, query: int, key: int) -> dict[str,
         "query": query,
         "key": key,
     }
-    return of(head) | told | {"weight": 0.9, "expected": math.nan}
+    shown = {"weight": 0.9, "expected": math.nan, "arcs": "[]", "text": "", "starts": "[]"}
+    return of(head) | told | shown
 
 
 def without(head: str, value: float, is_significant: bool, half: float = 0.1) -> dict[str, Any]:
@@ -56,6 +57,7 @@ def without(head: str, value: float, is_significant: bool, half: float = 0.1) ->
         "value": value,
         "low": value - half,
         "high": value + half,
+        "test": "paired t",
         "p": 0.01,
         "p_adjusted": 0.02,
     }
@@ -84,7 +86,14 @@ def full(of_model: AttentionModel) -> Study:
         ],
         "clusters": [
             of(f"{layer}.{head}")
-            | {"cluster": head % 2, "twin_layer": 1, "twin_head": 2, "twin_distance": 0.25}
+            | {
+                "x": 0.0,
+                "y": 0.0,
+                "cluster": head % 2,
+                "twin_layer": 1,
+                "twin_head": 2,
+                "twin_distance": 0.25,
+            }
             for layer, head in PLACES
         ],
         "examples": [example("1.3", "syntactic: nsubj", '["the", "cat", "<b>"]', 1, 2)],

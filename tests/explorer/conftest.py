@@ -34,7 +34,7 @@ def start() -> Iterator[Callable[..., Explorer]]:
                 "browser": False,
                 "wait": False,
                 "port": 0,
-                "say": lambda line: None,
+                "log": lambda line: None,
             } | options
             return running.enter_context(serve(model, **options))
 

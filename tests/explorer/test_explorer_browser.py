@@ -526,7 +526,7 @@ def test_two_encoders_are_compared_by_their_vectors(browser: Browser) -> None:
     whole, small = worded(BertModel), headscope.prune(worded(BertModel), "0.1")
     state = {"text": "the old cat sat", "second": "a dog ran", "off": "0.1,1.0"}
     with serve(
-        whole, compare=small, port=0, browser=False, wait=False, say=lambda line: None
+        whole, compare=small, port=0, browser=False, wait=False, log=lambda line: None
     ) as running:
         for width in (1024, 390):
             context = browser.new_context(viewport={"width": width, "height": 844})

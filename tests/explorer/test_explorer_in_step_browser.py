@@ -43,7 +43,7 @@ def explorer() -> Iterator[Explorer]:
     }
     study.tables["examples"] = pd.DataFrame([of("1.3") | shown | places])
     with serve(
-        made, study=study, compare=small, port=0, browser=False, wait=False, say=lambda line: None
+        made, study=study, compare=small, port=0, browser=False, wait=False, log=lambda line: None
     ) as running:
         yield running
 
@@ -255,7 +255,7 @@ def test_an_address_that_names_what_is_not_here_is_mended_and_says_so(opened: Op
 def test_no_exports_without_maps_and_no_jump_when_they_come(browser: Browser) -> None:
     gap = """() => document.getElementById('grids').getBoundingClientRect().top
         - document.getElementById('controls').getBoundingClientRect().bottom"""
-    with serve(translator(), port=0, browser=False, wait=False, say=lambda line: None) as running:
+    with serve(translator(), port=0, browser=False, wait=False, log=lambda line: None) as running:
         context = browser.new_context(viewport={"width": 1300, "height": 900})
         page = context.new_page()
         page.goto(f"{running.url}#{urlencode({'text': 'the cat sat', 'stack': 'cross'})}")

@@ -11,8 +11,8 @@ from kinds import KINDS
 
 from headscope import Ablate
 from headscope.analysis.lens_maps import LENSES
+from headscope.api.look import look
 from headscope.errors import HeadscopeError
-from headscope.report.look.look import look
 
 OTHERS = [name for name in LENSES if name != "raw"]
 AskKind = Callable[[str], Asking]

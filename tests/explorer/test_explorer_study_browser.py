@@ -23,7 +23,7 @@ def explorer(tmp_path: Path) -> Iterator[Explorer]:
     made = model()
     write_tables(full(made), tmp_path)
     with serve(
-        made, study=tmp_path, port=0, browser=False, wait=False, say=lambda line: None
+        made, study=tmp_path, port=0, browser=False, wait=False, log=lambda line: None
     ) as running:
         yield running
 

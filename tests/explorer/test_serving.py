@@ -48,7 +48,7 @@ def taken_port() -> Iterator[int]:
 def test_a_taken_port_is_the_next_one_and_said(start: Start) -> None:
     said: list[str] = []
     with taken_port() as port:
-        explorer = start(worded(BertModel), port=port, say=said.append)
+        explorer = start(worded(BertModel), port=port, log=said.append)
         assert port < explorer.port <= port + 20
         assert said == [f"port {port} is taken: this is {explorer.port}", explorer.url]
         assert Asking(explorer, worded(BertModel)).get("/api/about").status == 200
@@ -72,18 +72,18 @@ def test_ports_that_are_all_taken_are_refused(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"port": 65536}, "--port: 65536 is not a port. Expected 0 (any) to 65535."),
-        ({"port": -1}, "--port: -1 is not a port."),
-        ({"host": "203.0.113.7"}, "--host: cannot listen on 203.0.113.7 port "),
-        ({"host": "no such host"}, "--host: cannot listen on no such host port "),
+        ({"port": 65536}, "`port` must be at least 0 and at most 65535, got 65536."),
+        ({"port": -1}, "`port` must be at least 0 and at most 65535, got -1."),
+        ({"host": "203.0.113.7"}, "`host`: cannot listen on 203.0.113.7 port "),
+        ({"host": "no such host"}, "`host`: cannot listen on no such host port "),
         (
             {"token": "short"},
-            "--token: the token cannot be used. Expected eight or more letters, digits,",
+            "`token`: the token cannot be used. Expected eight or more letters, digits,",
         ),
-        ({"token": "with spaces;"}, "--token: the token cannot be used."),
+        ({"token": "with spaces;"}, "`token`: the token cannot be used."),
         (
             {"max_length": 33},
-            "--max-length: 33 tokens are more than worded can read. Expected at most 32.",
+            "`max_length`: 33 tokens are more than worded can read. Expected at most 32.",
         ),
         ({"study": "nowhere"}, "nowhere: there is no such directory."),
     ],
@@ -116,7 +116,7 @@ def test_several_studies_of_a_model_are_joined_as_in_a_report(start: Start, tmp_
     explorer = start(
         worded(BertModel),
         study=[tmp_path / one for one in ("what", "which", "other")],
-        say=said.append,
+        log=said.append,
     )
     told = Asking(explorer, worded(BertModel)).get("/api/about").json["study"]
     assert {"entropy", "ablation-loss", "ablation-loss (other)"} <= set(told["statistics"])
@@ -154,7 +154,7 @@ def test_another_host_has_a_token(start: Start) -> None:
 
 def test_addresses_for_other_machines_are_printed_and_can_be_opened(start: Start) -> None:
     said: list[str] = []
-    explorer = start(worded(BertModel), host="0.0.0.0", say=said.append)
+    explorer = start(worded(BertModel), host="0.0.0.0", log=said.append)
     assert explorer.elsewhere[0].startswith(
         f"http://{socket.gethostname().lower()}:{explorer.port}/?token="
     )
@@ -180,7 +180,7 @@ def test_the_browser_is_opened_where_wanted(monkeypatch: pytest.MonkeyPatch, sta
 
 def test_it_is_gone_after_stop() -> None:
     with headscope.serve(
-        worded(BertModel), port=0, browser=False, wait=False, say=lambda line: None
+        worded(BertModel), port=0, browser=False, wait=False, log=lambda line: None
     ) as explorer:
         assert Asking(explorer, worded(BertModel)).attend("the cat")
     with pytest.raises(ConnectionRefusedError):
@@ -359,7 +359,7 @@ def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was(
         model_thread, "STOPPING_SECONDS", LONGEST
     )  # that it may take on a busy machine
     model = worded(BertModel)
-    explorer = headscope.serve(model, port=0, browser=False, wait=False, say=lambda line: None)
+    explorer = headscope.serve(model, port=0, browser=False, wait=False, log=lambda line: None)
     begun = threading.Event()
 
     def work() -> None:

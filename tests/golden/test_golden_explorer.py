@@ -26,7 +26,7 @@ def ask(studies: Studies) -> Iterator[Ask]:
     studies.make("analyze")
     torch.set_num_threads(1)
     states: dict[str, str] = {}
-    options: dict[str, Any] = {"browser": False, "wait": False, "port": 0, "say": lambda line: None}
+    options: dict[str, Any] = {"browser": False, "wait": False, "port": 0, "log": lambda line: None}
     with chdir(studies.folder):  # models are named by their paths
         models = [headscope.load(name, dtype="float64") for name in ("bert", "other")]
         explorer = headscope.serve(models[0], compare=models[1], study="analyze", **options)

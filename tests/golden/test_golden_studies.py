@@ -11,6 +11,10 @@ from golden_files import ATOL, MASKED, TRAINED_ATOL, Golden, as_text, without
 from golden_page import page_as_text
 from golden_studies import STEPS, Studies
 
+from headscope.study.schema.record import RunRecord
+from headscope.study.schema.tables import COMPARISON_TABLES, HEADS, TABLES
+from headscope.study.study import Study
+
 # Keys of JSON and columns of tables that depend on the machine or on the time.
 MASKED_KEYS = re.compile(
     r"versions|durations|.*seconds|sha256|sum|time|time_low|time_high|throughput|working|device"
@@ -34,6 +38,22 @@ def test_a_command_writes_what_is_stored(golden: Golden, studies: Studies, name:
             f"studies/{name}/{file}", text, atol=TRAINED_ATOL if STEPS[name].is_trained else ATOL
         )
     golden.check_names(f"studies/{name}", set(texts))
+    validate_tables(studies.folder / name)
+
+
+def validate_tables(output: Path) -> None:
+    """Every table that a command wrote is declared in the schema, with all its columns and their dtypes."""
+    for path in output.rglob("*.csv"):
+        is_compared = (output / "layers.csv").exists()
+        declared = COMPARISON_TABLES if is_compared else {"heads": HEADS, **TABLES}
+        table = declared[path.stem]
+        frame = table.read(path)
+        table.validate(frame, path)
+        assert set(frame.columns) <= set(table.columns), path
+    for path in output.rglob("heads.parquet"):
+        study = Study(path.parent)
+        HEADS.validate(study.heads, path)
+        assert set(study.record) <= set(RunRecord.__annotations__)
 
 
 def test_no_study_is_stored_that_no_command_makes(golden: Golden) -> None:

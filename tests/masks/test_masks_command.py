@@ -124,7 +124,9 @@ def test_a_mask_changes_what_a_task_and_a_study_see(here: Path) -> None:
     done("analyze", "bert", "--corpus", "texts.txt", "--mask", "no-diagonal", "--out", "study")
     study = headscope.Study("study")
     assert study.heads.query("statistic == 'self'")["value"].max() == 0
-    assert study.record["model"]["edits"] == ["Masked('no-diagonal')"]
+    assert study.record["model"]["edits"] == [
+        {"kind": "Masked", "mask": "no-diagonal", "open_special": False}
+    ]
     done("look", "bert", "good bad", "--mask", "star", "--open-special", "--out", "look.html")
 
 
@@ -155,7 +157,9 @@ def test_training_under_a_mask(here: Path) -> None:
     )
     assert not torch.equal(plain, masked)
     record = json.loads((here / "masked" / "training.json").read_text("utf-8"))
-    assert record["model"]["edits"] == ["Masked('diagonal')"]
+    assert record["model"]["edits"] == [
+        {"kind": "Masked", "mask": "diagonal", "open_special": False}
+    ]
     again = json.loads(done("evaluate", "masked", *TASK, "--mask", "diagonal", "--json"))
     assert again["metrics"]["loss"]["value"] == pytest.approx(record["best"]["dev_loss"], rel=1e-9)
 

@@ -102,11 +102,7 @@ def test_what_is_reported_is_the_edited_model_on_the_other_half(there: Path) -> 
     intact = metrics_by_hand({})
     for row in rows.to_dict("records"):
         named = read_patterns("fixed/patterns.txt", model.heads)
-        heads = (
-            headscope.HeadSet(row["heads"], among=model.heads)
-            if isinstance(row["heads"], str)
-            else ()
-        )
+        heads = headscope.HeadSet(row["heads"], among=model.heads) if row["heads"] else ()
         found = metrics_by_hand({head: named[head] for head in heads})
         assert row["loss"] == pytest.approx(found["loss"]["value"], abs=1e-6), row["named"]
         assert row["metric"] == pytest.approx(found["accuracy"]["value"])

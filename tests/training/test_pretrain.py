@@ -198,7 +198,9 @@ def test_a_model_learns_under_a_mask(here: Path) -> None:
         mask="window:width=2",
     )
     record = json.loads(Path("made/training.json").read_text("utf-8"))
-    assert record["model"]["edits"] == ["Masked('window:width=2')"]
+    assert record["model"]["edits"] == [
+        {"kind": "Masked", "mask": "window:width=2", "open_special": False}
+    ]
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.2, 0.3, 0.4, 0.5])

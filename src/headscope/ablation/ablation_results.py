@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from headscope.ablation.significance import (
     resamples,
 )
 from headscope.ablation.sweep import INTACT, Unit
-from headscope.tables import Row
+from headscope.tables import Row, TableRow
 from headscope.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -117,11 +117,11 @@ class Deltas:
                 )
         return found
 
-    def significance(self) -> list[dict[str, Any]]:
+    def significance(self) -> list[TableRow]:
         """The rows of significance.csv: a paired test for each head, adjusted by Holm over all heads."""
         variants = sorted(self.variants("head"), key=lambda one: one.heads[0])
         settled = self._settled(variants)
-        found = []
+        found: list[TableRow] = []
         for name, delta in ((LOSS, self.of_loss), (METRIC, self.of_metric)):
             deltas = [delta(variant) for variant in variants]
             adjusted = holm(np.array([one.p for one in deltas]))
@@ -152,9 +152,9 @@ class Deltas:
             found[variant] = sizes[0 if not len(differs) else int(differs[-1]) + 1]
         return found
 
-    def ablations(self, kinds: Iterable[str]) -> list[dict[str, Any]]:
+    def ablations(self, kinds: Iterable[str]) -> list[TableRow]:
         """The rows of ablations.csv: what is not the removal of a single head."""
-        found = []
+        found: list[TableRow] = []
         for kind in kinds:
             variants = self.variants(kind)
             losses, metrics = (
@@ -178,7 +178,7 @@ class Deltas:
                 )
         return found
 
-    def all_but_one(self) -> list[dict[str, Any]]:
+    def all_but_one(self) -> list[TableRow]:
         """For each site the best head to be left alone: chosen on one half of the examples, reported on the other.
 
         same_data_…: chosen and reported on all of them, as Michel did.
@@ -187,7 +187,7 @@ class Deltas:
         for variant in self.variants("only"):
             sites.setdefault(str(variant.heads[0].site), []).append(variant)
         halves = np.array_split(np.array(self.order), 2)
-        found = []
+        found: list[TableRow] = []
         for site, variants in sites.items():
             best = min(variants, key=lambda one: self.of_loss(one, halves[0]).value)
             loss, metric = self.of_loss(best, halves[1]), self.of_metric(best, halves[1])
@@ -213,7 +213,7 @@ class Deltas:
         return found
 
 
-def _told(delta: Delta, adjusted: float) -> dict[str, Any]:
+def _told(delta: Delta, adjusted: float) -> TableRow:
     return {
         "value": delta.value,
         "low": delta.low,

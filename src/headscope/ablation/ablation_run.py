@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.rules import Rules
 from headscope.study.journal import Journal, check_same_run, packed, unpacked
-from headscope.tables import Row
+from headscope.tables import Row, TableRow
 from headscope.tasks import Prepared, Task
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ class Removal:
             return []
         return self.deltas.rows() if self.race is None else self.race.rows(self.deltas.rows())
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
-        tables: dict[str, list[dict[str, Any]]] = {}
+    def tables(self) -> dict[str, list[TableRow]]:
+        tables: dict[str, list[TableRow]] = {}
         if "head" in self.asked.kinds:
             tests = self.deltas.significance()
             tables["significance"] = tests if self.race is None else self.race.significance(tests)

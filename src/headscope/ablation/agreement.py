@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy.stats import rankdata
 
 from headscope.heads import Head
+from headscope.tables import TableRow
 from headscope.tasks.metrics import spearman
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def agreement(
     *,
     seed: int = 0,
     bottom: int = BOTTOM,
-) -> list[dict[str, Any]]:
+) -> list[TableRow]:
     """One row an importance.
 
     exact        [item, head]: the change of loss by removing each head
@@ -48,7 +49,7 @@ def agreement(
     truth = exact.mean(axis=0)
     ceiling = ceiling_of(exact, seed)
     least = set(np.argsort(truth, kind="stable")[:bottom].tolist())
-    rows = []
+    rows: list[TableRow] = []
     for name, values in importances.items():
         mine = of_items(values, np.arange(count))
         sampled, ranks = [], []
@@ -100,11 +101,9 @@ def _interval(
     return low, high
 
 
-def ceilings(
-    exact: NDArray[np.float64], heads: Sequence[Head], *, seed: int = 0
-) -> list[dict[str, Any]]:
+def ceilings(exact: NDArray[np.float64], heads: Sequence[Head], *, seed: int = 0) -> list[TableRow]:
     """Rows of ceilings.csv: what the true importances would reach among the heads of each stack by themselves."""
-    rows = []
+    rows: list[TableRow] = []
     for stack in dict.fromkeys(head.stack for head in heads):
         mine = [i for i, head in enumerate(heads) if head.stack == stack]
         told = {"stack": stack, "ceiling": ceiling_of(exact[:, mine], seed)}
@@ -143,9 +142,9 @@ def reliability(exact: NDArray[np.float64], seed: int, splits: int = 20) -> floa
 
 def rank_rows(
     importances: Mapping[str, Importance], heads: tuple[Head, ...], count: int, *, seed: int = 0
-) -> list[dict[str, Any]]:
+) -> list[TableRow]:
     """Every head's rank by every importance (1: least important) with its 95 % interval over resamples of the items."""
-    rows = []
+    rows: list[TableRow] = []
     draws = np.random.default_rng(seed).integers(0, count, size=(REPLICATES, count))
     for name, values in importances.items():
         mine = rankdata(of_items(values, np.arange(count)))

@@ -34,9 +34,17 @@ from headscope.model.relevance.rules import Rules
 from headscope.statistics import chosen as statistics_named
 from headscope.statistics import stream
 from headscope.study.journal import Journal
-from headscope.study.run_record import code_of, describe_files, describe_model, versions
-from headscope.study.study import SCHEMA, Study
-from headscope.tables import Moments, Row, rows_of, to_frame
+from headscope.study.run_record import (
+    build_record,
+    code_of,
+    describe_files,
+    describe_model,
+    versions,
+)
+from headscope.study.schema.record import RunRecord
+from headscope.study.schema.tables import TABLES
+from headscope.study.study import Study
+from headscope.tables import Moments, Row, TableRow, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_named
 from headscope.tasks.base import batch_of, plan, two_files
 from headscope.tasks.running import answers, evaluate, sites_in_use, unpruned
@@ -130,7 +138,7 @@ def importance(
         )
     described = describe_files(two_files(data) or [find_split(data, split, task=the_task.name)])
     model_now = describe_model(loaded)
-    header = {
+    header: dict[str, Any] = {
         "model": model_now["sha256"],
         "dtype": model_now["dtype"],
         "device": model_now["device"],
@@ -170,10 +178,7 @@ def importance(
         say(f"note: {knows_nothing}")
     run.removal.journal = None if journal is None or "ablation" not in asked.by else journal(header)
     study = run.study()
-    study.record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "model": model_now,
+    sections: RunRecord = {
         "importance": {
             "task": the_task.name,
             "data": described,
@@ -196,11 +201,10 @@ def importance(
             **({"patterns": run.removal.patterns} if run.removal.patterns else {}),
             "notes": run.removal.notes,
         },
-        "seed": seed,
-        "lens": "raw",
     }
     run.durations["all"] = round(time.perf_counter() - started, 3)
-    study.record["durations"] = run.durations
+    sections["durations"] = run.durations
+    study.record = build_record(model_now, sections, seed=seed)
     return study
 
 
@@ -246,7 +250,7 @@ class _Run:
 
     def study(self) -> Study:
         rows: list[Row] = []
-        tables: dict[str, list[dict[str, Any]]] = {}
+        tables: dict[str, list[TableRow]] = {}
         importances: dict[str, Importance] = {}
         if self.asked.race is not None:
             self._guides = self._timed("race", lambda: self._found_terms(labels_free=False))
@@ -277,11 +281,8 @@ class _Run:
             tables["ranks"] = rank_rows(
                 {LOSS: exact} | importances, self.heads, len(exact), seed=self.asked.seed
             )
-        import pandas as pd
-
-        return Study(
-            to_frame(rows), {}, {}, {name: pd.DataFrame(table) for name, table in tables.items()}
-        )
+        frames = {name: TABLES[name].frame(table) for name, table in tables.items()}
+        return Study(to_frame(rows), {}, {}, frames)
 
     def _timed(self, name: str, work: Callable[[], Any]) -> Any:
         begun = time.perf_counter()

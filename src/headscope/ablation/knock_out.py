@@ -18,8 +18,8 @@ from headscope.model.lenses import LENSES
 from headscope.model.load import as_model
 from headscope.statistics import chosen
 from headscope.study.inputs import Corpus, Files
-from headscope.study.run_record import describe_model, versions
-from headscope.study.study import SCHEMA, Study
+from headscope.study.run_record import build_record
+from headscope.study.study import Study
 from headscope.tables import to_frame
 
 Progress = Callable[[int, int], None]
@@ -70,18 +70,11 @@ def knock_out(
         raise HeadscopeError(
             "none of the texts could be used", where=plain.name, expected="texts with tokens"
         )
-    record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "model": describe_model(model),
-        "knock_out": {
-            **plain.describe(),
-            "to": to,
-            "texts": found.inputs,
-            **asdict(encoder.counts),
-        },
-        "seed": seed,
-        "lens": "raw",
-        "durations": {"knock_out": round(time.perf_counter() - started, 3)},
-    }
+    counts = {"to": to, "texts": found.inputs, **asdict(encoder.counts)}
+    seconds = round(time.perf_counter() - started, 3)
+    record = build_record(
+        model,
+        {"knock_out": plain.describe() | counts, "durations": {"knock_out": seconds}},
+        seed=seed,
+    )
     return Study(to_frame(found.rows()), record=record)

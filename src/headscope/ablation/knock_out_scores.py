@@ -37,6 +37,7 @@ from headscope.model.value_zeroing import (
     zeroed,
 )
 from headscope.statistics import Statistic
+from headscope.study.schema.names import through_lens
 from headscope.tables import Moments, Row, rows_of
 
 LENS = "value-zeroing"
@@ -115,7 +116,7 @@ class KnockOuts:
 
     def rows(self) -> list[Row]:
         asked = [
-            replace(row, statistic=f"{row.statistic}@{LENS}")
+            replace(row, statistic=through_lens(row.statistic, LENS))
             for one in self.statistics
             for row in one.table()
         ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.rules import Rules, linearised
 from headscope.model.relevance.sums import Accounts
 from headscope.model.relevance.supported import check_adds_up, check_covered
-from headscope.tables import Moments, Row, rows_of
+from headscope.tables import Moments, Row, TableRow, rows_of
 from headscope.tasks.base import Prepared, Task, batch_of, plan
 from headscope.tasks.running import answers, memory_named, sites_in_use
 
@@ -91,9 +91,9 @@ class Relevances:
             found += rows_of(self.heads, name, moments, is_share=name == "relevance")
         return found
 
-    def layer_rows(self) -> list[dict[str, Any]]:
+    def layer_rows(self) -> list[TableRow]:
         """For relevance_layers.csv: each part for the size of what the model says, with the interval of a ratio."""
-        rows = []
+        rows: list[TableRow] = []
         size = np.abs(self.said) / max(np.abs(self.said).mean(), 1e-300)
         for (stack, layer, part), values in self.layers.items():
             found = self._of_size(values[:, None])[:, 0]

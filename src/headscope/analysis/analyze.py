@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from headscope.analysis.clusters import clusters_in
 from headscope.analysis.examples import examples_of
@@ -31,9 +31,11 @@ from headscope.statistics.rare_words import RareWords
 from headscope.statistics.relations import Relations
 from headscope.study.inputs import Annotations, Corpus, Files, RelationOf, counted, read_annotations
 from headscope.study.lens_agreement import furthest_apart
-from headscope.study.run_record import describe_model, versions
-from headscope.study.study import SCHEMA, Study
-from headscope.tables import Row, to_frame
+from headscope.study.run_record import build_record
+from headscope.study.schema.record import RunRecord, Section
+from headscope.study.schema.tables import TABLES
+from headscope.study.study import Study
+from headscope.tables import Row, TableRow, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +83,7 @@ class Pass:
                 expected=f"texts of 1 to {self.encoder.max_length} tokens",
             )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Section:
         counts = self.encoder.counts
         lengths = {"mean_length": round(counts.mean_length, 2)}
         return (
@@ -213,21 +215,20 @@ def analyze(
     study = _study(passes, looking)
     _name_sinks(study, model)
     if rows := furthest_apart(study):
-        study.tables["lens_heads"] = _frame(rows)
+        study.tables["lens_heads"] = TABLES["lens_heads"].frame(rows)
         read = (
             plain
             or [one.example() for one in notes.sentences]
             or [one.example for one in notes.windows]
         )
         apart = lens_examples(model, rows, read, losses=looking.losses, max_length=max_length)
-        study.tables |= {"lens_examples": _frame(apart)} if apart else {}
+        study.tables |= {"lens_examples": TABLES["lens_examples"].frame(apart)} if apart else {}
     clusters = clusters_in(study.heads, study.maps)
     if clusters:
-        study.tables["clusters"] = _frame([row for one in clusters.values() for row in one.rows()])
-    study.record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "model": describe_model(model),
+        study.tables["clusters"] = TABLES["clusters"].frame(
+            row for one in clusters.values() for row in one.rows()
+        )
+    sections: RunRecord = {
         **_described(passes, plain, notes),
         "relations": sorted(notes.own),
         "options": {
@@ -237,12 +238,11 @@ def analyze(
             "all_rows": all_rows,
             "thresholds": asdict(thresholds),
         },
-        "seed": seed,
-        "lens": ",".join(lenses),
         "lenses": looking.describe(),
         "durations": durations,
         "clusters": {stack: one.summary() for stack, one in clusters.items()},
     }
+    study.record = build_record(model, sections, seed=seed, lens=",".join(lenses))
     study.tables["roles"] = roles_of(study, thresholds)
     shown = examples_of(
         model,
@@ -261,12 +261,16 @@ def analyze(
 def _study(passes: list[Pass], looking: Looking) -> Study:
     """What the statistics of all passes say; the twin's go beside those of the model."""
     asked = [statistic for one in passes if one.name != CONTROL for statistic in one.statistics]
-    tables = {name: _frame(rows) for one in asked for name, rows in one.tables().items() if rows}
-    tables |= {name: _frame(rows) for name, rows in looking.tables().items()}
+    tables = {
+        name: _frame(name, rows) for one in asked for name, rows in one.tables().items() if rows
+    }
+    tables |= {name: _frame(name, rows) for name, rows in looking.tables().items()}
     twin = [statistic for one in passes if one.name == CONTROL for statistic in one.statistics]
     if twin and "relations" in tables:
         keys = ["relation", "direction", "stack"]
-        found = _frame(twin[0].tables()["relations"]).set_index(keys)["accuracy"].to_dict()
+        found = (
+            _frame("relations", twin[0].tables()["relations"]).set_index(keys)["accuracy"].to_dict()
+        )
         relations = tables["relations"]
         relations["control"] = [
             found.get(row) for row in relations[keys].itertuples(index=False, name=None)
@@ -291,7 +295,7 @@ def _name_sinks(study: Study, model: AttentionModel) -> None:
         table.insert(list(table.columns).index("token_id"), "token", tokens)
 
 
-def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> dict[str, Any]:
+def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> RunRecord:
     """`data` is what the surface statistics were measured on; annotated data has keys of its own."""
     by_pass = {one.name: one.describe() for one in passes}
     described = {
@@ -308,30 +312,18 @@ def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> 
     ):  # the others lost their antecedent where a document was cut into windows
         described["coreference"]["mentions_asked"] = max(asked, default=0)
     data = plain.describe() | by_pass["corpus"] if plain is not None else described[passes[0].name]
-    return {"data": data, **described}
+    return cast("RunRecord", {"data": data, **described})
 
 
 def _antecedents(statistic: Statistic) -> list[Row]:
     return statistic.table() if isinstance(statistic, Coreference) else []
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Whole numbers stay whole where some are missing."""
+def _frame(name: str, rows: list[TableRow]) -> pd.DataFrame:
+    """A declared table, or one that a statistic of the user adds."""
     import pandas as pd
 
-    frame = pd.DataFrame(rows)
-    for column in (
-        "layer",
-        "head",
-        "baseline_offset",
-        "same_data_best_layer",
-        "same_data_best_head",
-        "twin_layer",
-        "twin_head",
-    ):
-        if column in frame:
-            frame[column] = frame[column].astype("Int64")
-    return frame
+    return TABLES[name].frame(rows) if name in TABLES else pd.DataFrame(rows)
 
 
 def _placed(progress: Progress, passes: list[Pass], number: int) -> Progress:

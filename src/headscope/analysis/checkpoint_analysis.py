@@ -5,17 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.analysis.analyze import analyze
 from headscope.atomic_dir import drafted, read_record
 from headscope.config.checks import threshold_values
+from headscope.config.edit_record import mask_of_training
 from headscope.config.film import FilmConfig
 from headscope.config.option import recorded
 from headscope.config.requirements import FILM_MASK, without_effect
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
-from headscope.config.worn import mask_of_training
 from headscope.data.bundled import named
 from headscope.data.text_lines import can_be_read_again
 from headscope.errors import HeadscopeError
@@ -23,6 +23,7 @@ from headscope.masks.open_model import open_model
 from headscope.study.inputs import Corpus, read_annotations
 from headscope.study.journal import remember_run
 from headscope.study.run_record import describe_files, versions
+from headscope.study.schema.record import Section
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.training.checkpoints import read_checkpoints
@@ -123,8 +124,8 @@ def _reading(trained: Path, config: FilmConfig, run: Run) -> Reading:
     """With the mask of the config, or else with that of the training."""
     mask, open_special = config.mask, config.open_special
     if mask is None and (trained_under := mask_of_training(trained)) is not None:
-        mask, was_open = trained_under
-        open_special = open_special or was_open
+        mask = str(trained_under.mask)
+        open_special = open_special or trained_under.is_open_special
         described = f"{mask}{' with special tokens open' if open_special else ''}"
         run.log(f'under the mask of its training: {described} (without: `mask="dense"`)')
     if mask in (None, DENSE):
@@ -134,7 +135,7 @@ def _reading(trained: Path, config: FilmConfig, run: Run) -> Reading:
     return Reading(mask=mask, open_special=open_special)
 
 
-def _described(trained: Path, steps: list[int]) -> dict[str, Any]:
+def _described(trained: Path, steps: list[int]) -> Section:
     """For run.json: what was filmed, and the losses that its training wrote down on the way."""
     moments = read_record(trained, RECORD).get("moments", [])
     losses = [{name: one[name] for name in ("step", "loss", "accuracy")} for one in moments]
@@ -149,7 +150,7 @@ def joined(studies: list[tuple[int, Study]]) -> Study:
         HEADS: _by_step([(step, study.heads) for step, study in studies]),
         ROLES: _by_step([(step, study.tables["roles"]) for step, study in studies]),
     }
-    return Study(last.heads, last.maps, dict(last.record), tables)
+    return Study(last.heads, last.maps, last.record.copy(), tables)
 
 
 def _by_step(frames: list[tuple[int, pd.DataFrame]]) -> pd.DataFrame:

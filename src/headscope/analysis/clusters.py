@@ -17,6 +17,8 @@ import numpy as np
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
+from headscope.study.schema.record import Section
+from headscope.tables import TableRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +61,7 @@ class Clusters:
     def ratio(self) -> float:
         return self.within / self.between if self.between > 0 else math.nan
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[TableRow]:
         """One row a head, as in clusters.csv; the twin is empty where there is none."""
         twins = [self.heads[i] if i >= 0 else None for i in self.twin]
         return [
@@ -79,7 +81,7 @@ class Clusters:
             )
         ]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Section:
         """The numbers that are not of one head, for run.json; None where there is none."""
         numbers = {
             "clusters": int(self.cluster.max()) + 1,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,8 +29,11 @@ from headscope.study.lengths import length_note
 from headscope.study.local_paths import local_name
 from headscope.study.result import Result
 from headscope.study.run_record import versions
-from headscope.study.study import SCHEMA, Study
-from headscope.tables import STACKS
+from headscope.study.schema.names import StatisticName
+from headscope.study.schema.record import SCHEMA, RunRecord, Section
+from headscope.study.schema.tables import COMPARISON_TABLES
+from headscope.study.study import Study
+from headscope.tables import STACKS, TableRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +68,7 @@ class Comparison(Result):
     changes: pd.DataFrame
     layer_changes: pd.DataFrame
     notes: list[str] = field(default_factory=list)
-    record: dict[str, Any] = field(default_factory=dict)
+    record: RunRecord = field(default_factory=RunRecord)
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(map(repr, self.names))})"
@@ -73,8 +76,7 @@ class Comparison(Result):
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """By the name of their csv, those that have rows."""
-        names = ("layers", "smoothness", "roles", "matches", "matching", "changes", "layer_changes")
-        return {name: table for name in names if len(table := getattr(self, name))}
+        return {name: table for name in COMPARISON_TABLES if len(table := getattr(self, name))}
 
 
 def compare(
@@ -100,7 +102,6 @@ def compare(
     batch_size  sequences whose maps are held at a time; changes no result
     seed        of shuffles and resampling
     """
-    import pandas as pd
 
     for name, number in (("`batch_size`", batch_size), ("`limit`", limit)):
         if number is not None and number < 1:
@@ -118,7 +119,10 @@ def compare(
     shared = _shared(given)
     plain = _corpus(models, len(given), corpus, texts, pairs, column, limit)
     names = _names(given, studies)
-    changes, layer_changes, read = pd.DataFrame(), pd.DataFrame(), None
+    changes, layer_changes = (
+        COMPARISON_TABLES[name].frame([]) for name in ("changes", "layer_changes")
+    )
+    read = None
     if plain is not None:
         before, after = (_loaded(model, study) for model, study in zip(models, given, strict=True))
         changes, layer_changes, read = changes_between(
@@ -126,7 +130,7 @@ def compare(
         )
     matches, matching = _matches(names, given, list(shared), seed)
     notes = [*_notes(names, given), *([] if plain is not None else [NEEDS_MODELS])]
-    record = {
+    record: RunRecord = {
         "schema": SCHEMA,
         "kind": "comparison",
         "versions": versions(),
@@ -146,9 +150,9 @@ def compare(
     return Comparison(
         names,
         given,
-        pd.DataFrame(_layers(names, given, shared)),
-        pd.DataFrame(_smoothness(names, given, shared, seed)),
-        pd.DataFrame(_roles(names, given)),
+        COMPARISON_TABLES["layers"].frame(_layers(names, given, shared)),
+        COMPARISON_TABLES["smoothness"].frame(_smoothness(names, given, shared, seed)),
+        COMPARISON_TABLES["roles"].frame(_roles(names, given)),
         matches,
         matching,
         changes,
@@ -201,7 +205,7 @@ def _shared(studies: list[Study]) -> dict[str, list[str]]:
         names = [
             name
             for name in names
-            if (plain := name.partition("@")[0]) not in known or known[plain].unit != "offset"
+            if (base := StatisticName.parse(name).base) not in known or known[base].unit != "offset"
         ]
         if names:
             found[stack] = names
@@ -276,7 +280,7 @@ def grid_of(study: Study, stack: str, statistic: str) -> NDArray[np.float64]:
 
 def _layers(
     names: list[str], studies: list[Study], shared: dict[str, list[str]]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[TableRow]:
     """The interval is the mean of the heads' own: texts move heads of a layer together, so it is wide enough."""
     for name, study in zip(names, studies, strict=True):
         for stack, statistics in shared.items():
@@ -304,7 +308,7 @@ def _layers(
 
 def _smoothness(
     names: list[str], studies: list[Study], shared: dict[str, list[str]], seed: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[TableRow]:
     for name, study in zip(names, studies, strict=True):
         for stack, statistics in shared.items():
             for statistic in statistics:
@@ -321,7 +325,7 @@ def _smoothness(
                         }
 
 
-def _roles(names: list[str], studies: list[Study]) -> Iterator[dict[str, Any]]:
+def _roles(names: list[str], studies: list[Study]) -> Iterator[TableRow]:
     """How many heads of each layer have each role; a head may have several."""
     for name, study in zip(names, studies, strict=True):
         roles = study.tables.get("roles")
@@ -342,7 +346,6 @@ def _matches(
     names: list[str], studies: list[Study], stacks: list[str], seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(a row a pair of heads, a row an assignment) for every two studies."""
-    import pandas as pd
     from scipy.stats import spearmanr
 
     rows, summary = [], []
@@ -398,10 +401,10 @@ def _matches(
                         "statistics": len(statistics),
                     }
                 )
-    return pd.DataFrame(rows), pd.DataFrame(summary)
+    return COMPARISON_TABLES["matches"].frame(rows), COMPARISON_TABLES["matching"].frame(summary)
 
 
-def _data(study: Study) -> dict[str, Any]:
+def _data(study: Study) -> Section:
     data = study.record.get("data") or {}
     return {
         key: data[key]

@@ -6,10 +6,11 @@ where it says the same; where it does not, the first keeps the name and the othe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from headscope.analysis.compare import Comparison, compare
 from headscope.analysis.pattern_substitutes import TABLE as SUBSTITUTES
 from headscope.analysis.pattern_substitutes import fixed_alone
 from headscope.analysis.read_study import read_given
+from headscope.config.edit_record import EditRecord
 from headscope.errors import HeadscopeError
 from headscope.pruning.compare_fronts import one_table, survivors, unlike
 from headscope.statistics import glossary
@@ -24,6 +26,9 @@ from headscope.study.lengths import length_note
 from headscope.study.lens_agreement import lens_agreement
 from headscope.study.local_paths import local_name
 from headscope.study.result import Result
+from headscope.study.schema.names import StatisticName
+from headscope.study.schema.record import ModelRecord
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 
 if TYPE_CHECKING:
@@ -149,11 +154,12 @@ def _by_model(members: Sequence[Member]) -> list[list[Member]]:
 def _identity(study: Study) -> tuple[str, ...]:
     model = _model(study)
     return str(model.get("sha256") or model.get("name")), *(
-        str(edit) for edit in model.get("edits") or ()
+        json.dumps(EditRecord.read(edit).as_json(), sort_keys=True)
+        for edit in model.get("edits") or ()
     )
 
 
-def _model(study: Study) -> dict[str, Any]:
+def _model(study: Study) -> Mapping[str, Any]:
     model = study.record.get("model")
     return model if isinstance(model, dict) else {}
 
@@ -170,10 +176,8 @@ def _check_one_shape(of_model: Sequence[Member]) -> None:
 
 
 def _chapter(members: Sequence[Member]) -> Chapter:
-    import pandas as pd
-
     first = members[0].study
-    joined = Study(first.heads, dict(first.maps), dict(first.record), dict(first.tables))
+    joined = Study(first.heads, dict(first.maps), first.record.copy(), dict(first.tables))
     others: list[Member] = []
     notes: list[str] = []
     for member in members[1:]:
@@ -185,7 +189,7 @@ def _chapter(members: Sequence[Member]) -> Chapter:
     ]
     joined.record["command"] = "\n".join(dict.fromkeys(commands))
     if len(members) > 1 and (rows := lens_agreement(joined)):
-        joined.tables["lenses"] = pd.DataFrame(rows)
+        joined.tables["lenses"] = TABLES["lenses"].frame(rows)
     tried = [found for one in members if len(found := fixed_alone(one.study))]
     if tried:
         joined.tables[SUBSTITUTES] = tried[0]
@@ -249,8 +253,9 @@ def _beside(heads: pd.DataFrame, member: Member) -> tuple[pd.DataFrame, list[str
         ):
             parts.append(rows[both["count_known"].isna().to_numpy()])
         else:
+            qualified = replace(StatisticName.parse(str(statistic)), study=member.name)
             renamed.append(str(statistic))
-            parts.append(rows.assign(statistic=f"{statistic} ({member.name})"))
+            parts.append(rows.assign(statistic=str(qualified)))
     parts = [part for part in parts if len(part)]
     return (pd.concat(parts, ignore_index=True) if parts else heads), renamed
 
@@ -333,12 +338,12 @@ def _compared(chapters: Sequence[Chapter], seed: int) -> Comparison:
     known = glossary()
     studies = []
     for one in chapters:
-        heads, model = one.study.heads, {**_model(one.study), "name": one.name}
-        of_attention = heads[[str(name).partition("@")[0] in known for name in heads["statistic"]]]
+        heads, record = one.study.heads, one.study.record.copy()
+        record["model"] = cast("ModelRecord", {**_model(one.study), "name": one.name})
+        names = [StatisticName.parse(str(name)) for name in heads["statistic"]]
+        of_attention = heads[[not name.study and name.base in known for name in names]]
         if len(of_attention):
-            studies.append(
-                Study(of_attention, {}, {**one.study.record, "model": model}, one.study.tables)
-            )
+            studies.append(Study(of_attention, {}, record, one.study.tables))
     if len(studies) < 2:
         raise HeadscopeError("fewer than two of them have statistics of attention", where="STUDY")
     return compare(studies, seed=seed)

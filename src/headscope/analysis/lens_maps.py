@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from headscope.analysis.token_maps import TOKEN_LENSES, Input
-from headscope.errors import HeadscopeError, choices, names_in
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.lenses import lens_named
@@ -39,17 +38,6 @@ class LensMaps:
     shares: bool = True
     forms: tuple[str, ...] | None = None
     layers: tuple[str, ...] | None = None
-
-
-def lens_names(lens: str | Iterable[str], where: str = "`lens`") -> tuple[str, ...]:
-    """The lenses of a list, each once; an unknown one is refused with the choices."""
-    names = tuple(dict.fromkeys(names_in(lens, "lens")))
-    unknown = next((name for name in names if name not in LENSES), None)
-    if unknown is not None or not names:
-        raise HeadscopeError(
-            f'"{unknown or ""}" is no lens', where=where, expected=choices(unknown or "", LENSES)
-        )
-    return names
 
 
 def compute_lens_maps(given: Input, name: str) -> LensMaps:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from headscope.analysis.label_free_losses import Loss, loss_of
 from headscope.config.checks import lenses_named
@@ -14,7 +13,9 @@ from headscope.model.lenses import LENSES, Lens
 from headscope.model.lenses.effective import EffectiveLens
 from headscope.statistics import Statistic, chosen
 from headscope.statistics.stream import Losses
-from headscope.tables import Row
+from headscope.study.schema.names import through_lens
+from headscope.study.schema.record import Section
+from headscope.tables import Row, TableRow
 
 RAW = "raw"
 
@@ -66,16 +67,16 @@ class Looking:
         """Rows of heads.csv, each statistic named after its lens."""
         for lens, asked in self.through.items():
             for row in (row for one in asked for row in one.table()):
-                yield replace(row, statistic=f"{row.statistic}@{lens.name}")
+                yield replace(row, statistic=through_lens(row.statistic, lens.name))
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def tables(self) -> dict[str, list[TableRow]]:
         """Tables that the statistics of lenses have."""
         asked = [one for statistics in self.through.values() for one in statistics]
         return {name: rows for one in asked for name, rows in one.tables().items() if rows}
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Section:
         """What a reader must know: the loss that was derived, how many sequences were too short, how wide heads are."""
-        known: dict[str, Any] = (
+        known: Section = (
             {} if self.loss is None else {"loss": self.loss.name, "loss_means": self.loss.sentence}
         )
         for lens in self.through:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.statistics.resampling import fingerprint, is_reported
 from headscope.study.run_record import describe_files
+from headscope.study.schema.record import Section
 
 SPECIAL = 2  # places before the words in a map: the classification token and the separator
 SENTENCES, CELLS = 8, 4_000_000  # at most in one batch: sentences, and weights in their maps
@@ -105,7 +105,7 @@ class Treebanks:
         )
         self._check(f" ({why})" if why else "")
 
-    def describe(self, name: str) -> dict[str, Any]:
+    def describe(self, name: str) -> Section:
         files = self.test_files if name == "test" and self.test_files else self.files
         return {
             "files": describe_files(files),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headscope.ablation.ablation_results import LOSS
+from headscope.study.schema.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -13,13 +14,10 @@ if TYPE_CHECKING:
 
 TABLE = "substitutes"  # of a study that was joined of several
 KEYS = ["stack", "layer", "head"]
-COLUMNS = [*KEYS, "pattern", "task", "loss_change", "low", "high"]
 
 
 def fixed_alone(study: Study) -> pd.DataFrame:
     """A row a head: its pattern, and what that alone changes of the task's loss. Empty where none was tried."""
-    import pandas as pd
-
     if TABLE in study.tables:
         return study.tables[TABLE]
     told = study.record.get("importance")
@@ -28,7 +26,7 @@ def fixed_alone(study: Study) -> pd.DataFrame:
     )
     rows = study.heads[(study.heads["statistic"] == LOSS) & study.heads["value"].notna()]
     if not isinstance(patterns, dict) or not isinstance(told, dict) or not len(rows):
-        return pd.DataFrame(columns=COLUMNS)
+        return TABLES[TABLE].frame([])
     one_stack = rows["stack"].nunique() == 1
     found = []
     for row in rows.to_dict("records"):
@@ -37,6 +35,7 @@ def fixed_alone(study: Study) -> pd.DataFrame:
             patterns.get(short) if one_stack else None
         )
         if pattern is not None:
-            told_of = {"pattern": pattern, "task": told.get("task"), "loss_change": row["value"]}
-            found.append({key: row[key] for key in (*KEYS, "low", "high")} | told_of)
-    return pd.DataFrame(found, columns=COLUMNS)
+            change = {"loss_change": row["value"], "low": row["low"], "high": row["high"]}
+            head = {key: row[key] for key in KEYS}
+            found.append(head | {"pattern": pattern, "task": told.get("task")} | change)
+    return TABLES[TABLE].frame(found)

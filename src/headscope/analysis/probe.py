@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -52,8 +52,9 @@ from headscope.model.word_attention import Pool, check_pool
 from headscope.statistics.resampling import ResampledSums, resampled_share_interval
 from headscope.study.inputs import Files, listed
 from headscope.study.result import Result
-from headscope.study.run_record import describe_files, describe_model, versions
-from headscope.study.study import SCHEMA
+from headscope.study.run_record import build_record, describe_files
+from headscope.study.schema.record import RunRecord
+from headscope.study.schema.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +66,6 @@ PROBES = (
     "attention-only",
     "attention-and-words",
 )
-COLUMNS = ("probe", "uas", "low", "high", "parameters", "count")
 
 Progress = Callable[[int, int], None]
 
@@ -82,7 +82,7 @@ class Probes(Result):
 
     table: pd.DataFrame
     weights: pd.DataFrame
-    record: dict[str, Any]
+    record: RunRecord
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -143,10 +143,7 @@ def probe(
     found, only = _run(
         model, heads, train, held_out, vectors_of, pool, epochs, memory, seed, progress
     )
-    record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "model": describe_model(model),
+    sections: RunRecord = {
         "train": data.describe("train"),
         "test": data.describe("test"),
         "vectors": {
@@ -155,8 +152,8 @@ def probe(
             "known": vectors_of.share(keys(one) for one in data.test),
         },
         "options": {"epochs": epochs, "pool": pool},
-        "seed": seed,
     }
+    record = build_record(model, sections, seed=seed, lens=None)
     return Probes(_table(found, data.test), _weights_table(heads, only), record)
 
 
@@ -212,7 +209,6 @@ class _Steps:
 
 
 def _table(found: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
-    import pandas as pd
 
     rows = []
     for name, one in found.items():
@@ -226,15 +222,16 @@ def _table(found: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
             right, count, sums.replicates[:, 0], sums.replicates[:, 1]
         )
         rows.append((name, right / count, float(low), float(high), one.parameters, int(count)))
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    table = TABLES["probes"]
+    return table.frame(dict(zip(table.names, row, strict=True)) for row in rows)
 
 
 def _weights_table(heads: list[Head], only: AttentionOnly) -> pd.DataFrame:
-    import pandas as pd
 
     of_dependent, of_governor = only.weight.detach().double().reshape(2, -1).tolist()
     rows = [
         (head.stack, head.layer, head.head, dependent, governor)
         for head, dependent, governor in zip(heads, of_dependent, of_governor, strict=True)
     ]
-    return pd.DataFrame(rows, columns=["stack", "layer", "head", "dependent", "governor"])
+    table = TABLES["probe_weights"]
+    return table.frame(dict(zip(table.names, row, strict=True)) for row in rows)

@@ -6,6 +6,7 @@ The study of a cut, gated or fixed model is in a directory of its own beside the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,21 +15,21 @@ from headscope.atomic_dir import read_record
 from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, reason
 from headscope.model.manifest import NAME as MANIFEST
-from headscope.study.study import SCHEMA, Study
+from headscope.study.schema.record import SCHEMA, upgrade_record
+from headscope.study.schema.table import Table
+from headscope.study.schema.tables import COMPARISON_TABLES, PROBE_TABLES
+from headscope.study.study import Study
 from headscope.study.study_dir import place_of
-from headscope.tables import read_table, to_frame
+from headscope.tables import to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
-
-COMPARED = ("layers", "smoothness", "roles", "matches", "matching", "changes", "layer_changes")
-PROBES = ("probes", "probe_weights")
 
 
 def read_given(place: str | Path) -> Study | Comparison:
     """The study or the comparison that is there; one line where there is neither, or half of one."""
     folder = place_of(place)
-    record = read_record(folder)
+    record = upgrade_record(read_record(folder))
     if record.get("schema") == SCHEMA and record.get("kind") == "comparison":
         return _comparison(folder)
     if (
@@ -36,7 +37,7 @@ def read_given(place: str | Path) -> Study | Comparison:
         and not (folder / "heads.parquet").exists()
         and (folder / "probes.csv").exists()
     ):
-        return Study(to_frame([]), {}, record, _tables(folder, PROBES))
+        return Study(to_frame([]), {}, record, _tables(folder, PROBE_TABLES))
     if not folder.is_dir():
         raise HeadscopeError(
             "there is no such directory", where=place, expected="a study that a command wrote"
@@ -55,26 +56,24 @@ def read_given(place: str | Path) -> Study | Comparison:
 
 def _comparison(folder: Path) -> Comparison:
     """As it was written. Studies it was made of are not in it: their rows are empty."""
-    import pandas as pd
-
-    record = read_record(folder)
+    record = upgrade_record(read_record(folder))
     told = [one for one in record.get("studies", []) if isinstance(one, dict) and "name" in one]
-    tables = _tables(folder, COMPARED)
+    tables = _tables(folder, COMPARISON_TABLES)
     if len(told) < 2 or "layers" not in tables:
         raise HeadscopeError(
             "not a whole comparison", where=folder, expected="what headscope compare wrote"
         )
     studies = [Study(to_frame([]), {}, {"model": one.get("model", {})}) for one in told]
-    parts = {name: tables.get(name, pd.DataFrame()) for name in COMPARED}
+    parts = {name: tables.get(name, table.frame([])) for name, table in COMPARISON_TABLES.items()}
     names = [str(one["name"]) for one in told]
     return Comparison(names, studies, **parts, notes=record.get("notes", []), record=record)
 
 
-def _tables(folder: Path, names: tuple[str, ...]) -> dict[str, pd.DataFrame]:
+def _tables(folder: Path, declared: Mapping[str, Table]) -> dict[str, pd.DataFrame]:
     try:
         return {
-            name: read_table(folder / f"{name}.csv")
-            for name in names
+            name: table.read(folder / f"{name}.csv")
+            for name, table in declared.items()
             if (folder / f"{name}.csv").exists()
         }
     except (OSError, ValueError) as cause:

@@ -17,28 +17,14 @@ import numpy as np
 
 from headscope.config.checks import check_threshold, threshold_values
 from headscope.statistics.relations import ALL, ALL_BUT_PUNCTUATION, MARGIN
-from headscope.tables import Row
+from headscope.study.schema.names import POSITIONAL, RoleName
+from headscope.study.schema.tables import TABLES
+from headscope.tables import Row, TableRow
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from headscope.study.study import Study
-
-COLUMNS = (
-    "stack",
-    "layer",
-    "head",
-    "role",
-    "value",
-    "low",
-    "high",
-    "baseline",
-    "threshold",
-    "is_sure",
-    "rule",
-    "count",
-)
-
 
 ROUNDING = 1e-12  # of a difference of two shares
 
@@ -131,8 +117,6 @@ RULES = (
 
 def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame:
     """One row for each head and role; a head without any has the role "undetermined"."""
-    import pandas as pd
-
     limits = thresholds or Thresholds()
     rows = [
         *_by_rules(study, limits),
@@ -140,26 +124,23 @@ def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame
         *_coreferential(study),
         *_rare(study, limits),
     ]
-    found = pd.DataFrame(rows, columns=list(COLUMNS))
     heads = study.heads[["stack", "layer", "head"]].drop_duplicates()
-    known = set(found[["stack", "layer", "head"]].itertuples(index=False, name=None))
-    rest = [
-        dict(
-            zip(
-                COLUMNS,
-                (*head, "undetermined", *[np.nan] * 5, False, "no rule applies", 0),
-                strict=True,
-            )
-        )
+    with_role = {(row["stack"], row["layer"], row["head"]) for row in rows}
+    rows += [
+        _row_without_role(head)
         for head in heads.itertuples(index=False, name=None)
-        if head not in known
+        if head not in with_role
     ]
-    if rest:
-        found = pd.DataFrame([*found.to_dict("records"), *rest], columns=list(COLUMNS))
+    found = TABLES["roles"].frame(rows)[TABLES["roles"].names]
     return found.sort_values(["stack", "layer", "head"], kind="stable").reset_index(drop=True)
 
 
-def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
+def _row_without_role(head: tuple[Any, ...]) -> TableRow:
+    undetermined = ("undetermined", *[np.nan] * 5, False, "no rule applies", 0)
+    return dict(zip(TABLES["roles"].names, (*head, *undetermined), strict=True))
+
+
+def _by_rules(study: Study, limits: Thresholds) -> Iterator[TableRow]:
     offsets = {(row.stack, row.layer, row.head): row.value for row in _of(study, "argmax-offset")}
     sinks, named_elsewhere = _sink_tokens(study), _sinks_with_a_role(study)
     for rule in RULES:
@@ -173,17 +154,16 @@ def _by_rules(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
         sentence = rule.sentence.format(threshold=threshold, also=also)
         for row in _of(study, rule.statistic):
             place = (row.stack, row.layer, row.head)
-            reached = row.value >= threshold if rule.role == "positional" else row.value > threshold
+            reached = row.value >= threshold if rule.role == POSITIONAL else row.value > threshold
             if not reached or (rule.also and not _reaches(study, place, rule.also[0], also)):
                 continue
             role = rule.role
             if role == "sink" and place in named_elsewhere:
                 continue
-            if role == "positional":
+            if role == POSITIONAL:
                 if place not in offsets:  # not asked for: then it is not known which position
                     continue
-                offset = int(offsets[place])
-                role = f"positional {offset:+d}" if offset else "positional 0"
+                role = str(RoleName.positional(int(offsets[place])))
             yield _row(
                 row,
                 role,
@@ -222,7 +202,7 @@ def _reaches(study: Study, place: tuple[str, int, int], statistic: str, threshol
     return any((row.stack, row.layer, row.head) == place and row.value >= threshold for row in rows)
 
 
-def _related(study: Study, margin: float) -> Iterator[dict[str, Any]]:
+def _related(study: Study, margin: float) -> Iterator[TableRow]:
     """Heads that show a relation on both halves, so far above the best offset, in the direction that gains most."""
     table = study.tables.get("relation_heads")
     if table is None:
@@ -249,7 +229,7 @@ def _related(study: Study, margin: float) -> Iterator[dict[str, Any]]:
     for one in above.drop_duplicates(["stack", "layer", "head", "relation"]).to_dict("records"):
         relation = one["relation"]
         baseline = one["baseline"]
-        role = relation if relation in own else f"syntactic: {relation}"
+        role = relation if relation in own else str(RoleName.syntactic(relation))
         place = (one["stack"], one["layer"], one["head"])
         row = Row(*place, relation, one["accuracy"], one["low"], one["high"], one["count"])
         yield _row(row, role, baseline + margin, f"{one['direction']}: {gained}") | {
@@ -257,7 +237,7 @@ def _related(study: Study, margin: float) -> Iterator[dict[str, Any]]:
         }
 
 
-def _coreferential(study: Study) -> Iterator[dict[str, Any]]:
+def _coreferential(study: Study) -> Iterator[TableRow]:
     """Heads that find more antecedents than the best simple guess on both halves of the documents."""
     table = study.tables.get("coreference_heads")
     if table is None:
@@ -270,7 +250,7 @@ def _coreferential(study: Study) -> Iterator[dict[str, Any]]:
         yield _row(row, "coreferential", one["baseline"], rule) | {"baseline": one["baseline"]}
 
 
-def _rare(study: Study, limits: Thresholds) -> Iterator[dict[str, Any]]:
+def _rare(study: Study, limits: Thresholds) -> Iterator[TableRow]:
     table = study.tables.get("rare_words")
     rows = _of(study, "two-rarest")
     if table is None or not rows:
@@ -296,7 +276,7 @@ def _of(study: Study, statistic: str) -> list[Row]:
     return [Row(*row) for row in rows.itertuples(index=False, name=None)]
 
 
-def _row(row: Row, role: str, threshold: float, rule: str) -> dict[str, Any]:
+def _row(row: Row, role: str, threshold: float, rule: str) -> TableRow:
     return {
         "stack": row.stack,
         "layer": row.layer,

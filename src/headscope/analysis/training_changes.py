@@ -24,7 +24,8 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tables import Moments
+from headscope.study.schema.tables import COMPARISON_TABLES
+from headscope.tables import Moments, TableRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,8 +177,6 @@ class _Sums:
 
 
 def _tables(changed: _Sums, floor: _Sums) -> tuple[pd.DataFrame, pd.DataFrame]:
-    import pandas as pd
-
     heads = [
         {"stack": site.stack, "layer": site.layer, "head": head}
         | _row(moments, floor.heads.get(site), head)
@@ -188,10 +187,13 @@ def _tables(changed: _Sums, floor: _Sums) -> tuple[pd.DataFrame, pd.DataFrame]:
         {"stack": site.stack, "layer": site.layer} | _row(moments, floor.layers.get(site), 0)
         for site, moments in sorted(changed.layers.items())
     ]
-    return pd.DataFrame(heads), pd.DataFrame(layers)
+    return (
+        COMPARISON_TABLES["changes"].frame(heads),
+        COMPARISON_TABLES["layer_changes"].frame(layers),
+    )
 
 
-def _row(moments: Moments, floor: Moments | None, i: int) -> dict[str, Any]:
+def _row(moments: Moments, floor: Moments | None, i: int) -> TableRow:
     mean, (low, high) = moments.mean()[:, i], (end[:, i] for end in moments.interval())
     least = np.full(2, np.nan) if floor is None else floor.mean()[:, i]
     return {

@@ -199,7 +199,7 @@ def analyze(
         study.record["command"] = typed()
         with drawing_figures():
             write_into(study, folder)
-    data = study.record["data"]
+    data = study.record["data"] or {}
     skipped = sum(data["skipped"].values())
     say(
         f"{data['used']} of {data['read']} texts used, {data['truncated']} truncated, {skipped} skipped"

@@ -26,12 +26,12 @@ def demo(
     limit: Annotated[int, typer.Option(help="Pairs of paragraphs to read")] = 500,
 ) -> None:
     """What the 72 heads of all-MiniLM-L6-v2 attend to over 500 pairs of Wikipedia paragraphs, and which matter."""
+    import headscope
     from headscope.ablation.importance import importance
     from headscope.analysis.analyze import analyze
     from headscope.atomic_dir import drafted
     from headscope.commands._early_files import is_demo
     from headscope.model.load import load
-    from headscope.report.look.look import look
     from headscope.report.write import write_into
 
     with drafted(out, overwrite=is_demo(out)) as folder:
@@ -62,7 +62,7 @@ def demo(
         study.record["pages"] = [{"title": "One sentence, all heads", "href": "look.html"}]
         with drawing_figures():
             write_into(study, folder)
-        look(model, SENTENCE).save(folder / "look.html")
+        headscope.look(model, SENTENCE).save(folder / "look.html")
     say(f"{out / 'look.html'} shows one sentence; to type others, and to switch heads off:")
     say(command_line("serve", "minilm", study=out))
     say("the report, to open in a browser:")

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headscope.commands._app import app
-from headscope.commands._options import (
-    Device,
-    Dtype,
-    MaskName,
-    MaxLength,
-    Model,
-    OpenSpecial,
-    Pooling,
-    Revision,
-    masked,
-    say,
-)
+from headscope.commands._from_config import command
+from headscope.commands._options import Model
+from headscope.config.look import LookConfig
+from headscope.config.shared import Reading, Run
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -32,62 +22,29 @@ headscope look opus-mt-en-fr "The cat sat on the mat." "Le chat s'assit sur le t
 
 In Python: model.look(text).save("cat.html")
 """
+Text = Annotated[
+    str, typer.Argument(metavar="TEXT", help="Text that the model reads", show_default=False)
+]
+Second = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SECOND", help="A second text, or the target of a translation", show_default=False
+    ),
+]
 
 
-@app.command(epilog=EXAMPLES, no_args_is_help=True)
+@command(EXAMPLES, group="Look")
 def look(
     model: Model,
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="What the model reads", show_default=False)
-    ],
-    second: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SECOND",
-            help="A second text, or the target of a translation",
-            show_default=False,
-        ),
-    ] = None,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="The page to write, such as look.html; .html is added to a name without an ending",
-            show_default=False,
-        ),
-    ] = ...,  # type: ignore[assignment]
-    lens: Annotated[
-        str,
-        typer.Option(
-            help="What is looked at, with commas; the page switches in place. Of heads: raw, norm, effective, "
-            "effective-simplex, gradient; of tokens: rollout, flow, gradient-rollout, relevance, "
-            "value-zeroing, knock-out"
-        ),
-    ] = "raw",
-    target: Annotated[
-        int | None,
-        typer.Option(
-            help="Take gradients of what the model says of this token, counted from 0",
-            show_default="of all tokens",
-        ),
-    ] = None,
-    max_length: MaxLength = None,
-    mask: MaskName = None,
-    open_special: OpenSpecial = False,
-    pooling: Pooling = None,
-    revision: Revision = None,
-    device: Device = "auto",
-    dtype: Dtype = "float32",
+    text: Text,
+    config: LookConfig,
+    reading: Reading,
+    run: Run,
+    second: Second = None,
 ) -> None:
-    """Draw what every head attends to in one text, as a page to click through."""
-    from headscope.analysis.lens_maps import lens_names
-    from headscope.model.load import load
-    from headscope.report.look.look import look as run
+    """Draw what every head attends to in one text, as an interactive page."""
+    import headscope
+    from headscope.report.look.view import page_path
 
-    lenses = lens_names(lens)
-    worn = masked(mask, open_special)
-    loaded = load(
-        model, revision=revision, device=device, dtype=dtype, pooling=pooling, say=say
-    ).wear(*worn)
-    typer.echo(
-        run(loaded, text, second, lens=lenses, target=target, max_length=max_length).save(out)
-    )
+    headscope.look(model, text, second, config, reading=reading, run=run)
+    typer.echo(page_path(str(run.out)))

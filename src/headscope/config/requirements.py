@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from headscope.config.edit_record import mask_of_training
 from headscope.config.names import (
     IMPORTANCES,
     POOLED_LENSES,
@@ -18,7 +19,6 @@ from headscope.config.names import (
     RELEVANCE_SCORES,
     TARGETED_LENSES,
 )
-from headscope.config.worn import mask_of_training
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]

@@ -7,7 +7,6 @@ and of texts that are too long to be asked, the text is put together from the wo
 from __future__ import annotations
 
 import json
-import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Tokens
 from headscope.report.head_cards import called, roles_by_head, short, words_of
 from headscope.report.look.token_axis import axis_of, inert
+from headscope.report.table_cells import is_missing
 from headscope.report.text import plain
 from headscope.study.study import Study
 
@@ -80,12 +80,12 @@ class CorpusExamples:
         return list(found.values())
 
     def _told(self, head: Head, row: dict[Any, Any], max_length: int | None) -> dict[str, Any]:
-        expected = None if math.isnan(row["expected"]) else int(row["expected"])
+        expected = None if is_missing(row["expected"]) else int(row["expected"])
         shown = Shown(words_of(row["words"]), int(row["query"]), int(row["key"]), expected)
         opened = self._kept(head, row, shown, max_length) or self._put_together(
             head, shown, max_length
         )
-        direction = plain(row["direction"], 20) if isinstance(row["direction"], str) else ""
+        direction = plain(row["direction"], 20)
         return {
             "roles": [],
             "kind": plain(row["kind"], 20),

@@ -8,33 +8,35 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import uvicorn
 
 from headscope.analysis.join import join
-from headscope.config.checks import check_token
+from headscope.config.option import fill
+from headscope.config.serve import ServeConfig
+from headscope.config.shared import Log, Reading, Run, no_log
 from headscope.errors import HeadscopeError, reason
 from headscope.explorer.addresses import addresses_of, in_address, is_everywhere, is_loopback
 from headscope.explorer.guard import Guard
+from headscope.explorer.predictions import Alike, prediction_of
 from headscope.explorer.server import Server
 from headscope.explorer.session import Session, States
 from headscope.explorer.study_view import StudyView
+from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
 from headscope.report.study_access import model_name
 from headscope.study.study import Study
 
-HOST = "127.0.0.1"
-PORT = 8760
 TRIED_PORTS = 20
 Given = Study | str | Path
 
 
-def say_at_once(line: str) -> None:
-    """Also where output goes to a file: whoever waits for the address finds it there."""
+def print_line(line: str) -> None:
+    """Print and flush: a program that waits for the address in a file finds it there."""
     print(line, flush=True)
 
 
@@ -99,74 +101,102 @@ class Explorer:
 
 def serve(
     model: AttentionModel | str | Path,
+    config: ServeConfig | None = None,
     *,
-    study: Given | Sequence[Given] | None = None,
-    compare: AttentionModel | str | Path | None = None,
-    host: str = HOST,
-    port: int = PORT,
-    token: str | None = None,
-    browser: bool = True,
-    wait: bool = True,
-    max_length: int | None = None,
-    say: Callable[[str], None] = say_at_once,
+    reading: Reading | None = None,
+    run: Run | None = None,
+    **options: Any,
 ) -> Explorer:
-    """Show a model in the browser: its heads on any text, and what it says without some of them.
+    """Explore a model in the browser: its heads on any text, and its predictions without some of them.
 
-    study    what headscope analyze, importance or prune found out about it; several are joined as by headscope.join
-    compare  a second model beside it
-    host     where to listen; elsewhere than on this machine a token is needed, and made if none is given
-    port     taken: the next one that is free
-    wait     until Ctrl-C; otherwise it runs until `.stop()`
+    Parameters
+    ----------
+    model
+        A loaded model, or the name, directory or hub id of one.
+    config, reading, run
+        Options; see `ServeConfig`, `Reading` and `Run`. Lines such as the address go to `run.log`; they are printed
+        by default.
+    **options
+        Fields of these configs, instead of or in addition to them.
+
+    Returns
+    -------
+    Explorer
+        The running server (`url`, `stop()`), or the stopped one with `wait=True`, which is the default.
     """
-    check_token(token)
-    if token is None and not is_loopback(host):
+    config, reading, run = fill(
+        "serve", options, (ServeConfig, config), (Reading, reading), (Run, run)
+    )
+    log = print_line if run.log is no_log else run.log
+    token = config.token
+    if token is None and not is_loopback(config.host):
         token = secrets.token_urlsafe(24)
-    found, notes = studied(study)
-    listening, taken = _listen(host, port)
+    study, notes = read_studies(config.study)  # before anything that takes longer
+    listening, taken = _listen(config.host, config.port)
     try:
+        models = _open_models(model, config, reading, run)
         states = States()
-        named = {"a": model} if compare is None else {"a": model, "b": compare}
-        models = {
-            name: one if isinstance(one, AttentionModel) else _loaded(one)
-            for name, one in named.items()
-        }
         sessions = {
-            name: Session(name, one, states, max_length=max_length) for name, one in models.items()
+            name: Session(name, opened, states, max_length=config.max_length)
+            for name, opened in models.items()
         }
-        view = None if found is None else StudyView(found, models["a"])
-        explorer = Explorer(Server(sessions, states, view), listening, host, token)
+        view = None if study is None else StudyView(study, models["a"])
+        explorer = Explorer(Server(sessions, states, view), listening, config.host, token)
     except BaseException:
         listening.close()
         raise
     for note in notes:
-        say(f"note: {note}")
+        log(f"note: {note}")
     if taken:
-        say(f"port {port} is taken: this is {explorer.port}")
-    say(explorer.url)
+        log(f"port {config.port} is taken: this is {explorer.port}")
+    log(explorer.url)
     if explorer.elsewhere:
-        say(f"from other machines: {' or '.join(explorer.elsewhere)}")
-    if browser:
+        log(f"from other machines: {' or '.join(explorer.elsewhere)}")
+    if config.browser:
         webbrowser.open(explorer.url)
-    if wait:
+    if config.wait:
         with explorer:
-            _until_interrupted(explorer, say)
+            _until_interrupted(explorer, log)
     return explorer
 
 
-def _loaded(model: str | Path) -> AttentionModel:
-    print(f"loading {model} …", file=sys.stderr, flush=True)
-    return load(model)
+def _print_error(line: str) -> None:
+    """Notes about loading go to stderr: stdout has the address alone."""
+    print(line, file=sys.stderr, flush=True)
 
 
-def _until_interrupted(explorer: Explorer, say: Callable[[str], None]) -> None:
-    say("Ctrl-C ends it")
+def _open_models(
+    model: AttentionModel | str | Path, config: ServeConfig, reading: Reading, run: Run
+) -> dict[str, AttentionModel]:
+    """The model and, if there is one, the second: `a` and `b`."""
+    run = replace(run, log=_print_error)
+    models = {"a": open_model(model, reading, run)}
+    if config.compare is not None:
+        if not isinstance(config.compare, AttentionModel):
+            run.log(f"loading {config.compare} …")
+        same = replace(reading, mask=None, open_special=False)
+        models["b"] = open_model(config.compare, same, replace(run, revision=None))
+    pools = any(isinstance(prediction_of(opened), Alike) for opened in models.values())
+    for name in ("pooling", "prompt"):
+        if getattr(reading, name) is not None and not pools:
+            raise HeadscopeError(
+                "has no effect on this model, which gives no vectors of texts",
+                where=f"`{name}`",
+                expected="a sentence encoder",
+                mend="Leave it out",
+            )
+    return models
+
+
+def _until_interrupted(explorer: Explorer, log: Log) -> None:
+    log("Ctrl-C ends it")
     try:
         explorer.wait()
     except KeyboardInterrupt:
-        say("ended")
+        log("ended")
 
 
-def studied(given: Given | Sequence[Given] | None) -> tuple[Study | None, list[str]]:
+def read_studies(given: Given | Sequence[Given] | None) -> tuple[Study | None, list[str]]:
     """The studies of a model as one, and how they were joined; studies of several models are refused."""
     if given is None or isinstance(given, Study):
         return given, []
@@ -188,8 +218,6 @@ def studied(given: Given | Sequence[Given] | None) -> tuple[Study | None, list[s
 
 def _listen(host: str, port: int) -> tuple[socket.socket, bool]:
     """A socket on this port or, where it is taken, on the next that is free; and whether it was taken."""
-    if not 0 <= port <= 65535:
-        raise HeadscopeError(f"{port} is not a port", where="`port`", expected="0 (any) to 65535")
     last = min(port + TRIED_PORTS, 65536)
     for tried in range(port, last):
         try:

@@ -22,9 +22,8 @@ from headscope.report.head_cards import cards_of, roles_by_head, short
 from headscope.report.page.payload import described
 from headscope.report.study_access import model_name, recorded, shape_of, stacks_of, statistics_of
 from headscope.report.text import plain
+from headscope.study.schema.names import CUT, StatisticName
 from headscope.study.study import Study
-
-GATE = "gate-"  # statistics: 1 where a learned gate stayed open
 
 
 class StudyView:
@@ -166,11 +165,12 @@ class StudyView:
         """Sets of heads that the study would do without: `what` they are, in a few words, and the reason `why`."""
         heads = self.study.heads
         sets: list[tuple[str, str, set[Head]]] = []
-        removed = heads[(heads["statistic"] == "cut") & (heads["value"] == 1)]
+        removed = heads[(heads["statistic"] == CUT) & (heads["value"] == 1)]
         sets.append(("that the plan removes", "the study's plan removes them", _heads(removed)))
-        for name in [name for name in statistics_of(self.study) if name.startswith(GATE)]:
-            closed = heads[(heads["statistic"] == name) & (heads["value"] == 0)]
-            aim = plain(name.removeprefix(GATE))
+        names = [StatisticName.parse(name) for name in statistics_of(self.study)]
+        for name in [name for name in names if name.is_gate]:
+            closed = heads[(heads["statistic"] == str(name)) & (heads["value"] == 0)]
+            aim = plain(name.aim)
             sets.append(
                 (f"whose gates closed ({aim})", f"their gates closed ({aim})", _heads(closed))
             )

@@ -24,8 +24,10 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.weights_hash import weights_sha256
 from headscope.pruning.pareto_front import changes
-from headscope.study.run_record import describe_files, describe_model, versions
-from headscope.study.study import SCHEMA, Study
+from headscope.study.run_record import build_record, describe_files
+from headscope.study.schema.record import RunRecord
+from headscope.study.schema.tables import TABLES
+from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import to_frame
 from headscope.tasks import Judged, Task, task_named
@@ -245,7 +247,6 @@ class _MaskTable(Learning):
         )
 
     def study(self, cases: Sequence[Case], folder: Path, command: str) -> Study:
-        import pandas as pd
 
         held = {case: self._judged(folder / case.name) for case in cases}
         special = self.whole.marks.special if self.options.open_special else frozenset()
@@ -265,17 +266,13 @@ class _MaskTable(Learning):
                     **changes(self.task, intact, held[case], self.draws),
                 }
             )
-        table = pd.DataFrame(rows)
-        record = {
-            "schema": SCHEMA,
-            "command": command,
-            "versions": versions(),
-            "model": describe_model(self.whole),
+        table = TABLES["mask_runs"].frame(rows)
+        seconds = round(time.perf_counter() - self.started, 1)
+        sections: RunRecord = {
             "mask_table": {**self.told(), **self.judged_as(), "metric": self.task.metrics[0]},
-            "seed": self.settings.seed,
-            "lens": "raw",
-            "durations": {"masks compare": round(time.perf_counter() - self.started, 1)},
+            "durations": {"masks compare": seconds},
         }
+        record = build_record(self.whole, sections, command=command, seed=self.settings.seed)
         return Study(
             to_frame([]), {}, record, {"mask_runs": table, "mask_table": over_seeds(table)}
         )
@@ -330,7 +327,6 @@ def _shape(
 
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """One row a mode and mask: means over seeds; of one seed the paired interval, of several Student's over them."""
-    import pandas as pd
 
     rows = []
     for (mode, mask), part in table.groupby(["mode", "mask"], sort=False):
@@ -353,4 +349,4 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
                 "loss_change": part["loss_change"].mean(),
             }
         )
-    return pd.DataFrame(rows)
+    return TABLES["mask_table"].frame(rows)

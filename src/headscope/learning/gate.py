@@ -24,8 +24,11 @@ from headscope.model.surgery import prune
 from headscope.pruning.compare_fronts import roles_in
 from headscope.pruning.pareto_front import UNTIMED, on_front, speeds_of, time_columns
 from headscope.pruning.plan import Plan
-from headscope.study.run_record import describe_model, versions
-from headscope.study.study import SCHEMA, Study
+from headscope.study.run_record import build_record, describe_model
+from headscope.study.schema.names import GATE, StatisticName
+from headscope.study.schema.record import RunRecord
+from headscope.study.schema.tables import TABLES
+from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
 from headscope.tasks import Task, task_named
@@ -326,7 +329,6 @@ class _Gating(Learning):
         }
 
     def study(self, aims: Sequence[Aim], found: Sequence[dict[str, Any]], command: str) -> Study:
-        import pandas as pd
 
         nothing = float("nan")
         rows = [
@@ -334,7 +336,7 @@ class _Gating(Learning):
                 head.stack,
                 head.layer,
                 head.head,
-                f"gate-{aim.name}",
+                str(StatisticName(GATE, aim.name)),
                 value,
                 nothing,
                 nothing,
@@ -356,11 +358,7 @@ class _Gating(Learning):
             for step, values in one["trace"]
             for head, value in zip(self.whole.heads, values, strict=True)
         ]
-        record = {
-            "schema": SCHEMA,
-            "command": command,
-            "versions": versions(),
-            "model": describe_model(self.whole),
+        sections: RunRecord = {
             "gates": {
                 **self.told(),
                 "metric": self.task.metrics[0],
@@ -372,16 +370,18 @@ class _Gating(Learning):
                 },
             },
             "pruning": {**self.judged_as(), "metric": self.task.metrics[0], "search": "gates"},
-            "seed": self.settings.seed,
-            "lens": "raw",
             "durations": {"gate": round(time.perf_counter() - self.started, 1)},
         }
+        record = build_record(self.whole, sections, command=command, seed=self.settings.seed)
         front = [
             {**self._row("", self.whole), "heads": ""},
             *(one["row"] for one in found if "row" in one),
         ]
-        table = pd.DataFrame(front).assign(is_front=on_front(front))
-        return Study(to_frame(rows), {}, record, {"front": table, "gates": pd.DataFrame(over_time)})
+        tables = {
+            "front": TABLES["front"].frame(front).assign(is_front=on_front(front)),
+            "gates": TABLES["gates"].frame(over_time),
+        }
+        return Study(to_frame(rows), {}, record, tables)
 
 
 def _check_open(gates: Gates, aim: Aim, step: Step) -> None:

@@ -23,8 +23,11 @@ from headscope.masks.mask_file import Per, groups_of, read_positions
 from headscope.masks.position_kinds import KINDS, by_kind, kinds_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
-from headscope.study.run_record import describe_model, versions
-from headscope.study.study import SCHEMA, Study
+from headscope.study.run_record import build_record
+from headscope.study.schema.names import MASK_OPEN, StatisticName
+from headscope.study.schema.record import RunRecord
+from headscope.study.schema.tables import TABLES
+from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
 from headscope.tasks import Prepared, Task, task_named
@@ -293,16 +296,11 @@ class _MaskLearning(Learning):
     def study(
         self, aims: Sequence[MaskAim], found: Sequence[dict[str, Any]], folder: Path, command: str
     ) -> Study:
-        import pandas as pd
 
         maps = {aim.name: _mean_map(folder / aim.name) for aim in aims}
         kinds = kinds_of(self._texts(), self.whole.marks.special, self.longest)
         opened = self._opened() if self.options.structured else None
-        record = {
-            "schema": SCHEMA,
-            "command": command,
-            "versions": versions(),
-            "model": describe_model(self.whole),
+        sections: RunRecord = {
             "learned_masks": {
                 **self.told(),
                 "metric": self.task.metrics[0],
@@ -311,12 +309,11 @@ class _MaskLearning(Learning):
                 "closed": [aim.name for aim, one in zip(aims, found, strict=True) if one["closed"]],
                 **told_by_aim(aims, found),
             },
-            "seed": self.settings.seed,
-            "lens": "raw",
             "durations": {"learn-mask": round(time.perf_counter() - self.started, 1)},
         }
+        record = build_record(self.whole, sections, command=command, seed=self.settings.seed)
         tables = {
-            "learned_masks": pd.DataFrame([one["row"] for one in found]),
+            "learned_masks": TABLES["learned_masks"].frame(one["row"] for one in found),
             "positions": _positions_table(aims, maps, kinds, opened),
         }
         return Study(to_frame(self._rows(aims, found)), _over_seeds(aims, maps), record, tables)
@@ -340,7 +337,7 @@ class _MaskLearning(Learning):
                 head.stack,
                 head.layer,
                 head.head,
-                f"mask-open-{aim.name}",
+                str(StatisticName(MASK_OPEN, aim.name)),
                 one["open"][group],
                 nothing,
                 nothing,
@@ -390,7 +387,6 @@ def _positions_table(
     opened: np.ndarray[Any, Any] | None,
 ) -> pd.DataFrame:
     """How much attention of each kind is open: the mean over seeds, with Student's interval where there are several."""
-    import pandas as pd
 
     rows = []
     for kind_of_aim in dict.fromkeys(aim.kind for aim in aims):
@@ -407,4 +403,4 @@ def _positions_table(
                 "high": high,
             }
             rows.append({**row, "seeds": len(values)})
-    return pd.DataFrame(rows)
+    return TABLES["positions"].frame(rows)

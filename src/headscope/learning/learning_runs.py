@@ -28,6 +28,7 @@ from headscope.model.load import load
 from headscope.pruning.pareto_front import changes
 from headscope.study.journal import remember_run
 from headscope.study.run_record import code_of, describe_files, describe_model, versions
+from headscope.study.schema.record import Section
 from headscope.tasks import Judged, Task
 from headscope.tasks.base import Item, Prepared, check_apart, spread
 from headscope.tasks.running import evaluate
@@ -173,7 +174,7 @@ class Learning:
 
     def loaded(self, seed: int) -> AttentionModel:
         torch.manual_seed(seed)  # new weights follow from it
-        how: dict[str, Any] = {
+        how: Section = {
             "model_class": self.task.model_class,
             "labels": self.labels,
             "device": self.source.device,
@@ -200,7 +201,7 @@ class Learning:
         """The whole model on the split that is reported on."""
         return evaluate(self.whole, self.task, self.report_on)
 
-    def judged(self, after: AttentionModel) -> dict[str, Any]:
+    def judged(self, after: AttentionModel) -> Section:
         """What was lost on the split that is reported on, as in the front of a search."""
         reported = (
             self.before if after is self.whole else evaluate(after, self.task, self.report_on)
@@ -212,7 +213,7 @@ class Learning:
             **changes(self.task, self.before, reported, self.draws),
         }
 
-    def judged_as(self) -> dict[str, Any]:
+    def judged_as(self) -> Section:
         """On how many examples of which splits."""
         return {
             "task": self.task.name,
@@ -223,7 +224,7 @@ class Learning:
             "unknown": asdict(self.report_on.counts.unknown),
         }
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Section:
         """The header as a run record keeps it."""
         return {
             name: value
@@ -314,7 +315,7 @@ class Learning:
                 shutil.rmtree(place)
 
 
-def told_by_aim(aims: Sequence[Named], found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def told_by_aim(aims: Sequence[Named], found: Sequence[Section]) -> Section:
     """Of each training, as a run record keeps it."""
     by_name = {aim.name: one for aim, one in zip(aims, found, strict=True)}
     return {

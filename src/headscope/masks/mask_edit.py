@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -28,8 +30,8 @@ class Masked(Edit):
         self._layout: Layout | None = None
         self._made: dict[tuple[object, ...], Tensor] = {}
 
-    def __repr__(self) -> str:
-        return f"Masked({self.of.name!r}{', open_special=True' if self.open_special else ''})"
+    def _fields(self) -> dict[str, Any]:
+        return {"mask": self.of.name, "open_special": self.open_special}
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._stacks = {head.stack for head in heads} & {"encoder", "decoder"}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from headscope.config.edit_record import EditRecord
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Heads, HeadSet, Site, named_heads
 
@@ -27,13 +28,23 @@ class Edit:
         """Learn which heads the model has; called when the edit is put on a model, before any forward."""
 
     def __repr__(self) -> str:
+        return str(EditRecord(type(self).__name__, self._fields()))
+
+    def record(self) -> EditRecord:
+        """The edit as data for the run record."""
+        has_own_text = type(self).__repr__ is not Edit.__repr__
+        text = {"text": repr(self)} if has_own_text else {}
+        return EditRecord(type(self).__name__, {**self._fields(), **text})
+
+    def _fields(self) -> dict[str, Any]:
+        """What is recorded of the edit, as JSON values: the heads that it changes."""
         at: dict[Site, list[int | tuple[int, object]]] = getattr(self, "_at", {})
         heads = [
             f"{site}.{head if isinstance(head, int) else head[0]}"
             for site, here in at.items()
             for head in here
         ]
-        return f"{type(self).__name__}({', '.join(heads or map(str, self._named()))})"
+        return {"heads": heads or [str(head) for head in self._named()]}
 
     def _named(self) -> Iterable[str | Head]:
         """The heads as they were given, before the edit is put on a model."""
@@ -84,6 +95,11 @@ class Gate(Edit):
     def _named(self) -> Iterable[str | Head]:
         return self.gates
 
+    def _fields(self) -> dict[str, Any]:
+        return super()._fields() | {
+            "factors": [float(gate) for here in self._at.values() for _, gate in here]
+        }
+
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._at = {}
         for named, gate in self.gates.items():
@@ -107,6 +123,9 @@ class Ablate(Gate):
 
     def __init__(self, heads: Heads) -> None:
         super().__init__(dict.fromkeys(named_heads(heads), 0.0))
+
+    def _fields(self) -> dict[str, Any]:
+        return Edit._fields(self)
 
 
 def heads_off(edits: Iterable[Edit]) -> set[Head]:

@@ -91,6 +91,11 @@ class Fixed(Edit):
         self._layout: Layout | None = None
         self._made: dict[tuple[str, str, int], Tensor] = {}
 
+    def _fields(self) -> dict[str, Any]:
+        return super()._fields() | {
+            "patterns": [name for here in self._at.values() for _, name in here]
+        }
+
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._at = {}
         for head, name in by_head(self.patterns, heads).items():

@@ -9,6 +9,7 @@ gone and the row sums to less than 1. They answer different questions; `knocked_
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,6 +57,10 @@ class KnockOut(Edit):
         self.heads = None if heads is None else tuple(named_heads(heads))
         self._at: dict[Site, list[int]] = {}
         self._layout: Layout | None = None
+
+    def _fields(self) -> dict[str, Any]:
+        to, of = (which if isinstance(which, str) else "positions" for which in (self.to, self.of))
+        return super()._fields() | {"to": to, "of": of, "renormalise": self.renormalise}
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         unknown = sorted((self.layers or frozenset()) - {head.layer for head in heads})

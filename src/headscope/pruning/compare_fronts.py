@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
-from headscope.study.run_record import versions
-from headscope.study.study import SCHEMA, Study
+from headscope.study.run_record import build_record
+from headscope.study.schema.names import RoleName
+from headscope.study.schema.record import RunRecord
+from headscope.study.schema.tables import TABLES
+from headscope.study.study import Study
 from headscope.study.study_dir import place_of
 from headscope.tables import to_frame
 
@@ -46,15 +49,8 @@ def fronts(
             )
     table = one_table([(place.name, study) for place, study in found])
     first = found[0][1].record
-    record = {
-        "schema": SCHEMA,
-        "command": command,
-        "versions": versions(),
-        "model": first["model"],
-        "fronts": {key: first["pruning"].get(key) for key in ("task", "metric", "reported_on")},
-        "lens": "raw",
-        "durations": {},
-    }
+    fronts = {key: first["pruning"].get(key) for key in ("task", "metric", "reported_on")}
+    record = build_record(first["model"], {"fronts": fronts, "durations": {}}, command=command)
     tables = {"fronts": table}
     if roles is not None:
         tables["survivors"] = survivors(table, roles_in(Path(roles), first["model"]["sha256"]))
@@ -66,7 +62,6 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
 
     p  probability that as many or more would stay if as many heads were left by chance (hypergeometric)
     """
-    import pandas as pd
     from scipy.stats import hypergeom
 
     every = [
@@ -78,11 +73,7 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
         having.setdefault(_group(str(role)), set()).add(head)
     rows = []
     for one in fronts.to_dict("records"):
-        removed = (
-            set(HeadSet(one["heads"], among=heads))
-            if isinstance(one["heads"], str) and one["heads"]
-            else set()
-        )
+        removed = set(HeadSet(one["heads"], among=heads)) if one["heads"] else set()
         left = set(heads) - removed
         for role, those in having.items():
             kept = len(those & left)
@@ -100,13 +91,11 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
                     "p": chance,
                 }
             )
-    return pd.DataFrame(rows)
+    return TABLES["survivors"].frame(rows)
 
 
 def _group(role: str) -> str:
-    if role.startswith(("positional", "syntactic")):
-        return role.split()[0].rstrip(":")
-    return GROUPS.get(role, role)
+    return GROUPS.get(role, RoleName.parse(role).kind)
 
 
 def _study_in(place: Path) -> Study:
@@ -132,9 +121,9 @@ def roles_in(place: Path, sha256: str) -> pd.DataFrame:
     return study.tables["roles"]
 
 
-def unlike(first: dict[str, Any], second: dict[str, Any]) -> str | None:
+def unlike(first: RunRecord, second: RunRecord) -> str | None:
     """What keeps two fronts from being drawn on the same axes, by the records of their studies; None: nothing."""
-    asked: dict[str, Callable[[dict[str, Any]], Any]] = {
+    asked: dict[str, Callable[[RunRecord], object]] = {
         "model": lambda record: record["model"]["sha256"],
         "task": lambda record: record["pruning"]["task"],
         "split that is reported on": lambda record: record["pruning"].get("reported_on"),
@@ -158,16 +147,14 @@ def one_table(found: Sequence[tuple[str, Study]]) -> pd.DataFrame:
     """The fronts of studies by name, one under the other."""
     import pandas as pd
 
-    return pd.concat(
-        [_front_of(study, name) for (_, study), name in zip(found, _names(found), strict=True)],
-        ignore_index=True,
-    )
+    parts = [_front_of(study, name) for (_, study), name in zip(found, _names(found), strict=True)]
+    return TABLES["fronts"].convert(pd.concat(parts, ignore_index=True))
 
 
 def _names(found: Sequence[tuple[str, Study]]) -> list[str]:
     """By the search, and by what it went; by the study too where that is not enough."""
 
-    def named(record: dict[str, Any]) -> str:
+    def named(record: RunRecord) -> str:
         told = record["pruning"]
         by = told.get("by") if told["search"] in ("rank", "iterative") else None
         return f"{told['search']}{f' by {by}' if by else ''}"
@@ -181,9 +168,8 @@ def _names(found: Sequence[tuple[str, Study]]) -> list[str]:
 
 def _front_of(study: Study, name: str) -> pd.DataFrame:
     table = study.tables["front"]
-    repair = table["repair"].astype(object).fillna("")  # an empty cell of a csv is read as nothing
-    labels = [f"{name}, {mended}" if mended else name for mended in repair]
-    return table.assign(search=labels, repair=repair)
+    labels = [f"{name}, {repair}" if repair else name for repair in table["repair"]]
+    return table.assign(search=labels)
 
 
 def lines(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -44,6 +44,8 @@ from headscope.pruning.subset_evaluator import Memory
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
 from headscope.study.run_record import code_of, describe_model, versions
+from headscope.study.schema.record import Section
+from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tasks import Judged, Prepared
@@ -91,13 +93,12 @@ def fix_into(
     overwrite: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
     say: Told = lambda line: None,
-) -> dict[str, Any]:
+) -> Section:
     """From a model and a task to a directory with the model whose heads are fixed; returns what its manifest says.
 
     judgement  the task and its splits: chosen on `learn_on`, reported on `report_on`
     report     draws the study into its folder
     """
-    import pandas as pd
 
     options = options or FixOptions()
     task, started = judgement.task, time.perf_counter()
@@ -124,7 +125,7 @@ def fix_into(
         run.prepare([to_choose, to_report])
         rows = run.rows()
         told = run.written(rows, run.chosen(rows))
-        study.tables["fixing"] = pd.DataFrame(rows)
+        study.tables["fixing"] = TABLES["fixing"].frame(rows)
         study.record["command"] = command
         study.record["fixing"] = {**told, "seconds": round(time.perf_counter() - started, 1)}
         (folder / "study").mkdir()
@@ -272,7 +273,7 @@ class _Run:
             )
         return sorted({*wanted, 0, count})
 
-    def _row(self, kind: str, named: str, heads: list[Head]) -> dict[str, Any]:
+    def _row(self, kind: str, named: str, heads: list[Head]) -> Section:
         found: list[AttentionModel] = []
 
         def fixed() -> AttentionModel:
@@ -355,7 +356,7 @@ class _Run:
 
     # What is written
 
-    def written(self, rows: list[dict[str, Any]], heads: list[Head]) -> dict[str, Any]:
+    def written(self, rows: list[Section], heads: list[Head]) -> Section:
         """The model and its patterns, into the folder; what is told of them."""
         patterns = {head: self.patterns[head] for head in heads}
         fixed = fix(self.model, patterns)
@@ -412,7 +413,7 @@ class _Run:
         (self.folder / JOURNAL).unlink()
 
 
-def _within(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _within(rows: list[Section]) -> Section:
     """The row of the most heads that keep the metric within 1 % of the whole model's, where they were chosen."""
     sizes = [row for row in rows if row["kind"] == "least"]
     least = WITHIN * sizes[0]["selection_metric"]

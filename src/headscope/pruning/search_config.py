@@ -17,6 +17,7 @@ from headscope.model.surgery import read_heads
 from headscope.pruning.subset_evaluator import Memory, Selection
 from headscope.pruning.target import Target
 from headscope.study.run_record import code_of, describe_files, describe_model, versions
+from headscope.study.schema.record import FileRecord, ModelRecord, Section
 from headscope.tasks import Prepared, Task
 from headscope.tasks.base import check_apart, two_files
 
@@ -47,17 +48,17 @@ class Asked:
         return self.options.objective or self.task.objective
 
     @cached_property
-    def model_now(self) -> dict[str, Any]:
+    def model_now(self) -> ModelRecord:
         return describe_model(self.model)
 
     @cached_property
-    def files(self) -> list[dict[str, str]]:
+    def files(self) -> list[FileRecord]:
         found = two_files(self.data) or sorted(
             {find_split(self.data, split, task=self.task.name) for split in self.splits}
         )
         return describe_files(found)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Section:
         """Every option by name, for the record."""
         return {
             "search": self.options.how,

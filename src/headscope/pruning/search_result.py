@@ -15,8 +15,11 @@ from headscope.pruning.plan import Plan
 from headscope.pruning.search_config import Asked
 from headscope.pruning.subset_evaluator import Selection, State
 from headscope.pruning.target import Target
-from headscope.study.run_record import versions
-from headscope.study.study import SCHEMA, Study
+from headscope.study.run_record import build_record
+from headscope.study.schema.names import CUT
+from headscope.study.schema.record import Section
+from headscope.study.schema.tables import TABLES
+from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Judged
 
@@ -85,7 +88,7 @@ def found(
     return Search(plan, study, report.speeds(best), judged, is_kept=verdict.kind == "kept")
 
 
-def _record(asked: Asked, report: Report, front: Front, best: State) -> dict[str, Any]:
+def _record(asked: Asked, report: Report, front: Front, best: State) -> Section:
     selection, model = report.selection, asked.model
     heads = selection.heads(best.removed)
     row = next(
@@ -147,17 +150,15 @@ def _margin(asked: Asked, front: Front) -> Margin:
 
 
 def _study(
-    asked: Asked, selection: Selection, heads: HeadSet, front: Front, pruning: dict[str, Any]
+    asked: Asked, selection: Selection, heads: HeadSet, front: Front, pruning: Section
 ) -> Study:
-    import pandas as pd
-
     nothing = float("nan")
     rows = [
         Row(
             head.stack,
             head.layer,
             head.head,
-            "cut",
+            CUT,
             float(head in heads),
             nothing,
             nothing,
@@ -176,14 +177,6 @@ def _study(
         }
         for order, (removed, outcome) in enumerate(selection.tried.items())
     ]
-    record = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "model": asked.model_now,
-        "pruning": pruning,
-        "seed": asked.options.seed,
-        "lens": "raw",
-    }
-    return Study(
-        to_frame(rows), {}, record, {"front": pd.DataFrame(front), "search": pd.DataFrame(tried)}
-    )
+    record = build_record(asked.model_now, {"pruning": pruning}, seed=asked.options.seed)
+    tables = {"front": TABLES["front"].frame(front), "search": TABLES["search"].frame(tried)}
+    return Study(to_frame(rows), {}, record, tables)

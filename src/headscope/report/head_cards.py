@@ -17,6 +17,7 @@ from headscope.report.shared_heads import Place
 from headscope.report.study_access import recorded, shape_of, stacks_of
 from headscope.report.table_cells import DECIMALS, decimals_for, is_missing, measured, p_text
 from headscope.report.text import plain
+from headscope.study.schema.names import RoleName
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,12 +88,12 @@ def roles_by_head(study: Study) -> dict[Place, list[Role]]:
 def called(role: object) -> str:
     """A role as it is written on the page: a minus sign before an offset."""
     name = plain(role, 60)
-    return name.replace("-", "−") if name.startswith("positional ") else name
+    return name.replace("-", "−") if RoleName.parse(name).is_positional else name
 
 
 def _vagueness(role: str) -> int:
     """0 for what needs annotated data to be known; relations of one's own have names of their own."""
-    if role.startswith("positional "):
+    if RoleName.parse(role).is_positional:
         return 1
     return next((rank for rank, names in enumerate(VAGUER, start=1) if role in names), 0)
 
@@ -101,7 +102,7 @@ def is_relation(role: str, study: Study) -> bool:
     """Whether the role is a relation between words, of a treebank or of one's own."""
     table = study.tables.get("relation_heads")
     named = set() if table is None else set(table["relation"].astype(str))
-    return role.startswith("syntactic: ") or role in named
+    return RoleName.parse(role).is_syntactic or role in named
 
 
 def cards_of(study: Study) -> dict[str, Any]:
@@ -264,8 +265,8 @@ def _examples(
         if row["words"] not in numbers:
             numbers[row["words"]] = len(sentences)
             sentences.append(words)
-        direction = plain(row["direction"], 20) if isinstance(row["direction"], str) else ""
-        expected = None if math.isnan(row["expected"]) else int(row["expected"])
+        direction = plain(row["direction"], 20)
+        expected = None if is_missing(row["expected"]) else int(row["expected"])
         found.setdefault(place, []).append(
             [
                 role,

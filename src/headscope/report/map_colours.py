@@ -13,6 +13,7 @@ from headscope.report.role_groups import FAMILIES, brief_of, family_of
 from headscope.report.shared_heads import Place
 from headscope.report.study_access import shape_of, stacks_of, statistics_of
 from headscope.report.text import plain
+from headscope.study.schema.names import CUT, StatisticName
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
@@ -111,7 +112,8 @@ def _significance(study: Study) -> Iterator[dict[str, Any]]:
 def _sets(study: Study) -> Iterator[dict[str, Any]]:
     """What a plan removes, what a gate keeps."""
     for name in statistics_of(study):
-        is_cut, is_gate = name.partition(" (")[0] == "cut", name.startswith("gate-")
+        parsed = StatisticName.parse(name)
+        is_cut, is_gate = parsed.base == CUT, parsed.is_gate
         if not (is_cut or is_gate):
             continue
         gone, stays = ("cut", "stays") if is_cut else ("closed", "open")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headscope.report.drawing.palette import SERIES
 from headscope.report.head_cards import called, is_relation
 from headscope.report.text import plain
+from headscope.study.schema.names import RoleName
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
@@ -54,9 +55,9 @@ def family_of(role: str, study: Study) -> tuple[str, str]:
     """The family of a role, and what is written in a cell."""
     if role in SHORT:
         return SHORT[role]
-    if role.startswith("positional "):
-        return "position", called(role).removeprefix("positional ")
-    name = role.removeprefix("syntactic: ")
+    if RoleName.parse(role).is_positional:
+        return "position", RoleName.parse(called(role)).detail
+    name = RoleName.parse(role).relation
     return (
         ("relation", plain(name, 8)) if is_relation(role, study) else ("confident", plain(name, 8))
     )

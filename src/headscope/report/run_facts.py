@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headscope.config.worn import read_worn
+from headscope.config.edit_record import EditRecord
 from headscope.data.unknown import WARN_SHARE
 from headscope.data.unknown import said as unknown_share
 from headscope.report.shared_heads import Place, is_shared, number_of
@@ -53,16 +53,17 @@ def model_facts(study: Study) -> Facts:
 
 
 def _edits(record: Mapping[str, Any]) -> Facts:
-    """What the model wore: a mask by its name, anything else as it is written."""
+    """The edits that were active: a mask by its name, any other as it is printed."""
     edits = recorded(record, "model", "edits")
-    named = [
-        (str(edit), read_worn(str(edit))) for edit in (edits if isinstance(edits, list) else [])
-    ]
+    records = [EditRecord.read(edit) for edit in (edits if isinstance(edits, list) else [])]
     return [
         ("edit", plain(edit, 120))
-        if worn is None
-        else ("mask", plain(worn[0], 120) + (", special tokens open" if worn[1] else ""))
-        for edit, worn in named
+        if edit.mask is None
+        else (
+            "mask",
+            plain(edit.mask, 120) + (", special tokens open" if edit.is_open_special else ""),
+        )
+        for edit in records
     ]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from headscope.ablation.glossary import DEFINITIONS
 from headscope.statistics import glossary
 from headscope.statistics.base import Definition
+from headscope.study.schema.names import CUT, GATE, MASK_OPEN, StatisticName
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +46,6 @@ SIGNED = ("ablation-loss", "ablation-metric", "gradient", "gradient-second", "re
 # Changes of the loss, exact or predicted: above 0 is worse. Of a metric, below 0 is worse.
 WORSE_ABOVE = ("ablation-loss", "gradient", "gradient-second")
 # What gate and learn-mask add, with an aim behind the name
-GATE, MASK_OPEN = "gate-", "mask-open-"
 LEARNED = {
     GATE: Definition(
         "share",
@@ -94,28 +94,23 @@ class Scale:
         return f"−{bare}" if value < 0 and float(text) != 0 else bare
 
 
-def bare_name(statistic: str) -> str:
-    """Without the study that stands behind it in brackets where two that were joined differ: `cut (small)`."""
-    return statistic.partition(" (")[0]
-
-
 def group_of(statistic: str) -> str:
     """Among what it is listed: importance, attention, patterns, or the lens it was seen through."""
-    name = bare_name(statistic)
-    if lens := name.partition("@")[2]:
-        return f"lens {lens}"
-    if name in DEFINITIONS or name == "cut" or name.startswith(GATE):
+    name = StatisticName.parse(statistic)
+    if name.lens:
+        return f"lens {name.lens}"
+    if name.unqualified in DEFINITIONS or name.unqualified == CUT or name.is_gate:
         return "importance"
-    return "patterns" if name.startswith(("js-", "pattern-", "block-")) else "attention"
+    return "patterns" if name.base.startswith(("js-", "pattern-", "block-")) else "attention"
 
 
 def definition_of(statistic: str) -> Definition | None:
     """What a name in heads.csv means; None for a name that is not ours."""
-    name = bare_name(statistic).partition("@")[0]
-    known = glossary().get(name) or DEFINITIONS.get(name)
-    for beginning, of_aim in LEARNED.items():
-        if known is None and name.startswith(beginning):
-            known = replace(of_aim, title=f"{of_aim.title}, {name.removeprefix(beginning)}")
+    name = StatisticName.parse(statistic)
+    known = glossary().get(name.of_raw) or DEFINITIONS.get(name.of_raw)
+    if known is None and name.aim:
+        learned = LEARNED[name.base]
+        return replace(learned, title=f"{learned.title}, {name.aim}")
     return known
 
 
@@ -125,7 +120,8 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
     kind: Kind = known.unit if known else "other"
     finite = values[np.isfinite(values)]
     least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    if bare_name(statistic).startswith(GATE):
+    name = StatisticName.parse(statistic)
+    if name.is_gate:
         return Scale("switch", 0.0, 1.0)
     if kind == "share" and least >= 0 and most <= 1:
         return Scale(kind, 0.0, 1.0)
@@ -133,10 +129,10 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
         # One head that looks 20 tokens away must not wash out the difference between -1 and +1.
         reach = max(abs(least), abs(most), 1.0)
         return Scale(kind, -min(reach, 5.0), min(reach, 5.0), is_diverging=True, clips=reach > 5)
-    if least < 0 < most or bare_name(statistic) in SIGNED:
+    if least < 0 < most or name.unqualified in SIGNED:
         reach = max(-least, most) or 1.0
         return Scale(
-            kind, -reach, reach, is_diverging=True, is_reversed=bare_name(statistic) in WORSE_ABOVE
+            kind, -reach, reach, is_diverging=True, is_reversed=name.unqualified in WORSE_ABOVE
         )
     if kind != "other" or 0 <= least < most / 2:
         return Scale(kind, min(0.0, least), _rounded_up(most))
@@ -146,11 +142,11 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
 def title_of(statistic: str) -> str:
     """What to call it in figures; a statistic that is not in the glossary has only its name."""
     known = definition_of(statistic)
-    lens, study = (
-        bare_name(statistic).partition("@")[2],
-        statistic.removeprefix(bare_name(statistic)),
-    )
-    return statistic if known is None else f"{known.title}{f', lens {lens}' if lens else ''}{study}"
+    if known is None:
+        return statistic
+    name = StatisticName.parse(statistic)
+    lens = f", lens {name.lens}" if name.lens else ""
+    return f"{known.title}{lens}{f' ({name.study})' if name.study else ''}"
 
 
 def sentence_of(statistic: str) -> str:

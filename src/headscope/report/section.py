@@ -43,11 +43,9 @@ class Section:
     parts     functions that make a table with its heading and note; None where the study has no such table
     findings  functions that yield sentences
     facts     what was studied, in a few words
-    tables    titles of the tables that are shown folded at the end of the page
     """
 
     figures: Mapping[int, type[StudyFigure]] = field(default_factory=dict)
     parts: Mapping[int, PartMaker] = field(default_factory=dict)
     findings: Mapping[int, FindingMaker] = field(default_factory=dict)
     facts: Mapping[int, Fact] = field(default_factory=dict)
-    tables: Mapping[str, str] = field(default_factory=dict)

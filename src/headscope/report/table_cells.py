@@ -107,7 +107,10 @@ def p_text(value: float) -> str:
 
 
 def is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    """Whether a cell of a table is empty."""
+    import pandas as pd
+
+    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
 
 
 def place_of(row: dict[Any, Any]) -> Place | None:

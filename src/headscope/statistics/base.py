@@ -16,7 +16,7 @@ from torch import Tensor
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.lenses import ROWS, SIGN
-from headscope.tables import Moments, Row, rows_of
+from headscope.tables import Moments, Row, TableRow, rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +73,7 @@ class Statistic(ABC):
         """Small aggregate maps for figures, by the name they have in maps.npz."""
         return {}
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def tables(self) -> dict[str, list[TableRow]]:
         """Tables that are not one row a head and name (relations, clusters): rows by the table's name."""
         return {}
 

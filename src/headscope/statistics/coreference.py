@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ from headscope.statistics.resampling import (
     is_reported,
     resampled_share_interval,
 )
-from headscope.tables import Row
+from headscope.tables import Row, TableRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -144,9 +144,9 @@ class Coreference(Statistic):
                 )
         return rows
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def tables(self) -> dict[str, list[TableRow]]:
         """coreference: a row for each kind of mention that occurs and each set of candidates."""
-        rows = []
+        rows: list[TableRow] = []
         for kind in ("all", *KINDS):
             kinds = (
                 slice(None) if kind == "all" else slice(KINDS.index(kind), KINDS.index(kind) + 1)
@@ -162,7 +162,7 @@ class Coreference(Statistic):
                 )
         return {"coreference": rows, "coreference_heads": self._each()}
 
-    def _each(self) -> list[dict[str, Any]]:
+    def _each(self) -> list[TableRow]:
         """coreference_heads: every head over all mentions, against the best of what needs no model, on both halves."""
         chosen, reported = (self._plain.total[half].sum(axis=0) for half in (0, 1))
         if not chosen[0] or not reported[0]:
@@ -174,7 +174,7 @@ class Coreference(Statistic):
         baseline = float(reported[rivals].max() / reported[0])
         with np.errstate(invalid="ignore", divide="ignore"):
             drawn_baseline = (drawn[:, rivals] / drawn[:, :1]).max(axis=1)
-        rows = []
+        rows: list[TableRow] = []
         for site, sums in sorted(self._credit.items()):
             on_chosen, on_reported = (sums.total[half, :, 0].sum(axis=0) for half in (0, 1))
             credit = sums.replicates[:, 1, :, 0].sum(axis=1)  # [replicate, head]
@@ -198,14 +198,14 @@ class Coreference(Statistic):
                 )
         return rows
 
-    def _found(self, kinds: slice, among: int, counts: NDArray[np.float64]) -> dict[str, Any]:
+    def _found(self, kinds: slice, among: int, counts: NDArray[np.float64]) -> TableRow:
         """The head chosen on one half and what it does on the other; the best of all on both. counts [half]"""
         sites = sorted(self._credit.items())
         heads = [(site, head) for site, sums in sites for head in range(sums.total.shape[-1])]
         credit = np.concatenate(
             [sums.total[:, kinds, among].sum(axis=1) for _, sums in sites], axis=-1
         )
-        found: dict[str, Any] = dict.fromkeys(("stack", "layer", "head", "accuracy", "low", "high"))
+        found: TableRow = dict.fromkeys(("stack", "layer", "head", "accuracy", "low", "high"))
         if counts[0]:  # without a mention in the half to choose on, no head is chosen
             site, head = heads[best := int(credit[0].argmax())]
             found |= {"stack": site.stack, "layer": site.layer, "head": head}

@@ -7,14 +7,14 @@ lengths: 1 up to the width of a head, where all of attention is effective, and l
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any, Self
+from typing import Self
 
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.statistics.against_raw import correlations
 from headscope.statistics.base import Statistic
 from headscope.statistics.mixing import order, place, told
-from headscope.tables import Moments, Row
+from headscope.tables import Moments, Row, TableRow
 
 UP_TO = (
     16,
@@ -57,7 +57,7 @@ class EffectiveLengths(Statistic):
     def table(self) -> list[Row]:
         return []
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def tables(self) -> dict[str, list[TableRow]]:
         rows = [
             {**place(site), "up_to": length, **told(one, is_share=False)}
             for (site, length), one in sorted(self._sums.items(), key=order)

@@ -11,7 +11,7 @@ of a decoder sees one key and has no choice, so it is left out.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from headscope.model.attention import Attention
 from headscope.model.lenses.gradient import centred
 from headscope.statistics.base import Statistic
 from headscope.statistics.token_classes import TOKEN_CLASSES, class_columns
-from headscope.tables import STACKS, Moments, Row
+from headscope.tables import STACKS, Moments, Row, TableRow
 
 MEASURES = ("gradient", "weighted", "centred")
 SHARES = ("attention", "uniform")
@@ -70,9 +70,9 @@ class GradientClasses(Statistic):
     def table(self) -> list[Row]:
         return []
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def tables(self) -> dict[str, list[TableRow]]:
         names = (*MEASURES, *(f"{name}-ratio" for name in MEASURES), *SHARES)
-        rows = []
+        rows: list[TableRow] = []
         for site, moments in sorted(
             self._sums.items(), key=lambda item: (STACKS.index(item[0].stack), item[0].layer)
         ):

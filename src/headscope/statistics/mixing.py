@@ -18,7 +18,7 @@ from headscope.model.attention import Attention
 from headscope.model.lenses.layers import mixing, together
 from headscope.statistics.base import Statistic
 from headscope.statistics.token_classes import TOKEN_CLASSES, class_columns
-from headscope.tables import STACKS, Moments, Row
+from headscope.tables import STACKS, Moments, Row, TableRow
 
 
 class Mixing(Statistic):
@@ -53,7 +53,7 @@ class Mixing(Statistic):
     def table(self) -> list[Row]:
         return []
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def tables(self) -> dict[str, list[TableRow]]:
         ratios = [
             {**place(site), "form": form, **told(one, is_share=True)}
             for (site, form), one in sorted(self._ratios.items(), key=order)
@@ -75,11 +75,11 @@ def order(item: tuple[tuple[Any, ...], Moments]) -> tuple[Any, ...]:
     return STACKS.index(site.stack), site.layer, *names
 
 
-def place(site: Site) -> dict[str, Any]:
+def place(site: Site) -> TableRow:
     return {"stack": site.stack, "layer": site.layer}
 
 
-def told(moments: Moments, *, is_share: bool) -> dict[str, Any]:
+def told(moments: Moments, *, is_share: bool) -> TableRow:
     low, high = moments.interval(is_share=is_share)
     return {
         "value": float(moments.mean()),

@@ -42,7 +42,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -53,7 +53,7 @@ from headscope.model.attention import Attention
 from headscope.model.tokens import CLASSES, Tokens
 from headscope.statistics.base import Definition, PerSequence
 from headscope.statistics.pattern_classifier import PATTERNS, classify
-from headscope.tables import STACKS
+from headscope.tables import STACKS, TableRow
 
 ROUNDING = 1e-6
 LEAST_MASS = 1e-6
@@ -177,10 +177,10 @@ class PatternClasses(PerSequence):
         self._agreement.update(other._agreement)
         return super().merge(other)
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def tables(self) -> dict[str, list[TableRow]]:
         """pattern_agreement: how many of the sampled maps the rule and the network call what, for each stack."""
         stacks = sorted({stack for stack, _, _ in self._agreement}, key=STACKS.index)
-        rows = [
+        rows: list[TableRow] = [
             {
                 "stack": stack,
                 "rule": PATTERNS[i],

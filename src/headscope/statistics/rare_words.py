@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.word_attention import SAME_WEIGHT, Pool, pieces_of_words
 from headscope.statistics.base import Definition, PerSequence
-from headscope.tables import Moments
+from headscope.tables import Moments, TableRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -138,7 +138,7 @@ class RareWords(PerSequence):
             self._baselines.setdefault(site, Moments(moments.total.shape)).merge(moments)
         return super().merge(other)
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def tables(self) -> dict[str, list[TableRow]]:
         """rare_words: what would be right without any attention, over the sentences that were asked."""
         if not self._baselines:
             return {"rare_words": []}

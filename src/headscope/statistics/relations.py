@@ -37,7 +37,7 @@ from headscope.statistics.resampling import (
     resampled_share_interval,
     weights_of,
 )
-from headscope.tables import STACKS, Row
+from headscope.tables import STACKS, Row, TableRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,9 +123,9 @@ class Relations(Statistic):
     def table(self) -> list[Row]:
         return []
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
-        ranked: list[dict[str, Any]] = []
-        each: list[dict[str, Any]] = []
+    def tables(self) -> dict[str, list[TableRow]]:
+        ranked: list[TableRow] = []
+        each: list[TableRow] = []
         for stack in STACKS:
             sites = sorted(site for site in self._sums if site.stack == stack)
             if sites:
@@ -294,16 +294,16 @@ class _Answers:
             values = self.offset_replicates[:, r, o] / self.offset_replicates[:, r, -1]
         return (-OFFSETS[o] if mirrored else OFFSETS[o]), float(value), values
 
-    def ranked(self) -> list[dict[str, Any]]:
+    def ranked(self) -> list[TableRow]:
         """The rows of relations.csv."""
         order = sorted(
             range(len(self.relations)), key=lambda r: (-self.count(r), self.relations[r])
         )
         return [self._row(r, d) for r in order for d in range(len(self.directions))]
 
-    def _row(self, r: int, d: int) -> dict[str, Any]:
+    def _row(self, r: int, d: int) -> TableRow:
         offset, baseline, _ = self.baseline(r, d)
-        row: dict[str, Any] = {
+        row: TableRow = {
             "relation": self.relations[r],
             "direction": self.directions[d],
             "stack": self.heads[0].stack,
@@ -357,14 +357,14 @@ class _Answers:
             self.reported[r, d], count, self.replicates[:, r, d], drawn_count
         )
 
-    def each(self) -> list[dict[str, Any]]:
+    def each(self) -> list[TableRow]:
         """The rows of relation_heads.csv: every head, for the relations that are ranked."""
         ranked = [r for r in range(len(self.relations)) if self.is_ranked(r)]
         return [
             row for r in ranked for d in range(len(self.directions)) for row in self._rows_of(r, d)
         ]
 
-    def _rows_of(self, r: int, d: int) -> list[dict[str, Any]]:
+    def _rows_of(self, r: int, d: int) -> list[TableRow]:
         _, baseline, baselines = self.baseline(r, d)
         accuracies = self._accuracies(r, d)
         low, high = self._intervals(r, d)

@@ -12,7 +12,7 @@ row does not (a head that attends to itself is not a sink), and keys seen by too
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from torch import Tensor
 from headscope.heads import Head
 from headscope.model.attention import Attention
 from headscope.statistics.base import ANY, SHARES, Definition, PerSequence
-from headscope.tables import STACKS
+from headscope.tables import STACKS, TableRow
 
 FEWEST_ROWS = 8  # a previous-token head gives each key all of one row: at most 1/8 of the rows that must see it
 QUARTER = 0.25  # of the rows that see the key which is seen by most
@@ -80,11 +80,11 @@ class Sinks(PerSequence):
                 mine.setdefault(head, Counter()).update(counts)
         return super().merge(other)
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def tables(self) -> dict[str, list[TableRow]]:
         """sinks: for each head the most frequent sink token and position, and how often the sink is the first token."""
         if "sink" not in self.names:
             return {}
-        rows = []
+        rows: list[TableRow] = []
         for head in sorted(
             self._positions, key=lambda one: (STACKS.index(one.stack), one.layer, one.head)
         ):

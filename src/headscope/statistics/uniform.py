@@ -7,15 +7,13 @@ attend to, so that pages can show a share as a multiple of it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from headscope.model.attention import Attention
 from headscope.statistics.base import PerSequence
 from headscope.statistics.sinks import column_means, first_mass
-from headscope.tables import STACKS, Row
+from headscope.tables import STACKS, Row, TableRow
 
 OFFSETS = {"previous": -1, "self": 0, "next": 1}
 CLASSES = ("cls", "sep", "punctuation", "special")  # in the order of `Tokens.classes`
@@ -42,8 +40,8 @@ class Uniform(PerSequence):
     def table(self) -> list[Row]:
         return []
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
-        rows = []
+    def tables(self) -> dict[str, list[TableRow]]:
+        rows: list[TableRow] = []
         for site, moments in sorted(
             self._settled().items(), key=lambda item: (STACKS.index(item[0].stack), item[0])
         ):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from headscope.data.coreference import Document, Window, read_coreference
 from headscope.data.encode import Counts
@@ -18,6 +17,7 @@ from headscope.data.text_lines import can_be_read_again
 from headscope.data.treebank import ROOT, Parsed, read_treebank
 from headscope.errors import HeadscopeError
 from headscope.study.run_record import describe_files
+from headscope.study.schema.record import Section
 
 Files = str | Path | Iterable[str | Path]
 RelationOf = Callable[[Parsed], Iterable[tuple[int, int]]]
@@ -85,7 +85,7 @@ class Corpus:
             return iter(self._given)
         return islice(read_examples(self.files, pairs=self.pairs, column=self.column), self.limit)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Section:
         return {
             "files": describe_files(self.files),
             "pairs": self.pairs,
@@ -116,9 +116,9 @@ class Annotations:
     malformed: dict[str, int] = field(default_factory=dict)
     documents_read: Counts = field(default_factory=Counts)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Section:
         """For run.json: files and what was left out of them."""
-        found: dict[str, Any] = {}
+        found: Section = {}
         if self.frequency:
             is_file = self.frequency not in ("corpus", "english")
             found["frequency"] = (

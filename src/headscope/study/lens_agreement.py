@@ -14,6 +14,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 from headscope.statistics import glossary
+from headscope.study.schema.names import RAW, StatisticName
+from headscope.tables import TableRow
 from headscope.tasks.metrics import spearman
 
 if TYPE_CHECKING:
@@ -31,16 +33,15 @@ RELEVANCES, RELEVANCE = ("relevance", "relevance-signed"), "relevance"
 BESIDE = "confidence"  # of raw attention: what relevance stands beside
 
 
-def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
+def lens_agreement(study: Study, *, seed: int = 0) -> list[TableRow]:
     """Rows of lenses.csv, by stack, statistic and lens; none where nothing was removed or no other lens was asked."""
     values = _values(study)
-    through = [
-        name for name in values.columns if "@" in name and name.partition("@")[0] not in _modes()
-    ]
+    parsed = {name: StatisticName.parse(name) for name in values.columns}
+    through = [name for name, of in parsed.items() if of.lens and of.base not in _modes()]
     relevant = [name for name in RELEVANCES if name in values]
     if not (through or relevant) or EXACT not in values:
         return []
-    named = [name.partition("@")[0] for name in through] + [BESIDE] * bool(relevant)
+    named = [parsed[name].base for name in through] + [BESIDE] * bool(relevant)
     plain = [name for name in dict.fromkeys(named) if name in values]
     ceilings = _ceilings(study)
     rows = []
@@ -48,17 +49,20 @@ def lens_agreement(study: Study, *, seed: int = 0) -> list[dict[str, Any]]:
         for name in [*plain, *through, *relevant]:
             both = of_stack[[name, EXACT]].dropna()
             if len(both) >= FEWEST and both[name].nunique() > 1:
-                statistic, _, lens = name.partition("@")
                 told = _correlated(both[name].to_numpy(), both[EXACT].to_numpy(), seed)
-                lens = lens or (RELEVANCE if name in RELEVANCES else "raw")
-                place: dict[str, Any] = {"stack": str(stack), "statistic": statistic, "lens": lens}
+                lens = parsed[name].qualified_lens or (RELEVANCE if name in RELEVANCES else RAW)
+                place: TableRow = {
+                    "stack": str(stack),
+                    "statistic": parsed[name].base,
+                    "lens": lens,
+                }
                 rows.append(
                     place | told | {"ceiling": ceilings.get(str(stack), np.nan), "heads": len(both)}
                 )
     return rows
 
 
-def furthest_apart(study: Study) -> list[dict[str, Any]]:
+def furthest_apart(study: Study) -> list[TableRow]:
     """For each lens the head that it ranks most unlike raw attention, by one statistic: rows of lens_heads.csv.
 
     Ranks are those of the ends of intervals, so that noise is no disagreement; and a statistic that hardly differs from
@@ -66,9 +70,10 @@ def furthest_apart(study: Study) -> list[dict[str, Any]]:
     """
     values, lows, highs = (_values(study, end) for end in ("value", "low", "high"))
     rows = []
-    for name in (name for name in values.columns if "@" in name):
-        statistic, _, lens = name.partition("@")
-        if statistic not in values or statistic in _modes():
+    for name in values.columns:
+        parsed = StatisticName.parse(name)
+        statistic, lens = parsed.base, parsed.qualified_lens
+        if not lens or statistic not in values or statistic in _modes():
             continue
         for _, of_stack in values.groupby("stack", sort=False):
             both = of_stack[[statistic, name]].dropna()
@@ -83,14 +88,14 @@ def furthest_apart(study: Study) -> list[dict[str, Any]]:
                 (low, high), (low_seen, high_seen) = (
                     (float(of[0][i]), float(of[1][i])) for of in ends
                 )
-                told: dict[str, Any] = {"statistic": statistic, "lens": lens}
+                told: TableRow = {"statistic": statistic, "lens": lens}
                 for column, one in (("raw", statistic), ("through", name)):
                     told |= {column: values[one][place], f"{column}_low": lows[one][place]}
                     told |= {f"{column}_high": highs[one][place]}
                 told |= {"raw_rank": float(ranks[0][i]), "rank": float(ranks[1][i])}
                 told |= {"apart": max(low_seen - high, 0.0) + min(high_seen - low, 0.0)}
                 rows.append(dict(zip(KEYS, place, strict=True)) | told)
-    best: dict[str, dict[str, Any]] = {}
+    best: dict[str, TableRow] = {}
     for row in sorted(rows, key=lambda row: -abs(row["apart"])):
         taken = {tuple(one[key] for key in KEYS) for one in best.values()}
         if (

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.data.bundled import named
 from headscope.data.text_lines import can_be_read_again
@@ -17,8 +17,11 @@ from headscope.model.natural_language import is_natural_language
 from headscope.model.surgery import removed_heads
 from headscope.model.weights_hash import weights_sha256
 from headscope.model.zoo.wheels import sha256_of
+from headscope.study.schema.record import SCHEMA, FileRecord, ModelRecord, RunRecord
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from headscope.study.study import Study
 
 
@@ -36,14 +39,38 @@ def versions() -> dict[str, str]:
     }
 
 
-def describe_model(model: AttentionModel) -> dict[str, Any]:
+def build_record(
+    model: AttentionModel | ModelRecord,
+    sections: RunRecord,
+    *,
+    command: str | None = None,
+    seed: int | None = None,
+    lens: str | None = "raw",
+) -> RunRecord:
+    """The run record of a study of this model.
+
+    sections  what the command adds
+    """
+    described = describe_model(model) if isinstance(model, AttentionModel) else model
+    record: RunRecord = {"schema": SCHEMA, "versions": versions(), "model": described}
+    if command is not None:
+        record["command"] = command
+    if seed is not None:
+        record["seed"] = seed
+    if lens is not None:
+        record["lens"] = lens
+    record.update(sections)
+    return record
+
+
+def describe_model(model: AttentionModel) -> ModelRecord:
     stacks = dict.fromkeys(site.stack for site in model.sites)
     layers = {stack: sum(site.stack == stack for site in model.sites) for stack in stacks}
     heads = {
         stack: max((h.head + 1 for h in model.heads if h.stack == stack), default=0)
         for stack in stacks
     }
-    return {
+    record: ModelRecord = {
         "name": model.name,
         "revision": model.revision,
         "class": type(model.model).__name__,
@@ -53,44 +80,41 @@ def describe_model(model: AttentionModel) -> dict[str, Any]:
         "device": str(model.device),
         "layers": layers,
         "heads": heads,
-        **({"shared_layers": shared} if (shared := model.shared_layers) else {}),
-        **_vocabulary(model),
-        **(
-            {}
-            if model.cut is None
-            else {"cut": str(removed_heads(model)), "cut_from": model.cut.origin.sha256}
-        ),
-        **(
-            {"fixed": {str(head): name for head, name in model.fixed.items()}}
-            if model.fixed
-            else {}
-        ),
         "reading": model.reading.record(),
         "notes": list(model.notes),
-        "edits": [repr(edit) for edit in model.edits],
+        "edits": [edit.record().as_json() for edit in model.edits],
     }
+    if shared := model.shared_layers:
+        record["shared_layers"] = shared
+    if model.tokenizer is not None:
+        record["natural_language"] = _has_natural_language(model, model.tokenizer)
+    if model.cut is not None:
+        record["cut"] = str(removed_heads(model))
+        record["cut_from"] = model.cut.origin.sha256
+    if model.fixed:
+        record["fixed"] = {str(head): name for head, name in model.fixed.items()}
+    return record
 
 
-def _vocabulary(model: AttentionModel) -> dict[str, bool]:
-    """Whether its tokens are words of a natural language, where it has a tokenizer."""
-    tokenizer = model.tokenizer
-    if tokenizer is None:
-        return {}
+def _has_natural_language(model: AttentionModel, tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the tokens are words of a natural language."""
     tokens = [
         token
         for token, token_id in tokenizer.get_vocab().items()
         if token_id not in model.marks.special
     ]
-    return {"natural_language": is_natural_language(tokens)}
+    return is_natural_language(tokens)
 
 
-def describe_files(paths: Iterable[str | Path]) -> list[dict[str, str]]:
+def describe_files(paths: Iterable[str | Path]) -> list[FileRecord]:
     """Path and digest of each; of a stream (stdin, a pipe) only its name, since its text is gone."""
-    return [
-        {"path": str(path)}
-        | ({"sha256": sha256_of(Path(named(path)))} if can_be_read_again(named(path)) else {})
-        for path in paths
-    ]
+    return [_describe_file(path) for path in paths]
+
+
+def _describe_file(path: str | Path) -> FileRecord:
+    if not can_be_read_again(named(path)):
+        return {"path": str(path)}
+    return {"path": str(path), "sha256": sha256_of(Path(named(path)))}
 
 
 @cache

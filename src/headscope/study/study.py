@@ -14,13 +14,13 @@ import numpy as np
 from headscope.errors import HeadscopeError, reason
 from headscope.study.lens_agreement import lens_agreement
 from headscope.study.result import Result
-from headscope.tables import COLUMNS, read_table
+from headscope.study.schema.record import SCHEMA, RunRecord, join_records, upgrade_record
+from headscope.study.schema.tables import HEADS, TABLES, check_heads, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-SCHEMA = 1
 SURFACE = {
     "confidence",
     "entropy",
@@ -41,13 +41,14 @@ class Study(Result):
         self,
         source: str | Path | pd.DataFrame,
         maps: dict[str, NDArray[Any]] | None = None,
-        record: dict[str, Any] | None = None,
+        record: RunRecord | None = None,
         tables: dict[str, pd.DataFrame] | None = None,
     ) -> None:
         if isinstance(source, str | Path):
             source, maps, record, tables = _read(Path(source))
         self.heads: pd.DataFrame = source
-        self.maps, self.record, self.tables = maps or {}, record or {}, tables or {}
+        self.maps, self.tables = maps or {}, tables or {}
+        self.record: RunRecord = record or {}
 
     def joined(self, more: Study) -> Study:
         """This study with what another command found of the same model; what has the same name is replaced."""
@@ -56,24 +57,10 @@ class Study(Result):
         news = more.heads[~more.heads["statistic"].isin(SURFACE & set(self.heads["statistic"]))]
         kept = self.heads[~self.heads["statistic"].isin(set(news["statistic"]))]
         heads = pd.concat([kept, news], ignore_index=True) if len(kept) else news
-        commands = [one for one in (self.record.get("command"), more.record.get("command")) if one]
-        durations = {**self.record.get("durations", {}), **more.record.get("durations", {})}
-        record = {**more.record, **self.record, "durations": durations}
-        for part in set(more.record) - {
-            "schema",
-            "versions",
-            "model",
-            "data",
-            "options",
-            "seed",
-            "lens",
-            "durations",
-        }:
-            record[part] = more.record[part]
-        record["command"] = "\n".join(commands)
+        record = join_records(self.record, more.record)
         joined = Study(heads, {**self.maps, **more.maps}, record, {**self.tables, **more.tables})
         if rows := lens_agreement(joined):
-            joined.tables["lenses"] = pd.DataFrame(rows)
+            joined.tables["lenses"] = TABLES["lenses"].frame(rows)
         return joined
 
     def __repr__(self) -> str:
@@ -90,7 +77,7 @@ class Study(Result):
 
 def _read(
     folder: Path,
-) -> tuple[pd.DataFrame, dict[str, NDArray[Any]], dict[str, Any], dict[str, pd.DataFrame]]:
+) -> tuple[pd.DataFrame, dict[str, NDArray[Any]], RunRecord, dict[str, pd.DataFrame]]:
     import pandas as pd
 
     try:
@@ -98,8 +85,8 @@ def _read(
         heads = pd.read_parquet(folder / "heads.parquet")
         with np.load(folder / "maps.npz", allow_pickle=False) as stored:
             maps = dict(stored)
-        named = [file for file in sorted(folder.glob("*.csv")) if file.name != "heads.csv"]
-        tables = {file.stem: read_table(file) for file in named}
+        files = [file for file in sorted(folder.glob("*.csv")) if file.name != "heads.csv"]
+        tables = {file.stem: read_table(file) for file in files}
     except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile, zlib.error) as cause:
         raise HeadscopeError(
             f"not a study ({reason(cause)})",
@@ -114,7 +101,10 @@ def _read(
             expected=f"schema {SCHEMA}",
             mend="Make it again with headscope analyze",
         )
-    if wrong := set(COLUMNS) ^ set(heads.columns):
-        what = f"columns differ: {', '.join(sorted(wrong))}"
-        raise HeadscopeError(what, where=folder / "heads.parquet", expected=", ".join(COLUMNS))
+    record = upgrade_record(record)
+    HEADS.validate(heads, folder / "heads.parquet")
+    check_heads(heads, record.get("model"), folder / "heads.parquet")
+    for file in files:
+        if file.stem in TABLES:
+            check_heads(tables[file.stem], record.get("model"), file)
     return heads, maps, record, tables

@@ -27,7 +27,7 @@ from headscope.model.load import load
 from headscope.model.saving import write_model
 from headscope.model.weights_hash import weights_sha256
 from headscope.study.run_record import describe_files, describe_model, versions
-from headscope.study.study import SCHEMA
+from headscope.study.schema.record import SCHEMA
 from headscope.tasks import Item, Task, task_of
 from headscope.tasks.base import Prepared, two_files
 from headscope.tasks.running import evaluate

@@ -27,7 +27,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.new_model import Source, read_source
 from headscope.study.inputs import Corpus
 from headscope.study.run_record import describe_model, versions
-from headscope.study.study import SCHEMA
+from headscope.study.schema.record import SCHEMA
 from headscope.tasks.base import Item, Prepared
 from headscope.tasks.per_token import IGNORED
 from headscope.tasks.remasked import Remasked

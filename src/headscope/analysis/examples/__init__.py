@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from headscope.analysis.examples._cases import COLUMNS, EACH, MOST_WORDS, Found
+from headscope.analysis.examples._cases import EACH, MOST_WORDS, Found
 from headscope.analysis.examples._question import Text, asked_of
 from headscope.analysis.examples._reading import read_tokens, read_words
 from headscope.data.coreference import Window
@@ -26,13 +26,14 @@ from headscope.data.examples import Example
 from headscope.data.frequency import Frequencies, words_in
 from headscope.data.sentences import Sentence
 from headscope.model.attention_model import AttentionModel
+from headscope.study.schema.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from headscope.study.study import Study
 
-__all__ = ["COLUMNS", "EACH", "examples_of"]
+__all__ = ["EACH", "examples_of"]
 
 MOST = 200
 FEWEST_WORDS = 4  # with MOST_WORDS: a sentence one can take in at a glance
@@ -57,8 +58,6 @@ def examples_of(
     windows      of documents with mentions, for coreferential heads
     frequencies  for rare words
     """
-    import pandas as pd
-
     asked = asked_of(study)
     found = Found()
     chosen = _readable(sentences)[:most]
@@ -81,7 +80,7 @@ def examples_of(
         read_words(model, some, asked, found, max_length, batch_size)
     tokens = plain or [text.example for text in of_sentences or of_documents]
     read_tokens(model, tokens, asked, found, max_length, batch_size)
-    return pd.DataFrame(list(found.rows()), columns=list(COLUMNS))
+    return TABLES["examples"].frame(found.rows())
 
 
 def _readable(sentences: Sequence[Sentence]) -> list[Sentence]:

@@ -7,33 +7,18 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headscope.analysis.examples._question import Question, Role
 from headscope.data.examples import Example
 from headscope.heads import Head
+from headscope.tables import TableRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COLUMNS = (
-    "stack",
-    "layer",
-    "head",
-    "role",
-    "direction",
-    "kind",
-    "words",
-    "query",
-    "key",
-    "weight",
-    "expected",
-    "arcs",
-    "text",
-    "starts",
-)
 EACH = 3
 MOST_WORDS = 30  # that are shown of a text
 REACH = 8  # words shown around the two in question, where a text is longer than that
@@ -116,12 +101,12 @@ class Found:
         else:
             heapq.heappushpop(cases, case)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[TableRow]:
         for (head, role, kind), cases in sorted(
             self._cases.items(), key=lambda item: _order(*item[0])
         ):
             for case in sorted(cases, reverse=True):
-                place = {"stack": head.stack, "layer": head.layer, "head": head.head}
+                place: TableRow = {"stack": head.stack, "layer": head.layer, "head": head.head}
                 yield (
                     place
                     | {"role": role.name, "direction": role.direction, "kind": kind}
@@ -153,7 +138,7 @@ def _ranks(
     ]
 
 
-def _shown(case: Case) -> dict[str, Any]:
+def _shown(case: Case) -> TableRow:
     """The words around the two in question, with their new numbers; two texts one behind the other."""
     queries, keys = case.labels
     shift = 0 if queries is keys else len(queries) + 1
@@ -168,7 +153,7 @@ def _shown(case: Case) -> dict[str, Any]:
         "query": new[query],
         "key": new[key],
         "weight": case.weight,
-        "expected": np.nan if expected is None else new[expected],
+        "expected": None if expected is None else new[expected],
         "arcs": json.dumps([arc for arc in arcs if None not in arc]),
         "text": _whole(case.example),
         "starts": json.dumps(
@@ -177,14 +162,14 @@ def _shown(case: Case) -> dict[str, Any]:
     }
 
 
-def _whole(example: Example) -> str | None:
-    """The text, or both of a pair, as a JSON list; None where that is long."""
+def _whole(example: Example) -> str:
+    """The text, or both of a pair, as a JSON list; empty if that is too long."""
     texts = [
         one if isinstance(one, str) else " ".join(one)
         for one in (example.first, example.second)
         if one
     ]
-    return json.dumps(texts, ensure_ascii=False) if sum(map(len, texts)) <= LONGEST_TEXT else None
+    return json.dumps(texts, ensure_ascii=False) if sum(map(len, texts)) <= LONGEST_TEXT else ""
 
 
 def stretch(count: int, places: list[int]) -> list[int]:

@@ -15,6 +15,7 @@ from headscope.data.sentences import Sentence
 from headscope.heads import Head, Site
 from headscope.model.tokens import Tokens
 from headscope.statistics.relations import DIRECTIONS
+from headscope.study.schema.names import RoleName
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -93,7 +94,7 @@ def _roles(study: Study) -> Iterator[tuple[Role, Head]]:
         head = _address(one)
         if one["role"] == "sink" and head in elsewhere:
             continue
-        relation = str(one["role"]).removeprefix("syntactic: ")
+        relation = RoleName.parse(str(one["role"])).relation
         direction = str(one["rule"]).partition(":")[0]  # a relation's rule begins with it
         is_relation = relation in known and direction in DIRECTIONS
         yield Role(str(one["role"]), *((relation, direction) if is_relation else ("", ""))), head

@@ -6,6 +6,7 @@ import numpy as np
 
 from headscope.analysis.examples._question import Question, content_rows
 from headscope.model.tokens import Tokens
+from headscope.study.schema.names import RoleName
 
 OFFSETS = {"previous token": -1, "next token": 1, "itself": 0}
 
@@ -15,8 +16,9 @@ def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Question | 
         return None
     allowed = content_rows(query, key, row)
     offset = OFFSETS.get(role)
-    if role.startswith("positional "):  # which the statistic finds among content keys alone
-        offset = int(role.removeprefix("positional "))
+    if (named := RoleName.parse(role).offset) is not None:
+        offset = named
+        # The statistic only counts content keys.
         allowed = allowed & key.content[row].cpu().numpy()
     if offset is None:
         return None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.report.drawing.palette import MUTED, RULE, SERIES
-from headscope.report.drawing.style import headed, heading_height, style, whole_numbers
+from headscope.report.drawing.palette import RULE, SERIES
+from headscope.report.drawing.style import draw_rules, headed, heading_height, style, whole_numbers
 from headscope.report.scale import title_of
 from headscope.report.study_access import grid_of, model_name, stacks_with
 from headscope.report.text import plain
@@ -102,6 +102,4 @@ def _draw_panel(
     )
     ax.set_xlim(-0.5, layers - 0.5)
     whole_numbers(ax.xaxis, 12 if layers <= 12 else 8)
-    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(colors=RULE, labelcolor=MUTED)
+    draw_rules(ax, "y")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from headscope.report.drawing.palette import MUTED, RULE, SERIES
-from headscope.report.drawing.style import headed, heading_height, style, whole_numbers
+from headscope.report.drawing.palette import MUTED, SERIES
+from headscope.report.drawing.style import draw_rules, headed, heading_height, style, whole_numbers
 from headscope.report.study_access import stacks_of
 from headscope.report.text import plain
 
@@ -114,9 +114,7 @@ def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, Artis
     ax.set_ylabel(f"{panel.unit} (log scale)" if panel.is_ratio else panel.unit)
     ax.set_xlim(min(layers) - 0.5, max(layers) + 0.5)
     whole_numbers(ax.xaxis, 8)
-    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(colors=RULE, labelcolor=MUTED)
+    draw_rules(ax, "y")
     return handles
 
 

@@ -8,7 +8,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from headscope.masks.speed import DENSE, MaskSpeed
 from headscope.report.drawing.palette import INK, MUTED, RULE, SERIES
-from headscope.report.drawing.style import headed, heading_height, style
+from headscope.report.drawing.style import draw_legend_below, headed, heading_height, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def draw_mask_speed(found: MaskSpeed) -> Figure:
             ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
             ax.set_axisbelow(True)
         handles, labels = above.get_legend_handles_labels()
-        fig.legend(handles, labels, loc="lower center", ncols=4, frameon=False, fontsize=7.5)
+        draw_legend_below(fig, handles, labels, 4)
     return fig
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -23,6 +23,7 @@ from headscope.report.drawing.palette import (
     PAPER,
     RULE,
     SEQUENTIAL_STOPS,
+    SERIES,
 )
 from headscope.report.scale import Scale, signed
 from headscope.report.text import plain
@@ -209,3 +210,22 @@ def _legible(colour: Any) -> str:
         c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]
     )
     return ON_LIGHT if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.21 else ON_DARK
+
+
+def draw_rules(ax: Axes, axis: Literal["x", "y"]) -> None:
+    """Thin rules across an axis, behind the data, and muted ticks."""
+    ax.grid(axis=axis, color=RULE, linewidth=0.5, alpha=0.7)
+    ax.set_axisbelow(True)
+    ax.tick_params(colors=RULE, labelcolor=MUTED)
+
+
+def draw_legend_below(
+    fig: Figure, handles: Sequence[Any], labels: Sequence[str], ncols: int
+) -> None:
+    """A legend without a frame at the lower edge of the figure."""
+    fig.legend(handles, labels, loc="lower center", ncols=ncols, frameon=False, fontsize=7.5)
+
+
+def draw_interval(ax: Axes, low: float, high: float, place: float) -> None:
+    """A horizontal 95 % interval in the first colour of series, behind its dot."""
+    ax.plot([low, high], [place] * 2, color=SERIES[0], linewidth=2, alpha=0.45, zorder=3)

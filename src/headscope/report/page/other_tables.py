@@ -6,9 +6,9 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.sections import title_of_table
 from headscope.report.table_cells import NONE, Cell, Part, is_missing
 from headscope.report.text import plain, slug
+from headscope.study.schema.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,8 @@ def other_tables(tables: Mapping[str, pd.DataFrame], placed: Collection[str]) ->
         rest = f", the first {MOST_ROWS} of them here" if len(table) > MOST_ROWS else ""
         note = f"{len(table)} row{'' if len(table) == 1 else 's'}{rest}."
         bare, _, study = name.partition(" (")
-        heading = title_of_table(bare) + (f" ({study}" if study else "")
+        title = TABLES[bare].title if bare in TABLES else bare.replace("_", " ")
+        heading = title + (f" ({study}" if study else "")
         yield Part(
             f"table-{slug(name)}",
             plain(heading, 120),

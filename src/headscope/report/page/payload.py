@@ -15,7 +15,7 @@ from headscope.report.drawing.palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
 from headscope.report.head_cards import cards_of
 from headscope.report.map_colours import colourings_of
 from headscope.report.over_uniform import uniform_shares
-from headscope.report.scale import bare_name, group_of, scale_of, sentence_of, title_of
+from headscope.report.scale import group_of, scale_of, sentence_of, title_of
 from headscope.report.study_access import (
     Column,
     grid_of,
@@ -26,6 +26,7 @@ from headscope.report.study_access import (
     statistics_of,
 )
 from headscope.report.text import plain
+from headscope.study.schema.names import StatisticName
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,7 +169,7 @@ def described(name: str, values: NDArray[Any]) -> dict[str, Any]:
     return {
         "name": plain(name),
         "group": plain(group_of(name)),
-        "lens": plain(bare_name(name).partition("@")[2]),
+        "lens": plain(StatisticName.parse(name).lens),
         "title": plain(title_of(name)),
         "definition": plain(sentence_of(name), 600),
         "unit": scale.unit,

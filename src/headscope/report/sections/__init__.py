@@ -58,14 +58,6 @@ def topics_of(record: Mapping[str, Any]) -> list[str]:
     return [text for text in words if text]
 
 
-def title_of_table(name: str) -> str:
-    """The title of a table that is shown folded; its name where no topic has one."""
-    titles = {
-        key: title for section in sections().values() for key, title in section.tables.items()
-    }
-    return titles.get(name, name.replace("_", " "))
-
-
 def _in_order(entries: Iterable[Mapping[int, T]]) -> list[T]:
     """The entries of all topics by their position on the page."""
     by_position = sorted(

@@ -14,13 +14,7 @@ from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.palette import ON_DARK, ON_LIGHT
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import style
-from headscope.report.finding import (
-    MOST_NAMED,
-    Finding,
-    measured_in,
-    short_number,
-    strength_of,
-)
+from headscope.report.finding import MOST_NAMED, Finding, measured_in, short_number, strength_of
 from headscope.report.run_facts import ENOUGH_TEXTS
 from headscope.report.scale import scale_of, title_of
 from headscope.report.section import Fact, Section
@@ -313,5 +307,4 @@ SECTION = Section(
     parts={60: part},
     findings={10: knows_nothing, 40: removals},
     facts={40: Fact("importance", _fact)},
-    tables={"ablations": "Changes of loss with each head removed, example by example"},
 )

@@ -15,6 +15,8 @@ from headscope.report.drawing.study_figure import DataSource, StudyFigure
 from headscope.report.drawing.style import (
     SEQUENTIAL,
     draw_bar,
+    draw_legend_below,
+    draw_rules,
     headed,
     heading_height,
     style,
@@ -122,14 +124,7 @@ class Scatter(StudyFigure):
             whole_numbers(bar.yaxis, 6)
             if len(stacks) > 1:
                 handles, labels = fig.axes[0].get_legend_handles_labels()
-                fig.legend(
-                    handles,
-                    labels,
-                    loc="lower center",
-                    ncols=len(stacks),
-                    frameon=False,
-                    fontsize=7.5,
-                )
+                draw_legend_below(fig, handles, labels, len(stacks))
             return fig
 
 
@@ -171,9 +166,7 @@ class Correlations(StudyFigure):
             ax.set(xlim=(least - 0.05, 1.02), ylim=(len(rows) - 0.5, -0.5), xlabel="correlation")
             ax.axvline(0, color=MUTED, linewidth=0.8, zorder=1)
             ax.set_yticks(range(len(rows)), [plain(row["importance"], 24) for row in rows])
-            ax.grid(axis="x", color=RULE, linewidth=0.5, alpha=0.7)
-            ax.set_axisbelow(True)
-            ax.tick_params(colors=RULE, labelcolor=MUTED)
+            draw_rules(ax, "x")
             ax.tick_params(axis="y", length=0)
             heading = (
                 f"of the {int(rows[0]['bottom'])} least\n(chance {float(rows[0]['by_chance']):.1f})"
@@ -382,8 +375,4 @@ SECTION = Section(
     figures={49: Correlations, 50: Scatter},
     parts={80: part},
     findings={50: findings},
-    tables={
-        "ceilings": "What the true importances would reach, stack by stack",
-        "ranks": "Ranks of heads by each importance",
-    },
 )

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from headscope.ablation.significance import ALPHA
-from headscope.report.drawing.palette import INK, MUTED, RULE, SERIES
+from headscope.report.drawing.palette import INK, SERIES
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import headed, heading_height, style
+from headscope.report.drawing.style import draw_interval, draw_rules, headed, heading_height, style
 from headscope.report.section import Section
 from headscope.report.sections.ablation import MATTER, metric_of, task_of
 from headscope.report.study_access import model_name
@@ -84,9 +84,7 @@ class AllButOne(StudyFigure):
             ax.set(ylim=(len(rows) - 0.5, -0.5), xlabel=f"change of {metric_of(study)}")
             names = [str(row["site"]).replace(".", ", layer ") for row in rows]
             ax.set_yticks(range(len(rows)), [plain(name, 24) for name in names])
-            ax.grid(axis="x", color=RULE, linewidth=0.5, alpha=0.7)
-            ax.set_axisbelow(True)
-            ax.tick_params(colors=RULE, labelcolor=MUTED)
+            draw_rules(ax, "x")
             ax.tick_params(axis="y", length=0)
             _draw_legend(fig, ax)
             return fig
@@ -113,14 +111,7 @@ def _draw_row(ax: Axes, row: dict[Any, Any], place: int) -> None:
         )
     start = row["metric"]
     if pd.notna(row["metric_low"]):
-        ax.plot(
-            [row["metric_low"], row["metric_high"]],
-            [place] * 2,
-            color=SERIES[0],
-            linewidth=2,
-            alpha=0.45,
-            zorder=3,
-        )
+        draw_interval(ax, row["metric_low"], row["metric_high"], place)
         start = row["metric_low"]
     fill = SERIES[0] if is_sure else "none"
     dot: dict[str, Any] = {"markerfacecolor": fill, "markeredgecolor": SERIES[0], "markersize": 5.5}

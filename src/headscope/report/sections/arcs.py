@@ -15,6 +15,7 @@ from headscope.report.head_cards import by_gain, words_of
 from headscope.report.section import Section
 from headscope.report.study_access import model_name, stacks_of
 from headscope.report.text import plain
+from headscope.study.schema.names import RoleName
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +77,7 @@ def _chosen(study: Study) -> list[dict[str, Any]]:
             (examples["stack"] == row["stack"])
             & (examples["layer"] == row["layer"])
             & (examples["head"] == row["head"])
-            & examples["role"].isin([row["relation"], f"syntactic: {row['relation']}"])
+            & examples["role"].isin([row["relation"], str(RoleName.syntactic(row["relation"]))])
             & (examples["direction"] == row["direction"])
             & (examples["kind"] == "typical")
         ]

@@ -225,8 +225,4 @@ SECTION = Section(
     figures={10: LayerShares, 22: LayerEntropy},
     findings={20: findings},
     facts={10: Fact("data", _fact)},
-    tables={
-        "sinks": "Which token is the sink of each head",
-        "uniform": "What uniform attention would give, by layer",
-    },
 )

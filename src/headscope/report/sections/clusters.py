@@ -13,11 +13,7 @@ from matplotlib.colors import to_hex, to_rgba
 from headscope.report.drawing.palette import INK, MISSING, MUTED, RULE, SERIES
 from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import SEQUENTIAL, _legible, headed, heading_height, style
-from headscope.report.finding import (
-    Finding,
-    Measured,
-    address_of,
-)
+from headscope.report.finding import Finding, Measured, address_of
 from headscope.report.head_cards import roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
 from headscope.report.section import Section

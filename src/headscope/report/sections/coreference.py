@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.palette import MUTED, SERIES
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import headed, heading_height, style
-from headscope.report.finding import (
-    Finding,
-    excludes,
-    measured_in,
-    short_number,
-    strength_of,
+from headscope.report.drawing.style import (
+    draw_interval,
+    draw_legend_below,
+    draw_rules,
+    headed,
+    heading_height,
+    style,
 )
+from headscope.report.finding import Finding, excludes, measured_in, short_number, strength_of
 from headscope.report.section import Fact, Section
 from headscope.report.study_access import model_name, recorded
 from headscope.report.table_cells import (
@@ -103,14 +104,7 @@ class Coreference(StudyFigure):
                 for handles, labels in drawn
                 for handle, label in zip(handles, labels, strict=True)
             }
-            fig.legend(
-                list(named.values()),
-                list(named),
-                loc="lower center",
-                ncols=len(named),
-                frameon=False,
-                fontsize=7.5,
-            )
+            draw_legend_below(fig, list(named.values()), list(named), len(named))
             return fig
 
 
@@ -135,21 +129,12 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, kinds: list[str]) -> None:
             _draw_head(ax, row, place)
     ax.set_yticks(range(len(kinds)), labels)
     ax.set(xlim=(-0.02, 1.02), ylim=(len(kinds) - 0.5, -0.5), xlabel="share of mentions")
-    ax.grid(axis="x", color=RULE, linewidth=0.5, alpha=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(colors=RULE, labelcolor=MUTED)
+    draw_rules(ax, "x")
 
 
 def _draw_head(ax: Axes, row: Any, place: int) -> None:
     if pd.notna(row["low"]):
-        ax.plot(
-            [row["low"], row["high"]],
-            [place, place],
-            color=SERIES[0],
-            linewidth=2,
-            alpha=0.45,
-            zorder=3,
-        )
+        draw_interval(ax, row["low"], row["high"], place)
     ax.plot(
         row["accuracy"],
         place,
@@ -228,5 +213,4 @@ SECTION = Section(
     parts={100: part},
     findings={90: findings},
     facts={30: Fact("coreference", _fact)},
-    tables={"coreference_heads": "Every head as a finder of antecedents"},
 )

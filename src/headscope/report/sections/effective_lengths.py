@@ -10,10 +10,7 @@ from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import SEQUENTIAL, headed, heading_height, style
 from headscope.report.section import Section
 from headscope.report.study_access import model_name, recorded
-from headscope.report.table_cells import (
-    Part,
-    rows_by_layer,
-)
+from headscope.report.table_cells import Part, rows_by_layer
 from headscope.report.text import plain
 from headscope.statistics.effective_lengths import UP_TO
 

@@ -310,8 +310,4 @@ SECTION = Section(
     figures={24: StatisticsByStep},
     findings={60: findings},
     facts={120: Fact("film", lambda record: "what its heads did over training")},
-    tables={
-        "film": "Every statistic at every checkpoint",
-        "film_roles": "Roles at every checkpoint",
-    },
 )

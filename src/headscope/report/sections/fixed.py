@@ -13,9 +13,7 @@ from matplotlib.patches import Patch
 from headscope.report.drawing.palette import MISSING, ON_DARK, ON_LIGHT, SERIES
 from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import headed, heading_height, style
-from headscope.report.finding import (
-    Finding,
-)
+from headscope.report.finding import Finding
 from headscope.report.metric_changes import (
     LOSS_CHANGE,
     METRIC,
@@ -28,13 +26,7 @@ from headscope.report.metric_changes import (
 from headscope.report.section import Section, fact_of_task
 from headscope.report.sections.front import Front
 from headscope.report.study_access import grid_of, model_name, recorded, stacks_with
-from headscope.report.table_cells import (
-    Cell,
-    Columns,
-    Part,
-    integer_cell,
-    rows_of,
-)
+from headscope.report.table_cells import Cell, Columns, Part, integer_cell, rows_of
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -217,5 +209,4 @@ SECTION = Section(
     parts={30: part},
     findings={150: findings},
     facts={70: fact_of_task("fixing", "how many heads can attend by fixed patterns for")},
-    tables={"substitutes": "Each head's fixed pattern in its place"},
 )

@@ -10,13 +10,17 @@ import numpy as np
 
 from headscope.ablation.noninferiority import Margin, largest_kept, picked_on, verdict_in
 from headscope.model.model_card import times_as_fast
-from headscope.report.drawing.palette import INK, MUTED, PAPER, RULE, SERIES
+from headscope.report.drawing.palette import INK, PAPER, RULE, SERIES
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import headed, heading_height, style, whole_numbers
-from headscope.report.finding import (
-    Finding,
-    finite,
+from headscope.report.drawing.style import (
+    draw_legend_below,
+    draw_rules,
+    headed,
+    heading_height,
+    style,
+    whole_numbers,
 )
+from headscope.report.finding import Finding, finite
 from headscope.report.metric_changes import (
     LOSS_CHANGE,
     METRIC,
@@ -127,7 +131,7 @@ class Front(StudyFigure):
             )
             whole_numbers(below.xaxis)
             handles, labels = above.get_legend_handles_labels()
-            fig.legend(handles, labels, loc="lower center", ncols=3, frameon=False, fontsize=7.5)
+            draw_legend_below(fig, handles, labels, 3)
             return fig
 
 
@@ -135,7 +139,7 @@ def _sizes(table: pd.DataFrame, across: str) -> pd.DataFrame:
     """Its rows for numbers of heads, in order; heads that are fixed are in one order, and not mended."""
     if across == "fixed":
         table = table[table["kind"] == "least"].assign(removed=table["fixed"], repair="", draw=0)
-    return table.assign(repair=table["repair"].astype(object).fillna("")).sort_values("removed")
+    return table.sort_values("removed")
 
 
 def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> None:
@@ -163,9 +167,7 @@ def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> 
             label=ring,
             zorder=3,
         )
-    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(colors=RULE, labelcolor=MUTED)
+    draw_rules(ax, "y")
 
 
 def _draw_dots(
@@ -210,9 +212,7 @@ def _draw_speed(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
         alpha=1 if is_first else 0.35,
     )
     ax.axhline(1.0, color=RULE, linewidth=0.8)
-    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(colors=RULE, labelcolor=MUTED)
+    draw_rules(ax, "y")
 
 
 def part(study: Study) -> Part | None:
@@ -220,9 +220,6 @@ def part(study: Study) -> Part | None:
     if table is None or not len(table):
         return None
     several = table["draw"].nunique() > 1
-    table = table.assign(
-        repair=table["repair"].astype(object).fillna("")
-    )  # an empty cell of a csv is read as nothing
     table = table.sort_values("removed", kind="stable")
     mended = table["repair"].nunique() > 1
     columns: Columns = {
@@ -315,7 +312,7 @@ def _others(
     ]
     most = largest_kept(rows, margin, count)
     if most is not None:
-        named = plain(most["repair"], 30) if isinstance(most["repair"], str) else ""
+        named = plain(most["repair"], 30)
         repair, change = (
             f", repaired by {named}," if named else "",
             change_of(dict(most)).text(sign=True),
@@ -367,5 +364,4 @@ SECTION = Section(
     parts={20: part},
     findings={30: findings},
     facts={50: Fact("pruning", _fact)},
-    tables={"search": "Every set that was tried"},
 )

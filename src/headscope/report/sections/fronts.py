@@ -142,8 +142,4 @@ class Survivors(StudyFigure):
 SECTION = Section(
     figures={18: Fronts, 19: Survivors},
     facts={100: fact_of_task("fronts", "searches side by side for")},
-    tables={
-        "fronts": "The fronts of all searches",
-        "survivors": "What the heads do that are kept",
-    },
 )

@@ -10,14 +10,8 @@ import numpy as np
 from headscope.report.drawing.palette import MISSING, MUTED, RULE
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import SWITCH, headed, heading_height, style
-from headscope.report.finding import (
-    Finding,
-)
-from headscope.report.metric_changes import (
-    change_sentence,
-    change_strength,
-    examples_of,
-)
+from headscope.report.finding import Finding
+from headscope.report.metric_changes import change_sentence, change_strength, examples_of
 from headscope.report.section import Section, fact_of_task
 from headscope.report.study_access import model_name, recorded
 from headscope.report.text import plain, slug
@@ -152,8 +146,4 @@ SECTION = Section(
     figures={23: GatesOverTime},
     findings={140: findings},
     facts={60: fact_of_task("gates", "which heads learned gates keep for")},
-    tables={
-        "gates": "Gates, step by step",
-        "gate_roles": "What the heads do whose gates were learned",
-    },
 )

@@ -11,10 +11,11 @@ from headscope.ablation.ablation_results import LOSS, METRIC
 from headscope.ablation.glossary import DEFINITIONS
 from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.scale import GATE, scale_of, sentence_of, title_of
+from headscope.report.scale import scale_of, sentence_of, title_of
 from headscope.report.section import Section
 from headscope.report.study_access import grid_of, model_name, stacks_with, statistics_of
 from headscope.report.text import slug
+from headscope.study.schema.names import StatisticName
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +37,7 @@ class HeatMap(StudyFigure):
         self.statistics = (statistic,)
         self.title = title_of(statistic)
         means = f"{definition.rstrip('.')}. " if definition else ""
-        grey = "closed" if statistic.startswith(GATE) else "no value"
+        grey = "closed" if StatisticName.parse(statistic).is_gate else "no value"
         self.caption = f"{means}Rows are layers, 0 (next to the input) at the top; columns are heads; grey: {grey}."
 
     @classmethod
@@ -44,7 +45,11 @@ class HeatMap(StudyFigure):
         taken: set[str] = set()
         elsewhere = (*DRAWN_WITH_STARS, *(GRADIENTS if stacks_with(study, LOSS) else ()))
         for statistic in statistics_of(study):
-            if statistic.startswith(DRAWN_TOGETHER) or statistic in elsewhere or "@" in statistic:
+            if (
+                statistic.startswith(DRAWN_TOGETHER)
+                or statistic in elsewhere
+                or StatisticName.parse(statistic).lens
+            ):
                 continue
             stem = name = f"heat-{slug(statistic)}"
             while (

@@ -7,5 +7,5 @@ from headscope.report.section import Fact, Section
 SECTION = Section(
     facts={
         110: Fact("knock_out", lambda record: "what changes when parts of attention are taken away")
-    },
+    }
 )

@@ -10,10 +10,7 @@ import numpy as np
 from headscope.report.drawing.palette import INK, MISSING, MUTED, SERIES
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import DIVERGING, SEQUENTIAL, headed, heading_height, style
-from headscope.report.finding import (
-    Finding,
-    finite,
-)
+from headscope.report.finding import Finding, finite
 from headscope.report.metric_changes import (
     LOSS_CHANGE,
     METRIC,
@@ -210,5 +207,4 @@ SECTION = Section(
     parts={40: part},
     findings={160: findings},
     facts={80: fact_of_task("learned_masks", "which positions need to attend to which for")},
-    tables={"positions": "Learned masks by kinds of positions"},
 )

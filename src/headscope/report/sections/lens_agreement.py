@@ -23,14 +23,7 @@ from headscope.report.finding import (
 )
 from headscope.report.section import Section
 from headscope.report.study_access import model_name, recorded
-from headscope.report.table_cells import (
-    Cell,
-    Columns,
-    Part,
-    interval_column,
-    number,
-    rows_of,
-)
+from headscope.report.table_cells import Cell, Columns, Part, interval_column, number, rows_of
 from headscope.report.text import plain
 
 if TYPE_CHECKING:

@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING
 
 from headscope.report.drawing.lines import Line, Lines, draw_lines, heading_of
 from headscope.report.drawing.study_figure import DataSource, StudyFigure
-from headscope.report.scale import bare_name
 from headscope.report.section import Section
 from headscope.report.study_access import model_name, recorded, stacks_of, stacks_with
-from headscope.report.table_cells import (
-    DECIMALS,
-    Cell,
-    Part,
-    layer_cell,
-    number,
-)
+from headscope.report.table_cells import DECIMALS, Cell, Part, layer_cell, number
 from headscope.report.text import plain
+from headscope.study.schema.names import RAW, StatisticName, through_lens
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,11 +57,7 @@ class LensShares(StudyFigure):
         drawn = [
             mass for mass in DRAWN if any(_is_drawn(study, mass, one) for one in stacks_of(study))
         ]
-        names = [
-            mass if lens == "raw" else f"{mass}@{lens}"
-            for mass in drawn
-            for lens in lenses_of(study)
-        ]
+        names = [through_lens(mass, lens) for mass in drawn for lens in lenses_of(study)]
         return DataSource("heads", tuple(names))
 
     def draw(self, study: Study) -> Figure:
@@ -80,7 +70,7 @@ class LensShares(StudyFigure):
             for mass, heading in DRAWN.items():
                 lines = {}
                 for lens in lenses_of(study) if _is_drawn(study, mass, stack) else ():
-                    name = mass if lens == "raw" else f"{mass}@{lens}"
+                    name = through_lens(mass, lens)
                     here = means[(means["stack"] == stack) & (means["statistic"] == name)]
                     points = [
                         (layer, mean, mean - 2 * error, mean + 2 * error)
@@ -103,11 +93,10 @@ def _is_drawn(study: Study, mass: str, stack: str) -> bool:
 
 def lenses_of(study: Study) -> list[str]:
     """The lenses that rows of the study were seen through, raw first."""
-    names = [
-        bare_name(str(name)).partition("@")[2] for name in dict.fromkeys(study.heads["statistic"])
-    ]
-    others = list(dict.fromkeys(name for name in names if name))
-    return ["raw", *others] if others else []
+    names = map(str, dict.fromkeys(study.heads["statistic"]))
+    lenses = dict.fromkeys(StatisticName.parse(name).lens for name in names)
+    others = [lens for lens in lenses if lens]
+    return [RAW, *others] if others else []
 
 
 def part(study: Study) -> Part | None:
@@ -120,7 +109,7 @@ def part(study: Study) -> Part | None:
     layers.sort(key=lambda one: (stacks_of(study).index(one[0]), one[1]))
     rows = []
     for statistic in MASSES:
-        names = [statistic if lens == "raw" else f"{statistic}@{lens}" for lens in lenses]
+        names = [through_lens(statistic, lens) for lens in lenses]
         of_layers = [[means.get((*place, name), math.nan) for name in names] for place in layers]
         if statistic in ONLY_IF_VARIES:
             of_layers = _varying(of_layers)

@@ -10,10 +10,7 @@ import numpy as np
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import headed, heading_height, style
-from headscope.report.finding import (
-    Finding,
-    finite,
-)
+from headscope.report.finding import Finding, finite
 from headscope.report.metric_changes import METRIC_CHANGE, change_sentence, metric_name
 from headscope.report.section import Section, fact_of_task
 from headscope.report.study_access import model_name, recorded
@@ -148,5 +145,4 @@ SECTION = Section(
     parts={50: part},
     findings={165: findings},
     facts={90: fact_of_task("mask_table", "what sparse masks cost for")},
-    tables={"mask_runs": "Every run under a mask"},
 )

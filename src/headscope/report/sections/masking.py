@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.ablation.ablation_results import METRIC
-from headscope.report.drawing.palette import INK, MUTED, RULE, SERIES
+from headscope.report.drawing.palette import INK, SERIES
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import headed, heading_height, style, whole_numbers
+from headscope.report.drawing.style import (
+    draw_legend_below,
+    draw_rules,
+    headed,
+    heading_height,
+    style,
+    whole_numbers,
+)
 from headscope.report.section import Section
 from headscope.report.sections.ablation import metric_of, stars_of, task_of
 from headscope.report.study_access import grid_of, model_name, recorded, stacks_with
@@ -73,7 +80,7 @@ class Masking(StudyFigure):
                 ax.tick_params(labelbottom=row == len(stacks) - 1)
             ax.set_xlabel(f"{metric_of(study)} without the head")
             handles, labels = fig.axes[0].get_legend_handles_labels()
-            fig.legend(handles, labels, loc="lower center", ncols=2, frameon=False, fontsize=7.5)
+            draw_legend_below(fig, handles, labels, 2)
             return fig
 
 
@@ -125,9 +132,7 @@ def _draw_stack(
         ylabel="heads",
     )
     whole_numbers(ax.yaxis, 5)
-    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(colors=RULE, labelcolor=MUTED)
+    draw_rules(ax, "y")
 
 
 def _name_line(ax: Axes, intact: float, edges: NDArray[np.float64]) -> None:

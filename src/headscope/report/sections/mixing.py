@@ -8,10 +8,7 @@ from headscope.report.drawing.lines import Line, Lines, draw_lines, points_of
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.section import Section
 from headscope.report.study_access import model_name
-from headscope.report.table_cells import (
-    Part,
-    rows_by_layer,
-)
+from headscope.report.table_cells import Part, rows_by_layer
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -71,5 +68,4 @@ def part(study: Study) -> Part | None:
 SECTION = Section(
     figures={63: Mixing},
     parts={170: part},
-    tables={"contributions": "What each part of a layer contributes"},
 )

@@ -126,5 +126,4 @@ def _draw_bars(ax: Axes, bars: NDArray[np.float64]) -> None:
 
 SECTION = Section(
     figures={35: Patterns},
-    tables={"pattern_agreement": "Which pattern the rule and the network named"},
 )

@@ -45,5 +45,4 @@ def findings(study: Study) -> Iterator[Finding]:
 SECTION = Section(
     findings={170: findings},
     facts={130: Fact("test", lambda record: "how much syntax a parser reads off its attention")},
-    tables={"probe_weights": "The weight of each head in the parser"},
 )

@@ -7,25 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
 from headscope.report.drawing.study_figure import StackFigure
-from headscope.report.drawing.style import headed, heading_height, style, whole_numbers
-from headscope.report.finding import (
-    Finding,
-    excludes,
-    measured_in,
-    short_number,
-    strength_of,
-)
+from headscope.report.drawing.style import draw_rules, headed, heading_height, style, whole_numbers
+from headscope.report.finding import Finding, excludes, measured_in, short_number, strength_of
 from headscope.report.section import Section
 from headscope.report.study_access import model_name
-from headscope.report.table_cells import (
-    NONE,
-    Cell,
-    Part,
-    count_cell,
-    head_cell,
-    measured,
-    place_of,
-)
+from headscope.report.table_cells import NONE, Cell, Part, count_cell, head_cell, measured, place_of
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -88,9 +74,7 @@ class RareWords(StackFigure):
                 ylabel="share of sentences",
             )
             whole_numbers(ax.xaxis, 12)
-            ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-            ax.set_axisbelow(True)
-            ax.tick_params(colors=RULE, labelcolor=MUTED)
+            draw_rules(ax, "y")
             return fig
 
 

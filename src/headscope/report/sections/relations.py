@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.palette import MUTED, SERIES
 from headscope.report.drawing.study_figure import StackFigure
-from headscope.report.drawing.style import headed, heading_height, style
-from headscope.report.finding import (
-    Finding,
-    measured_in,
-    short_number,
-    strength_of,
-)
+from headscope.report.drawing.style import draw_interval, draw_rules, headed, heading_height, style
+from headscope.report.finding import Finding, measured_in, short_number, strength_of
 from headscope.report.head_cards import by_gain
 from headscope.report.scale import signed
 from headscope.report.section import Fact, Section
@@ -130,9 +125,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, relations: list[str], margin: floa
         if relation in rows.index:
             _draw_row(ax, rows.loc[relation], place, margin)
     ax.set(xlim=(-0.02, 1.02), ylim=(len(relations) - 0.5, -0.5), xlabel="share of pairs")
-    ax.grid(axis="x", color=RULE, linewidth=0.5, alpha=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(colors=RULE, labelcolor=MUTED)
+    draw_rules(ax, "x")
     ax.tick_params(axis="y", length=0)
 
 
@@ -150,14 +143,7 @@ def _draw_row(ax: Axes, row: Any, place: int, margin: float) -> None:
             row["control"], place, "x", color=MUTED, markersize=4, label="random twin", zorder=2
         )
     if pd.notna(row["low"]):
-        ax.plot(
-            [row["low"], row["high"]],
-            [place] * 2,
-            color=SERIES[0],
-            linewidth=2,
-            alpha=0.45,
-            zorder=3,
-        )
+        draw_interval(ax, row["low"], row["high"], place)
     fill = SERIES[0] if is_above else "none"
     label = _above(margin) if is_above else BELOW
     dot: dict[str, Any] = {
@@ -285,5 +271,4 @@ SECTION = Section(
     parts={90: part},
     findings={80: findings},
     facts={20: Fact("treebank", _fact)},
-    tables={"relation_heads": "Every head for every relation"},
 )

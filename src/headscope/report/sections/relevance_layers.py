@@ -8,10 +8,7 @@ from headscope.report.drawing.lines import Line, Lines, draw_lines
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.section import Section
 from headscope.report.study_access import model_name, recorded
-from headscope.report.table_cells import (
-    Part,
-    rows_by_layer,
-)
+from headscope.report.table_cells import Part, rows_by_layer
 from headscope.report.text import plain
 
 if TYPE_CHECKING:

@@ -12,11 +12,7 @@ from matplotlib.patches import Rectangle
 from headscope.report.drawing.palette import INK, MISSING, MUTED
 from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import _legible, headed, heading_height, style
-from headscope.report.finding import (
-    Finding,
-    measured_in,
-    strength_of,
-)
+from headscope.report.finding import Finding, measured_in, strength_of
 from headscope.report.head_cards import Role, roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
 from headscope.report.section import Section

@@ -11,12 +11,7 @@ from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.finding import Finding
 from headscope.report.section import Section
 from headscope.report.study_access import model_name
-from headscope.report.table_cells import (
-    Cell,
-    Part,
-    layer_cell,
-    measured_cell,
-)
+from headscope.report.table_cells import Cell, Part, layer_cell, measured_cell
 from headscope.report.text import plain
 
 if TYPE_CHECKING:

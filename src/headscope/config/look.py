@@ -1,0 +1,56 @@
+"""Options of `look`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headscope.config.names import LENSES, TOKEN_MAPS
+from headscope.config.option import Config, option
+from headscope.config.parsing import names
+from headscope.config.shared import Reading, Run
+from headscope.errors import names_in
+
+
+def _lenses(value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names(names_in(value, "`lens`"))))
+
+
+@dataclass(frozen=True)
+class LookConfig(Config):
+    """Maps of all heads for one input.
+
+    off  heads to ablate while looking: "0.2,1.*" or (0, 2); the page marks them
+    """
+
+    command = "look"
+    uses = {
+        Reading: ("mask", "open_special", "pooling"),
+        Run: ("out", "revision", "device", "dtype"),
+    }
+    helps = {
+        "out": "Page to write, such as look.html; .html is added to a name without an ending",
+    }
+    required = ("out",)
+
+    lens: tuple[str, ...] = option(
+        ("raw",),
+        "Lenses, separated by commas; the page switches between them. Of heads: raw, norm, effective, "
+        "effective-simplex, gradient; of tokens: rollout, flow, gradient-rollout, relevance, value-zeroing, knock-out",
+        parse=_lenses,
+        is_list=True,
+        choices=(*LENSES, *TOKEN_MAPS),
+    )
+    target: int | None = option(
+        None,
+        "Take gradients of the output at this token, counted from 0",
+        at_least=0,
+        show_default="all tokens",
+    )
+    max_length: int | None = option(
+        None,
+        "Maximum number of tokens; longer input is refused",
+        at_least=1,
+        show_default="what the model can read, at most 512",
+    )
+    off: Any = None

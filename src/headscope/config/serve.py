@@ -1,0 +1,56 @@
+"""Options of `serve`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headscope.config.checks import check_token
+from headscope.config.option import Config, option
+from headscope.config.shared import Reading, Run
+
+
+@dataclass(frozen=True)
+class ServeConfig(Config):
+    """The explorer of a model.
+
+    study    a study of the model, or several; directories or `Study` objects
+    compare  a second model: loaded, a name or a path
+    wait     block until Ctrl-C; otherwise the explorer runs until `.stop()`
+    """
+
+    command = "serve"
+    uses = {
+        Reading: ("mask", "open_special", "pooling", "prompt"),
+        Run: ("revision", "device", "dtype"),
+    }
+
+    study: list[Any] | None = option(
+        None,
+        "Study of the model to show next to it; several are joined",
+        metavar="DIR",
+        show_default=False,
+    )
+    compare: Any = option(
+        None, "A second model to compare with", metavar="MODEL2", show_default=False
+    )
+    port: int = option(
+        8760, "Port to listen on; if it is taken, the next free one", at_least=0, at_most=65535
+    )
+    host: str = option(
+        "127.0.0.1", "Address to listen on; any but this machine's own requires a token"
+    )
+    token: str | None = option(
+        None,
+        "Token that every request must carry",
+        check=check_token,
+        show_default="generated if the host requires one",
+    )
+    browser: bool = option(True, "Open the page in the browser", flags=("--browser/--no-browser",))
+    max_length: int | None = option(
+        None,
+        "Maximum number of tokens per text",
+        at_least=1,
+        show_default="what the model can read, at most 512",
+    )
+    wait: bool = True
