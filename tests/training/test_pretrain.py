@@ -79,7 +79,7 @@ def test_what_can_be_learned_is_learned_and_the_baseline_is_beaten(here: Path) -
 
 def test_the_baseline_is_that_of_counting_by_hand(here: Path) -> None:
     record = pretrain(
-        "texts.txt", architecture="bert", max_length=16, held_out=0.2, out="made", **FAST
+        corpus="texts.txt", architecture="bert", max_length=16, held_out=0.2, out="made", **FAST
     ).record
     lines = Path("texts.txt").read_text("utf-8").split("\n")[:-1]
     train = [line for i, line in enumerate(lines) if (i // 20) % 5]
@@ -175,7 +175,7 @@ def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
 
 def test_sizes_vocabulary_and_positions_are_as_asked(here: Path) -> None:
     sizes = {"layers": 3, "heads": 2, "hidden": 24, "vocabulary": 280}
-    pretrain("texts.txt", out="made", steps=2, max_length=20, **sizes)
+    pretrain(corpus="texts.txt", out="made", steps=2, max_length=20, **sizes)
     model = headscope.load("made", model_class="AutoModelForMaskedLM")
     config = model.model.config
     assert len(model.heads) == 6
@@ -190,7 +190,7 @@ def test_sizes_vocabulary_and_positions_are_as_asked(here: Path) -> None:
 
 def test_a_model_learns_under_a_mask(here: Path) -> None:
     pretrain(
-        "texts.txt",
+        corpus="texts.txt",
         out="made",
         architecture="bert",
         steps=2,

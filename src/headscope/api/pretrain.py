@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from headscope.config.option import fill
 from headscope.config.pretrain import PretrainConfig
 from headscope.config.shared import Reading, Run
+from headscope.config.texts import TextData
 from headscope.training import pretrain as training
 from headscope.training.result import TrainingResult
 
 
 def pretrain(
-    corpus: str | Path | Iterable[str | Path] | None = None,
+    data: TextData | Iterable[str] | None = None,
     config: PretrainConfig | None = None,
     *,
     reading: Reading | None = None,
@@ -25,13 +25,13 @@ def pretrain(
 
     Parameters
     ----------
-    corpus
-        Files of text; `None` if `config` names them.
+    data
+        A list of texts; or a `TextData` with files.
     config, reading, run
         Options; see `PretrainConfig`, `Reading` and `Run`. With `out` the model is written and the training can be
         resumed; without it the model is only returned.
     **options
-        Fields of these configs, instead of or in addition to them.
+        Fields of these configs, instead of or in addition to them: `corpus=`, `layers=`, `steps=` …
 
     Returns
     -------
@@ -40,10 +40,8 @@ def pretrain(
 
     Examples
     --------
-    >>> result = headscope.pretrain("wiki.txt.gz", layers=2, vocabulary=8000, out="small-bert")  # doctest: +SKIP
+    >>> result = headscope.pretrain(corpus="wiki.txt.gz", layers=2, vocabulary=8000, out="small-bert")  # doctest: +SKIP
     >>> result.record["baseline"]  # doctest: +SKIP
     """
-    if corpus is not None:
-        options["corpus"] = corpus
-    configs = fill("pretrain", options, (PretrainConfig, config), (Reading, reading), (Run, run))
-    return training.pretrain(*configs)
+    slots = (PretrainConfig, config), (TextData, data), (Reading, reading), (Run, run)
+    return training.pretrain(*fill("pretrain", options, *slots))

@@ -10,6 +10,7 @@ from headscope.commands._from_config import command
 from headscope.commands._options import is_first, progress, say
 from headscope.config.pretrain import PretrainConfig
 from headscope.config.shared import Reading, Run
+from headscope.config.texts import TextData
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -27,13 +28,13 @@ In Python: headscope.pretrain
 
 
 @command(EXAMPLES, group="Models")
-def pretrain(config: PretrainConfig, reading: Reading, run: Run) -> None:
+def pretrain(data: TextData, config: PretrainConfig, reading: Reading, run: Run) -> None:
     """Train a new encoder to predict masked tokens of a text corpus."""
     import headscope
 
     with progress("pretrain") as update:
         record = headscope.pretrain(
-            config=config, reading=reading, run=replace(run, progress=update)
+            data, config, reading=reading, run=replace(run, progress=update)
         ).record
     accuracy = record["moments"][-1]["metrics"]["accuracy"]
     interval = (

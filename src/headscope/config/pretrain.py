@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headscope.config.option import option
-from headscope.config.parsing import file_list
 from headscope.config.shared import Reading, Run
+from headscope.config.texts import TextData
 from headscope.config.training import ModelSizes, TrainingConfig, checkpoints_option
 from headscope.errors import HeadscopeError
 
@@ -22,23 +23,22 @@ class PretrainConfig(TrainingConfig, ModelSizes):
 
     command = "pretrain"
     uses = {
+        TextData: ("corpus", "column", "limit", "max_length"),
         Reading: ("mask", "open_special"),
         Run: ("out", "seed", "device", "resume", "overwrite"),
     }
+    defaults = {"max_length": 128}
     helps = {
+        "corpus": "Files of text (one per line), FASTA or tables (csv, tsv, jsonl), also gzipped",
+        "column": "Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles (--fields is the old "
+        "name)",
+        "max_length": "Tokens per sequence, and positions of the model",
         "out": "Directory to write the model to; must not exist yet",
         "seed": "Random seed (weights, masked tokens, dropout, order of sequences)",
     }
     required = ("corpus", "out")
     python_only = ()
 
-    corpus: list[str | Path] = option(
-        (),
-        "Files of text (one per line), FASTA or tables (csv, tsv, jsonl), also in gzip",
-        parse=file_list,
-        metavar="FILE…",
-        show_default=False,
-    )
     architecture: str | Path | None = option(
         None,
         "Architecture of the encoder: a named model, a directory, a hub id or a config.json",
@@ -50,7 +50,6 @@ class PretrainConfig(TrainingConfig, ModelSizes):
         "Model whose tokenizer is used: a name, a directory or a hub id",
         show_default="that of --config; of the small BERT: minilm",
     )
-    max_length: int = option(128, "Tokens per sequence, and positions of the model", at_least=1)
     epochs: int = option(
         1, "Number of passes over the sequences, with new masked tokens in each", at_least=1
     )
@@ -64,27 +63,18 @@ class PretrainConfig(TrainingConfig, ModelSizes):
         above=0,
         at_most=0.5,
     )
-    limit: int | None = option(
-        None,
-        "Maximum number of texts, from the start of the corpus",
-        at_least=1,
-        show_default="all",
-    )
-    column: Any = option(
-        None,
-        "Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles (--fields is the old name)",
-        flags=("--column", "--fields"),
-        metavar="NAME",
-        show_default="text",
-    )
     checkpoints: int | None = checkpoints_option()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.corpus:
-            raise HeadscopeError("pretrain requires `corpus`")
         if self.tokenizer is not None and self.vocabulary is not None:
             raise HeadscopeError(
                 "`tokenizer` and `vocabulary` exclude each other",
                 mend="Leave one of them out: a tokenizer is either taken or learned",
             )
+
+    def check_values(self, values: Mapping[str, Any]) -> None:
+        if not (values["corpus"] or values["texts"]):
+            raise HeadscopeError("pretrain requires `corpus`")
+        if values["sentences"]:
+            raise HeadscopeError("`sentences` has no effect in pretrain")

@@ -18,6 +18,7 @@ from headscope.config.command_line import command_line
 from headscope.config.option import recorded
 from headscope.config.pretrain import PretrainConfig
 from headscope.config.shared import Reading, Run
+from headscope.config.texts import TextData
 from headscope.config.training import ModelSizes
 from headscope.data.held_out import check_held_out, is_held_out
 from headscope.data.pack_sequences import packed
@@ -48,15 +49,17 @@ MAX_HELD_OUT = 500  # sequences: ten thousand masked tokens
 MOMENTS = 10  # number of evaluations on the held-out texts, in addition to those at checkpoints
 
 
-def pretrain(config: PretrainConfig, reading: Reading, run: Run) -> TrainingResult:
+def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run) -> TrainingResult:
     """Train a new encoder to predict masked tokens.
 
-    Texts are concatenated and split into sequences of `config.max_length` tokens. Blocks of neighbouring texts over
+    Texts are concatenated and split into sequences of `data.max_length` tokens. Blocks of neighbouring texts over
     the whole corpus are held out.
     """
     started = time.perf_counter()
     source, sizes, tokenizer = _source(config, run)
-    texts = _Texts(Corpus(config.corpus, (), False, config.column, config.limit), config.held_out)
+    max_length = data.max_length or config.defaults["max_length"]
+    corpus = Corpus(data.corpus, data.texts, False, data.column, data.limit)
+    texts = _Texts(corpus, config.held_out)
     torch.manual_seed(run.seed)
     model = build_model(
         source,
@@ -65,19 +68,19 @@ def pretrain(config: PretrainConfig, reading: Reading, run: Run) -> TrainingResu
         model_class=Remasked.model_class,
         run=run,
         tokenizer=tokenizer,
-        max_length=config.max_length,
+        max_length=max_length,
     )
     if reading.mask is not None:
         model.wear(MaskedAttention(reading.mask, open_special=reading.open_special))
     task = Remasked(seed=run.seed)
     task.check(model)
     task.bind(model)
-    train, held = texts.packed(model, config.max_length)
+    train, held = texts.packed(model, max_length)
     if len(held.items) > MAX_HELD_OUT:
         held = _few(held)
     held = task.hidden(model, held)
     header = {
-        "config": recorded(config, reading, run),
+        "config": recorded(config, data, reading, run),
         "model": describe_model(model),
         "task": "masked",
         "data": texts.corpus.describe() | {"held_out": config.held_out},
