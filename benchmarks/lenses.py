@@ -23,7 +23,7 @@ import torch
 from stream import BATCH, LENGTH, plain_pass, texts
 
 import headscope
-from headscope.analysis.lens_statistics import Looking
+from headscope.analysis.lens_statistics import LensStatistics
 from headscope.model.lenses import LENSES
 from headscope.statistics import chosen, stream
 
@@ -38,7 +38,11 @@ def timed(run: Callable[..., object], *arguments: object) -> float:
 
 
 def looked(
-    model: headscope.AttentionModel, batch: headscope.Batch, looking: Looking, *, raw: bool = True
+    model: headscope.AttentionModel,
+    batch: headscope.Batch,
+    looking: LensStatistics,
+    *,
+    raw: bool = True,
 ) -> None:
     asked = chosen(STATISTICS) if raw else []
     list(stream(model, [batch], asked, through=looking.through, losses=looking.losses))
@@ -52,13 +56,13 @@ def ratios(
         headscope.encode(model, texts(pairs, full=True), batch_size=BATCH, max_length=LENGTH)
     )
     asked = {
-        name: Looking(
+        name: LensStatistics(
             model, ("raw", name) if name != "raw" else ("raw",), STATISTICS, pairs=True, seed=0
         )
         for name in LENSES
     }
     for name in ("norm", "gradient"):
-        asked[f"{name}-all"] = Looking(model, ("raw", name), None, pairs=True, seed=0)
+        asked[f"{name}-all"] = LensStatistics(model, ("raw", name), None, pairs=True, seed=0)
     for looking in asked.values():
         looked(model, batches[0], looking)
     found: dict[str, list[float]] = {name: [] for name in asked}
@@ -94,7 +98,7 @@ def peak_memory_mb(count: int) -> int:
 
 def measure_memory(count: int) -> None:
     model = headscope.load("minilm")
-    looking = Looking(model, tuple(LENSES), STATISTICS, pairs=True, seed=0)
+    looking = LensStatistics(model, tuple(LENSES), STATISTICS, pairs=True, seed=0)
     for batch in headscope.encode(
         model, texts(count, full=True), batch_size=BATCH, max_length=LENGTH
     ):

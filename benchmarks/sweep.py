@@ -119,7 +119,7 @@ def _raced(
     options: argparse.Namespace, model: Any, task: Any, items: list[Item], seconds: dict[str, float]
 ) -> Any:
     """The whole race, its gradient pass included, and whether it says what the exact sweep says."""
-    from headscope.ablation.importance import importance
+    from headscope.api.importance import importance
 
     class Given(type(task)):  # type: ignore[misc]
         def items(self, data: Any, split: str = "dev", *, limit: int | None = None) -> list[Item]:

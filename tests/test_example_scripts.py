@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 from transformers import BertForMaskedLM, BertModel
 
-from headscope.analysis.analyze import analyze
+from headscope.api.analyze import analyze
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 from worded import worded

@@ -70,7 +70,7 @@ def test_every_option_that_a_message_names_is_one_of_a_command() -> None:
         ('`heads="3.2,4.*"`', "--heads 3.2,4.*"),
         ('`how="rank"` or iterative', "--search rank or iterative"),
         ("`as_json=True`", "--json"),
-        ('`kinds="head"` or pair', "--kind head or pair"),
+        ('`kind="head"` or pair', "--kind head or pair"),
         ("`thresholds`: rare is 2", "--threshold: rare is 2"),
         ("`column`", "--column"),
         ("(`models=[A, B]` `corpus=FILE`)", "(--models A B --corpus FILE)"),

@@ -6,14 +6,12 @@ from dataclasses import asdict
 from typing import get_args
 
 from headscope.ablation.ablation_targets import KINDS
-from headscope.ablation.importance import BY
 from headscope.ablation.sweep import Mode
 from headscope.analysis.lens_maps import LENSES as LOOKED_THROUGH
 from headscope.analysis.roles import Thresholds
 from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.config import names
 from headscope.data.encode import Long
-from headscope.learning.learned_mask import FORMS as MASK_FORMS
 from headscope.masks.mask_file import Per
 from headscope.masks.mask_spec import defaults_of
 from headscope.masks.patterns import PATTERNS
@@ -41,13 +39,11 @@ def test_the_names_are_those_of_the_registries() -> None:
     assert (*FIXED, "raganato") == names.FIXED_PATTERNS
     assert tuple(name for name in TOKENS if name != "all") == names.MASKED_TOKENS
     assert {name: defaults_of(make) for name, make in PATTERNS.items()} == names.MASKS
-    assert BY == names.IMPORTANCES
     assert KINDS == names.KINDS
     assert get_args(Mode) == names.MODES
     assert RULES == names.RULES
     assert OBJECTIVES == names.OBJECTIVES
     assert tuple(FORMS) == names.FORMS
-    assert tuple(MASK_FORMS) == names.MASK_FORMS
     assert get_args(Per) == names.PER
     assert get_args(Pool) == names.POOLS
     assert get_args(Long) == names.LONG

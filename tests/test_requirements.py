@@ -46,7 +46,8 @@ def test_the_table_holds_options_of_the_command_with_their_defaults(command: str
         assert set(rule.options) <= set(options) | PYTHON_ONLY
         for name, default in rule.options.items():
             if name in options:
-                assert (options[name] or None) == (default or None), name
+                typed = ",".join(map(str, default)) if isinstance(default, tuple) else default
+                assert (options[name] or None) == (typed or None), name
 
 
 @pytest.mark.parametrize("command", RULES)
@@ -117,9 +118,9 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("analyze", {"sentences": ["a"], "control": True, "pool": "max", "frequency": "english"}),
     ("analyze", {"corpus": ["a"], "treebank": ["b"], "pairs": True, "long": "window"}),
     ("analyze", {"texts": ["a"], "statistics": "entropy,twin-distance", "all_rows": True}),
-    ("analyze", {"treebank": ["a"], "threshold": ["relation=0.2"]}),
-    ("analyze", {"corpus": ["a"], "frequency": "english", "threshold": ["rare=0.2,sink=0.1"]}),
-    ("analyze", {"corpus": ["a"], "threshold": ["sink=0.1"]}),
+    ("analyze", {"treebank": ["a"], "thresholds": ["relation=0.2"]}),
+    ("analyze", {"corpus": ["a"], "frequency": "english", "thresholds": ["rare=0.2,sink=0.1"]}),
+    ("analyze", {"corpus": ["a"], "thresholds": ["sink=0.1"]}),
     ("analyze", {"corpus": ["a"], "lens": "raw,gradient", "pooling": "last"}),
     ("compare", ON_TEXTS | {"models": ["a", "b"], "limit": 3, "max_length": 9, "batch_size": 2}),
     ("compare", {"models": ["a", "b"], "texts": ["a"]}),
@@ -135,6 +136,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("gate", SIZED | SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
     ("gate", SPLIT | {"frozen": True}),
     ("gate", READ),
+    ("gate", {"out": "gated", "resume": True, "overwrite": True}),
     ("gate", SPLIT | {"task": "mlm", "data": "datasets:owner/name"}),
     ("importance", MASKED | {"kind": "pair,layer", "heads": "0.1,0.2"}),
     ("importance", {"kind": "head,layer", "heads": "0.1", "race": 0.05, "mode": "mean"}),
@@ -159,6 +161,8 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("learn-mask", SPLIT | {"soft": True, "learning_rate": 1e-4}),
     ("learn-mask", SPLIT | {"frozen": True}),
     ("learn-mask", READ | {"soft": True}),
+    ("learn-mask", {"objective": "mlm", "corpus": "texts.txt", "data": None}),
+    ("learn-mask", {"out": "masks", "resume": True, "overwrite": True}),
     ("look", MASKED | {"lens": "raw,relevance", "target": 1}),
     ("look", {"lens": "gradient", "target": 1, "pooling": "first"}),
     ("look", {"lens": "rollout,gradient-rollout", "pooling": "first"}),
@@ -173,6 +177,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("masks compare", {"mask": ["star", "random:keep=0.3"], "seeds": "0,1"}),
     ("masks compare", {"seeds": "0,1"}),
     ("masks compare", READ),
+    ("masks compare", {"out": "table", "resume": True, "overwrite": True}),
     ("masks compare", {"data": "glue", "report_on": "test"}),
     ("pretrain", MASKED | SAVED | {"epochs": 2}),
     ("pretrain", {"steps": 10}),
@@ -254,8 +259,8 @@ def never_for(task_class: str) -> AttentionModel:
 
 
 IMPORTANCE: list[tuple[dict[str, Any], str]] = [
-    ({"by": "gradient", "kinds": "shared"}, '`kinds` requires `by="ablation"`'),
-    ({"by": ["gradient"], "kinds": ["only", "site"]}, '`kinds` requires `by="ablation"`'),
+    ({"by": "gradient", "kind": "shared"}, '`kind` requires `by="ablation"`'),
+    ({"by": ["gradient"], "kind": ["only", "site"]}, '`kind` requires `by="ablation"`'),
     ({"by": "gradient", "mode": "mean"}, '`mode` requires `by="ablation"`'),
     ({"by": "gradient", "heads": "0.1"}, '`heads` requires `by="ablation"`'),
     ({"by": "gradient", "race": 0.05}, '`race` requires `by="ablation"`'),
@@ -327,18 +332,15 @@ OUTSIDE_SEARCH = (
     ("options", "message"),
     [
         (
-            {"options": headscope.GateOptions(frozen=True, settle=0.5)},
+            {"frozen": True, "settle": 0.5},
             f"`settle` requires {FROZEN}",
         ),
         (
-            {
-                "options": headscope.GateOptions(frozen=True),
-                "settings": headscope.Settings(learning_rate=1e-3),
-            },
+            {"frozen": True, "learning_rate": 1e-3},
             f"`learning_rate` requires {FROZEN}",
         ),
         (
-            {"options": headscope.GateOptions(frozen=True), "scratch": headscope.ModelSizes()},
+            {"frozen": True, "from_scratch": True},
             "`frozen` requires trained weights: leave `from_scratch` out",
         ),
         (
@@ -354,23 +356,18 @@ def test_gate_refuses_options_without_effect(
 ) -> None:
     (tmp_path / "texts.txt").write_text("the cat\n", "utf-8")
     where = {"task": "sst2", "data": tmp_path / "texts.txt", "out": tmp_path / "new"}
-    refused(
-        message, lambda: headscope.gate("gone", aims=[headscope.Aim(keep=1)], **(where | options))
-    )
+    refused(message, lambda: headscope.gate("gone", keep=1, **(where | options)))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (
-            {"options": headscope.MaskOptions(is_soft=True, settle=0.5)},
+            {"sparsity": None, "soft": True, "settle": 0.5},
             "`settle` requires a mask that becomes 0 or 1: leave `soft` out",
         ),
         (
-            {
-                "options": headscope.MaskOptions(frozen=True),
-                "settings": headscope.Settings(learning_rate=1e-3),
-            },
+            {"frozen": True, "learning_rate": 1e-3},
             f"`learning_rate` requires {FROZEN}",
         ),
         (
@@ -387,19 +384,17 @@ def test_learn_mask_refuses_options_without_effect(
     where = {"task": "sst2", "data": tmp_path / "texts.txt", "out": tmp_path / "new"}
     refused(
         message,
-        lambda: headscope.learn_mask(
-            "gone", aims=[headscope.MaskAim(sparsity=0.5)], **(where | options)
-        ),
+        lambda: headscope.learn_mask("gone", **(where | {"sparsity": 0.5} | options)),
     )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"settings": headscope.Settings(epochs=1)}, "`epochs` requires `start=MODEL`"),
+        ({"epochs": 1}, "`epochs` requires `start=MODEL`"),
         ({"limit": 3}, "`limit` requires `repair=N` or `start=MODEL`"),
         (
-            {"options": headscope.MaskTableOptions(masks=("star",), seeds=(0, 1))},
+            {"mask": "star", "seeds": (0, 1)},
             "`seeds` requires `repair`, `start` or a mask that is drawn by chance",
         ),
         ({"prompt": "query: "}, f"`prompt` requires {POOLED}"),

@@ -17,37 +17,39 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
-    "Aim": "headscope.learning.gate",
     "Ablate": "headscope.model.edits",
+    "AnalyzeConfig": "headscope.config.analyze",
     "Attention": "headscope.model.attention",
     "AttentionModel": "headscope.model.attention_model",
     "Batch": "headscope.model.tokens",
+    "CompareMasksConfig": "headscope.config.compare_masks",
     "Comparison": "headscope.analysis.compare",
     "Edit": "headscope.model.edits",
     "FilmConfig": "headscope.config.film",
     "FinetuneConfig": "headscope.config.finetune",
     "Fixed": "headscope.model.fixed_patterns",
     "Gate": "headscope.model.edits",
-    "GateOptions": "headscope.learning.gate",
+    "GateConfig": "headscope.config.gate",
     "Head": "headscope.heads",
     "HeadSet": "headscope.heads",
     "HeadscopeError": "headscope.errors",
     "HeadscopeWarning": "headscope.errors",
+    "ImportanceConfig": "headscope.config.importance",
     "Joined": "headscope.analysis.join",
     "KnockOut": "headscope.model.knockout",
-    "MaskAim": "headscope.learning.learn_mask",
-    "MaskOptions": "headscope.learning.learn_mask",
+    "KnockOutConfig": "headscope.config.knock_out",
+    "LearnMaskConfig": "headscope.config.learn_mask",
     "MaskScores": "headscope.model.edits",
-    "MaskTableOptions": "headscope.learning.compare_masks",
     "Masked": "headscope.masks",
     "ModelSizes": "headscope.config.training",
     "PretrainConfig": "headscope.config.pretrain",
     "Reading": "headscope.config.shared",
     "Replace": "headscope.model.edits",
     "Run": "headscope.config.shared",
+    "ProbeConfig": "headscope.config.probe",
+    "Probes": "headscope.analysis.probe",
     "SearchOptions": "headscope.config.search",
     "Sentence": "headscope.data.sentences",
-    "Settings": "headscope.training.settings",
     "Site": "headscope.heads",
     "Study": "headscope.study.study",
     "Target": "headscope.pruning.target",
@@ -57,24 +59,24 @@ _WHERE = {
     "TokenMap": "headscope.model.token_map",
     "TrainingResult": "headscope.training.result",
     "Uniform": "headscope.model.edits",
-    "analyze": "headscope.analysis.analyze",
+    "analyze": "headscope.api.analyze",
     "compare": "headscope.analysis.compare",
-    "compare_masks": "headscope.learning.compare_masks",
+    "compare_masks": "headscope.api.compare_masks",
     "encode": "headscope.data.batches",
     "evaluate": "headscope.api.evaluate",
     "film": "headscope.api.film",
     "finetune": "headscope.api.finetune",
     "fix": "headscope.model.fix_heads",
     "fronts": "headscope.pruning.compare_fronts",
-    "gate": "headscope.learning.gate",
-    "importance": "headscope.ablation.importance",
+    "gate": "headscope.api.gate",
+    "importance": "headscope.api.importance",
     "join": "headscope.analysis.join",
-    "knock_out": "headscope.ablation.knock_out",
-    "learn_mask": "headscope.learning.learn_mask",
+    "knock_out": "headscope.api.knock_out",
+    "learn_mask": "headscope.api.learn_mask",
     "load": "headscope.model.load",
     "look": "headscope.api.look",
     "pretrain": "headscope.api.pretrain",
-    "probe": "headscope.analysis.probe",
+    "probe": "headscope.api.probe",
     "prune": "headscope.model.surgery",
     "save": "headscope.model.saving",
     "search": "headscope.pruning.search",
@@ -98,24 +100,35 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from headscope.ablation.importance import importance as importance
-    from headscope.ablation.knock_out import knock_out as knock_out
-    from headscope.analysis.analyze import analyze as analyze
     from headscope.analysis.compare import Comparison as Comparison
     from headscope.analysis.compare import compare as compare
     from headscope.analysis.join import Joined as Joined
     from headscope.analysis.join import join as join
-    from headscope.analysis.probe import probe as probe
+    from headscope.analysis.probe import Probes as Probes
     from headscope.analysis.roles import Thresholds as Thresholds
     from headscope.analysis.token_maps import token_map as token_map
+    from headscope.api.analyze import analyze as analyze
+    from headscope.api.compare_masks import compare_masks as compare_masks
     from headscope.api.evaluate import evaluate as evaluate
     from headscope.api.film import film as film
     from headscope.api.finetune import finetune as finetune
+    from headscope.api.gate import gate as gate
+    from headscope.api.importance import importance as importance
+    from headscope.api.knock_out import knock_out as knock_out
+    from headscope.api.learn_mask import learn_mask as learn_mask
     from headscope.api.look import look as look
     from headscope.api.pretrain import pretrain as pretrain
+    from headscope.api.probe import probe as probe
+    from headscope.config.analyze import AnalyzeConfig as AnalyzeConfig
+    from headscope.config.compare_masks import CompareMasksConfig as CompareMasksConfig
     from headscope.config.film import FilmConfig as FilmConfig
     from headscope.config.finetune import FinetuneConfig as FinetuneConfig
+    from headscope.config.gate import GateConfig as GateConfig
+    from headscope.config.importance import ImportanceConfig as ImportanceConfig
+    from headscope.config.knock_out import KnockOutConfig as KnockOutConfig
+    from headscope.config.learn_mask import LearnMaskConfig as LearnMaskConfig
     from headscope.config.pretrain import PretrainConfig as PretrainConfig
+    from headscope.config.probe import ProbeConfig as ProbeConfig
     from headscope.config.search import SearchOptions as SearchOptions
     from headscope.config.shared import Reading as Reading
     from headscope.config.shared import Run as Run
@@ -130,14 +143,6 @@ if TYPE_CHECKING:
     from headscope.heads import Head as Head
     from headscope.heads import HeadSet as HeadSet
     from headscope.heads import Site as Site
-    from headscope.learning.compare_masks import MaskTableOptions as MaskTableOptions
-    from headscope.learning.compare_masks import compare_masks as compare_masks
-    from headscope.learning.gate import Aim as Aim
-    from headscope.learning.gate import GateOptions as GateOptions
-    from headscope.learning.gate import gate as gate
-    from headscope.learning.learn_mask import MaskAim as MaskAim
-    from headscope.learning.learn_mask import MaskOptions as MaskOptions
-    from headscope.learning.learn_mask import learn_mask as learn_mask
     from headscope.masks import Masked as Masked
     from headscope.model.attention import Attention as Attention
     from headscope.model.attention_model import AttentionModel as AttentionModel
@@ -162,4 +167,3 @@ if TYPE_CHECKING:
     from headscope.statistics import stream as stream
     from headscope.study.study import Study as Study
     from headscope.training.result import TrainingResult as TrainingResult
-    from headscope.training.settings import Settings as Settings

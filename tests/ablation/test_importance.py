@@ -19,8 +19,11 @@ import headscope
 from children import bytes_of, finished, killed
 from headscope.ablation import importance as module
 from headscope.ablation import sweep
-from headscope.ablation.importance import importance
+from headscope.ablation.importance import importance as ablation_importance
+from headscope.api.importance import importance
 from headscope.commands import app
+from headscope.config.importance import ImportanceConfig
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.report import write as writer
 from headscope.study.journal import NAME, Journal
@@ -185,11 +188,9 @@ def test_what_is_in_the_journal_is_not_run_again(
     folder.mkdir()
 
     def run(resume: bool) -> Study:
-        return importance(
-            model,
-            task="sst2",
-            data="dev.tsv",
-            journal=lambda header: Journal(folder, header, resume=resume),
+        data, how = TaskData("sst2", "dev.tsv"), Run(resume=resume)
+        return ablation_importance(
+            model, ImportanceConfig(), data, Reading(), how, directory=folder
         )
 
     whole = run(False)
@@ -261,10 +262,10 @@ def test_another_option_is_refused_by_name(
         (("--max-length", "16"), "max_length (null then, 16 now)"),
         (("--race", "0.1"), "race (null then, 0.1 now)"),
         (("--dtype", "float64"), "dtype (float32 then, float64 now)"),
-        (("--labels", "2=1"), "2 (null then, 1 now)"),
-        (("--columns", "label=label"), "label (null then, label now)"),
-        (("--limit", "30"), "examples (40 then, 30 now)"),
-        (("--kind", "head,site"), 'kinds (["head"] then, ["head", "site"] now)'),
+        (("--labels", "2=1"), 'labels (null then, {"2": "1"} now)'),
+        (("--columns", "label=label"), 'columns (null then, {"label": "label"} now)'),
+        (("--limit", "30"), "limit (null then, 30 now)"),
+        (("--kind", "head,site"), 'kind (["head"] then, ["head", "site"] now)'),
     ):
         assert refused(*WORDS, *options) == named
 
@@ -385,7 +386,7 @@ def test_rules_are_refused_where_nothing_goes_by_them(here: Path) -> None:
 
 def test_all_importances_of_all_heads_are_in_the_study(here: Path) -> None:
     model = worded(BertForSequenceClassification, num_labels=2)
-    study = importance(model, task="sst2", data="dev.tsv", by="all", kinds="head,only,site,layer")
+    study = importance(model, task="sst2", data="dev.tsv", by="all", kind="head,only,site,layer")
     counts = study.heads.groupby("statistic").size()
     wanted = {
         "ablation-loss",

@@ -19,8 +19,8 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
-from headscope.ablation.importance import importance
 from headscope.ablation.relevance import Relevances, relevances
+from headscope.api.importance import importance
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.reading import Dense, Normalize, TextReading
@@ -279,7 +279,9 @@ def test_of_twins_each_has_half(tmp_path: Path) -> None:
 
 
 def test_rules_that_do_not_exist_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(HeadscopeError, match='"lrp" are no rules of relevance') as error:
+    with pytest.raises(
+        HeadscopeError, match='`rules` must be attnlrp or voita, got "lrp"'
+    ) as error:
         importance(
             classifier(), task="sst2", data=examples(tmp_path, 10), by="relevance", rules="lrp"
         )  # type: ignore[arg-type]

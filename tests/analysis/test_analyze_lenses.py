@@ -13,8 +13,8 @@ from transformers import AutoModelForSequenceClassification as Classifier
 
 import headscope
 from headscope.analysis.label_free_losses import loss_of
-from headscope.analysis.lens_statistics import lenses_asked
 from headscope.analysis.separators import verdicts
+from headscope.config.parsing import lens_list
 from headscope.errors import HeadscopeError
 from headscope.study.lens_agreement import furthest_apart, lens_agreement
 from headscope.study.study import Study
@@ -108,9 +108,9 @@ def test_an_untrained_head_is_refused_by_name() -> None:
 
 
 def test_raw_is_always_among_the_lenses() -> None:
-    assert lenses_asked("norm,effective") == ("raw", "norm", "effective")
+    assert lens_list("norm,effective") == ("raw", "norm", "effective")
     with pytest.raises(HeadscopeError, match="norm or raw"):
-        lenses_asked("values")
+        lens_list("values")
 
 
 # Is attention to separators a no-op?

@@ -97,7 +97,7 @@ def test_without_any_data_the_command_says_what_it_wants(run: Run) -> None:
     said = run("analyze", "bert", "--out", "study")
     assert said.status == 2
     assert said.error == (
-        "--corpus: no text was given. Expected --corpus FILE (--corpus wikipedia-pairs --pairs is bundled), "
+        "analyze requires texts. Expected --corpus FILE (wikipedia-pairs with --pairs is bundled), "
         "--treebank FILE or --coreference FILE."
     )
 
@@ -186,5 +186,5 @@ def test_an_unknown_way_to_join_pieces_is_refused(run: Run) -> None:
     said = run("analyze", "bert", "--corpus", "good.txt", "--pool", "last", "--out", "study")
     assert (said.status, said.error) == (
         2,
-        '--pool: "last" is not a way to join pieces. Expected first, max or mean.',
+        '--pool must be first, max or mean, got "last".',
     )

@@ -54,10 +54,10 @@ def test_flow_says_how_long_a_text_may_be(run: Run, monkeypatch: pytest.MonkeyPa
     [
         (
             ("--to", "seperator"),
-            '--to: "seperator" is no class of tokens. Expected classification, content, punctuation, separator or '
-            'special; did you mean "separator"?',
+            '--to must be classification, content, punctuation, separator or special, got "seperator". '
+            'Did you mean "separator"?',
         ),
-        (("--limit", "0"), "--limit: 0 is too few. Expected 1 or more."),
+        (("--limit", "0"), "--limit must be at least 1, got 0."),
     ],
 )
 def test_knock_out_refuses_before_a_model_is_loaded(

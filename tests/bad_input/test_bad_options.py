@@ -26,24 +26,24 @@ WITHOUT_CUDA = (
     else "this build of torch has no CUDA"
 )
 BAD: list[tuple[tuple[str, ...], str]] = [
-    (("--dtype", "float31"), '--dtype: "float31" is not a dtype. Expected bfloat16, float16, float32 or float64; '
-     'did you mean "float32"?'),
-    (("--dtype", "int8"), '--dtype: "int8" is not a dtype. Expected bfloat16, float16, float32 or float64.'),
+    (("--dtype", "float31"), '--dtype must be bfloat16, float16, float32 or float64, got "float31". Did you mean '
+     '"float32"?'),
+    (("--dtype", "int8"), '--dtype must be bfloat16, float16, float32 or float64, got "int8".'),
     (("--device", "meta"), '--device: "meta" is not a device. Expected auto, cpu, cuda, cuda:1 or mps.'),
     (("--device", "gpu"), '--device: "gpu" is not a device. Expected auto, cpu, cuda, cuda:1 or mps; did you mean '
      '"cuda"?'),
     (("--device", "cuda:7"), f'--device: "cuda:7" cannot be used here: {WITHOUT_CUDA}. Expected auto or cpu.'),
-    (("--max-length", "0"), "--max-length: 0 leaves no room for text. Expected 1 or more."),
-    (("--max-length", "-5"), "--max-length: -5 leaves no room for text. Expected 1 or more."),
+    (("--max-length", "0"), "--max-length must be at least 1, got 0."),
+    (("--max-length", "-5"), "--max-length must be at least 1, got -5."),
     (("--max-length", "2"), "--max-length: 2 leaves no room for text. Expected 3 or more."),
     (("--max-length", "65"), "--max-length: 65 tokens are more than bert can read. Expected at most 64."),
-    (("--batch-size", "0"), "--batch-size: 0 is too few. Expected 1 or more."),
-    (("--batch-size", "-1"), "--batch-size: -1 is too few. Expected 1 or more."),
-    (("--limit", "0"), "--limit: 0 is too few. Expected 1 or more."),
+    (("--batch-size", "0"), "--batch-size must be at least 1, got 0."),
+    (("--batch-size", "-1"), "--batch-size must be at least 1, got -1."),
+    (("--limit", "0"), "--limit must be at least 1, got 0."),
     (("--statistics", "entropi"), f'--statistics: "entropi" is not a statistic. Expected {STATISTICS}'),
     (("--statistics", ""), f'--statistics: "" is not a statistic. Expected {choices("", OF_TEXTS)}.'),
-    (("--long", "trunkate"), '--long: "trunkate" is not a way with long input. Expected error, skip, truncate or '
-     'window; did you mean "truncate"?'),
+    (("--long", "trunkate"), '--long must be error, skip, truncate or window, got "trunkate". Did you mean '
+     '"truncate"?'),
     (("--column", "a,b"), "--column: 2 columns given: a, b. Expected one; or add --pairs."),
     (("--column", "a", "--pairs"), "--column: 1 column given: a. Expected two for --pairs, as in a,b."),
     (
@@ -67,20 +67,20 @@ def test_a_bad_option_is_refused_as_typed(
 
 
 @pytest.mark.parametrize(
-    ("options", "where"),
+    ("options", "start"),
     [
-        (("--corpus", "good.txt", "--statistics", "entropi"), "--statistics"),
-        (("--corpus", "good.txt", "--long", "trunkate"), "--long"),
-        (("--corpus", "good.txt", "--limit", "0"), "--limit"),
-        (("--corpus", "gone.txt",), "gone.txt"),
+        (("--corpus", "good.txt", "--statistics", "entropi"), "--statistics: "),
+        (("--corpus", "good.txt", "--long", "trunkate"), "--long must be "),
+        (("--corpus", "good.txt", "--limit", "0"), "--limit must be "),
+        (("--corpus", "gone.txt",), "gone.txt: "),
     ],
 )  # fmt: skip
 def test_simple_mistakes_are_told_before_a_model_is_loaded(
-    run: Run, options: tuple[str, ...], where: str
+    run: Run, options: tuple[str, ...], start: str
 ) -> None:
     said = run("analyze", "no/such-model", "--out", "study", *options)
     assert said.status == 2
-    assert said.error.startswith(f"{where}: ")
+    assert said.error.startswith(start)
 
 
 def test_a_look_below_a_file_is_refused_before_a_model_is_loaded(run: Run) -> None:
@@ -120,7 +120,7 @@ def test_a_look_into_a_missing_directory_is_refused_before_a_model_is_loaded(run
          "Got unexpected extra argument(s) (The cat sat.). For one text use look: headscope look MODEL "
          '"The cat sat." --out look.html.'),
         (("analyze", "bert", "--out", "s"),
-         "--corpus: no text was given. Expected --corpus FILE (--corpus wikipedia-pairs --pairs is bundled), "
+         "analyze requires texts. Expected --corpus FILE (wikipedia-pairs with --pairs is bundled), "
          "--treebank FILE or --coreference FILE."),
         (("look", "bert", "the cat", "--out", "p.png"),
          'p.png: "p.png" is no page. Expected a name that ends in .html.'),
@@ -137,7 +137,7 @@ def test_a_wrong_call_is_one_line(run: Run, words: tuple[str, ...], message: str
 
 
 def test_verbose_shows_the_traceback(run: Run) -> None:
-    with pytest.raises(HeadscopeError, match="is not a dtype"):
+    with pytest.raises(HeadscopeError, match="--dtype must be "):
         run("analyze", "bert", "--corpus", "good.txt", "--out", "study", "--dtype", "x", "-v")
 
 

@@ -76,17 +76,16 @@ def one_line(said: Said, message: str) -> None:
 
 
 OPTIONS: list[tuple[tuple[str, ...], str]] = [
-    (("--task", "mnly"), f'--task: "mnly" is no task. Expected {TASKS}'),
-    (("--by", "gradiant"), '--by: "gradiant" is no importance. Expected ablation, all, confidence, entropy, gradient, '
-     'norm, random or relevance; did you mean "gradient"?'),
-    (("--rules", "atnlrp"), '--rules: "atnlrp" are no rules of relevance. Expected attnlrp or voita; did you mean '
-     '"attnlrp"?'),
-    (("--kind", "heads"), '--kind: "heads" is no kind of ablation. Expected all, head, layer, only, pair, shared or '
-     'site; did you mean "head"?'),
-    (("--kind", "any"), '--kind: "any" is no kind of ablation. Expected all, head, layer, only, pair, shared or site.'),
-    (("--mode", "nought"), '--mode: "nought" is no way to ablate. Expected fixed, mean, uniform or zero.'),
-    (("--mode", "means", "--by", "gradient"), '--mode: "means" is no way to ablate. Expected fixed, mean, uniform or '
-     'zero; did you mean "mean"?'),
+    (("--task", "mnly"), f'--task: "mnly" is not a task. Expected {TASKS}'),
+    (("--by", "gradiant"), '--by must be ablation, all, confidence, entropy, gradient, norm, random or relevance, '
+     'got "gradiant". Did you mean "gradient"?'),
+    (("--rules", "atnlrp"), '--rules must be attnlrp or voita, got "atnlrp". Did you mean "attnlrp"?'),
+    (("--kind", "heads"), '--kind must be all, head, layer, only, pair, shared or site, got "heads". Did you mean '
+     '"head"?'),
+    (("--kind", "any"), '--kind must be all, head, layer, only, pair, shared or site, got "any".'),
+    (("--mode", "nought"), '--mode must be fixed, mean, uniform or zero, got "nought".'),
+    (("--mode", "means", "--by", "gradient"), '--mode must be fixed, mean, uniform or zero, got "means". '
+     'Did you mean "mean"?'),
     (("--kind", "pair"), "--kind pair: pairs of all heads are too many. Name some: --heads 3.2,4.*."),
     (
         ("--by", "gradient", "--race", "0.05"),
@@ -97,16 +96,16 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
         "--heads requires --kind head or pair. It has no effect otherwise.",
     ),
     (("--kind", "shared"), "--kind shared: no two layers of classifier share their heads. Expected ALBERT, say."),
-    (("--race", "0"), "--race: 0.0 is no error rate. Expected a number between 0 and 1."),
-    (("--race", "1"), "--race: 1.0 is no error rate. Expected a number between 0 and 1."),
-    (("--race", "nan"), "--race: nan is no error rate. Expected a number between 0 and 1."),
-    (("bert", "--task", "retrieval", "--data", "squad.json", "--race", "0.05"), "--race: the examples of retrieval "
-     "hang together, so none can be left out. Leave --race out."),
-    (("--limit", "0"), "--limit: 0 is too few. Expected 1 or more."),
-    (("--batch-size", "0"), "--batch-size: 0 is too few. Expected 1 or more."),
+    (("--race", "0"), "--race must be above 0 and below 1, got 0."),
+    (("--race", "1"), "--race must be above 0 and below 1, got 1."),
+    (("--race", "nan"), "--race must be above 0 and below 1, got nan."),
+    (("bert", "--task", "retrieval", "--data", "squad.json", "--race", "0.05"), "--race cannot be used with "
+     "retrieval: its examples depend on each other. Leave --race out."),
+    (("--limit", "0"), "--limit must be at least 1, got 0."),
+    (("--batch-size", "0"), "--batch-size must be at least 1, got 0."),
     (("--max-length", "65"), "--max-length: 65 tokens are more than classifier can read. Expected at most 64."),
-    (("--columns", "label"), '--columns: "label" is not NAME=NAME. Expected such as a=b,c=d.'),
-    (("--labels", "a=b,=c"), '--labels: "=c" is not NAME=NAME. Expected such as a=b,c=d.'),
+    (("--columns", "label"), '--columns must be NAME=NAME,NAME=NAME…, got "label".'),
+    (("--labels", "a=b,=c"), '--labels must be NAME=NAME,NAME=NAME…, got "=c".'),
     (("--data", "nowhere"), "nowhere: not there. Expected a file, or a directory with train, dev and test files."),
     (("--data", "bert", "--split", "devel"), '--split: "devel" is no split. Expected dev, test or train; '
      'did you mean "dev"?'),

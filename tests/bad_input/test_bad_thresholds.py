@@ -54,7 +54,7 @@ def test_a_bad_threshold_is_refused_from_python_too() -> None:
 def test_every_threshold_is_named_in_the_help(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     shown = run("analyze", "--help").out
-    listed = shown.split("Where a role begins: ")[1].split(", such as")[0]
+    listed = shown.split("Thresholds of roles: ")[1].split(", such as")[0]
     assert set(listed.replace(" or ", ", ").split(", ")) == {one.name for one in fields(Thresholds)}
 
 

@@ -96,13 +96,12 @@ WRONG: dict[str, str] = {
     "0 to 1.",
     "analyze model --corpus good.txt --threshold sink --out new": '--threshold: "sink" has no value. Expected NAME=VALUE, '
     "such as sink=0.3.",
-    "analyze model --corpus good.txt --batch-size 0 --out new": "--batch-size: 0 is too few. Expected 1 or more.",
-    "analyze model --corpus good.txt --max-length 0 --out new": "--max-length: 0 leaves no room for text. Expected 1 or "
-    "more.",
-    "analyze model --corpus good.txt --long cut --out new": '--long: "cut" is not a way with long input. Expected error, '
-    "skip, truncate or window.",
-    "analyze model --corpus good.txt --dtype float31 --out new": '--dtype: "float31" is not a dtype. Expected bfloat16, '
-    'float16, float32 or float64; did you mean "float32"?',
+    "analyze model --corpus good.txt --batch-size 0 --out new": "--batch-size must be at least 1, got 0.",
+    "analyze model --corpus good.txt --max-length 0 --out new": "--max-length must be at least 1, got 0.",
+    "analyze model --corpus good.txt --long cut --out new": '--long must be error, skip, truncate or window, '
+    'got "cut".',
+    "analyze model --corpus good.txt --dtype float31 --out new": '--dtype must be bfloat16, float16, float32 or '
+    'float64, got "float31". Did you mean "float32"?',
     "analyze model --corpus good.txt --device gpu --out new": '--device: "gpu" is not a device. Expected auto, cpu, cuda, '
     'cuda:1 or mps; did you mean "cuda"?',
     "analyze model --corpus good.txt --mask stra --out new": '--mask "stra": "stra" is no mask. Expected bigbird, dense, '
@@ -118,21 +117,21 @@ WRONG: dict[str, str] = {
     'look model "" --out new.html': 'text "": there are no tokens in it. Expected some text.',
     "look model text --out good.txt/new.html": 'good.txt/new.html: "good.txt" is a file, not a folder. Choose another '
     "path.",
-    "evaluate model --task sts-b --data dev.tsv": f'--task: "sts-b" is no task. Expected {choices("sts-b", TASKS)}',
-    "evaluate model --task lm --data dev.tsv": f'--task: "lm" is no task. Expected {", ".join(TASKS[:-1])} or {TASKS[-1]}; '
-    'did you mean "causal" or "mlm"?',
+    "evaluate model --task sts-b --data dev.tsv": f'--task: "sts-b" is not a task. Expected {choices("sts-b", TASKS)}',
+    "evaluate model --task lm --data dev.tsv": f'--task: "lm" is not a task. Expected {", ".join(TASKS[:-1])} or '
+    f'{TASKS[-1]}; did you mean "causal" or "mlm"?',
     "evaluate model --task sst2 --data gone.tsv": "gone.tsv: not there. Expected a file, or a directory with train, dev "
     "and test files.",
     "evaluate model --task sst2 --data full": "full: no file for dev here, only thesis.txt. Expected dev.tsv, say.",
     "evaluate model --task sst2 --data dev.tsv --split deve": '--split: "deve" is no split. Expected dev, test or train; '
     'did you mean "dev"?',
-    "evaluate model --task sst2 --data dev.tsv --columns a": '--columns: "a" is not NAME=NAME. Expected such as a=b,c=d.',
-    f"importance model {ON_TASK} --by gradiant --out new": '--by: "gradiant" is no importance. Expected ablation, all, '
-    'confidence, entropy, gradient, norm, random or relevance; did you mean "gradient"?',
+    "evaluate model --task sst2 --data dev.tsv --columns a": '--columns must be NAME=NAME,NAME=NAME…, got "a".',
+    f"importance model {ON_TASK} --by gradiant --out new": '--by must be ablation, all, confidence, entropy, '
+    'gradient, norm, random or relevance, got "gradiant". Did you mean "gradient"?',
     f"importance model {ON_TASK} --heads 3.x --out new": f'heads "3.x": "3.x" names no head. Expected {FORM}.',
     f"importance model {ON_TASK} --kind pair --out new": "--kind pair: pairs of all heads are too many. Name some: "
     "--heads 3.2,4.*.",
-    f"importance model {ON_TASK} --race 2 --out new": "--race: 2.0 is no error rate. Expected a number between 0 and 1.",
+    f"importance model {ON_TASK} --race 2 --out new": "--race must be above 0 and below 1, got 2.",
     f"{PRUNE} --heads 3.x": f'heads "3.x": "3.x" names no head. Expected {FORM}.',
     f"{PRUNE} --heads 2 --search bean": '--search: "bean" is no search. Expected beam, greedy, iterative, random or rank; '
     'did you mean "beam"?',
@@ -162,13 +161,12 @@ WRONG: dict[str, str] = {
     "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs must be at least 1, got 0.",
     "finetune model --task sst2 --data two --fix 0.1=prevous --out new": '--fix: "prevous" is not a fixed pattern. Expected '
     'current, end, first, left, next, previous, raganato, right, start or uniform; did you mean "previous"?',
-    "gate model --task sst2 --data two --out new": "gate: what shall open heads cost? Expected either --keep or --penalty.",
-    "gate model --task sst2 --data two --keep some --out new": '--keep: "some" is no list of numbers. Expected such as '
-    "3,10,20.",
-    "learn-mask model --task sst2 --data two --out new": "learn-mask: what shall open attention cost? Expected one of "
-    "--penalty, --sparsity and --soft.",
-    "learn-mask model --sparsity 0.5 --out new": "learn-mask: what shall the mask be learned on? Expected --task and "
-    "--data, or --objective mlm and --corpus.",
+    "gate model --task sst2 --data two --out new": "gate requires either --keep or --penalty.",
+    "gate model --task sst2 --data two --keep some --out new": '--keep must be whole numbers such as 3,10,20, '
+    'got "some".',
+    "learn-mask model --task sst2 --data two --out new": "learn-mask requires --penalty, --sparsity or --soft.",
+    "learn-mask model --sparsity 0.5 --out new": "learn-mask requires either --task and --data, or --objective "
+    "and --corpus.",
     "compare study gone --out new": "gone: there is no such directory. Expected a study that a command wrote.",
     "fronts study full --out new": "full/run.json: not a study (No such file or directory). Expected a directory written "
     "by headscope analyze, or by another command that makes a study.",
@@ -186,8 +184,8 @@ WRONG: dict[str, str] = {
     "pretrain --corpus gone.txt --out new": "gone.txt: there is no such file here. Expected a file, or a corpus that "
     "comes with headscope: wikipedia-pairs.",
     "probe model --treebank gone.conllu --out new": f"gone.conllu: {NO_FILE}",
-    "knock-out model --corpus good.txt --to specials --out new": '--to: "specials" is no class of tokens. Expected '
-    'classification, content, punctuation, separator or special; did you mean "special"?',
+    "knock-out model --corpus good.txt --to specials --out new": '--to must be classification, content, punctuation, '
+    'separator or special, got "specials". Did you mean "special"?',
 }  # fmt: skip
 
 # Options that are given and have no effect: the option, and what it requires

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from said import Run
 
+from headscope.api import analyze as api
 from headscope.commands import _options
-from headscope.commands import analyze as command
 from sampling import slow
 from waiting import LONGEST
 
@@ -38,7 +38,7 @@ WORDS = ("analyze", "bert", "--corpus", "good.txt", "--out", "study")
 
 def test_control_c_leaves_nothing(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(what: str) -> Any:
-        def update(done: int, total: int) -> None:
+        def update(done: int, total: int, part: str = "") -> None:
             assert (here / "study.partial").is_dir(), "the run is in its middle"
             raise KeyboardInterrupt
 
@@ -70,7 +70,7 @@ def test_a_disk_that_fills_up_leaves_nothing(
 def test_a_bug_of_ours_has_a_traceback_and_leaves_nothing(
     here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "drawing_figures", lambda: 1 / 0)
+    monkeypatch.setattr(api, "write_study", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(*WORDS)
     assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt"}

@@ -11,7 +11,7 @@ from transformers import BertForSequenceClassification
 from typer.testing import CliRunner
 
 import headscope
-from headscope import Masked, MaskTableOptions, Settings, Study, compare_masks
+from headscope import Masked, Study, compare_masks
 from headscope.commands import app
 from headscope.data.encode import Sequence as Encoded
 from headscope.data.encode import Side
@@ -56,10 +56,18 @@ def test_straight_away_every_mask_gives_what_evaluate_gives_under_it(here: Path)
 
 
 def test_models_are_repaired_and_trained_from_the_start_with_every_seed(here: Path) -> None:
-    options = MaskTableOptions(("star", "random:drop=1"), seeds=(0, 1), repair=1, start="new")
-    settings = Settings(epochs=1, batch_size=8)
     study = compare_masks(
-        "bert", task="sst2", data="glue", out="table", options=options, settings=settings
+        "bert",
+        task="sst2",
+        data="glue",
+        out="table",
+        mask=("star", "random:drop=1"),
+        seeds=(0, 1),
+        repair=1,
+        start="new",
+        epochs=1,
+        batch_size=8,
+        learning_rate=1e-4,
     )
     runs = study.tables["mask_runs"]
     assert (
@@ -80,36 +88,19 @@ def test_models_are_repaired_and_trained_from_the_start_with_every_seed(here: Pa
 
 
 def test_a_killed_run_goes_on_to_the_same_table(here: Path) -> None:
-    options = MaskTableOptions(("star",), repair=2)
-    settings = Settings(batch_size=8)
-    compare_masks("bert", task="sst2", data="glue", out="whole", options=options, settings=settings)
+    options = {"task": "sst2", "data": "glue", "mask": "star", "repair": 2, "batch_size": 8}
+    compare_masks("bert", out="whole", **options)
 
     class Killed(Exception):
         pass
 
-    def kill(name: str, done: int, total: int) -> None:
-        if name.startswith("repaired-1") and done == 3:
+    def kill(done: int, total: int, part: str = "") -> None:
+        if part.startswith("repaired-1") and done == 3:
             raise Killed
 
     with pytest.raises(Killed):
-        compare_masks(
-            "bert",
-            task="sst2",
-            data="glue",
-            out="other",
-            options=options,
-            settings=settings,
-            watch=kill,
-        )
-    compare_masks(
-        "bert",
-        task="sst2",
-        data="glue",
-        out="other",
-        options=options,
-        settings=settings,
-        resume=True,
-    )
+        compare_masks("bert", out="other", **options, progress=kill)
+    compare_masks("bert", out="other", **options, resume=True)
     assert (here / "whole" / "mask_table.csv").read_bytes() == (
         here / "other" / "mask_table.csv"
     ).read_bytes()
@@ -155,26 +146,18 @@ def test_a_start_and_mask_files_are_part_of_the_run(here: Path) -> None:
     def written(allowed: torch.Tensor) -> None:
         Positions(("all",), "model", False, True, allowed[None]).write(here / "mine.npz")
 
-    def stop(name: str, done: int, total: int) -> None:
-        if name.startswith("from-start-1"):
+    def stop(done: int, total: int, part: str = "") -> None:
+        if part.startswith("from-start-1"):
             raise KeyboardInterrupt
 
     def compared(**told: object) -> None:
-        options = MaskTableOptions(("mine.npz",), start="new")
-        settings = Settings(epochs=1, batch_size=8)
-        compare_masks(
-            "bert",
-            task="sst2",
-            data="glue",
-            out="table",
-            options=options,
-            settings=settings,
-            **told,
-        )  # type: ignore[arg-type]
+        task = {"task": "sst2", "data": "glue", "out": "table"}
+        how = {"mask": "mine.npz", "start": "new", "epochs": 1, "batch_size": 8}
+        compare_masks("bert", **task, **how, **told)
 
     written(torch.ones(32, 32, dtype=torch.bool))
     with pytest.raises(KeyboardInterrupt):
-        compared(watch=stop)
+        compared(progress=stop)
     written(torch.ones(32, 32, dtype=torch.bool).tril())
     with pytest.raises(HeadscopeError, match="begun with another mask_files"):
         compared(resume=True)
@@ -207,11 +190,11 @@ def test_over_seeds_is_students_interval() -> None:
 
 REFUSED = [
     (("--mask", "sun"), '--mask "sun": "sun" is no mask.'),
-    (("--mask", "star", "--mask", "star"), "--mask: star is named twice. Expected each mask once."),
+    (("--mask", "star", "--mask", "star"), "--mask must not repeat a value, got star twice."),
     (("--start", "nowhere"), 'no model "nowhere".'),
-    (("--repair", "-1"), "--repair: -1 epochs."),
+    (("--repair", "-1"), "--repair must be at least 0, got -1."),
     (("--repair", "1", "--data", "glue/dev.tsv"), "glue/dev.tsv: there is no train file."),
-    (("--seeds", "a"), '--seeds: "a" is no list of numbers.'),
+    (("--seeds", "a"), '--seeds must be whole numbers such as 3,10,20, got "a".'),
 ]
 
 
@@ -223,3 +206,16 @@ def test_what_cannot_be_compared_is_refused_in_a_line(
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(message)
     assert not list(here.glob("table*"))
+
+
+def test_a_loaded_model_is_compared_under_special_tokens_and_left_unchanged(here: Path) -> None:
+    model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
+    before = {name: value.clone() for name, value in model.model.state_dict().items()}
+    task = headscope.TaskData("sst2", "glue")
+    how = {"mask": "star", "repair": 1, "open_special": True, "batch_size": 8}
+    live = compare_masks(model, task, **how)
+    assert not model.worn
+    assert all(model.model.state_dict()[name].equal(value) for name, value in before.items())
+    pd.testing.assert_frame_equal(
+        live.tables["mask_table"], compare_masks("bert", task, **how).tables["mask_table"]
+    )

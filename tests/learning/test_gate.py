@@ -13,18 +13,17 @@ from transformers import BertForSequenceClassification
 from typer.testing import CliRunner
 
 import headscope
-from headscope import Aim, GateOptions, Settings, Study
+from headscope import Study, gate
 from headscope.commands import app
 from headscope.errors import HeadscopeError
-from headscope.learning.gate import gate
 from headscope.learning.gates import Gates
 from headscope.report.sections.gates import GatesOverTime
 from poison import poisoned
 from sampling import slow
 from worded import glue, saved, sentiments
 
-FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
-FROZEN = Settings(epochs=2, batch_size=8)
+FAST = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3}
+FROZEN = {"epochs": 2, "batch_size": 8, "frozen": True}
 WORDS = ("gate", "bert", "--task", "sst2", "--data", "glue", "--epochs", "2", "--batch-size", "8")
 
 
@@ -91,9 +90,8 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
         task="sst2",
         data="glue",
         out="gated",
-        aims=[Aim(keep=3)],
-        options=GateOptions(frozen=True),
-        settings=FROZEN,
+        keep=3,
+        **FROZEN,
     )
     assert [path.name for path in (here / "gated" / "keep-3").iterdir()] == ["plan.json"]
     plan = json.loads((here / "gated" / "keep-3" / "plan.json").read_text("utf-8"))
@@ -132,21 +130,20 @@ def test_where_all_heads_stay_there_is_nothing_to_cut(here: Path) -> None:
 def test_a_killed_run_goes_on_to_the_same_result(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    aims = [Aim(keep=3), Aim(keep=1)]
-    gate("bert", task="sst2", data="glue", out="whole", aims=aims, settings=FAST)
+    gate("bert", task="sst2", data="glue", out="whole", keep=(3, 1), **FAST)
 
     class Killed(Exception):
         pass
 
     steps = [0]
 
-    def kill(name: str, done: int, total: int) -> None:
+    def kill(done: int, total: int, part: str = "") -> None:
         steps[0] += 1
         if steps[0] == 21:  # in the second epoch of the second aim
             raise Killed
 
     with pytest.raises(Killed):
-        gate("bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, watch=kill)
+        gate("bert", task="sst2", data="glue", out="other", keep=(3, 1), **FAST, progress=kill)
     assert (here / "other.partial" / "keep-1" / "state.pt").exists()
     with pytest.raises(HeadscopeError, match="begun with another epochs"):
         gate(
@@ -154,11 +151,11 @@ def test_a_killed_run_goes_on_to_the_same_result(
             task="sst2",
             data="glue",
             out="other",
-            aims=aims,
+            keep=(3, 1),
             resume=True,
-            settings=Settings(3, 8, 1e-3),
+            **(FAST | {"epochs": 3}),
         )
-    gate("bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, resume=True)
+    gate("bert", task="sst2", data="glue", out="other", keep=(3, 1), **FAST, resume=True)
     plans = [
         json.loads((here / out / "keep-1" / "plan.json").read_text("utf-8"))
         for out in ("whole", "other")
@@ -188,9 +185,9 @@ def test_an_epoch_that_is_told_is_not_trained_again(here: Path) -> None:
             task="sst2",
             data="glue",
             out="gated",
-            aims=[Aim(keep=3)],
-            settings=FAST,
-            say=kill,
+            keep=3,
+            **FAST,
+            log=kill,
         )
     steps: list[int] = []
     gate(
@@ -198,10 +195,10 @@ def test_an_epoch_that_is_told_is_not_trained_again(here: Path) -> None:
         task="sst2",
         data="glue",
         out="gated",
-        aims=[Aim(keep=3)],
-        settings=FAST,
+        keep=3,
+        **FAST,
         resume=True,
-        watch=lambda name, done, total: steps.append(done),
+        progress=lambda done, total, part="": steps.append(done) if "steps" in part else None,
     )
     assert steps[0] == steps[-1] // 2 + 1
 
@@ -309,11 +306,8 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def trained(rate: float, **options: object) -> Study:
-        settings = Settings(epochs=2, batch_size=8, learning_rate=rate)
-        aims = [Aim(keep=3), Aim(keep=1)]
-        return gate(
-            "bert", task="sst2", data="glue", out="gated", aims=aims, settings=settings, **options
-        )  # type: ignore[arg-type]
+        options |= FAST | {"learning_rate": rate}
+        return gate("bert", task="sst2", data="glue", out="gated", keep=(3, 1), **options)
 
     for at, said in (
         (2, "Try a smaller"),
@@ -350,26 +344,18 @@ def test_a_run_with_other_columns_labels_or_code_is_another_run(
         ]
         (here / "glue" / f"{name}.tsv").write_text("\n".join(turned) + "\n", "utf-8")
 
-    def stop(name: str, done: int, total: int) -> None:
+    def stop(done: int, total: int, part: str = "") -> None:
         if done == 7:
             raise KeyboardInterrupt
 
     def trained(**options: object) -> None:
-        gate(
-            "bert",
-            task="sst2",
-            data="glue",
-            out="gated",
-            aims=[Aim(keep=1)],
-            settings=FAST,
-            **options,
-        )  # type: ignore[arg-type]
+        gate("bert", task="sst2", data="glue", out="gated", keep=1, **(FAST | options))
 
     with pytest.raises(KeyboardInterrupt):
-        trained(watch=stop)
-    with pytest.raises(HeadscopeError, match="begun with another sentence"):
+        trained(progress=stop)
+    with pytest.raises(HeadscopeError, match="begun with another columns"):
         trained(resume=True, columns={"sentence": "other"})
-    with pytest.raises(HeadscopeError, match="begun with another 0"):
+    with pytest.raises(HeadscopeError, match="begun with another labels"):
         trained(resume=True, labels={"0": "1", "1": "0"})
     monkeypatch.setattr("headscope.learning.learning_runs.code_of", lambda *rooms: "another")
     with pytest.raises(HeadscopeError, match="begun with another code"):
@@ -382,12 +368,8 @@ def test_gates_on_a_model_from_scratch(here: Path) -> None:
     assert done.exit_code == 0, done.output
     study = Study("gated")
     assert study.tables["front"]["left"].tolist() == [4, 2]
-    assert study.record["gates"]["scratch"]["sizes"] == {
-        "layers": 1,
-        "heads": 4,
-        "hidden": 16,
-        "intermediate": None,
-    }
+    sizes = {"from_scratch": True, "layers": 1, "heads": 4, "hidden": 16, "intermediate": None}
+    assert study.record["config"].items() >= sizes.items()
     cut = command("prune", "gated/keep-2", "--plan", "gated/keep-2/plan.json", "--out", "small")
     assert cut.exit_code == 0, cut.output
     again = command(*WORDS, *size, "--keep", "2", "--out", "again")
@@ -399,23 +381,27 @@ def test_gates_on_a_model_from_scratch(here: Path) -> None:
 
 
 REFUSED = [
-    (("--out", "gated"), "gate: what shall open heads cost?"),
-    (("--keep", "2", "--penalty", "0.1", "--out", "gated"), "gate: what shall open heads cost?"),
+    (("--out", "gated"), "gate requires either --keep or --penalty."),
+    (("--keep", "2", "--penalty", "0.1", "--out", "gated"), "gate requires either --keep or"),
     (("--keep", "9", "--out", "gated"), "--keep: 9 heads cannot be kept. Expected 1 to 4."),
     (("--keep", "2", "--layers", "1", "--out", "gated"), "--layers requires --from-scratch."),
     (
         ("--keep", "2", "--from-scratch", "--frozen", "--out", "gated"),
         "--frozen requires trained weights",
     ),
-    (("--keep", "2,2", "--out", "gated"), "gate: no aim, or one twice."),
-    (("--penalty", "-1", "--out", "gated"), "--penalty: -1.0 is no penalty. Expected 0 or more."),
-    (("--penalty", "much", "--out", "gated"), '--penalty: "much" is no penalty.'),
+    (("--keep", "2,2", "--out", "gated"), "--keep must not repeat a value, got 2 twice."),
+    (("--penalty", "1,1", "--out", "gated"), "--penalty must not repeat a value, got 1.0 twice."),
+    (("--penalty", "-1", "--out", "gated"), "--penalty must be at least 0, got -1."),
+    (("--penalty", "much", "--out", "gated"), "--penalty must be numbers such as 0.001,0.01"),
     (
         ("--penalty", "cross=1", "--out", "gated"),
         "--penalty: there is no cross. Expected some of encoder.",
     ),
-    (("--keep", "2", "--settle", "0", "--out", "gated"), "--settle: 0.0 is no share."),
-    (("--keep", "2", "--gate-rate", "0", "--out", "gated"), "--gate-rate: 0.0 is no rate."),
+    (
+        ("--keep", "2", "--settle", "0", "--out", "gated"),
+        "--settle must be above 0 and at most 1, got 0.",
+    ),
+    (("--keep", "2", "--gate-rate", "0", "--out", "gated"), "--gate-rate must be above 0, got 0."),
     (("--keep", "2", "--report-on", "dev:even", "--out", "gated"), "--report-on: "),
     (
         ("--keep", "2", "--data", "glue/dev.tsv", "--out", "gated"),
@@ -432,3 +418,34 @@ def test_what_cannot_be_learned_is_refused_in_a_line(
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(message)
     assert not list(here.glob("gated*"))
+
+
+def test_a_loaded_model_is_trained_as_its_files_are_and_is_left_unchanged(here: Path) -> None:
+    model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
+    before = {name: value.clone() for name, value in model.model.state_dict().items()}
+    task = headscope.TaskData("sst2", "glue")
+    live = gate(model, task, headscope.GateConfig(keep=(2,), **FAST))
+    assert sorted(path.name for path in here.iterdir()) == ["bert", "glue"], "nothing is written"
+    after = model.model.state_dict()
+    assert all(after[name].equal(value) for name, value in before.items())
+    assert all(weight.requires_grad for weight in model.model.parameters())
+    named = gate("bert", task, keep=2, run=headscope.Run(out=here / "gated"), **FAST)
+    clock = ["time", "time_low", "time_high", "is_front"]
+    fronts = [study.tables["front"].drop(columns=clock) for study in (live, named)]
+    pd.testing.assert_frame_equal(*fronts)
+    pd.testing.assert_frame_equal(live.heads, named.heads)
+    assert "Which heads close when" in (here / "gated" / "index.html").read_text("utf-8")
+    assert Study("gated").record["config"]["keep"] == [2]
+
+
+def test_what_a_loaded_model_cannot_do_is_refused(here: Path) -> None:
+    model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
+    task = headscope.TaskData("sst2", "glue")
+    with pytest.raises(HeadscopeError, match="`from_scratch=True` requires the name or path"):
+        gate(model, task, keep=2, from_scratch=True)
+    with pytest.raises(HeadscopeError, match="`device` has no effect on a model that is loaded"):
+        gate(model, task, keep=2, device="cpu")
+    with pytest.raises(HeadscopeError, match="`resume` requires `out=DIR`"):
+        gate(model, task, keep=2, resume=True)
+    with pytest.raises(HeadscopeError, match="gate requires a model without edits"):
+        gate(model.wear("0.1"), task, keep=2)

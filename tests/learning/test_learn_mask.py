@@ -7,25 +7,25 @@ import shlex
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from transformers import BertForMaskedLM, BertForSequenceClassification
 from typer.testing import CliRunner
 
 import headscope
-from headscope import MaskAim, MaskOptions, Settings, Study
+from headscope import Study, TaskData, learn_mask
 from headscope.commands import app
 from headscope.errors import HeadscopeError
-from headscope.learning.learn_mask import learn_mask
 from headscope.learning.learned_mask import LearnedMask
-from headscope.learning.learning_runs import LOOKED_AT, Source
+from headscope.learning.learning_runs import LOOKED_AT, read_splits
 from headscope.masks.position_kinds import KINDS, by_kind, kinds_of
 from headscope.tasks import task_named
 from poison import poisoned
 from sampling import slow
 from worded import glue, saved, sentiments
 
-FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
-FROZEN = Settings(epochs=2, batch_size=8)
+FAST = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3}
+FROZEN = {"epochs": 2, "batch_size": 8, "frozen": True}
 WORDS = (
     "learn-mask",
     "bert",
@@ -146,7 +146,7 @@ def test_the_steps_of_every_aim_are_told_with_its_name(
 def test_help_says_what_is_limited() -> None:
     for name in ("gate", "learn-mask"):
         said = " ".join(command(name, "--help").output.replace("│", " ").split())
-        assert "Only so many examples to train on" in said
+        assert "Maximum number of training examples" in said
         assert f"at most {LOOKED_AT} examples of it" in said
 
 
@@ -156,9 +156,9 @@ def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
         task="sst2",
         data="glue",
         out="masks",
-        aims=[MaskAim(seed=seed) for seed in (0, 1, 2)],
-        options=MaskOptions(is_soft=True, frozen=True),
-        settings=FROZEN,
+        soft=True,
+        seeds=(0, 1, 2),
+        **FROZEN,
     )
     table = study.tables["positions"]
     assert table["positions"].tolist() == list(KINDS)
@@ -200,9 +200,10 @@ def test_open_ends_are_open_in_the_map_and_the_table(here: Path) -> None:
         task="sst2",
         data="glue",
         out="masks",
-        aims=[MaskAim()],
-        options=MaskOptions(is_soft=True, frozen=True, structured=True, diagonal=False),
-        settings=FROZEN,
+        soft=True,
+        structured=True,
+        without_diagonal=True,
+        **FROZEN,
     )
     table = study.tables["positions"].set_index("positions")["value"]
     assert table["special"] == 1.0
@@ -246,14 +247,14 @@ def test_only_texts_that_are_learned_from_have_a_price(
         made.append(self)
 
     monkeypatch.setattr(LearnedMask, "__init__", init)
-    aims = [MaskAim(sparsity=0.5)]
     learn_mask(
         "bert",
         task="sst2",
         data="glue",
         out="masks",
-        aims=aims,
-        settings=Settings(epochs=1, batch_size=8),
+        sparsity=0.5,
+        epochs=1,
+        batch_size=8,
     )
     assert made[0].length == 22
     longest = max(
@@ -269,11 +270,8 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def learned(rate: float, **options: object) -> Study:
-        settings = Settings(epochs=2, batch_size=8, learning_rate=rate)
-        aims = [MaskAim(sparsity=0.4)]
-        return learn_mask(
-            "bert", task="sst2", data="glue", out="masks", aims=aims, settings=settings, **options
-        )  # type: ignore[arg-type]
+        options |= FAST | {"learning_rate": rate}
+        return learn_mask("bert", task="sst2", data="glue", out="masks", sparsity=0.4, **options)
 
     with monkeypatch.context() as patch:
         poisoned(patch, at=8)
@@ -291,8 +289,8 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
 def test_a_corpus_is_held_out_in_the_blocks_of_pretrain(here: Path) -> None:
     texts = [text for text, _ in sentiments(430)]
     (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
-    source = Source("mlm", task_named("masked"), "texts.txt")
-    _, (train, select, report) = source.read()
+    data = TaskData("masked", "texts.txt", select_on="dev:even", report_on="dev:odd")
+    _, (train, select, report) = read_splits(task_named("masked"), data)
     blocks = [texts[:20], texts[200:220], texts[400:420]]
     assert [item.texts[0] for item in select] == [text for block in blocks for text in block[:10]]
     assert [item.texts[0] for item in report] == [text for block in blocks for text in block[10:]]
@@ -326,53 +324,72 @@ def test_masked_tokens_of_a_corpus_without_splits(here: Path) -> None:
 
 
 def test_a_killed_run_goes_on_to_the_same_bytes(here: Path) -> None:
-    aims = [MaskAim(sparsity=0.4), MaskAim(sparsity=0.4, seed=1)]
-    learn_mask("bert", task="sst2", data="glue", out="whole", aims=aims, settings=FAST)
+    seeds = (0, 1)
+    learn_mask("bert", task="sst2", data="glue", out="whole", sparsity=0.4, seeds=seeds, **FAST)
 
     class Killed(Exception):
         pass
 
     steps = [0]
 
-    def kill(name: str, done: int, total: int) -> None:
+    def kill(done: int, total: int, part: str = "") -> None:
         steps[0] += 1
         if steps[0] == 21:
             raise Killed
 
     with pytest.raises(Killed):
         learn_mask(
-            "bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, watch=kill
+            "bert",
+            task="sst2",
+            data="glue",
+            out="other",
+            sparsity=0.4,
+            seeds=seeds,
+            **FAST,
+            progress=kill,
         )
-    learn_mask("bert", task="sst2", data="glue", out="other", aims=aims, settings=FAST, resume=True)
+    learn_mask(
+        "bert",
+        task="sst2",
+        data="glue",
+        out="other",
+        sparsity=0.4,
+        seeds=seeds,
+        **FAST,
+        resume=True,
+    )
     for name in ("mask.npz", "map.npy", "model.safetensors"):
-        for aim in aims:
-            assert (here / "whole" / aim.name / name).read_bytes() == (
-                here / "other" / aim.name / name
+        for seed in seeds:
+            target = f"sparsity-0.4-seed-{seed}"
+            assert (here / "whole" / target / name).read_bytes() == (
+                here / "other" / target / name
             ).read_bytes()
     assert (here / "whole" / "learned_masks.csv").read_bytes() == (
         here / "other" / "learned_masks.csv"
     ).read_bytes()
 
 
+SOURCE = "learn-mask requires either --task and --data, or --objective and --corpus."
 REFUSED = [
-    ((), "learn-mask: what shall open attention cost?"),
-    (("--sparsity", "0.5", "--penalty", "1"), "learn-mask: what shall open attention cost?"),
-    (("--sparsity", "0.5,0.5"), "learn-mask: no aim, or one twice."),
-    (("--sparsity", "much"), '--sparsity: "much" is no sparsity.'),
-    (("--sparsity", "2"), "--sparsity: 2.0 is no sparsity."),
-    (("--penalty", "-1"), "--penalty: -1.0 is no penalty."),
-    (("--sparsity", "0.5", "--soft"), "--soft: a soft mask has no sparsity."),
-    (("--sparsity", "0.5", "--form", "hard"), '--form: "hard" is no form.'),
-    (("--sparsity", "0.5", "--per", "token"), '--per: "token"'),
-    (("--sparsity", "0.99", "--structured"), "--sparsity: 0.99 of attention cannot go"),
-    (("--sparsity", "0.5", "--settle", "2"), "--settle: 2.0 is no share."),
-    (("--sparsity", "0.5", "--mask-rate", "0"), "--mask-rate: 0.0 is no rate."),
-    (("--sparsity", "0.5", "--data", "glue/dev.tsv"), "glue/dev.tsv: there is no train file."),
-    (("--sparsity", "0.5", "--objective", "mlm"), "learn-mask: what shall the mask be learned on?"),
+    ((), "learn-mask requires --penalty, --sparsity or --soft."),
     (
-        ("--sparsity", "0.5", "--objective", "nsp"),
-        '--objective: "nsp" is no objective. Expected mlm.',
+        ("--sparsity", "0.5", "--penalty", "1"),
+        "learn-mask requires either --penalty or --sparsity, got both.",
     ),
+    (("--sparsity", "0.5,0.5"), "--sparsity must not repeat a value, got 0.5 twice."),
+    (("--sparsity", "0.5", "--seeds", "1,1"), "--seeds must not repeat a value, got 1 twice."),
+    (("--sparsity", "much"), "--sparsity must be numbers such as 0.5,0.9, got 'much'."),
+    (("--sparsity", "2"), "--sparsity must be between 0 and 1, got 2."),
+    (("--penalty", "-1"), "--penalty must be at least 0, got -1."),
+    (("--sparsity", "0.5", "--soft"), "--sparsity must be left out with --soft."),
+    (("--sparsity", "0.5", "--form", "hard"), "--form must be "),
+    (("--sparsity", "0.5", "--per", "token"), "--per must be "),
+    (("--sparsity", "0.99", "--structured"), "--sparsity: 0.99 of attention cannot go"),
+    (("--sparsity", "0.5", "--settle", "2"), "--settle must be above 0 and at most 1, got 2."),
+    (("--sparsity", "0.5", "--mask-rate", "0"), "--mask-rate must be above 0, got 0."),
+    (("--sparsity", "0.5", "--data", "glue/dev.tsv"), "glue/dev.tsv: there is no train file."),
+    (("--sparsity", "0.5", "--objective", "mlm"), SOURCE),
+    (("--sparsity", "0.5", "--objective", "mlm", "--corpus", "glue/dev.tsv"), SOURCE),
 ]
 
 
@@ -384,6 +401,29 @@ def test_what_cannot_be_learned_is_refused_in_a_line(
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(message)
     assert not list(here.glob("masks*"))
+
+
+def test_an_unknown_objective_is_refused(here: Path) -> None:
+    words = ("--objective", "nsp", "--corpus", "glue/dev.tsv", "--soft", "--out", "masks")
+    done = command("learn-mask", "bert", *words)
+    assert isinstance(done.exception, HeadscopeError), done.output
+    assert str(done.exception) == '--objective must be mlm, got "nsp".'
+
+
+def test_python_takes_an_objective_and_a_corpus_and_a_loaded_model(here: Path) -> None:
+    saved(here / "mlm", BertForMaskedLM)
+    texts = [text for text, _ in sentiments(80)]
+    (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+    model = headscope.load("mlm", model_class="AutoModelForMaskedLM")
+    before = {name: value.clone() for name, value in model.model.state_dict().items()}
+    how = {"penalty": 0.1, "structured": True, "epochs": 1, "batch_size": 8}
+    live = learn_mask(model, objective="mlm", corpus="texts.txt", **how)
+    assert not list(here.glob("*penalty*"))
+    assert all(model.model.state_dict()[name].equal(value) for name, value in before.items())
+    named = learn_mask("mlm", TaskData("masked", "texts.txt"), **how)
+    pd.testing.assert_frame_equal(live.tables["learned_masks"], named.tables["learned_masks"])
+    with pytest.raises(HeadscopeError, match=r"requires that .*task.* left out"):
+        learn_mask(model, TaskData("sst2", "glue"), objective="mlm", corpus="texts.txt", **how)
 
 
 def spoilt(**changes: object) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from headscope.config.learn_mask import LearnMaskConfig
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.learning.learned_mask import COLD, FAR, LearnedMask
@@ -44,7 +45,7 @@ def test_entries_are_open_as_often_as_the_closed_form_says_at_any_temperature(
     alpha: float, progress: float
 ) -> None:
     torch.manual_seed(0)
-    learned = LearnedMask(shared("bert"), [200], penalty=1.0, start=alpha)
+    learned = LearnedMask(shared("bert"), [200], LearnMaskConfig(penalty=1.0), start=alpha)
     learned.draw(progress)
     count = learned.logits.numel()
     expected = 1 / (1 + math.exp(-alpha))
@@ -60,7 +61,7 @@ def test_under_a_target_just_so_much_is_open_as_shall_be_by_then(
     progress: float, expected: float
 ) -> None:
     """From sigmoid(1.5) = 0.8176 to 0.3 in the first half of the steps, whatever the entries have become."""
-    learned = LearnedMask(shared("bert"), [30], sparsity=0.7, start=1.5)
+    learned = LearnedMask(shared("bert"), [30], LearnMaskConfig(sparsity=0.7), start=1.5)
     torch.manual_seed(0)
     with torch.no_grad():
         learned.alpha.add_(torch.randn(learned.alpha.shape))
@@ -69,7 +70,7 @@ def test_under_a_target_just_so_much_is_open_as_shall_be_by_then(
 
 
 def test_it_gets_colder_until_it_settles() -> None:
-    learned = LearnedMask(shared("bert"), [6], sparsity=0.5)
+    learned = LearnedMask(shared("bert"), [6], LearnMaskConfig(sparsity=0.5))
     found = []
     for progress in (0.0, 0.375, 0.749):
         learned.draw(progress)
@@ -84,7 +85,7 @@ def test_where_all_is_equally_open_nothing_changes(case: str) -> None:
     family = family_of_case(case)
     model = shared(family)
     inputs = inputs_for(family, examples(case)[:4])
-    learned = LearnedMask(model, [64], is_soft=True).eval()
+    learned = LearnedMask(model, [64], LearnMaskConfig(soft=True)).eval()
     learned.draw(0.0)
     with torch.no_grad():
         plain = at_real_tokens(outputs(model, inputs), inputs)
@@ -126,16 +127,15 @@ def test_soft_masks_do_what_the_formulas_say(
     model = shared("bert")
     chosen = [example for example in examples("bert") if len(example.source) > 2][:4]
     batch = batch_for(model, chosen, side)
-    learned = LearnedMask(
-        model,
-        [64],
-        is_soft=True,
+    config = LearnMaskConfig(
+        soft=True,
         form=form,
         structured=structured,
-        diagonal=diagonal,
-        per=per,
+        without_diagonal=not diagonal,
+        per=per,  # type: ignore[arg-type]
         penalty=0.0,  # type: ignore[arg-type]
     )
+    learned = LearnedMask(model, [64], config)
     disturbed(learned)
     if form == "additive":
         with torch.no_grad():
@@ -177,7 +177,11 @@ def test_what_is_chosen_and_written_acts_as_what_was_learned(
     model = shared(family)
     inputs = inputs_for(family, examples(case)[:5])
     learned = disturbed(
-        LearnedMask(model, [64], sparsity=0.6, structured=structured, diagonal=False, per="head")
+        LearnedMask(
+            model,
+            [64],
+            LearnMaskConfig(sparsity=0.6, structured=structured, without_diagonal=True, per="head"),
+        )
     )
     learned.eval().draw(0.0)
     learned.positions().write(tmp_path / "mask.npz")
@@ -196,7 +200,11 @@ def test_what_is_chosen_and_written_acts_as_what_was_learned(
 def test_the_open_share_counts_the_cells_of_the_texts(structured: bool, diagonal: bool) -> None:
     lengths = [3, 3, 7, 10]
     learned = disturbed(
-        LearnedMask(shared("bert"), lengths, sparsity=0.5, structured=structured, diagonal=diagonal)
+        LearnedMask(
+            shared("bert"),
+            lengths,
+            LearnMaskConfig(sparsity=0.5, structured=structured, without_diagonal=not diagonal),
+        )
     )
     open_ = cells = 0
     mask = learned.positions().mask("learned")
@@ -209,7 +217,7 @@ def test_the_open_share_counts_the_cells_of_the_texts(structured: bool, diagonal
 
 
 def test_a_sparsity_is_reached_although_every_position_keeps_a_key() -> None:
-    learned = LearnedMask(shared("bert"), [20, 32, 32], sparsity=0.8, per="layer")
+    learned = LearnedMask(shared("bert"), [20, 32, 32], LearnMaskConfig(sparsity=0.8, per="layer"))
     with (
         torch.no_grad()
     ):  # one position that all attend to, and a few among themselves: most rows would be empty
@@ -228,7 +236,7 @@ def test_a_sparsity_is_reached_although_every_position_keeps_a_key() -> None:
 
 
 def test_distances_fill_what_room_there_is() -> None:
-    learned = LearnedMask(shared("bert"), [40], sparsity=0.6, structured=True)
+    learned = LearnedMask(shared("bert"), [40], LearnMaskConfig(sparsity=0.6, structured=True))
     with (
         torch.no_grad()
     ):  # by turns: the seventh and those after it would take more than is left, the last would not
@@ -244,7 +252,7 @@ def test_distances_fill_what_room_there_is() -> None:
 
 def test_distances_of_which_nothing_was_learned_are_forbidden() -> None:
     """In texts of 6 a distance of 4 or 5 always has an end; in longer ones it has not, and was never learned."""
-    learned = LearnedMask(shared("bert"), [6], penalty=0.0, structured=True)
+    learned = LearnedMask(shared("bert"), [6], LearnMaskConfig(penalty=0.0, structured=True))
     assert learned.chosen()[0].tolist() == [1, 1, 1, 1, 0, 0]
     allowed = learned.positions().mask("learned").at(20)[0]
     assert allowed[8].nonzero()[:, 0].tolist() == [0, *range(5, 12), 19]
@@ -256,7 +264,7 @@ def test_gradients_reach_every_entry_and_agree_with_differences() -> None:
         "bert", [example for example in examples("bert") if len(example.source) == 5][:2]
     )
     for form in FORMS:
-        learned = disturbed(LearnedMask(model, [5], is_soft=True, form=form).double())
+        learned = disturbed(LearnedMask(model, [5], LearnMaskConfig(soft=True, form=form)).double())
         if form == "additive":
             with torch.no_grad():
                 learned.alpha.add_(9.0)
@@ -281,7 +289,9 @@ def test_gradients_reach_every_entry_and_agree_with_differences() -> None:
 
 
 def test_no_row_is_left_without_a_key() -> None:
-    learned = LearnedMask(shared("bert"), [6], penalty=1.0, diagonal=False, start=-3.0)
+    learned = LearnedMask(
+        shared("bert"), [6], LearnMaskConfig(penalty=1.0, without_diagonal=True), start=-3.0
+    )
     with torch.no_grad():
         learned.alpha[0, learned.entry[4, 1]] = -2.0
     allowed = learned.positions().mask("learned").at(6)[0]
@@ -292,25 +302,25 @@ def test_no_row_is_left_without_a_key() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "what shall open attention cost"),
-        ({"penalty": 1.0, "sparsity": 0.5}, "what shall open attention cost"),
-        ({"penalty": -1.0}, "-1.0 is no penalty"),
-        ({"sparsity": 1.0}, "1.0 is no sparsity"),
-        ({"sparsity": 0.5, "is_soft": True}, "a soft mask has no sparsity"),
+        ({}, "requires `penalty`, `sparsity` or `soft=True`"),
+        ({"penalty": 1.0, "sparsity": 0.5}, "requires either `penalty` or `sparsity`, got both"),
+        ({"penalty": -1.0}, "`penalty` must be at least 0, got -1"),
+        ({"sparsity": 1.0}, "`sparsity` must be between 0 and 1, got 1"),
+        ({"sparsity": 0.5, "soft": True}, "`sparsity` must be left out with `soft=True`"),
         ({"sparsity": 0.99, "structured": True}, "0.99 of attention cannot go"),
-        ({"sparsity": 0.05, "diagonal": False}, "the diagonal alone is 0.100"),
-        ({"penalty": 1.0, "form": "soft"}, '"soft" is no form'),
-        ({"penalty": 1.0, "per": "token"}, '"token"'),
+        ({"sparsity": 0.05, "without_diagonal": True}, "the diagonal alone is 0.100"),
+        ({"penalty": 1.0, "form": "soft"}, '`form` must be .* got "soft"'),
+        ({"penalty": 1.0, "per": "token"}, '`per` must be .* got "token"'),
     ],
 )
 def test_what_makes_no_mask_is_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(HeadscopeError, match=said):
-        LearnedMask(shared("bert"), [10], **options)  # type: ignore[arg-type]
+        LearnedMask(shared("bert"), [10], LearnMaskConfig(**options))  # type: ignore[arg-type]
 
 
 def test_a_mask_file_of_another_length_or_model_is_refused(tmp_path: Path) -> None:
     model = shared("bert")
-    learned = disturbed(LearnedMask(model, [4], sparsity=0.4, per="layer"))
+    learned = disturbed(LearnedMask(model, [4], LearnMaskConfig(sparsity=0.4, per="layer")))
     path = tmp_path / "mask.npz"
     learned.positions().write(path)
     inputs = inputs_for(

@@ -12,8 +12,8 @@ from carrier import classifier, examples
 from transformers import BertForMaskedLM, BertForSequenceClassification, BertModel
 
 from headscope.ablation.chance import chance_note
-from headscope.ablation.importance import importance
 from headscope.ablation.significance import metrics_of
+from headscope.api.importance import importance
 from headscope.data.encode import Counts
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning.search import search
@@ -35,7 +35,7 @@ def untrained() -> AttentionModel:
 
 def test_an_untrained_classifier_is_named_before_its_heads_are_ranked(tmp_path: Path) -> None:
     said: list[str] = []
-    study = importance(untrained(), task="sst2", data=examples(tmp_path, 60), say=said.append)
+    study = importance(untrained(), task="sst2", data=examples(tmp_path, 60), log=said.append)
     told = study.record["importance"]["knows_nothing"]
     assert (
         said.index(f"note: {told}")
@@ -67,7 +67,7 @@ def test_a_search_of_an_untrained_classifier_names_it_first(tmp_path: Path) -> N
 def test_a_classifier_that_knows_its_task_is_not_named(tmp_path: Path) -> None:
     said: list[str] = []
     data = examples(tmp_path, 80)
-    study = importance(classifier(), task="sst2", data=data, by="confidence", say=said.append)
+    study = importance(classifier(), task="sst2", data=data, by="confidence", log=said.append)
     found = search(
         classifier(), task="sst2", data=data, target=Target(heads=2), options=RANK, say=said.append
     )

@@ -10,7 +10,7 @@ import pytest
 import torch
 from carrier import CARRIER, HEADS, classifier, examples
 
-from headscope.ablation.importance import importance
+from headscope.api.importance import importance
 from headscope.heads import Head
 from headscope.study.study import Study
 
@@ -108,7 +108,7 @@ def test_of_twins_each_alone_costs_less_than_both(tmp_path: Path) -> None:
         task="sst2",
         data=examples(tmp_path, 80),
         by="ablation",
-        kinds="head,pair",
+        kind="head,pair",
         heads="1.0,1.2",
     )
     single = values(found.heads, "ablation-loss")
@@ -121,8 +121,8 @@ def test_of_twins_each_alone_costs_less_than_both(tmp_path: Path) -> None:
 def test_heads_select_single_heads_and_pairs_and_leave_whole_layers_alone(tmp_path: Path) -> None:
     options = {"task": "sst2", "data": examples(tmp_path, 16), "by": "ablation"}
     model = classifier(noise=0.0)
-    found = importance(model, kinds="pair,layer", heads="1.0,1.2", **options).tables["ablations"]
-    layers = importance(model, kinds="layer", **options).tables["ablations"]
+    found = importance(model, kind="pair,layer", heads="1.0,1.2", **options).tables["ablations"]
+    layers = importance(model, kind="layer", **options).tables["ablations"]
     assert list(found[found["kind"] == "pair"]["named"]) == ["encoder.1.0+encoder.1.2"]
     ours = found[found["kind"] == "layer"].set_index("named")["loss_value"]
     assert ours.to_dict() == pytest.approx(

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from headscope.config.learn_mask import LearnMaskConfig
 from headscope.learning.learned_mask import LearnedMask
 from headscope.masks import Masked, read_mask
 from headscope.model.attention_model import AttentionModel
@@ -44,7 +45,8 @@ def hidden_behind(mask: str, model: AttentionModel) -> Prepared:
 def learned_for(mask: str, **options: Any) -> Tensor:
     model = tiny("bert", num_hidden_layers=1)
     train = hidden_behind(mask, model)
-    learned = LearnedMask(model, [LENGTH], rate=0.1, settle=1.0, **options)
+    config = LearnMaskConfig(mask_rate=0.1, settle=1.0, **options)
+    learned = LearnedMask(model, [LENGTH], config)
     settings = Settings(epochs=60, batch_size=8, seed=1)
     run = Training(model, Imitates(), train, settings, learned=learned, frozen=True)
     with model.edited(learned.edit()):

@@ -11,7 +11,7 @@ from scipy.stats import fisher_exact
 from transformers import BertForSequenceClassification
 from typer.testing import CliRunner
 
-from headscope import Aim, GateOptions, Settings, Study, analyze, gate, load, write
+from headscope import Study, analyze, gate, load, write
 from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.pruning.compare_fronts import survivors
@@ -42,9 +42,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         task="sst2",
         data=here / "glue",
         out=here / "gated",
-        aims=[Aim(keep=3), Aim(keep=2)],
-        options=GateOptions(frozen=True),
-        settings=Settings(epochs=1, batch_size=8),
+        keep=(3, 2),
+        frozen=True,
+        epochs=1,
+        batch_size=8,
     )
     model = load(here / "bert", model_class="AutoModelForSequenceClassification")
     write(analyze(model, texts=[text for text, _ in sentiments(20)]), here / "study")

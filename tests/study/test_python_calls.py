@@ -56,12 +56,19 @@ def learned(folder: Path) -> dict[str, Any]:
 Call = Callable[[Any, Path], Any]
 LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` takes
     "analyze": lambda model, folder: headscope.analyze(model, TEXTS, statistics="entropy"),
+    "compare_masks": lambda model, folder: headscope.compare_masks(
+        model, mask="star", **task(folder)
+    ),
     "encode": lambda model, folder: list(headscope.encode(model, TEXTS)),
     "evaluate": lambda model, folder: headscope.evaluate(model, **task(folder)),
     "finetune": lambda model, folder: headscope.finetune(model, epochs=1, **task(folder)),
     "fix": lambda model, folder: headscope.fix(model, {(0, 1): "previous"}),
+    "gate": lambda model, folder: headscope.gate(model, keep=2, epochs=1, **task(folder)),
     "importance": lambda model, folder: headscope.importance(model, by="gradient", **task(folder)),
     "knock_out": lambda model, folder: headscope.knock_out(model, TEXTS[:1]),
+    "learn_mask": lambda model, folder: headscope.learn_mask(
+        model, sparsity=0.5, epochs=1, **task(folder)
+    ),
     "look": lambda model, folder: headscope.look(model, TEXTS[0]),
     "probe": lambda model, folder: headscope.probe(
         model, folder / "train.conllu", test=folder / "test.conllu", epochs=1
@@ -82,15 +89,8 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
 TRAINING: dict[
     str, Call
 ] = {  # those that read the files of a model themselves, for every training anew
-    "compare_masks": lambda model, folder: headscope.compare_masks(model, **learned(folder)),
-    "gate": lambda model, folder: headscope.gate(
-        model, aims=[headscope.Aim(keep=2)], **learned(folder)
-    ),
-    "learn_mask": lambda model, folder: headscope.learn_mask(
-        model, aims=[headscope.MaskAim(sparsity=0.5)], **learned(folder)
-    ),
 }
-OF_TASKS = ("evaluate", "finetune", "importance", "search")
+OF_TASKS = ("compare_masks", "evaluate", "finetune", "gate", "importance", "learn_mask", "search")
 
 
 def test_every_public_function_that_takes_a_model_is_tried_here() -> None:
@@ -208,7 +208,10 @@ def test_importance_takes_tuples_and_patterns_by_name(folder: Path) -> None:
             limited = {**task(folder), "heads": "0.1" if options else heads, "limit": 9}
             study = headscope.importance(folder / "classifier", **limited, **options)
             kept.append(
-                (study.record["importance"]["heads"], study.record["importance"].get("patterns"))
+                (
+                    study.record["importance"]["config"]["heads"],
+                    study.record["importance"].get("patterns"),
+                )
             )
     assert kept == [("0.1,1.0", None), ("0.1", {"encoder.0.1": "first"})] * 2
     assert headscope.SearchOptions(among=[(0, 1), "1.*"]).among == "0.1,1.*"
@@ -327,7 +330,7 @@ def test_a_model_is_called_with_a_text_or_with_several_in_their_order(
         ),
         (
             lambda model: headscope.analyze(model, TEXTS, batch_size="8"),
-            "batch_size: '8' is not a whole number. Expected 1 or more.",
+            "`batch_size` must be a whole number, got '8'",
         ),
         (
             lambda model: headscope.analyze(model, corpus=5),

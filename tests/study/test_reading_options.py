@@ -19,10 +19,14 @@ from transformers import BertForSequenceClassification, BertModel
 
 import headscope
 from embedding import TEXTS, embedding, random_decoder, vectors_of, write
+from headscope.ablation.importance import importance as ablation_importance
 from headscope.analysis.label_free_losses import loss_of
 from headscope.api.evaluate import evaluate
 from headscope.commands import main
+from headscope.config.importance import ImportanceConfig
 from headscope.config.poolings import POOLINGS
+from headscope.config.shared import Reading, TaskData
+from headscope.config.shared import Run as RunConfig
 from headscope.data.batches import collate
 from headscope.data.encode import Encoder
 from headscope.data.examples import Example
@@ -31,7 +35,6 @@ from headscope.explorer.predictions import Alike, prediction_of
 from headscope.explorer.predictions import EncodedInput as Shown
 from headscope.model.load import load
 from headscope.model.scalar_output import said
-from headscope.study.journal import Journal
 from worded import glue, saved, sentence, sentiments, table, tokenizer
 
 CHANCE = random.Random(5)
@@ -182,12 +185,8 @@ def test_importance_records_it_and_does_not_go_on_with_another(
 ) -> None:
     def importance(resume: bool, pooling: str | None = None) -> headscope.Study:
         model = load(first, pooling=pooling)
-        return headscope.importance(
-            model,
-            task="stsb",
-            data=data,
-            journal=lambda header: Journal(tmp_path, header, resume=resume),
-        )
+        configs = ImportanceConfig(), TaskData("stsb", data), Reading(), RunConfig(resume=resume)
+        return ablation_importance(model, *configs, directory=tmp_path)
 
     record = importance(resume=False).record["model"]["reading"]
     assert (record["pooling"], record["modules"], record["max_length"]) == (

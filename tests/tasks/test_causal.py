@@ -10,7 +10,7 @@ import torch
 from by_hand import judged, log_softmax
 from transformers import BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
-from headscope.ablation.importance import importance
+from headscope.api.importance import importance
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks import Item, task_named

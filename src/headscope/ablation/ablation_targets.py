@@ -44,7 +44,7 @@ def variants_of(
     """
     if kind not in KINDS:
         raise HeadscopeError(
-            f'"{kind}" is no kind of ablation', where="`kinds`", expected=choices(kind, KINDS)
+            f'"{kind}" is no kind of ablation', where="`kind`", expected=choices(kind, KINDS)
         )
     sites = sorted(
         model.sites if sites is None else sites,
@@ -104,7 +104,7 @@ def shared(model: AttentionModel) -> list[Variant]:
     if not any(len(sites) > 1 for sites in groups):
         raise HeadscopeError(
             f"no two layers of {model.name} share their heads",
-            where='`kinds="shared"`',
+            where='`kind="shared"`',
             expected="ALBERT, say",
         )
     return [

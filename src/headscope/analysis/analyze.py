@@ -1,9 +1,9 @@
-"""analyze, the verb: a pass of a model over each kind of data that is given, and a study of what its heads did."""
+"""Statistics of every head: one pass of the model over each kind of data, collected in a study."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -11,42 +11,43 @@ from typing import TYPE_CHECKING, cast
 from headscope.analysis.clusters import clusters_in
 from headscope.analysis.examples import examples_of
 from headscope.analysis.lens_examples import lens_examples
-from headscope.analysis.lens_statistics import Looking, check_asked, lenses_asked
+from headscope.analysis.lens_statistics import LensStatistics, check_lenses
 from headscope.analysis.roles import Thresholds, roles_of
-from headscope.config.requirements import changed, check_effects
+from headscope.config.analyze import AnalyzeConfig
+from headscope.config.checks import threshold_values
+from headscope.config.option import recorded
+from headscope.config.shared import Progress, Reading, Run
+from headscope.config.texts import TextData
 from headscope.data.batches import batches
 from headscope.data.coreference import windows
-from headscope.data.encode import Encoder, Long, check_long
-from headscope.data.examples import Column, Example
-from headscope.data.sentences import Sentence
-from headscope.errors import HeadscopeError, check_whole, names_in
+from headscope.data.encode import Encoder
+from headscope.data.examples import Example
+from headscope.errors import HeadscopeError
+from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import as_model
 from headscope.model.random_control import random_twin
-from headscope.model.word_attention import Pool, check_pool
 from headscope.statistics import Statistic, chosen, stream
 from headscope.statistics.coreference import Coreference
 from headscope.statistics.head_distance import HeadDistance
 from headscope.statistics.rare_words import RareWords
 from headscope.statistics.relations import Relations
-from headscope.study.inputs import Annotations, Corpus, Files, RelationOf, counted, read_annotations
+from headscope.study.inputs import Annotations, Corpus, counted, read_annotations
 from headscope.study.lens_agreement import furthest_apart
 from headscope.study.run_record import build_record
 from headscope.study.schema.record import RunRecord, Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
-from headscope.tables import Row, TableRow, to_frame
+from headscope.tables import TableRow, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Progress = Callable[[int, int], None]
-CONTROL = "control"  # the name of the pass of the random twin
+CONTROL = "control"  # name of the pass of the random-weight control
 
 
 @dataclass
 class Pass:
-    """One run of the model over one kind of data, and the questions asked on the way."""
+    """One run of the model over one kind of data, and the statistics that are computed on the way."""
 
     name: str
     where: str  # the files, for messages
@@ -54,24 +55,23 @@ class Pass:
     total: int
     statistics: list[Statistic]
     encoder: Encoder
-    looking: Looking | None = None  # the other lenses that this pass is seen through
+    lenses: LensStatistics | None = None  # the lenses other than raw
 
-    def run(self, model: AttentionModel, batch_size: int, progress: Progress) -> None:
+    def run(self, batch_size: int, progress: Progress) -> None:
         done = 0
         read = batches(self.encoder, self.examples, batch_size=batch_size)
         through, losses = (
-            (None, None) if self.looking is None else (self.looking.through, self.looking.losses)
+            (None, None) if self.lenses is None else (self.lenses.through, self.lenses.losses)
         )
-        for batch in stream(model, read, self.statistics, through=through, losses=losses):
-            if self.name not in (
-                "frequency",
-                CONTROL,
-            ):  # these read the texts of another pass again
+        for batch in stream(
+            self.encoder.model, read, self.statistics, through=through, losses=losses
+        ):
+            # The passes of word frequencies and of the control read the texts of another pass again.
+            if self.name not in ("frequency", CONTROL):
                 self.encoder.unknown.warn()
             done += len(batch)
-            counts = (
-                self.encoder.counts
-            )  # a text cut into windows is several sequences, a skipped one none
+            # A text that is split into windows is several sequences, a skipped one none.
+            counts = self.encoder.counts
             expected = round(self.total * counts.sequences / max(counts.read, 1))
             progress(done, max(expected, done))
         counts = self.encoder.counts
@@ -94,190 +94,136 @@ class Pass:
 
 
 def analyze(
-    model: AttentionModel | str | Path | Callable[[], AttentionModel],
-    texts: Iterable[str | tuple[str, str]] = (),
-    *,
-    corpus: Files = (),
-    pairs: bool = False,
-    column: Column = None,
-    treebank: Files = (),
-    relations: Mapping[str, RelationOf] | None = None,
-    sentences: Sequence[Sentence] = (),
-    coreference: Files = (),
-    frequency: str | Path | None = None,
-    control: bool = False,
-    lenient: bool = False,
-    pool: Pool = "mean",
-    all_rows: bool = False,
-    lens: str | Iterable[str] = "raw",
-    statistics: Iterable[str] | None = None,
-    max_length: int | None = None,
-    long: Long = "truncate",
-    batch_size: int = 32,
-    limit: int | None = None,
-    seed: int = 0,
-    thresholds: Thresholds | Mapping[str, float] | None = None,
-    progress: Progress = lambda done, total: None,
+    model: AttentionModel | str | Path,
+    config: AnalyzeConfig,
+    data: TextData,
+    reading: Reading,
+    run: Run,
 ) -> Study:
-    """What every head does: every statistic whose data is given, with intervals.
-
-    model       loaded; or what `load` takes, or a function that loads one: only done once the rest is seen to be right
-    texts       a list of texts, or of pairs of texts
-    corpus      files instead: text (one a line), tab-separated pairs, FASTA, or tables (csv, tsv, jsonl)
-    pairs       the files hold pairs of texts; for an encoder-decoder, a source and its target
-    column      column of csv, tsv or jsonl files that holds the texts, "smiles" say; two of them for pairs, "a,b" or
-                ("a", "b"). By default text, or a and b
-    treebank    CoNLL-U files: which head shows which relation. Without a corpus its sentences are the corpus too
-    relations   more relations of the treebank, by name: a function from a parsed sentence to pairs of words
-    sentences   words with their pairs, given directly (atoms, translations): see `Sentence`
-    coreference CoNLL-2012 files: which head finds antecedents
-    frequency   which head points at rare words: "english", a file, or "corpus" to count the texts themselves
-    control     ask the relations of a twin with random weights as well
-    lenient     leave malformed sentences and documents out, counted, instead of refusing the file
-    pool        how the rows of a word's pieces become one: mean, first or max
-    all_rows    distances between heads over all rows of attention instead of a few of each text: exact, and slow
-    lens        what attention is seen through: raw, effective, effective-simplex, norm, gradient; several as a list
-                or with commas between. Raw is always among them
-    statistics  names from the glossary; all by default
-    max_length  tokens a sequence may have; by default what the model can read, at most 512
-    long        what to do with longer texts of the corpus: truncate, window, skip or error
-    limit       only the first so many texts of the corpus; without a corpus, so many sentences and documents
-    seed        of the halves to choose and to report on, the resampling and the twin
-    thresholds  where each role begins: see `Thresholds`
-    progress    told (examples done, examples in all) after every batch
-    """
+    """Every statistic whose data is given, for every head, with intervals. All files are read before the model."""
     started = time.perf_counter()
-    for name, number in (("batch_size", batch_size), ("limit", limit), ("max_length", max_length)):
-        check_whole(name, number)
-    for name, number in (("`batch_size`", batch_size), ("`limit`", limit)):
-        if number is not None and number < 1:
-            raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
-    check_long(long)
-    check_pool(pool)
-    thresholds = (
-        Thresholds(**thresholds) if isinstance(thresholds, Mapping) else thresholds or Thresholds()
-    )
-    if isinstance(texts, Iterable) and not isinstance(texts, str):
-        texts = list(texts)  # a pandas column or an array has no truth value
-    names = None if statistics is None else names_in(statistics, "statistics")
-    asked = chosen(names)
-    lenses = lenses_asked(lens)
-    check_asked(lenses, names)
-    given: dict[str, object] = {
-        "corpus": corpus,
-        "texts": texts,
-        "pairs": pairs,
-        "column": column,
-        "long": long,
-        "pool": pool,
-    }
-    given |= {
-        "treebank": treebank,
-        "sentences": sentences,
-        "coreference": coreference,
-        "frequency": frequency,
-    }
-    given |= {"control": control, "lenient": lenient, "all_rows": all_rows, "statistics": names}
-    check_effects("analyze", given | {"threshold": tuple(changed(thresholds))})
-    annotated = bool(treebank or sentences or coreference)
-    plain = (
-        Corpus(corpus, texts, pairs, column, limit) if corpus or texts or not annotated else None
-    )
-    notes = read_annotations(
-        treebank=treebank,
-        sentences=sentences,
-        relations=relations,
-        coreference=coreference,
-        frequency=frequency,
-        corpus=plain,
-        lenient=lenient,
-        limit=limit if plain is None else None,
-    )
-    model = as_model(model)
+    names = None if config.statistics is None else list(config.statistics)
+    statistics = chosen(names)
+    check_lenses(config.lens, names)
+    corpus = _corpus(data)
+    annotations = read_annotations(data, limit=data.limit if corpus is None else None)
+    model = open_model(model, reading, run)
+    if model.is_encoder_decoder and not (corpus is not None and corpus.pairs):
+        run.log("note: without `pairs=True` (source and target) only the encoder runs")
     model.canary()
-    if notes.frequency == "corpus":
-        notes.frequencies = counted(notes, plain, sources_only=model.is_encoder_decoder)
-    if all_rows:
-        asked = [
-            HeadDistance(one.names, rows=None) if isinstance(one, HeadDistance) else one
-            for one in asked
+    if annotations.frequency == "corpus":
+        annotations.frequencies = counted(
+            annotations, corpus, sources_only=model.is_encoder_decoder
+        )
+    if config.all_rows:
+        statistics = [
+            HeadDistance(statistic.names, rows=None)
+            if isinstance(statistic, HeadDistance)
+            else statistic
+            for statistic in statistics
         ]
-    passes = _passes(model, asked, plain, notes, max_length, long, seed, pool)
-    looking = Looking(model, lenses, names, pairs=pairs, seed=seed)
-    passes[0].looking = looking
-    if control:
-        passes.append(_relations(random_twin(model, seed), notes, max_length, seed, pool, CONTROL))
+    passes = _Passes(model, config, data, corpus, annotations, run.seed).plan(statistics)
+    lenses = LensStatistics(model, config.lens, names, pairs=data.pairs, seed=run.seed)
+    passes[0].lenses = lenses
     durations = {"load": round(time.perf_counter() - started, 3)}
     for number, one in enumerate(passes):
         begun = time.perf_counter()
-        one.run(one.encoder.model, batch_size, _placed(progress, passes, number))
+        one.run(config.batch_size, _overall(run.progress, passes, number))
         durations[one.name] = round(time.perf_counter() - begun, 3)
-    study = _study(passes, looking)
+    study = _study(passes, lenses)
     _name_sinks(study, model)
-    if rows := furthest_apart(study):
-        study.tables["lens_heads"] = TABLES["lens_heads"].frame(rows)
-        read = (
-            plain
-            or [one.example() for one in notes.sentences]
-            or [one.example for one in notes.windows]
-        )
-        apart = lens_examples(model, rows, read, losses=looking.losses, max_length=max_length)
-        study.tables |= {"lens_examples": TABLES["lens_examples"].frame(apart)} if apart else {}
+    _add_lens_tables(study, model, corpus or annotations.examples(), lenses, data.max_length)
     clusters = clusters_in(study.heads, study.maps)
     if clusters:
         study.tables["clusters"] = TABLES["clusters"].frame(
             row for one in clusters.values() for row in one.rows()
         )
+    thresholds = Thresholds(**threshold_values(config.thresholds or {}))
     sections: RunRecord = {
-        **_described(passes, plain, notes),
-        "relations": sorted(notes.own),
+        "config": recorded(config, data, reading, run),
+        **_described(passes, corpus, annotations),
+        "relations": sorted(annotations.own),
         "options": {
             "statistics": sorted(set(study.heads["statistic"])),
-            "batch_size": batch_size,
-            "pool": pool,
-            "all_rows": all_rows,
+            "batch_size": config.batch_size,
+            "pool": config.pool,
+            "all_rows": config.all_rows,
             "thresholds": asdict(thresholds),
         },
-        "lenses": looking.describe(),
+        "lenses": lenses.describe(),
         "durations": durations,
         "clusters": {stack: one.summary() for stack, one in clusters.items()},
     }
-    study.record = build_record(model, sections, seed=seed, lens=",".join(lenses))
+    study.record = build_record(
+        model,
+        sections,
+        command=run.typed or None,
+        seed=run.seed,
+        lens=",".join(config.lens),
+    )
     study.tables["roles"] = roles_of(study, thresholds)
-    shown = examples_of(
+    examples = examples_of(
         model,
         study,
-        sentences=notes.sentences,
-        texts=plain or (),
-        windows=notes.windows,
-        frequencies=notes.frequencies,
-        max_length=max_length,
+        sentences=annotations.sentences,
+        texts=corpus or (),
+        windows=annotations.windows,
+        frequencies=annotations.frequencies,
+        max_length=data.max_length,
     )
-    if len(shown):
-        study.tables["examples"] = shown
+    if len(examples):
+        study.tables["examples"] = examples
     return study
 
 
-def _study(passes: list[Pass], looking: Looking) -> Study:
-    """What the statistics of all passes say; the twin's go beside those of the model."""
-    asked = [statistic for one in passes if one.name != CONTROL for statistic in one.statistics]
+def _corpus(data: TextData) -> Corpus | None:
+    """The plain texts; None if there is annotated data only."""
+    if not (data.corpus or data.texts) and data.is_annotated:
+        return None
+    return Corpus(data.corpus, data.texts, data.pairs, data.column, data.limit)
+
+
+def _add_lens_tables(
+    study: Study,
+    model: AttentionModel,
+    examples: Iterable[Example],
+    lenses: LensStatistics,
+    max_length: int | None,
+) -> None:
+    """The heads that differ most between lenses, and examples of the difference."""
+    if rows := furthest_apart(study):
+        study.tables["lens_heads"] = TABLES["lens_heads"].frame(rows)
+        apart = lens_examples(model, rows, examples, losses=lenses.losses, max_length=max_length)
+        study.tables |= {"lens_examples": TABLES["lens_examples"].frame(apart)} if apart else {}
+
+
+def _study(passes: list[Pass], lenses: LensStatistics) -> Study:
+    """The tables of all passes; relations of the random-weight control are a column next to the model's."""
+    statistics = [
+        statistic for one in passes if one.name != CONTROL for statistic in one.statistics
+    ]
     tables = {
-        name: _frame(name, rows) for one in asked for name, rows in one.tables().items() if rows
+        name: _frame(name, rows)
+        for one in statistics
+        for name, rows in one.tables().items()
+        if rows
     }
-    tables |= {name: _frame(name, rows) for name, rows in looking.tables().items()}
-    twin = [statistic for one in passes if one.name == CONTROL for statistic in one.statistics]
-    if twin and "relations" in tables:
+    tables |= {name: _frame(name, rows) for name, rows in lenses.tables().items()}
+    control = [statistic for one in passes if one.name == CONTROL for statistic in one.statistics]
+    if control and "relations" in tables:
         keys = ["relation", "direction", "stack"]
-        found = (
-            _frame("relations", twin[0].tables()["relations"]).set_index(keys)["accuracy"].to_dict()
+        accuracies = (
+            _frame("relations", control[0].tables()["relations"])
+            .set_index(keys)["accuracy"]
+            .to_dict()
         )
         relations = tables["relations"]
         relations["control"] = [
-            found.get(row) for row in relations[keys].itertuples(index=False, name=None)
+            accuracies.get(row) for row in relations[keys].itertuples(index=False, name=None)
         ]
-    heads = to_frame([*(row for one in asked for row in one.table()), *looking.rows()])
+    heads = to_frame([*(row for one in statistics for row in one.table()), *lenses.rows()])
     return Study(
-        heads, {name: array for one in asked for name, array in one.maps().items()}, {}, tables
+        heads, {name: array for one in statistics for name, array in one.maps().items()}, {}, tables
     )
 
 
@@ -295,28 +241,24 @@ def _name_sinks(study: Study, model: AttentionModel) -> None:
         table.insert(list(table.columns).index("token_id"), "token", tokens)
 
 
-def _described(passes: list[Pass], plain: Corpus | None, notes: Annotations) -> RunRecord:
+def _described(passes: list[Pass], corpus: Corpus | None, annotations: Annotations) -> RunRecord:
     """`data` is what the surface statistics were measured on; annotated data has keys of its own."""
     by_pass = {one.name: one.describe() for one in passes}
     described = {
-        kind: of_files | by_pass.get(kind, {}) for kind, of_files in notes.describe().items()
+        kind: of_files | by_pass.get(kind, {}) for kind, of_files in annotations.describe().items()
     }
-    asked = [
+    counts = [
         row.count
         for one in passes
         for statistic in one.statistics
-        for row in _antecedents(statistic)
+        if isinstance(statistic, Coreference)
+        for row in statistic.table()
     ]
-    if (
-        "coreference" in described
-    ):  # the others lost their antecedent where a document was cut into windows
-        described["coreference"]["mentions_asked"] = max(asked, default=0)
-    data = plain.describe() | by_pass["corpus"] if plain is not None else described[passes[0].name]
+    if "coreference" in described:
+        # Mentions whose antecedent is in another window of the document are not counted.
+        described["coreference"]["mentions_asked"] = max(counts, default=0)
+    data = described[passes[0].name] if corpus is None else corpus.describe() | by_pass["corpus"]
     return cast("RunRecord", {"data": data, **described})
-
-
-def _antecedents(statistic: Statistic) -> list[Row]:
-    return statistic.table() if isinstance(statistic, Coreference) else []
 
 
 def _frame(name: str, rows: list[TableRow]) -> pd.DataFrame:
@@ -326,89 +268,100 @@ def _frame(name: str, rows: list[TableRow]) -> pd.DataFrame:
     return TABLES[name].frame(rows) if name in TABLES else pd.DataFrame(rows)
 
 
-def _placed(progress: Progress, passes: list[Pass], number: int) -> Progress:
+def _overall(progress: Progress, passes: list[Pass], number: int) -> Progress:
     """Progress of one pass as progress of all."""
     before, after = (
         sum(one.total for one in passes[:number]),
         sum(one.total for one in passes[number + 1 :]),
     )
-    return lambda done, total: progress(before + done, before + total + after)
+
+    def update(done: int, total: int, part: str = "") -> None:
+        progress(before + done, before + total + after, part)
+
+    return update
 
 
-def _passes(
-    model: AttentionModel,
-    asked: list[Statistic],
-    plain: Corpus | None,
-    notes: Annotations,
-    max_length: int | None,
-    long: Long,
-    seed: int,
-    pool: Pool,
-) -> list[Pass]:
-    """The corpus, the treebank and the documents, each once. What needs no annotation rides along with the first."""
-    passes = []
-    rare = None
-    if plain is not None:
-        passes.append(
-            Pass(
-                "corpus",
-                plain.name,
-                plain,
-                plain.total,
-                asked,
-                Encoder(model, max_length=max_length, long=long),
-            )
+@dataclass
+class _Passes:
+    """The passes of one analysis: corpus, treebank, documents and word frequencies, each read once."""
+
+    model: AttentionModel
+    config: AnalyzeConfig
+    data: TextData
+    corpus: Corpus | None
+    annotations: Annotations
+    seed: int
+
+    def plan(self, statistics: list[Statistic]) -> list[Pass]:
+        """All passes in order. Statistics of plain texts are computed in the first one."""
+        model, corpus, annotations, pool = (
+            self.model,
+            self.corpus,
+            self.annotations,
+            self.config.pool,
         )
-    if notes.sentences:
-        one = _relations(model, notes, max_length, seed, pool, "treebank")
-        if notes.frequencies is not None:
-            rare = RareWords(
-                [sentence.words for sentence in notes.sentences], notes.frequencies, pool=pool
+        passes = []
+        rare = None
+        if corpus is not None:
+            encoder = Encoder(model, max_length=self.data.max_length, long=self.data.long)
+            passes.append(Pass("corpus", corpus.name, corpus, corpus.total, statistics, encoder))
+        if annotations.sentences:
+            relations = self.relations(model, "treebank")
+            if annotations.frequencies is not None:
+                rare = RareWords(
+                    [sentence.words for sentence in annotations.sentences],
+                    annotations.frequencies,
+                    pool=pool,
+                )
+                relations.statistics.append(rare)
+            relations.statistics += statistics if corpus is None else []
+            passes.append(relations)
+        if annotations.documents:
+            annotations.windows = list(
+                windows(annotations.documents, model, max_length=self.data.max_length)
             )
-            one.statistics.append(rare)
-        one.statistics += asked if plain is None else []
-        passes.append(one)
-    if notes.documents:
-        encoder = Encoder(model, max_length=max_length, long="skip")
-        notes.windows = list(windows(notes.documents, model, max_length=max_length))
-        ask: list[Statistic] = [Coreference(dict(enumerate(notes.windows)), seed=seed, pool=pool)]
-        ask += asked if not passes else []
-        examples = [window.example for window in notes.windows]
-        passes.append(
-            Pass("coreference", _named(notes.coreference), examples, len(examples), ask, encoder)
-        )
-    if notes.frequencies is not None and rare is None and plain is not None:
-        words = [text for text in plain.as_words(sources_only=model.is_encoder_decoder) if text]
-        encoder = Encoder(model, max_length=max_length, long="skip")
-        rare_words: list[Statistic] = [RareWords(words, notes.frequencies, pool=pool)]
-        passes.append(
-            Pass(
-                "frequency",
-                plain.name,
-                [Example(text) for text in words],
-                len(words),
-                rare_words,
-                encoder,
-            )
-        )
-    return passes
+            antecedents: list[Statistic] = [
+                Coreference(dict(enumerate(annotations.windows)), seed=self.seed, pool=pool)
+            ]
+            antecedents += statistics if not passes else []
+            examples = [window.example for window in annotations.windows]
+            where = _named(annotations.coreference)
+            passes.append(self._whole("coreference", where, examples, antecedents, model))
+        if annotations.frequencies is not None and rare is None and corpus is not None:
+            words = [
+                text for text in corpus.as_words(sources_only=model.is_encoder_decoder) if text
+            ]
+            rare_words = RareWords(words, annotations.frequencies, pool=pool)
+            examples = [Example(text) for text in words]
+            passes.append(self._whole("frequency", corpus.name, examples, [rare_words], model))
+        if self.config.control:
+            passes.append(self.relations(random_twin(model, self.seed), CONTROL))
+        return passes
 
+    def relations(self, model: AttentionModel, name: str) -> Pass:
+        """The relations of the sentences, in the model or in its random-weight control."""
+        annotations = self.annotations
+        relations = Relations(
+            annotations.sentences,
+            seed=self.seed,
+            pool=self.config.pool,
+            whole=bool(annotations.treebanks),
+            own=annotations.own,
+        )
+        examples = [sentence.example() for sentence in annotations.sentences]
+        return self._whole(name, _named(annotations.treebanks), examples, [relations], model)
 
-def _relations(
-    model: AttentionModel,
-    notes: Annotations,
-    max_length: int | None,
-    seed: int,
-    pool: Pool,
-    name: str,
-) -> Pass:
-    """Sentences longer than the model reads are skipped and counted: a truncated tree is another tree."""
-    encoder = Encoder(model, max_length=max_length, long="skip")
-    asked = Relations(
-        notes.sentences, seed=seed, pool=pool, whole=bool(notes.treebanks), own=notes.own
-    )
-    examples = [sentence.example() for sentence in notes.sentences]
-    return Pass(name, _named(notes.treebanks), examples, len(examples), [asked], encoder)
+    def _whole(
+        self,
+        name: str,
+        where: str,
+        examples: list[Example],
+        statistics: list[Statistic],
+        model: AttentionModel,
+    ) -> Pass:
+        """A pass that skips and counts what is longer than the model reads: a truncated tree is another tree."""
+        encoder = Encoder(model, max_length=self.data.max_length, long="skip")
+        return Pass(name, where, examples, len(examples), statistics, encoder)
 
 
 def _named(files: list[str | Path]) -> str:

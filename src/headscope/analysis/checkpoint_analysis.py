@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headscope.analysis.analyze import analyze
 from headscope.atomic_dir import drafted, read_record
-from headscope.config.checks import threshold_values
+from headscope.config.analyze import AnalyzeConfig
 from headscope.config.edit_record import mask_of_training
 from headscope.config.film import FilmConfig
 from headscope.config.option import recorded
@@ -19,7 +19,6 @@ from headscope.config.texts import TextData
 from headscope.data.bundled import named
 from headscope.data.text_lines import can_be_read_again
 from headscope.errors import HeadscopeError
-from headscope.masks.open_model import open_model
 from headscope.study.inputs import Corpus, read_annotations
 from headscope.study.journal import remember_run
 from headscope.study.run_record import describe_files, versions
@@ -59,6 +58,10 @@ def film(
         "mask": [reading.mask, reading.open_special],
         "versions": versions(),
     }
+    statistics = AnalyzeConfig(
+        statistics=config.statistics, batch_size=config.batch_size, thresholds=config.thresholds
+    )
+    step_run = Run(seed=run.seed, device=run.device, progress=run.progress)
     names = [path.name for _, path in checkpoints]
     with drafted(
         run.out, overwrite=run.overwrite, resume=run.resume, kept=[HEADER, *names]
@@ -69,7 +72,7 @@ def film(
             if (folder / path.name / "run.json").exists():
                 continue
             run.log(f"step {step} ({number + 1} of {len(checkpoints)})")
-            study = _analyze(path, config, data, reading, run)
+            study = analyze(path, statistics, data, reading, step_run)
             remember_run(folder / HEADER, header)  # from here on there is something to resume
             (folder / path.name).mkdir(exist_ok=True)
             write_tables(study, folder / path.name)
@@ -88,24 +91,6 @@ def film(
     return study
 
 
-def _analyze(path: Path, config: FilmConfig, data: TextData, reading: Reading, run: Run) -> Study:
-    """The study of one checkpoint."""
-    return analyze(
-        open_model(path, reading, Run(device=run.device)),
-        corpus=data.corpus,
-        pairs=data.pairs,
-        column=data.column,
-        treebank=data.treebank,
-        statistics=config.statistics,
-        max_length=data.max_length,
-        batch_size=config.batch_size,
-        limit=data.limit,
-        seed=run.seed,
-        thresholds=threshold_values(config.thresholds or {}),
-        progress=run.progress,
-    )
-
-
 def _check_files(data: TextData) -> None:
     """Refuse at once what the first analysis would refuse, and files that cannot be read for every checkpoint."""
     for file in [*data.corpus, *data.treebank]:
@@ -117,7 +102,7 @@ def _check_files(data: TextData) -> None:
             )
     if data.corpus or not data.treebank:
         Corpus(data.corpus, (), data.pairs, data.column, data.limit)
-    read_annotations(treebank=data.treebank)
+    read_annotations(data)
 
 
 def _reading(trained: Path, config: FilmConfig, run: Run) -> Reading:

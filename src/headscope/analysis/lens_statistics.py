@@ -1,4 +1,4 @@
-"""Other lenses in a study: which statistics are asked through which, and what is said of them in the record."""
+"""Statistics through lenses other than raw attention, and the description of the lenses in the run record."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from headscope.analysis.label_free_losses import Loss, loss_of
-from headscope.config.checks import lenses_named
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.lenses import LENSES, Lens
@@ -20,18 +19,13 @@ from headscope.tables import Row, TableRow
 RAW = "raw"
 
 
-def lenses_asked(lens: str | Iterable[str]) -> tuple[str, ...]:
-    """The lenses by name, raw first: it costs nothing beside another, and roles and patterns are those of raw."""
-    return tuple(dict.fromkeys([RAW, *lenses_named(lens)]))
-
-
-def check_asked(lenses: Iterable[str], statistics: list[str] | None) -> None:
-    """Refuse a lens through which none of the statistics that were named can be asked."""
+def check_lenses(lenses: Iterable[str], statistics: list[str] | None) -> None:
+    """Refuse a lens that none of the named statistics is defined for."""
     others = [name for name in lenses if name != RAW]
     for name in others or [RAW]:
         kind = None if name == RAW else LENSES[name]
-        if not any(asked.names for asked in chosen(statistics, kind)):
-            able = [one for asked in chosen(None, kind) for one in asked.names]
+        if not any(statistic.names for statistic in chosen(statistics, kind)):
+            able = [one for statistic in chosen(None, kind) for one in statistic.names]
             raise HeadscopeError(
                 f"{', '.join(statistics or [])} cannot be asked through the lens {name}",
                 where="`statistics`",
@@ -39,8 +33,8 @@ def check_asked(lenses: Iterable[str], statistics: list[str] | None) -> None:
             )
 
 
-class Looking:
-    """The lenses of one analysis beside raw, each with its statistics, on one model."""
+class LensStatistics:
+    """The lenses of one analysis other than raw, each with its statistics, on one model."""
 
     def __init__(
         self,
@@ -65,21 +59,21 @@ class Looking:
 
     def rows(self) -> Iterator[Row]:
         """Rows of heads.csv, each statistic named after its lens."""
-        for lens, asked in self.through.items():
-            for row in (row for one in asked for row in one.table()):
+        for lens, statistics in self.through.items():
+            for row in (row for statistic in statistics for row in statistic.table()):
                 yield replace(row, statistic=through_lens(row.statistic, lens.name))
 
     def tables(self) -> dict[str, list[TableRow]]:
         """Tables that the statistics of lenses have."""
-        asked = [one for statistics in self.through.values() for one in statistics]
-        return {name: rows for one in asked for name, rows in one.tables().items() if rows}
+        every = [statistic for statistics in self.through.values() for statistic in statistics]
+        return {name: rows for one in every for name, rows in one.tables().items() if rows}
 
     def describe(self) -> Section:
-        """What a reader must know: the loss that was derived, how many sequences were too short, how wide heads are."""
-        known: Section = (
+        """For run.json: the differentiated loss, the number of sequences that were too short, the width of heads."""
+        described: Section = (
             {} if self.loss is None else {"loss": self.loss.name, "loss_means": self.loss.sentence}
         )
         for lens in self.through:
             if isinstance(lens, EffectiveLens):
-                known[lens.name] = {**lens.counted, "width": dict(lens.widths)}
-        return known
+                described[lens.name] = {**lens.counted, "width": dict(lens.widths)}
+        return described

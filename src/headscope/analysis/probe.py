@@ -31,7 +31,6 @@ import numpy as np
 
 from headscope.analysis.parsed_sentences import Tree, Treebanks, Trees, batched, pieces_of, words_of
 from headscope.analysis.probe_models import (
-    EPOCHS,
     AttentionAndWords,
     AttentionOnly,
     DistanceAndWords,
@@ -43,14 +42,15 @@ from headscope.analysis.probe_models import (
     score,
 )
 from headscope.analysis.word_maps import WordMaps, reading_heads, untrained_twin
+from headscope.config.option import recorded
+from headscope.config.probe import ProbeConfig
+from headscope.config.shared import Progress, Reading, Run
+from headscope.config.texts import TextData
 from headscope.data.word_vectors import WordVectors, mean_embeddings, read_vectors
-from headscope.errors import HeadscopeError
 from headscope.heads import Head
+from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import as_model
-from headscope.model.word_attention import Pool, check_pool
 from headscope.statistics.resampling import ResampledSums, resampled_share_interval
-from headscope.study.inputs import Files, listed
 from headscope.study.result import Result
 from headscope.study.run_record import build_record, describe_files
 from headscope.study.schema.record import RunRecord
@@ -67,16 +67,14 @@ PROBES = (
     "attention-and-words",
 )
 
-Progress = Callable[[int, int], None]
-
 
 @dataclass
 class Probes(Result):
-    """What the probes found.
+    """Scores and weights of the probes.
 
-    table    one row a probe: probe, uas, low, high, parameters (learned), count (words scored)
-    weights  attention-only, one row a head: its weight where the dependent looks (`dependent`) and where the
-             governor does (`governor`)
+    table    one row per probe: probe, uas, low, high, parameters (learned), count (words scored)
+    weights  attention-only, one row per head: its weight if the dependent attends (`dependent`) and if the governor
+             attends (`governor`)
     record   what is written as run.json
     """
 
@@ -89,112 +87,90 @@ class Probes(Result):
         """By the name of their csv."""
         return {"probes": self.table, "probe_weights": self.weights}
 
+    def _repr_html_(self) -> str:
+        html: str = self.table.to_html(index=False)
+        return html
+
 
 def probe(
-    model: AttentionModel | str | Path | Callable[[], AttentionModel],
-    treebank: Files,
-    *,
-    test: Files = (),
-    vectors: str | Path | None = None,
-    dimensions: int = 100,
-    epochs: int = EPOCHS,
-    lenient: bool = False,
-    pool: Pool = "mean",
-    max_length: int | None = None,
-    limit: int | None = None,
-    memory: int = 2**30,
-    seed: int = 0,
-    progress: Progress = lambda done, total: None,
+    model: AttentionModel | str | Path,
+    config: ProbeConfig,
+    data: TextData,
+    reading: Reading,
+    run: Run,
 ) -> Probes:
-    """How well parsers find governors from the attention of one model, beside baselines.
-
-    model       loaded; or what `load` takes, or a function that loads one: only done once the rest is seen to be right
-    treebank    CoNLL-U files to train on
-    test        others to be scored on; without them one half of `treebank` is, and the other trained on
-    vectors     a file of word vectors (word2vec or GloVe, as text); by default the model's own input embeddings
-    dimensions  of the word vectors, at most
-    epochs      how often the probes see the sentences
-    lenient     leave malformed sentences out, counted, instead of refusing the file
-    pool        how the rows of a word's pieces become one: mean, first or max
-    max_length  tokens a sentence may have; longer ones are left out and counted
-    limit       only the first so many sentences of each
-    memory      bytes for maps that are kept; others are computed anew in every epoch. Changes no result
-    seed        of the halves, the order, the hidden layer, the resampling and the twin
-    progress    told (sentences done, sentences in all), over all probes and epochs
-    """
-    for name, number in (("`limit`", limit), ("`dimensions`", dimensions), ("`epochs`", epochs)):
-        if number is not None and number < 1:
-            raise HeadscopeError(f"{number} is too few", where=name, expected="1 or more")
-    check_pool(pool)
-    data = Treebanks(listed(treebank), listed(test), lenient, limit, seed)
-    of_file = None if vectors is None else read_vectors(vectors, data.vocabulary())
-    model = as_model(model)
-    model.canary()
-    data.encode(model, max_length)
-    keys = pieces_of if of_file is None else words_of
-    known = of_file or mean_embeddings(
-        model, (key for one in (*data.train, *data.test) for key in pieces_of(one))
+    """Unlabelled attachment scores of probes on the attention of one model, and of baselines."""
+    treebanks = Treebanks(
+        list(data.treebank), list(config.test), data.lenient, data.limit, run.seed
     )
-    vectors_of = WordVectors(known, {key for one in data.train for key in keys(one)}, dimensions)
+    of_file = (
+        None if config.vectors is None else read_vectors(config.vectors, treebanks.vocabulary())
+    )
+    model = open_model(model, reading, run)
+    model.canary()
+    treebanks.encode(model, data.max_length)
+    keys = pieces_of if of_file is None else words_of
+    sources = of_file or mean_embeddings(
+        model, (key for tree in (*treebanks.train, *treebanks.test) for key in pieces_of(tree))
+    )
+    vectors = WordVectors(
+        sources, {key for tree in treebanks.train for key in keys(tree)}, config.dimensions
+    )
     heads = reading_heads(model)
     train, held_out = (
-        batched(some, vectors_of, keys, len(heads), seed) for some in (data.train, data.test)
+        batched(trees, vectors, keys, len(heads), run.seed)
+        for trees in (treebanks.train, treebanks.test)
     )
-    found, only = _run(
-        model, heads, train, held_out, vectors_of, pool, epochs, memory, seed, progress
-    )
+    scores, only = _fit_all(model, heads, train, held_out, vectors, config, run)
     sections: RunRecord = {
-        "train": data.describe("train"),
-        "test": data.describe("test"),
+        "config": recorded(config, data, run),
+        "train": treebanks.describe("train"),
+        "test": treebanks.describe("test"),
         "vectors": {
-            "files": [] if vectors is None else describe_files([vectors]),
-            "dimensions": vectors_of.dimensions,
-            "known": vectors_of.share(keys(one) for one in data.test),
+            "files": [] if config.vectors is None else describe_files([config.vectors]),
+            "dimensions": vectors.dimensions,
+            "known": vectors.share(keys(tree) for tree in treebanks.test),
         },
-        "options": {"epochs": epochs, "pool": pool},
     }
-    record = build_record(model, sections, seed=seed, lens=None)
-    return Probes(_table(found, data.test), _weights_table(heads, only), record)
+    record = build_record(model, sections, command=run.typed or None, seed=run.seed, lens=None)
+    return Probes(_table(scores, treebanks.test), _weights_table(heads, only), record)
 
 
-def _run(
+def _fit_all(
     model: AttentionModel,
     heads: list[Head],
     train: list[Trees],
     test: list[Trees],
     vectors: WordVectors,
-    pool: Pool,
-    epochs: int,
-    memory: int,
-    seed: int,
-    progress: Progress,
+    config: ProbeConfig,
+    run: Run,
 ) -> tuple[dict[str, Scored], AttentionOnly]:
-    """Every probe, trained and scored; one after the other, so that one model's maps are kept at a time."""
-    width = vectors.dimensions
+    """Train and score every probe, one after the other, so that the maps of one model are kept at a time."""
+    width, memory = vectors.dimensions, config.memory * 2**20
     only, words, random = (
         AttentionOnly(len(heads)),
         *(AttentionAndWords(len(heads), width) for _ in range(2)),
     )
-    distance, branching = DistanceAndWords(width, seed), RightBranching()
+    distance, branching = DistanceAndWords(width, run.seed), RightBranching()
     with_model = {"attention-only": only, "attention-and-words": words}
     sentences = sum(len(trees) for trees in train)
-    steps = _Steps(3 * epochs * sentences, progress)
-    found: dict[str, Scored] = {"right-branching": score({"": branching}, test, None, vectors)[""]}
+    steps = _Steps(3 * config.epochs * sentences, run.progress)
+    scores: dict[str, Scored] = {"right-branching": score({"": branching}, test, None, vectors)[""]}
     turns: list[tuple[dict[str, Probe], Callable[[], Maps | None]]] = [
         ({"distance-and-words": distance}, lambda: None),
         (
             {"random-attention": random},
-            lambda: WordMaps(untrained_twin(model, seed), heads, pool, memory),
+            lambda: WordMaps(untrained_twin(model, run.seed), heads, config.pool, memory),
         ),
-        ({**with_model}, lambda: WordMaps(model, heads, pool, memory)),
+        ({**with_model}, lambda: WordMaps(model, heads, config.pool, memory)),
     ]
     for probes, open_maps in turns:
         maps = open_maps()
-        fit(probes, train, maps, vectors, epochs=epochs, seed=seed, done=steps.add)
+        fit(probes, train, maps, vectors, epochs=config.epochs, seed=run.seed, done=steps.add)
         if isinstance(maps, WordMaps):
             maps.forget()
-        found |= score(probes, test, maps, vectors)
-    return {name: found[name] for name in PROBES}, only
+        scores |= score(probes, test, maps, vectors)
+    return {name: scores[name] for name in PROBES}, only
 
 
 class _Steps:
@@ -208,10 +184,10 @@ class _Steps:
         self.progress(self.done, self.total)
 
 
-def _table(found: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
+def _table(scores: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
 
     rows = []
-    for name, one in found.items():
+    for name, one in scores.items():
         sums = ResampledSums((2,))
         values = np.array(
             [(one.right[i], one.words[i]) for i in range(len(test))], dtype=np.float64

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from headscope.analysis.parsed_sentences import SPECIAL, Trees
+from headscope.config.probe import EPOCHS
 from headscope.data.word_vectors import WordVectors
 
 HIDDEN = 256  # of distance-and-words
 NEAR = (0, -1, 1, -2, 2)  # offsets that distance-and-words is told of
-EPOCHS = 6
 
 Maps = Callable[
     [Trees], Tensor

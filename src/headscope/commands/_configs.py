@@ -16,6 +16,7 @@ def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config]:
     made: dict[str, Config] = {}
     configs = CONFIGS[command]
     main = next(config for config in configs.values() if config.command)
+    values = main.complete(values)
     for parameter, config in configs.items():
         used = {name: values[name] for name in fields_used(config, main) if name in values}
         # An option that may be repeated is an empty list if it was not given.

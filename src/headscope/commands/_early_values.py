@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any
 
 from headscope.commands._tasks import numbers_of, pairs_of
@@ -14,20 +13,13 @@ from headscope.config.checks import (
     check_device,
     check_each,
     check_keep_metric,
-    check_pairs,
     check_patterns,
     check_range,
-    check_rate,
-    check_rules,
     check_token,
-    lenses_named,
     repair_names,
-    threshold_values,
 )
 from headscope.config.masks import check_mask, check_sizes
 from headscope.config.search import FRONT, Mending, SearchOptions
-from headscope.config.training import TrainingConfig
-from headscope.data.vocabulary import check_vocabulary
 from headscope.errors import HeadscopeError
 from headscope.heads import check_heads
 from headscope.model.resolve_spec import read_spec
@@ -35,7 +27,6 @@ from headscope.pruning.prune_request import Wanted
 
 Values = Mapping[str, Any]
 Check = Callable[[Any], object]
-TRAINS = ("gate", "learn-mask", "masks compare")  # their numbers are those of TrainingConfig
 
 
 def check_values(command: str, values: Values) -> None:
@@ -44,11 +35,6 @@ def check_values(command: str, values: Values) -> None:
         check = CHECKS.get(f"{command} {name}") or CHECKS.get(name)
         if check is not None and value is not None and value != []:
             check(value)
-    if command in TRAINS:
-        _check_settings(values)
-    if "gate_rate" in values or "mask_rate" in values:
-        option = "gate_rate" if "gate_rate" in values else "mask_rate"
-        check_rate(values[option], _flag(option), values["settle"])
     if command in TOGETHER:
         TOGETHER[command](values)
 
@@ -73,21 +59,12 @@ def _check_statistics(given: str) -> None:
     check_each(given, names.STATISTICS, "--statistics", "is not a statistic")
 
 
-def _check_by(given: str) -> None:
-    check_each(given, (*names.IMPORTANCES, "all"), "--by", "is no importance")
-
-
 def _check_look_lens(given: str) -> None:
     check_each(given, (*names.LENSES, *names.TOKEN_MAPS), "--lens", "is no lens")
 
 
 def _check_length(given: int) -> None:
     check_range(given, lambda x: x > 0, "--max-length", "leaves no room for text", "1 or more")
-
-
-def _check_masks(masks: list[str]) -> None:
-    for mask in masks:
-        check_mask(mask)
 
 
 def check_models(command: str, values: Values) -> None:
@@ -107,11 +84,6 @@ def check_models(command: str, values: Values) -> None:
         model = values.get(name)
         if isinstance(model, str) and not (name == "architecture" and model.endswith(".json")):
             read_spec(model)
-
-
-def _check_settings(values: Values) -> None:
-    named = {one.name for one in fields(TrainingConfig)} & set(values)
-    TrainingConfig(**{name: values[name] for name in named if values[name] is not None})
 
 
 def _check_prune(values: Values) -> None:
@@ -156,53 +128,9 @@ def _check_prune(values: Values) -> None:
         raise HeadscopeError(what, where="--out")
 
 
-def _check_importance(values: Values) -> None:
-    if values["heads"] is not None:
-        check_heads(values["heads"])
-    check_pairs(values["kind"].split(","), values["heads"])
-
-
 def _check_look(values: Values) -> None:
     if values["text"] == "" and values["second"] is None:
         raise HeadscopeError("there are no tokens in it", where='text ""', expected="some text")
-
-
-def _check_texts(values: Values) -> None:
-    if not any(values.get(name) for name in ("corpus", "treebank", "coreference")):
-        raise HeadscopeError(
-            "no text was given",
-            where="--corpus",
-            expected="--corpus FILE (--corpus wikipedia-pairs --pairs is bundled), --treebank FILE"
-            + (" or --coreference FILE" if "coreference" in values else ""),
-        )
-
-
-def _check_penalties(given: str) -> None:
-    """0.001,0.01 or encoder=0.01,cross=0.002."""
-    prices = list(pairs_of(given, "--penalty").values()) if "=" in given else given.split(",")
-    for price in prices:
-        try:
-            number = float(price)
-        except ValueError as cause:
-            expected = "0.001,0.01 or encoder=0.01,cross=0.002"
-            raise HeadscopeError(
-                f'"{given}" is no penalty', where="--penalty", expected=expected
-            ) from cause
-        check_range(number, lambda x: x >= 0, "--penalty", "is no penalty", "0 or more")
-
-
-def _check_gate(values: Values) -> None:
-    if (values["keep"] is None) == (values["penalty"] is None):
-        raise HeadscopeError(
-            "what shall open heads cost?", where="gate", expected="either --keep or --penalty"
-        )
-
-
-def _check_learn_mask(values: Values) -> None:
-    from headscope.commands.learn_mask import numbers_wanted, source_of
-
-    source_of(*(values[name] for name in ("task", "data", "objective", "corpus")))
-    numbers_wanted(values["penalty"], values["sparsity"], values["soft"])
 
 
 def _check_speed(values: Values) -> None:
@@ -220,53 +148,27 @@ CHECKS: dict[str, Check] = {
     "dtype": _choice("--dtype", names.DTYPES, "is not a dtype"),
     "mask": check_mask,
     "masks show mask": lambda mask: check_mask(mask, "MASK"),
-    "masks compare mask": _check_masks,
     # names
     "task": _check_task,
-    "statistics": _check_statistics,
-    "analyze lens": lenses_named,
     "look lens": _check_look_lens,
-    "importance by": _check_by,
-    "kind": lambda kinds: check_each(kinds, names.KINDS, "--kind", "is no kind of ablation"),
-    "mode": _choice("--mode", names.MODES, "is no way to ablate"),
-    "rules": check_rules,
-    "long": _choice("--long", names.LONG, "is not a way with long input"),
-    "pool": _choice("--pool", names.POOLS, "is not a way to join pieces"),
-    "to": _choice("--to", names.MASKED_TOKENS, "is no class of tokens"),
-    "per": _choice("--per", names.PER, "is neither the model, a layer nor a head"),
-    "learn-mask form": _choice("--form", names.MASK_FORMS, "is no form"),
     "prune objective": _choice("--objective", names.OBJECTIVES, "is no objective"),
     "fix heads": check_heads,
     "prune among": check_heads,
     "patterns": check_patterns("patterns"),
-    "threshold": threshold_values,
     "token": check_token,
     # lists
     "columns": lambda given: pairs_of(given, "--columns"),
     "labels": lambda given: pairs_of(given, "--labels"),
     "sizes": lambda given: numbers_of(given, "--sizes"),
-    "seeds": lambda given: numbers_of(given, "--seeds"),
-    "gate keep": lambda given: numbers_of(given, "--keep"),
-    "gate penalty": _check_penalties,
     # numbers
-    **{name: _count(name) for name in ("limit", "report_limit", "batch_size", "repeats", "dimensions", "draws")},
-    **{f"{command} batch_size": lambda given: None for command in TRAINS},  # by Settings
-    "probe epochs": _count("epochs"),
+    **{name: _count(name) for name in ("limit", "report_limit", "batch_size", "repeats", "draws")},
     "masks show length": _count("length"),
-    **{f"{command} {name}": _count(name) for command in ("gate",)
-       for name in ("layers", "heads", "hidden", "intermediate")},
     "max_length": _check_length,
-    "vocabulary": check_vocabulary,
-    "race": lambda x: check_range(x, lambda x: 0 < x < 1, "--race", "is no error rate", "a number between 0 and 1"),
     "fix keep_metric": check_keep_metric,
     "target": lambda token: check_range(token, lambda x: x >= 0, "--target", "is no token", "0 or more"),
 }  # fmt: skip
 TOGETHER: dict[str, Callable[[Values], None]] = {
-    "analyze": _check_texts,
     "look": _check_look,
     "prune": _check_prune,
-    "importance": _check_importance,
-    "gate": _check_gate,
-    "learn-mask": _check_learn_mask,
     "speed": _check_speed,
 }

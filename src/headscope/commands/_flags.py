@@ -18,7 +18,7 @@ SEVERAL = (
     "--models",
     "--test",
 )  # options that several files may follow
-RENAMED = {"kinds": "--kind", "thresholds": "--threshold"}  # arguments that no command has
+RENAMED = {"thresholds": "--threshold"}  # arguments that no command has
 _FIELD = re.compile(r"`([a-z_]+)(?:=([^`]+))?`")
 
 

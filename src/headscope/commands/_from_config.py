@@ -92,7 +92,8 @@ def _parameters(config: type[Config], main: type[Config]) -> list[inspect.Parame
 def _default(name: str, config: type[Config], main: type[Config]) -> Any:
     if name in main.required:
         return MISSING
-    return main.defaults.get(name, default_of(config, name))
+    default = main.defaults.get(name, default_of(config, name))
+    return None if default is MISSING and name in main.completed else default
 
 
 def _parameter(

@@ -27,8 +27,6 @@ def demo(
 ) -> None:
     """What the 72 heads of all-MiniLM-L6-v2 attend to over 500 pairs of Wikipedia paragraphs, and which matter."""
     import headscope
-    from headscope.ablation.importance import importance
-    from headscope.analysis.analyze import analyze
     from headscope.atomic_dir import drafted
     from headscope.commands._early_files import is_demo
     from headscope.model.load import load
@@ -37,7 +35,7 @@ def demo(
     with drafted(out, overwrite=is_demo(out)) as folder:
         model = load("minilm", say=say)
         with progress("minilm over Wikipedia") as update:
-            study = analyze(
+            study = headscope.analyze(
                 model,
                 corpus=["wikipedia-pairs"],
                 pairs=True,
@@ -47,7 +45,7 @@ def demo(
             )
         _write_questions(folder / QUESTIONS)
         with progress("heads removed, one at a time") as update:
-            which = importance(
+            which = headscope.importance(
                 model,
                 task="retrieval",
                 data=folder / QUESTIONS,

@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
-from headscope.commands._app import app
-from headscope.commands._options import (
-    Device,
-    Dtype,
-    MaskName,
-    Model,
-    OpenSpecial,
-    Overwrite,
-    Pooling,
-    Prompt,
-    Revision,
-    drawing_figures,
-    load_aloud,
-    progress,
-    say,
-    typed,
-)
-from headscope.commands._tasks import (
-    BatchSize,
-    Columns,
-    Data,
-    Labels,
-    Limit,
-    MaxLength,
-    Split,
-    TaskName,
-    pairs_of,
-)
+from headscope.commands._from_config import command
+from headscope.commands._options import Model, progress, say
+from headscope.config.importance import ImportanceConfig
+from headscope.config.shared import Reading, Run, TaskData
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
@@ -53,148 +29,29 @@ headscope importance opus-mt-en-fr --task translation --data val.en,val.fr --by 
 
 headscope importance rxnmapper --task masked --data reactions.txt --kind head,only,shared --out study
 
-In Python: headscope.importance, headscope.write
+In Python: headscope.importance
 """
 
 
-@app.command(epilog=EXAMPLES, no_args_is_help=True)
+@command(EXAMPLES, group="Measure")
 def importance(
-    model: Model,
-    task: TaskName,
-    data: Data,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="The study to write, or to add to: one of the same model that has no importances yet",
-            show_default=False,
-        ),
-    ],
-    by: Annotated[
-        str,
-        typer.Option(
-            help="ablation (exact), gradient, relevance, confidence, entropy, norm, random, with commas between; or all"
-        ),
-    ] = "ablation",
-    split: Split = "dev",
-    kind: Annotated[
-        str,
-        typer.Option(
-            help="What to take away: head, only (all but one of a site), site, layer, all, pair (of --heads) or shared"
-        ),
-    ] = "head",
-    mode: Annotated[
-        str,
-        typer.Option(
-            help="What stands in its place: zero, mean (its average), uniform (attention 1/n), fixed (nearest pattern)"
-        ),
-    ] = "zero",
-    heads: Annotated[
-        str | None,
-        typer.Option(
-            help="The heads to take away, alone or in pairs, as in 3.2,4.*", show_default="all"
-        ),
-    ] = None,
-    race: Annotated[
-        float | None,
-        typer.Option(
-            help="Settle clear heads early, at this error rate, as in 0.05",
-            show_default="all run on all",
-        ),
-    ] = None,
-    labels_free: Annotated[
-        bool,
-        typer.Option(
-            "--labels-free", help="Gradients of the loss against what the model itself says"
-        ),
-    ] = False,
-    normalized: Annotated[
-        bool, typer.Option("--normalized", help="Gradients divided by the norm of their layer's")
-    ] = False,
-    rules: Annotated[
-        str | None,
-        typer.Option(
-            help="Of relevance: voita (everything that gates is held fixed) or attnlrp",
-            show_default="voita",
-        ),
-    ] = None,
-    columns: Columns = None,
-    labels: Labels = None,
-    limit: Limit = None,
-    max_length: MaxLength = None,
-    batch_size: BatchSize = 32,
-    seed: Annotated[int, typer.Option(help="Of the order of examples and of resampling")] = 0,
-    mask: MaskName = None,
-    open_special: OpenSpecial = False,
-    pooling: Pooling = None,
-    prompt: Prompt = None,
-    revision: Revision = None,
-    device: Device = "auto",
-    dtype: Dtype = "float32",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same bytes")
-    ] = False,
-    overwrite: Overwrite = False,
+    model: Model, data: TaskData, config: ImportanceConfig, reading: Reading, run: Run
 ) -> None:
-    """What every head does for a task: exact removal, cheaper guesses, and how good these are."""
-    from headscope.ablation.importance import importance as run
-    from headscope.atomic_dir import drafted
-    from headscope.model.attention_model import AttentionModel
-    from headscope.report.write import write_into
-    from headscope.study.journal import NAME, Journal
-    from headscope.study.run_record import check_same_model
-    from headscope.study.study_dir import to_add_to
+    """Exact head ablation and faster estimates of it, for a task: tables with intervals, figures, a page."""
+    import headscope
 
-    there = to_add_to(out, "importance", overwrite=overwrite)
-
-    def loaded(wanted: str) -> AttentionModel:
-        one = load_aloud(
-            model, revision, device, dtype, wanted, mask, open_special, pooling, prompt
+    assert run.out is not None
+    with progress(model) as update:
+        study = headscope.importance(
+            model, data, config, reading=reading, run=replace(run, progress=update)
         )
-        if there is not None:
-            check_same_model(one, there, out)
-        return one
-
-    with drafted(
-        out, overwrite=overwrite or there is not None, resume=resume, kept=[NAME]
-    ) as folder:
-        with progress(model) as update:
-            study = run(
-                loaded,
-                task=task,
-                data=data,
-                by=by,
-                split=split,
-                kinds=kind,
-                mode=mode,  # type: ignore[arg-type]
-                heads=heads,
-                race=race,
-                labels_free=labels_free,
-                normalized=normalized,
-                rules=rules,  # type: ignore[arg-type]
-                columns=pairs_of(columns, "--columns"),
-                labels=pairs_of(labels, "--labels"),
-                max_length=max_length,
-                limit=limit,
-                batch_size=batch_size,
-                seed=seed,
-                journal=lambda header: Journal(folder, header, resume=resume),
-                progress=update,
-                say=say,
-            )
-        study.record["command"] = typed()
-        study = study if there is None else there.joined(study)
-        with drawing_figures():
-            write_into(study, folder)
-        (folder / NAME).unlink(
-            missing_ok=True
-        )  # last: a run that is killed while it draws need not be swept again
     for line in _summary(study):
         say(line)
-    typer.echo(out / "index.html")
+    typer.echo(run.out / "index.html")
 
 
 def _summary(study: Study) -> Iterator[str]:
-    """The model without an ablation, how many heads are significant, and whether the examples are enough."""
+    """The metric of the unpruned model, the number of significant heads, and whether the examples are enough."""
     from headscope.ablation.ablation_results import LOSS
     from headscope.ablation.significance import ALPHA
     from headscope.report.run_facts import ENOUGH_TEXTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,30 +10,10 @@ import typer
 
 from headscope.commands._app import app
 from headscope.commands._early import say_first
-from headscope.commands._options import (
-    Device,
-    Model,
-    OpenSpecial,
-    Overwrite,
-    Pooling,
-    Prompt,
-    Revision,
-    progress,
-    report_aloud,
-    say,
-    typed,
-)
-from headscope.commands._tasks import (
-    BatchSize,
-    Columns,
-    Data,
-    Labels,
-    MaxLength,
-    TaskName,
-    TrainLimit,
-    numbers_of,
-    pairs_of,
-)
+from headscope.commands._from_config import command
+from headscope.commands._options import Model, progress, say
+from headscope.config.compare_masks import CompareMasksConfig
+from headscope.config.shared import Reading, Run, TaskData
 
 LISTED = """
 [bold]Examples[/bold]
@@ -77,6 +58,7 @@ app.add_typer(
     name="masks",
     help="List the named masks of attention, show one, or compare them on a task.",
     epilog=LISTED,
+    rich_help_panel="Learn",
 )
 
 
@@ -149,86 +131,16 @@ def show(
             typer.echo("".join("█" if cell else "·" for cell in row))
 
 
-@masks.command(epilog=COMPARED)
+@command(COMPARED, group="Commands", app=masks)
 def compare(
-    model: Model,
-    task: TaskName,
-    data: Data,
-    out: Annotated[
-        Path, typer.Option(help="The study to write; must not exist yet", show_default=False)
-    ],
-    mask: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A mask to compare, a name or a file; give it several times",
-            show_default="the named ones",
-        ),
-    ] = None,
-    repair: Annotated[
-        int, typer.Option(help="Train the model under each mask for so many epochs too")
-    ] = 0,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            help="A model to train under each mask from the start: minilm, say", show_default="none"
-        ),
-    ] = None,
-    seeds: Annotated[
-        str, typer.Option(help="Of trainings, and of masks that are drawn by chance")
-    ] = "0",
-    open_special: OpenSpecial = False,
-    epochs: Annotated[int, typer.Option(help="Of the trainings from the start")] = 3,
-    batch_size: BatchSize = 32,
-    learning_rate: Annotated[float, typer.Option(help="Of the trainings")] = 5e-5,
-    report_on: Annotated[str, typer.Option(help="The split that is reported on")] = "dev",
-    report_limit: Annotated[
-        int | None,
-        typer.Option(help="Only so many examples to report on, evenly spread", show_default="all"),
-    ] = None,
-    columns: Columns = None,
-    labels: Labels = None,
-    limit: TrainLimit = None,
-    max_length: MaxLength = None,
-    pooling: Pooling = None,
-    prompt: Prompt = None,
-    revision: Revision = None,
-    device: Device = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped, to the same result")
-    ] = False,
-    overwrite: Overwrite = False,
+    model: Model, data: TaskData, config: CompareMasksConfig, reading: Reading, run: Run
 ) -> None:
-    """What a task loses under each mask: straight away, after a short repair, and when trained so from the start."""
-    from headscope.learning.compare_masks import NAMED, MaskTableOptions, compare_masks
-    from headscope.training.settings import Settings
+    """What a task loses under each mask: applied to the model, after a short repair, and trained from the start."""
+    import headscope
 
-    options = MaskTableOptions(
-        tuple(mask or NAMED), numbers_of(seeds, "--seeds"), repair, start, open_special
-    )
-    with progress(f"{model} on {task}") as update:
-        study = compare_masks(
-            model,
-            task=task,
-            data=data,
-            out=out,
-            options=options,
-            settings=Settings(epochs, batch_size, learning_rate),
-            report_on=report_on,
-            report_limit=report_limit,
-            columns=pairs_of(columns, "--columns"),
-            labels=pairs_of(labels, "--labels"),
-            max_length=max_length,
-            limit=limit,
-            device=device,
-            pooling=pooling,
-            prompt=prompt,
-            revision=revision,
-            resume=resume,
-            overwrite=overwrite,
-            report=report_aloud(update),
-            command=typed(),
-            watch=lambda name, done, total: update(done, total, f"{name}, steps"),
-            say=say,
+    with progress(f"{model} on {data.task}") as update:
+        study = headscope.compare_masks(
+            model, data, config, reading=reading, run=replace(run, progress=update)
         )
     for row in study.tables["mask_table"].to_dict("records"):
         change = (
@@ -237,4 +149,4 @@ def compare(
         typer.echo(
             f"{row['mode']:10} {row['mask']:20} {100 * row['sparsity']:5.1f} % forbidden  {row['metric']:.4f}  {change}"
         )
-    typer.echo(out)
+    typer.echo(run.out)

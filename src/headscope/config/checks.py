@@ -61,7 +61,7 @@ def check_pairs(kinds: Iterable[str], heads: str | None) -> None:
     if "pair" in kinds and heads is None:
         raise HeadscopeError(
             "pairs of all heads are too many",
-            where='`kinds="pair"`',
+            where='`kind="pair"`',
             mend='Name some: `heads="3.2,4.*"`',
         )
 
@@ -192,13 +192,3 @@ def check_keep_metric(share: float) -> None:
             expected=None if share > 10 else "0.99, say",
             mend=f"Did you mean {share / 100:g}?" if 10 < share <= 100 else None,
         )
-
-
-def check_rate(rate: float, option: str, settle: float) -> None:
-    """Refuse what cannot be a learning rate, or the share of the steps after which what is learned is settled."""
-    if not 0 < settle <= 1:
-        raise HeadscopeError(
-            f"{settle} is no share", where="`settle`", expected="more than 0, at most 1"
-        )
-    if not rate > 0:
-        raise HeadscopeError(f"{rate} is no rate", where=option, expected="more than 0")

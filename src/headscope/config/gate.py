@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.config.option import option
-from headscope.config.parsing import numbers, pairs
+from headscope.config.parsing import check_distinct, numbers, pairs
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import NewModelConfig, TrainingConfig
 from headscope.errors import HeadscopeError
@@ -106,6 +106,8 @@ class GateConfig(TrainingConfig, NewModelConfig):
         super().__post_init__()
         if (self.keep is None) == (self.penalty is None):
             raise HeadscopeError("gate requires either `keep` or `penalty`")
+        check_distinct("keep", self.keep)
+        check_distinct("penalty", self.penalty)
 
     @property
     def targets(self) -> tuple[GateTarget, ...]:

@@ -179,7 +179,6 @@ MASKED_TOKENS = (
     "content",
 )  # knock-out --to
 MASK_FORMS = ("renormalised", "additive", "multiplicative")
-EITHER = "one of `penalty`, `sparsity` and `soft`"  # what learn-mask must be given
 PER = ("model", "layer", "head")
 
 POOLS = ("mean", "first", "max")

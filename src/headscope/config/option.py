@@ -93,6 +93,7 @@ class Config:
     helps     help texts of shared fields that differ in this command
     required  shared fields that the command line requires
     python_only  own fields that are not options of the command line
+    completed  required fields of shared configs that `complete` may add
     """
 
     command: ClassVar[str] = ""
@@ -101,6 +102,7 @@ class Config:
     helps: ClassVar[Mapping[str, str]] = {}
     required: ClassVar[tuple[str, ...]] = ()
     python_only: ClassVar[tuple[str, ...]] = ()
+    completed: ClassVar[tuple[str, ...]] = ()
     primary: ClassVar[str] = ""  # the field that a value other than a config stands for
 
     def __post_init__(self) -> None:
@@ -112,6 +114,11 @@ class Config:
                 value = declared.parse(value)
                 object.__setattr__(self, name, value)
             check_value(name, value, declared, kinds_of(type(self))[name])
+
+    @classmethod
+    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of a call, with those of `completed` fields added that follow from others."""
+        return dict(values)
 
     def check_values(self, values: Mapping[str, Any]) -> None:
         """Refuse combinations with options of other configs. values: the options of all configs of a call by name."""
@@ -223,7 +230,7 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
     The first slot is the command's own config. An option that no config has is a `TypeError`, as for any function.
     """
     made: list[Any] = []
-    rest = dict(options)
+    rest = _completed(options, slots)
     for kind, config in slots:
         own = {f.name: rest.pop(f.name) for f in fields(kind) if f.name in rest}
         if config is not None and not isinstance(config, kind):
@@ -249,6 +256,19 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
         made[place] = replace(config, **unset) if unset else config
     check_together(main, *made[1:])
     return made
+
+
+def _completed(
+    options: dict[str, Any], slots: tuple[tuple[type[Config], Any], ...]
+) -> dict[str, Any]:
+    """The options, and the values of `completed` fields that follow from them and from the command's own config."""
+    main, config = slots[0]
+    if any(config is not None for kind, config in slots if kind.primary):
+        return dict(options)
+    values = main.complete(({} if config is None else values_of(config)) | options)
+    return {
+        name: value for name, value in values.items() if name in options or name in main.completed
+    }
 
 
 def _check_required(command: str, kind: type[Config], own: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,32 @@ def numbers(name: str) -> Callable[[Any], tuple[int, ...]]:
         return tuple(int(word) for word in words)
 
     return parse
+
+
+def decimals(name: str) -> Callable[[Any], tuple[float, ...]]:
+    """`0.5,0.9`, one number or a list of numbers as a tuple."""
+
+    def parse(value: str | float | Iterable[float]) -> tuple[float, ...]:
+        words: Any = value.split(",") if isinstance(value, str) else value
+        try:
+            return tuple(map(float, words if isinstance(words, Iterable) else (words,)))
+        except (TypeError, ValueError) as cause:
+            raise HeadscopeError(
+                f"`{name}` must be numbers such as 0.5,0.9, got {value!r}"
+            ) from cause
+
+    return parse
+
+
+def check_distinct(name: str, values: Collection[Any] | None) -> None:
+    """Refuse an empty list, and one that holds a value twice."""
+    if values is None:
+        return
+    if not values:
+        raise HeadscopeError(f"`{name}` must have at least one value, got none")
+    twice = next((value for i, value in enumerate(values) if value in list(values)[:i]), None)
+    if twice is not None:
+        raise HeadscopeError(f"`{name}` must not repeat a value, got {twice} twice")
 
 
 def names(value: str | Iterable[str]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from headscope.config.names import (
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]
-PYTHON_NAMES = {"kind": "kinds", "threshold": "thresholds"}  # where a command's option differs
+PYTHON_NAMES = {"threshold": "thresholds"}  # where a command's option differs
 BY_CHANCE = ("random", "bigbird")  # masks that are drawn
 CORPUS_TASKS = ("masked", "mlm", "causal")  # a file of texts is split by the command itself
 
@@ -57,6 +57,8 @@ def without_effect(name: str, requires: str) -> HeadscopeError:
 def _differs(value: Any, default: Any) -> bool:
     if isinstance(default, tuple):  # lists, tuples, arrays and columns of tables alike
         return value is not None and (isinstance(value, str) or tuple(value) != default)
+    if isinstance(value, tuple) and isinstance(default, str):  # a list that was typed with commas
+        value = ",".join(value)
     return bool(value != default) and not (isinstance(value, list | tuple) and not value)
 
 
@@ -207,6 +209,7 @@ SPLIT = Rule({"split": "dev"}, ONE_FILE, _has_split("split"))
 SELECT_ON = Rule({"select_on": "dev:even"}, ONE_FILE, _has_split("select_on"))
 REPORT_ON = Rule({"report_on": "dev:odd"}, ONE_FILE, _has_split("report_on"))
 WRITTEN = Rule({"resume": False, "overwrite": False, "checkpoints": None}, "`out=DIR`", _has("out"))
+TO_RESUME = Rule({"resume": False, "overwrite": False}, "`out=DIR`", _has("out"))
 OF_TEXTS = {"pairs": False, "column": None}
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -234,9 +237,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "`statistics` with twin-distance, or all statistics",
             lambda v: v["statistics"] is None or "twin-distance" in listed(v["statistics"]),
         ),
-        RELATION,
+        Rule({"thresholds": None}, RELATION.requires, RELATION.holds),
         Rule(
-            {"threshold": ()},
+            {"thresholds": None},
             "`frequency=LIST` for the threshold rare",
             lambda v: not _threshold("rare")(v) or v["frequency"] is not None,
         ),
@@ -279,6 +282,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
         SPLITS,
         POOLED,
+        TO_RESUME,
     ),
     "importance": (
         MASK,
@@ -288,9 +292,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
             '`by="ablation"` (or all)',
             lambda v: "ablation" in _by(v),
         ),
-        Rule({"race": None}, '`kinds="head"`', lambda v: "head" in _kinds(v)),
+        Rule({"race": None}, '`kind="head"`', lambda v: "head" in _kinds(v)),
         Rule(
-            {"heads": None}, '`kinds="head"` or pair', lambda v: bool(_kinds(v) & {"head", "pair"})
+            {"heads": None}, '`kind="head"` or pair', lambda v: bool(_kinds(v) & {"head", "pair"})
         ),
         Rule({"normalized": False}, '`by="gradient"` (or all)', lambda v: "gradient" in _by(v)),
         Rule({"rules": None}, '`by="relevance"` (or all)', lambda v: "relevance" in _by(v)),
@@ -303,6 +307,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule({"settle": 0.75}, "a mask that becomes 0 or 1: leave `soft` out", _lacks("soft")),
         SPLITS,
         POOLED,
+        Rule(
+            {"objective": None, "corpus": None},
+            "that `task` and `data` are left out",
+            lambda v: v["data"] is None or str(v["data"]) == str(v["corpus"]),
+        ),
+        TO_RESUME,
     ),
     "look": (
         MASK,
@@ -326,7 +336,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             _has("repair", "start"),
         ),
         Rule(
-            {"seeds": "0"},
+            {"seeds": (0,)},
             "`repair`, `start` or a mask that is drawn by chance",
             lambda v: (
                 _has("repair", "start")(v)
@@ -335,6 +345,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             ),
         ),
         POOLED,
+        TO_RESUME,
     ),
     "pretrain": (
         MASK,

@@ -1,67 +1,52 @@
-"""masks compare, the verb: what a task loses under each mask, straight away, after a repair, and trained so."""
+"""What a task loses under each mask: applied to the model, after a repair, and trained under it from the start."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from headscope.ablation.significance import students_interval
-from headscope.config.requirements import changed, check_effects
+from headscope.config.compare_masks import CompareMasksConfig
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.encode import Sequence as Encoded
-from headscope.errors import HeadscopeError
 from headscope.heads import Site
-from headscope.learning.learning_runs import Learning, Source, Watcher
+from headscope.learning.learning_runs import Learning, Result, StudyWriter
 from headscope.masks import Mask, Masked, met, read_mask
 from headscope.masks.mask_spec import files_of, seeded
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
 from headscope.model.weights_hash import weights_sha256
 from headscope.pruning.pareto_front import changes
-from headscope.study.run_record import build_record, describe_files
-from headscope.study.schema.record import RunRecord
+from headscope.study.run_record import describe_files
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
-from headscope.study.study_dir import write_tables
 from headscope.tables import to_frame
-from headscope.tasks import Judged, Task, task_named
+from headscope.tasks import Judged
 from headscope.tasks.running import evaluate
 from headscope.training.loop import Training
 from headscope.training.resumable import Resumable
-from headscope.training.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
 INTACT = "dense"
-NAMED = (
-    "no-diagonal",
-    "random:drop=1",
-    "strided",
-    "fixed",
-    "longformer",
-    "logsparse",
-    "bigbird",
-    "star",
-)
 MODES = ("straight", "repaired", "from start")
 JUDGED = "judged.npz"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One model under one mask. seed: of the training, and of masks that are drawn by chance."""
+    """One model under one mask. seed: that of the training and of randomly drawn masks."""
 
     mode: str
     mask: str
     seed: int
-    number: int  # a mask's name may not do as that of a directory
+    number: int  # a mask's name may not be a valid name of a directory
 
     @property
     def name(self) -> str:
@@ -69,190 +54,118 @@ class Case:
 
     @property
     def drawn(self) -> str:
-        """The mask as it is read: one by chance is another for every seed."""
+        """The mask with its seed: a randomly drawn one differs between seeds."""
         return seeded(self.mask, self.seed)
 
 
-@dataclass(frozen=True)
-class MaskTableOptions:
-    """repair: so many epochs of training under the mask; start: a model that is trained under it from the start."""
-
-    masks: tuple[str, ...] = NAMED
-    seeds: tuple[int, ...] = (0,)
-    repair: int = 0
-    start: str | None = None
-    open_special: bool = False
-
-
 def compare_masks(
-    model: str | Path,
-    *,
-    task: str | Task,
-    data: str | Path,
-    out: str | Path,
-    options: MaskTableOptions | None = None,
-    settings: Settings | None = None,
-    report_on: str = "dev",
-    report_limit: int | None = None,
-    columns: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    max_length: int | None = None,
-    limit: int | None = None,
-    device: str = "auto",
-    revision: str | None = None,
-    pooling: str | None = None,
-    prompt: str | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    report: Callable[[Study, Path], None] = lambda study, folder: None,
-    command: str = "",
-    watch: Watcher = lambda name, done, total: None,
-    say: Callable[[str], None] = lambda line: None,
+    model: AttentionModel | str | Path,
+    config: CompareMasksConfig,
+    data: TaskData,
+    reading: Reading,
+    run: Run,
+    write: StudyWriter = lambda study, folder: None,
 ) -> Study:
-    """Judge a model under each mask; returns the study that is written.
+    """Evaluate a model under each mask. write: writes figures and page into the study's directory.
 
-    options   which masks, how many seeds, whether and how models are trained under them
-    settings  of the trainings; its epochs are those from the start, a repair's are in the options
-    limit     only so many training examples
-
-    Every change is that from the same training without a mask, with the same seed, on the same examples.
+    Every change is relative to the same training without a mask, with the same seed, on the same examples.
     """
-    options = options or MaskTableOptions()
-    chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
-    given: dict[str, Any] = {
-        "task": chosen,
-        "pooling": pooling,
-        "prompt": prompt,
-        "limit": limit,
-        "mask": options.masks,
-    }
-    given |= {
-        "repair": options.repair,
-        "start": options.start,
-        "seeds": ",".join(map(str, options.seeds)),
-    }
-    check_effects("masks compare", given | changed(settings or Settings()))
-    trains = bool(options.repair or options.start)
-    source = Source(
-        model,
-        chosen,
-        data,
-        (None, report_on),
-        limit,
-        report_limit,
-        max_length,
-        device,
-        revision,
-        trains,
-        pooling=pooling,
-        prompt=prompt,
-    )
-    run = _MaskTable(source, settings or Settings(), options)
-    cases = run.cases()
-
-    def train(case: Case, place: Path) -> dict[str, Any]:
-        found = run.judge(case, place, watch)
-        say(
-            f"{case.mode}, {case.drawn}, seed {case.seed}: {chosen.metrics[0]} {found['metric']:.4f}"
-        )
-        return found
-
-    with run.each(cases, out, overwrite=overwrite, resume=resume, train=train) as (folder, _):
-        study = run.study(cases, folder, command)
+    comparison = _MaskComparison(model, config, data, reading, run)
+    cases = comparison.cases()
+    with comparison.train_each(cases, comparison.judge) as (folder, _):
+        study = comparison.study(cases, folder)
         for case in cases:
             (folder / case.name / JUDGED).unlink()
             (folder / case.name).rmdir()
-        write_tables(study, folder)
-        report(study, folder)
+        comparison.write(study, folder, write)
     return study
 
 
-class _MaskTable(Learning):
-    verb = "masks compare"
-    options: MaskTableOptions
+class _MaskComparison(Learning[CompareMasksConfig]):
+    """The model under every mask, in every mode, with every seed."""
 
-    def __init__(self, source: Source, settings: Settings, options: MaskTableOptions) -> None:
-        for name in options.masks:
+    def __init__(
+        self,
+        model: AttentionModel | str | Path,
+        config: CompareMasksConfig,
+        data: TaskData,
+        reading: Reading,
+        run: Run,
+    ) -> None:
+        for name in config.masks:
             read_mask(name)  # refused before a model is loaded
-        twice = next((name for name in options.masks if options.masks.count(name) > 1), None)
-        if twice is not None:
-            raise HeadscopeError(
-                f"{twice} is named twice", where="`mask`", expected="each mask once"
-            )
-        if options.repair < 0:
-            raise HeadscopeError(f"{options.repair} epochs", where="`repair`", expected="0 or more")
-        super().__init__(source, settings, options)
-        files = sorted({file for name in options.masks for file in files_of(name)})
+        super().__init__(model, config, data, reading, run)
+        files = sorted({file for name in config.masks for file in files_of(name)})
         self.header["mask_files"] = describe_files(files)
-        if options.start is not None:
-            self.header["start"] = weights_sha256(
-                self._begun(options.start, settings.seed)
-            )  # refused before all else
+        if config.start is not None:
+            start = self._open_start(config.start, run.seed)
+            self.header["start"] = weights_sha256(start)
+
+    @property
+    def trains(self) -> bool:
+        return self.config.trains
 
     def cases(self) -> list[Case]:
-        """The whole model first in every mode: the others are compared with it."""
-        names = [INTACT, *(name for name in self.options.masks if name != INTACT)]
-        found = []
+        """All cases; in every mode the intact model is first, since the others are compared with it."""
+        names = [INTACT, *(name for name in self.config.masks if name != INTACT)]
+        cases = []
         for mode in self._modes():
-            for seed in self.options.seeds:
+            for seed in self.config.seeds:
                 for number, name in enumerate(names):
-                    by_chance = Case(mode, name, seed, number).drawn != name
-                    if mode == "straight" and seed != self.options.seeds[0] and not by_chance:
+                    case = Case(mode, name, seed, number)
+                    is_drawn = case.drawn != name
+                    if mode == "straight" and seed != self.config.seeds[0] and not is_drawn:
                         continue  # nothing is trained: every seed is the same
-                    found.append(Case(mode, name, seed, number))
-        return found
+                    cases.append(case)
+        return cases
 
     def _modes(self) -> list[str]:
-        wanted = {
+        is_used = {
             "straight": True,
-            "repaired": self.options.repair > 0,
-            "from start": self.options.start is not None,
+            "repaired": self.config.repair > 0,
+            "from start": self.config.start is not None,
         }
-        return [mode for mode in MODES if wanted[mode]]
+        return [mode for mode in MODES if is_used[mode]]
 
-    def judge(self, case: Case, place: Path, watch: Watcher) -> dict[str, Any]:
-        """One model under one mask on the split that is reported on, trained before or not."""
-        model = self._model(case)
+    def judge(self, case: Case, folder: Path) -> Result:
+        """Train one model under one mask, if the mode says so, and evaluate it on the split to report on."""
+        model = self._open_case(case)
         if case.mask != INTACT:
-            model.wear(Masked(case.drawn, open_special=self.options.open_special))
+            model.wear(Masked(case.drawn, open_special=self.reading.open_special))
         if case.mode != "straight":
-            epochs = self.options.repair if case.mode == "repaired" else self.settings.epochs
+            epochs = self.config.repair if case.mode == "repaired" else self.settings.epochs
             settings = replace(self.settings, seed=case.seed, epochs=epochs)
             run = Resumable(
                 Training(model, self.task, self.train_on, settings),
-                place,
+                folder,
                 {**self.header, "case": case.name},
             )
             run.restore()
             for step in run.steps():
-                watch(case.name, step.number, step.total)
+                self.report_progress(case.name, step.number, step.total)
         judged = evaluate(model, self.task, self.report_on)
-        np.savez(place / JUDGED, losses=judged.losses, scores=judged.scores)
-        return {"metric": float(self.task.measure(judged.scores)[self.task.metrics[0]])}
+        np.savez(folder / JUDGED, losses=judged.losses, scores=judged.scores)
+        name = self.task.metrics[0]
+        metric = float(self.task.measure(judged.scores)[name])
+        self.run.log(f"{case.mode}, {case.drawn}, seed {case.seed}: {name} {metric:.4f}")
+        return {"metric": metric}
 
-    def _model(self, case: Case) -> AttentionModel:
+    def _open_case(self, case: Case) -> AttentionModel:
         if case.mode != "from start":
-            return self.loaded(case.seed)
-        assert self.options.start is not None
-        return self._begun(self.options.start, case.seed)
+            return self.open_to_train(case.seed)
+        assert self.config.start is not None
+        return self._open_start(self.config.start, case.seed)
 
-    def _begun(self, start: str, seed: int) -> AttentionModel:
-        torch.manual_seed(seed)
-        return load(
-            start,
-            model_class=self.task.model_class,
-            labels=self.labels,
-            device=self.source.device,
-            reading=self.whole.reading,
-        )
+    def _open_start(self, start: str, seed: int) -> AttentionModel:
+        torch.manual_seed(seed)  # determines new weights
+        return self.reload(start, labels=self.labels, reading=self.whole.reading)
 
-    def study(self, cases: Sequence[Case], folder: Path, command: str) -> Study:
-
-        held = {case: self._judged(folder / case.name) for case in cases}
-        special = self.whole.marks.special if self.options.open_special else frozenset()
+    def study(self, cases: Sequence[Case], folder: Path) -> Study:
+        held = {case: _read_judged(folder / case.name) for case in cases}
+        special = self.whole.marks.special if self.reading.open_special else frozenset()
         rows = []
         for case in cases:
-            seed = self.options.seeds[0] if case.mode == "straight" else case.seed
+            seed = self.config.seeds[0] if case.mode == "straight" else case.seed
             intact = held[Case(case.mode, INTACT, seed, 0)]
             share = forbidden_share(
                 read_mask(case.drawn), self.report_on.sequences, self.whole.sites, special
@@ -267,19 +180,18 @@ class _MaskTable(Learning):
                 }
             )
         table = TABLES["mask_runs"].frame(rows)
-        seconds = round(time.perf_counter() - self.started, 1)
-        sections: RunRecord = {
-            "mask_table": {**self.told(), **self.judged_as(), "metric": self.task.metrics[0]},
-            "durations": {"masks compare": seconds},
-        }
-        record = build_record(self.whole, sections, command=command, seed=self.settings.seed)
+        files = ("mask_files", "start")
+        hashes = {name: value for name, value in self.header.items() if name in files}
+        compared = self.section({**self.describe_examples(), **hashes})
+        record = self.record({"mask_table": compared})
         return Study(
             to_frame([]), {}, record, {"mask_runs": table, "mask_table": over_seeds(table)}
         )
 
-    def _judged(self, place: Path) -> Judged:
-        with np.load(place / JUDGED) as held:
-            return Judged(held["losses"], held["scores"])
+
+def _read_judged(folder: Path) -> Judged:
+    with np.load(folder / JUDGED) as held:
+        return Judged(held["losses"], held["scores"])
 
 
 def forbidden_share(
@@ -288,9 +200,9 @@ def forbidden_share(
     sites: Sequence[Site],
     special: frozenset[int] = frozenset(),
 ) -> float:
-    """The share of all attention within these texts that a mask forbids; in a decoder, of what is not later.
+    """The share of all attention within these texts that a mask forbids; in a decoder, without later positions.
 
-    special  tokens that see everything and are seen by all, whatever the mask says
+    special  tokens that attend to and are attended by all, whatever the mask
     """
     own = [site for site in sites if site.stack in ("encoder", "decoder")]
     where = (
@@ -320,14 +232,13 @@ def _stacks(sites: Sequence[Site]) -> list[str]:
 def _shape(
     sequence: Encoded, is_causal: bool, special: frozenset[int]
 ) -> tuple[int, tuple[int, ...]]:
-    """How long a text is, and where its special tokens are."""
+    """The length of a text and the positions of its special tokens."""
     side = sequence.target if is_causal and sequence.target is not None else sequence.source
-    return len(side.ids), tuple(place for place, token in enumerate(side.ids) if token in special)
+    return len(side.ids), tuple(i for i, token in enumerate(side.ids) if token in special)
 
 
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """One row a mode and mask: means over seeds; of one seed the paired interval, of several Student's over them."""
-
+    """One row per mode and mask: means over seeds; the paired interval of one seed, Student's of several."""
     rows = []
     for (mode, mask), part in table.groupby(["mode", "mask"], sort=False):
         count = part["seed"].nunique()

@@ -1,221 +1,131 @@
-"""gate, the verb: learn which heads to keep, by a switch on every head that is trained beside the weights or alone."""
+"""Learn which heads to keep: a hard-concrete gate on every head, trained with the weights or alone."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from headscope.config.checks import check_rate
-from headscope.config.requirements import changed, check_effects
-from headscope.config.training import ModelSizes
+from headscope.config.gate import GateConfig, GateTarget
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
-from headscope.learning.gates import RATE, SETTLE, Gates
-from headscope.learning.learning_runs import Learning, Source, Watcher, told_by_aim
+from headscope.learning.gates import Gates
+from headscope.learning.learning_runs import Learning, Result, StudyWriter, by_target
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
 from headscope.model.saving import write_model
 from headscope.model.surgery import prune
 from headscope.pruning.compare_fronts import roles_in
 from headscope.pruning.pareto_front import UNTIMED, on_front, speeds_of, time_columns
 from headscope.pruning.plan import Plan
-from headscope.study.run_record import build_record, describe_model
+from headscope.study.run_record import describe_model
 from headscope.study.schema.names import GATE, StatisticName
-from headscope.study.schema.record import RunRecord
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
-from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
-from headscope.tasks import Task, task_named
 from headscope.training.finetune import is_best, measured, told_of
 from headscope.training.learnable_edit import said_of_little
 from headscope.training.loop import Step, Training
 from headscope.training.resumable import BEST, Resumable, write_whole
-from headscope.training.settings import Settings
 
-MOMENTS = 100  # of the training at which the gates are written down
+MOMENTS = 100  # steps of the training at which the gates are recorded
 PLAN = "plan.json"
-
-
-@dataclass(frozen=True)
-class Aim:
-    """What one training is after: heads at a price (for all, or for each stack), or a number of heads to keep."""
-
-    penalty: float | Mapping[str, float] | None = None
-    keep: int | None = None
-
-    @property
-    def name(self) -> str:
-        if self.keep is not None:
-            return f"keep-{self.keep}"
-        if isinstance(self.penalty, Mapping):
-            return "penalty-" + "-".join(
-                f"{stack}-{price:g}" for stack, price in self.penalty.items()
-            )
-        return f"penalty-{self.penalty:g}"
-
-
-@dataclass(frozen=True)
-class GateOptions:
-    """How gates are trained.
-
-    frozen     only the gates learn; the weights stay as they are
-    rate       the learning rate of the gates
-    settle     the share of the steps after which gates are 0 or 1 and the weights go on alone
-    """
-
-    frozen: bool = False
-    rate: float = RATE
-    settle: float = SETTLE
-
-    def __post_init__(self) -> None:
-        check_rate(self.rate, "`gate_rate`", self.settle)
+SMALLER = "Take a smaller penalty, or `keep=N`"
 
 
 def gate(
-    model: str | Path,
-    *,
-    task: str | Task,
-    data: str | Path,
-    out: str | Path,
-    aims: Sequence[Aim],
-    options: GateOptions | None = None,
-    settings: Settings | None = None,
-    select_on: str = "dev:even",
-    report_on: str = "dev:odd",
-    report_limit: int | None = None,
-    columns: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    max_length: int | None = None,
-    limit: int | None = None,
-    device: str = "auto",
-    revision: str | None = None,
-    pooling: str | None = None,
-    prompt: str | None = None,
-    scratch: ModelSizes | None = None,
-    roles: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    report: Callable[[Study, Path], None] = lambda study, folder: None,
-    command: str = "",
-    watch: Watcher = lambda name, done, total: None,
-    say: Callable[[str], None] = lambda line: None,
+    model: AttentionModel | str | Path,
+    config: GateConfig,
+    data: TaskData,
+    reading: Reading,
+    run: Run,
+    write: StudyWriter = lambda study, folder: None,
 ) -> Study:
-    """Train gates for each aim; returns the study that is written.
+    """Train gates for each target. write: writes figures and page into the study's directory.
 
-    aims       Aim(keep=20), Aim(penalty=0.01), Aim(penalty={"encoder": 0.02, "cross": 0.01}); each is a run of its own
-    select_on  the split that is looked at after every epoch; report_on: the split that is reported on, another one
-    limit      only so many training examples
-    scratch    begin with new weights instead of the model's: `ModelSizes()`, or in another size ModelSizes(layers=3)
-    roles      a study of `headscope analyze` of this model: the figure names what the heads that stay do
-
-    Each aim leaves a directory in OUT with a plan; beside it, unless the weights were frozen, the trained model that
-    the plan is of. A penalty that closes every head is stopped and has no row; what is kept of it is its best epoch.
+    Each target leaves a directory in `run.out` with a plan and, unless the weights were frozen, the trained model that
+    the plan is of. A penalty that closes every head is stopped and has no row; its best epoch is kept.
     """
-    options = options or GateOptions()
-    chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
-    given: dict[str, Any] = {
-        "from_scratch": scratch is not None,
-        "frozen": options.frozen,
-        "settle": options.settle,
-    }
-    given |= {"task": chosen, "data": data, "select_on": select_on, "report_on": report_on}
-    given |= {"pooling": pooling, "prompt": prompt, **changed(settings or Settings())}
-    check_effects("gate", given)
-    source = Source(
-        model,
-        chosen,
-        data,
-        (select_on, report_on),
-        limit,
-        report_limit,
-        max_length,
-        device,
-        revision,
-        scratch=scratch,
-        pooling=pooling,
-        prompt=prompt,
-    )
-    run = _Gating(source, settings or Settings(learning_rate=5e-5), options)
-    known = None if roles is None else roles_in(Path(roles), describe_model(run.whole)["sha256"])
-    for aim in aims:
-        Gates(run.whole, penalty=aim.penalty, keep=aim.keep)  # refused before anything is trained
-
-    def train(aim: Aim, place: Path) -> dict[str, Any]:
-        return run.train(aim, place, watch=watch, say=say)
-
-    with run.each(aims, out, overwrite=overwrite, resume=resume, train=train) as (folder, found):
-        study = run.study(aims, found, command)
-        if known is not None:
-            study.tables["gate_roles"] = known[["stack", "layer", "head", "role"]]
-        write_tables(study, folder)
-        report(study, folder)
+    learning = _GateLearning(model, config, data, reading, run)
+    sha256 = describe_model(learning.whole)["sha256"]
+    roles = None if config.roles is None else roles_in(Path(config.roles), sha256)
+    for target in config.targets:
+        learning.gates(learning.whole, target)  # refused before anything is trained
+    with learning.train_each(config.targets, learning.train) as (folder, results):
+        study = learning.study(results)
+        if roles is not None:
+            study.tables["gate_roles"] = roles[["stack", "layer", "head", "role"]]
+        learning.write(study, folder, write)
     return study
 
 
 class _AllClosed(HeadscopeError):
     """No head is open any more."""
 
-    def __init__(self, aim: Aim, step: Step) -> None:
+    def __init__(self, target: GateTarget, step: Step) -> None:
         self.step = step.number
         super().__init__(
             f"all heads are closed at step {step.number} of {step.total}",
-            where=f"`penalty={aim.name.removeprefix('penalty-')}`",
-            mend="Take a smaller penalty, or `keep=N`",
+            where=f"`penalty={target.name.removeprefix('penalty-')}`",
+            mend=SMALLER,
         )
 
 
-class _Gating(Learning):
+class _GateLearning(Learning[GateConfig]):
     """The trainings of gates."""
 
-    verb = "gate"
-    may_slow = True
-    options: GateOptions
+    can_reduce_rate = True
+    of_targets = ("keep", "penalty", "roles")
 
-    def train(
-        self, aim: Aim, place: Path, *, watch: Watcher, say: Callable[[str], None]
-    ) -> dict[str, Any]:
-        """One training to its end: its plan and its model into this folder; what was found."""
-        model = self.loaded(self.settings.seed)
-        settle = (
-            1.0 if self.options.frozen else self.options.settle
-        )  # there are no weights to go on alone
-        gates = Gates(
-            model, penalty=aim.penalty, keep=aim.keep, rate=self.options.rate, settle=settle
+    def gates(self, model: AttentionModel, target: GateTarget) -> Gates:
+        """New gates for a target."""
+        # Frozen weights are not trained after the gates have settled: gates settle with the last step.
+        settle = 1.0 if self.config.frozen else self.config.settle
+        return Gates(
+            model,
+            penalty=target.penalty,
+            keep=target.keep,
+            rate=self.config.gate_rate,
+            settle=settle,
         )
+
+    def train(self, target: GateTarget, folder: Path) -> Result:
+        """Train for one target; writes its plan and its model into the folder."""
+        model = self.open_to_train(self.settings.seed)
+        gates = self.gates(model, target)
         training = Training(
             model,
             self.task,
             self.train_on,
             self.settings,
             learned=gates,
-            frozen=self.options.frozen,
+            frozen=self.config.frozen,
         )
-        run = Resumable(training, place, {**self.header, "aim": asdict(aim)}, may_slow=True)
-        run.restore(say)
+        run = Resumable(training, folder, {**self.header, "target": asdict(target)}, may_slow=True)
+        run.restore(self.run.log)
         try:
             with model.edited(gates.edit()):
-                self._follow(run, gates, aim, watch, say)
+                self._train_steps(run, gates, target)
         except _AllClosed as closed:
-            say(f"{aim.name}: {closed.what}")
-            return {"collapsed": self._collapsed(aim, closed, model, gates, place), **run.told}
+            self.run.log(f"{target.name}: {closed.what}")
+            collapsed = self._keep_collapsed(target, closed, model, gates, folder)
+            return {"collapsed": collapsed, **run.told}
         kept = gates.heads(gates.chosen().tolist())
         trace = [moment for moment in run.told["trace"] if moment[0] < training.total]
         run.told["trace"] = [*trace, [training.total, [kept[head] for head in self.whole.heads]]]
-        row = self._planned(aim, model, kept, place)
-        said = f"{aim.name}: {row['left']} heads kept, {self.task.metrics[0]} {row['metric']:.4f}"
-        say(
-            f"{said}, change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
+        row = self._write_plan(target, model, kept, folder)
+        self.run.log(
+            f"{target.name}: {row['left']} heads kept, {self.task.metrics[0]} {row['metric']:.4f}, "
+            f"change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
         )
         note = ""
         if bool(gates.hardly):
-            note = f"{aim.name}: {said_of_little('gates', gates.settles_at(training.total), '`gate_rate`')}"
-            say(f"note: {note}")
+            steps = gates.settles_at(training.total)
+            note = f"{target.name}: {said_of_little('gates', steps, '`gate_rate`')}"
+            self.run.log(f"note: {note}")
         return {
             "row": row,
             **run.told,
@@ -223,22 +133,20 @@ class _Gating(Learning):
             "note": note,
         }
 
-    def _follow(
-        self, run: Resumable, gates: Gates, aim: Aim, watch: Watcher, say: Callable[[str], None]
-    ) -> None:
+    def _train_steps(self, run: Resumable, gates: Gates, target: GateTarget) -> None:
         trace: list[list[Any]] = run.told.setdefault("trace", [])
         epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
         every = max(1, run.training.total // MOMENTS)
         for step in run.steps():
-            watch(aim.name, step.number, step.total)
+            self.report_progress(target.name, step.number, step.total)
             if step.number % every == 0 or step.number == 1:
                 values = gates.heads([round(value, 4) for value in gates.still().tolist()])
                 trace.append([step.number, [values[head] for head in self.whole.heads]])
-                _check_open(gates, aim, step)
+                _check_open(gates, target, step)
             if step.ends_epoch:
                 gates.draw(run.training.progress)
-                _check_open(gates, aim, step)
-                if aim.keep is not None:
+                _check_open(gates, target, step)
+                if target.keep is not None:
                     gates.values = (
                         gates.chosen()
                     )  # without noise all may be closed while the number is right
@@ -247,73 +155,81 @@ class _Gating(Learning):
                 epochs.append(
                     {**measured(run.training.model, self.task, self.select_on, step), "heads": stay}
                 )
-                if aim.keep is None and stay and is_best([one for one in epochs if one["heads"]]):
+                if (
+                    target.keep is None
+                    and stay
+                    and is_best([one for one in epochs if one["heads"]])
+                ):
                     self._keep_best(run, gates)
                 run.save()
-                say(f"{aim.name}: {told_of(epochs[-1])}, {left} heads open")  # what is said is kept
+                # Logged after saving: an epoch that a user has seen is not trained again.
+                self.run.log(f"{target.name}: {told_of(epochs[-1])}, {left} heads open")
 
     def _keep_best(self, run: Resumable, gates: Gates) -> None:
-        """What is left should all heads close later on."""
-        weights = {} if self.options.frozen else run.training.model.model.state_dict()
+        """Keep the best epoch, in case all heads close later on."""
+        weights = {} if self.config.frozen else run.training.model.model.state_dict()
         epoch = run.told["epochs"][-1]["epoch"]
         write_whole({"epoch": epoch, "gates": gates.chosen(), "model": weights}, run.folder / BEST)
 
-    def _collapsed(
-        self, aim: Aim, closed: _AllClosed, model: AttentionModel, gates: Gates, place: Path
+    def _keep_collapsed(
+        self,
+        target: GateTarget,
+        closed: _AllClosed,
+        model: AttentionModel,
+        gates: Gates,
+        folder: Path,
     ) -> dict[str, Any]:
-        """What is told of a training in which all heads closed; its best epoch before that into the folder."""
+        """Write the best epoch before all heads closed into the folder; a note for the run record."""
         note: dict[str, Any] = {
             "what": closed.what,
             "where": str(closed.where),
             "step": closed.step,
         }
-        if not (place / BEST).exists():
+        if not (folder / BEST).exists():
             return note
-        best = torch.load(place / BEST, weights_only=True)
-        if not self.options.frozen:
+        best = torch.load(folder / BEST, weights_only=True)
+        if not self.config.frozen:
             model.model.load_state_dict(best["model"])
-        row = self._planned(aim, model, gates.heads(best["gates"].tolist()), place)
+        row = self._write_plan(target, model, gates.heads(best["gates"].tolist()), folder)
         return {**note, "kept_epoch": best["epoch"], "left": row["left"], "metric": row["metric"]}
 
-    def check_found(self, found: Sequence[dict[str, Any]], folder: Path) -> None:
-        """A sweep goes on after a penalty that is too high; where all are, there is no front."""
-        notes = [one["collapsed"] for one in found if "collapsed" in one]
-        if len(notes) < len(found):
+    def check_results(self, results: Sequence[Result], folder: Path) -> None:
+        """Refuse a run in which every penalty was too high; one that is not makes a front."""
+        notes = [result["collapsed"] for result in results if "collapsed" in result]
+        if len(notes) < len(results):
             return
         kept = [note for note in notes if "kept_epoch" in note]
-        mend = "Take a smaller penalty, or `keep=N`"
-        if kept:
+        mend = SMALLER
+        if kept and self.run.out is not None:
             mend = f"Epoch {kept[0]['kept_epoch']}, with {kept[0]['left']} heads, is kept in {self.out}.partial. {mend}"
         else:
-            self.forget(folder)
+            self.delete_trainings(folder)
         raise HeadscopeError(notes[0]["what"], where=notes[0]["where"], mend=mend)
 
-    def _planned(
-        self, aim: Aim, model: AttentionModel, kept: Mapping[Head, float], place: Path
+    def _write_plan(
+        self, target: GateTarget, model: AttentionModel, kept: Mapping[Head, float], folder: Path
     ) -> dict[str, Any]:
-        """The plan and, unless it is the model itself, what it is of into the folder; the row of the cut model."""
-        plan_of = self.whole if self.options.frozen else self._written(model, place)
+        """Write the plan and, unless weights were frozen, the trained model; returns the row of the pruned model."""
+        plan_of = self.whole if self.config.frozen else self._write_model(model, folder)
         removed = HeadSet([head for head, value in kept.items() if not value], among=plan_of.heads)
         cut = prune(plan_of, list(removed)) if removed else plan_of
-        row = self._row(aim.name, cut)
-        told = {
-            name: value for name, value in row.items() if name not in UNTIMED
-        }  # the same bytes at another time
-        chosen = {"learned": aim.name, **self.judged_as(), "after": {"report": told}}
-        Plan.of(plan_of, removed, chosen).write(place / PLAN)
+        row = self._row(target.name, cut)
+        # Without times, so that a plan has the same bytes whenever it is made.
+        timeless = {name: value for name, value in row.items() if name not in UNTIMED}
+        chosen = {
+            "learned": target.name,
+            **self.describe_examples(),
+            "after": {"report": timeless},
+        }
+        Plan.of(plan_of, removed, chosen).write(folder / PLAN)
         return {**row, "heads": str(removed)}
 
-    def _written(self, model: AttentionModel, place: Path) -> AttentionModel:
-        """The trained model as it will be loaded again, by the name it will have: a plan is of these weights."""
-        write_model(model, place)
-        found = load(
-            place,
-            model_class=self.task.model_class,
-            device=self.source.device,
-            reading=model.reading,
-        )
-        found.name = str(self.out / place.name)
-        return found
+    def _write_model(self, model: AttentionModel, folder: Path) -> AttentionModel:
+        """Write the trained model; returns it as loaded again, with its final name: a plan is of these weights."""
+        write_model(model, folder)
+        written = self.reload(folder, reading=model.reading)
+        written.name = str(self.out / folder.name)
+        return written
 
     def _row(self, name: str, cut: AttentionModel) -> dict[str, Any]:
         return {
@@ -323,59 +239,58 @@ class _Gating(Learning):
             "repair": "",
             "parameters": sum(p.numel() for p in cut.model.parameters()),
             **(UNTIMED if cut is self.whole else time_columns(speeds_of(self.whole, cut))),
-            **self.judged(cut),
+            **self.judge_changes(cut),
             "is_chosen": False,
             "draw": 0,
         }
 
-    def study(self, aims: Sequence[Aim], found: Sequence[dict[str, Any]], command: str) -> Study:
-
+    def study(self, results: Sequence[Result]) -> Study:
+        """The study of all trainings."""
         nothing = float("nan")
+        named = {
+            target.name: result for target, result in zip(self.config.targets, results, strict=True)
+        }
         rows = [
             Row(
                 head.stack,
                 head.layer,
                 head.head,
-                str(StatisticName(GATE, aim.name)),
+                str(StatisticName(GATE, name)),
                 value,
                 nothing,
                 nothing,
                 len(self.train_on.items),
             )
-            for aim, one in zip(aims, found, strict=True)
-            for head, value in zip(self.whole.heads, one.get("gates", ()), strict="gates" in one)
+            for name, result in named.items()
+            if "gates" in result
+            for head, value in zip(self.whole.heads, result["gates"], strict=True)
         ]
         over_time = [
             {
-                "aim": aim.name,
+                "aim": name,
                 "step": step,
                 "stack": head.stack,
                 "layer": head.layer,
                 "head": head.head,
                 "gate": value,
             }
-            for aim, one in zip(aims, found, strict=True)
-            for step, values in one["trace"]
+            for name, result in named.items()
+            for step, values in result["trace"]
             for head, value in zip(self.whole.heads, values, strict=True)
         ]
-        sections: RunRecord = {
-            "gates": {
-                **self.told(),
-                "metric": self.task.metrics[0],
-                **told_by_aim(aims, found),
-                "collapsed": {
-                    aim.name: one["collapsed"]
-                    for aim, one in zip(aims, found, strict=True)
-                    if "collapsed" in one
-                },
-            },
-            "pruning": {**self.judged_as(), "metric": self.task.metrics[0], "search": "gates"},
-            "durations": {"gate": round(time.perf_counter() - self.started, 1)},
+        collapsed = {
+            name: result["collapsed"] for name, result in named.items() if "collapsed" in result
         }
-        record = build_record(self.whole, sections, command=command, seed=self.settings.seed)
+        learned = {**by_target(self.config.targets, results), "collapsed": collapsed}
+        searched = {
+            **self.describe_examples(),
+            "metric": self.task.metrics[0],
+            "search": "gates",
+        }
+        record = self.record({"gates": self.section(learned), "pruning": searched})
         front = [
             {**self._row("", self.whole), "heads": ""},
-            *(one["row"] for one in found if "row" in one),
+            *(result["row"] for result in results if "row" in result),
         ]
         tables = {
             "front": TABLES["front"].frame(front).assign(is_front=on_front(front)),
@@ -384,7 +299,7 @@ class _Gating(Learning):
         return Study(to_frame(rows), {}, record, tables)
 
 
-def _check_open(gates: Gates, aim: Aim, step: Step) -> None:
-    """Under a penalty closed gates stay closed. With a number to keep, so many are open in the end whatever is now."""
-    if aim.keep is None and not gates.still().any():
-        raise _AllClosed(aim, step)
+def _check_open(gates: Gates, target: GateTarget, step: Step) -> None:
+    """Under a penalty closed gates stay closed. With `keep`, that number is open in the end in any case."""
+    if target.keep is None and not gates.still().any():
+        raise _AllClosed(target, step)

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from headscope.config.gate import RATE, SETTLE
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
@@ -25,8 +26,6 @@ from headscope.training.learnable_edit import Learned, TargetShare, hardly_moved
 
 LOW, HIGH, BETA = -0.1, 1.1, 0.33  # γ, ζ and β of Voita's code
 START = 3.0  # log α; from 2.4 on a gate without noise is exactly 1
-RATE = 0.1  # of log α: a hundred to a thousand times that of the weights
-SETTLE = 0.75  # share of the steps after which gates are 0 or 1 and only the weights go on
 EDGE = 1e-6  # u is never nearer to 0 and 1
 
 

@@ -15,24 +15,21 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headscope.config.names import EITHER
-from headscope.errors import HeadscopeError, choices
+from headscope.config.learn_mask import LearnMaskConfig, MaskTarget
+from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
-from headscope.masks.mask_file import Per, Positions, groups_of
+from headscope.masks.mask_file import Positions, groups_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.tokens import Layout
 from headscope.training.learnable_edit import Learned, TargetShare, hardly_moved
 
-FORMS = ("renormalised", "additive", "multiplicative")
 START = 3.0  # α; where all are equal, softmax(s + log M) is the model as it was
-RATE = 0.1
-SETTLE = 0.75
 WARM, COLD = 1.0, 0.1  # τ at the first step, and when the mask settles
 FAR = 10_000.0  # the additive form's constant
 EDGE = 1e-6
@@ -41,43 +38,36 @@ EDGE = 1e-6
 class LearnedMask(Learned):
     """A mask for texts of these lengths.
 
-    longest     of all texts that it will meet, where that is more
-    penalty     what a mask that is open everywhere costs, in nats; it is paid by the open share
-    sparsity    instead: so much of attention is forbidden in the end, by a penalty that is learned
-    is_soft     no noise and no end: M = sigmoid(α) says how much each pair of positions matters
-    structured  one number for each distance; the first and the last position see all and are seen by all
-    diagonal    whether a token may attend to itself
-    per         one mask for the whole model, for each layer, or for each head
+    config      what the mask is like: soft, structured, without_diagonal, per, form, mask_rate, settle
+    target      its penalty (in nats, for a mask that is open everywhere; paid by the open share), or its sparsity
+                (reached by a penalty that is learned); None: the config's only one
+    longest     length of the longest text that it will be applied to, if that is more
+    start       α at the first step
     """
 
     def __init__(
         self,
         model: AttentionModel,
         lengths: Iterable[int],
+        config: LearnMaskConfig,
+        target: MaskTarget | None = None,
         *,
         longest: int | None = None,
-        penalty: float | None = None,
-        sparsity: float | None = None,
-        is_soft: bool = False,
-        structured: bool = False,
-        diagonal: bool = True,
-        per: Per = "model",
-        form: str = "renormalised",
-        rate: float = RATE,
-        settle: float = SETTLE,
         start: float = START,
     ) -> None:
         super().__init__()
-        self.penalty, self.sparsity, self.is_soft = penalty, sparsity, is_soft
-        self.structured, self.diagonal, self.per, self.form = structured, diagonal, per, form
-        self.rate, self.settle = rate, settle
-        self._check()
+        target = target or config.targets[0]
+        self.penalty, self.sparsity = target.penalty, target.sparsity
+        self.is_soft, self.per, self.form = config.soft, config.per, config.form
+        self.structured, self.diagonal = config.structured, not config.without_diagonal
+        # Frozen weights are not trained after the mask has settled: it settles with the last step.
+        self.rate, self.settle = config.mask_rate, 1.0 if config.frozen else config.settle
         counted = Counter(lengths)
         self.length = max([*counted, longest or 0])
-        self.groups_named = groups_of(model.heads, per)
+        self.groups_named = groups_of(model.heads, self.per)
         self.temperature = WARM
         entry, free, opened, total = _cells(
-            counted, self.length, structured=structured, diagonal=diagonal
+            counted, self.length, structured=self.structured, diagonal=self.diagonal
         )
         self.opened_share, self.total = opened / total, total
         device = model.device
@@ -105,39 +95,12 @@ class LearnedMask(Learned):
         self.entry: Tensor
         self.free: Tensor
         self.fixed: Tensor
-        if sparsity is not None:
-            self._check_reachable(sparsity)
+        if self.sparsity is not None:
+            self._check_reachable(self.sparsity)
         begun = float(self.open_share(torch.sigmoid(self.alpha.detach())))
-        self.target = None if sparsity is None else TargetShare(1.0 - sparsity, begun)
+        self.target = None if self.sparsity is None else TargetShare(1.0 - self.sparsity, begun)
         self.logits = self.alpha.detach()
         self.is_hard = False
-
-    def _check(self) -> None:
-        if self.form not in FORMS:
-            raise HeadscopeError(
-                f'"{self.form}" is no form', where="`form`", expected=choices(self.form, FORMS)
-            )
-        if self.per not in get_args(Per):
-            raise HeadscopeError(
-                f'"{self.per}"', where="`per`", expected=choices(self.per, get_args(Per))
-            )
-        if self.penalty is not None and not (self.penalty >= 0 and math.isfinite(self.penalty)):
-            raise HeadscopeError(
-                f"{self.penalty} is no penalty", where="`penalty`", expected="0 or more"
-            )
-        if self.sparsity is not None and not 0 < self.sparsity < 1:
-            raise HeadscopeError(
-                f"{self.sparsity} is no sparsity", where="`sparsity`", expected="between 0 and 1"
-            )
-        given = (self.penalty is not None) + (self.sparsity is not None)
-        if given > 1 or (given == 0 and not self.is_soft):
-            raise HeadscopeError(
-                "what shall open attention cost?", where="learn-mask", expected=EITHER
-            )
-        if self.is_soft and self.sparsity is not None:
-            raise HeadscopeError(
-                "a soft mask has no sparsity", where="`soft`", mend="Leave `sparsity` out"
-            )
 
     def _check_reachable(self, sparsity: float) -> None:
         most = 1.0 - self.opened_share

@@ -1,208 +1,234 @@
-"""What learning gates and learning masks share: the examples of three splits, the whole model, what is reported."""
+"""What `gate`, `learn_mask` and `compare_masks` share: examples of three splits, the intact model, one run per target."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 
 from headscope.ablation.significance import resamples
 from headscope.atomic_dir import drafted
-from headscope.config.checks import check_count
-from headscope.config.shared import Run
-from headscope.config.training import ModelSizes
+from headscope.config.option import recorded
+from headscope.config.shared import Reading, Run, TaskData, no_log
+from headscope.config.training import NewModelConfig, TrainingConfig
 from headscope.data.encode import Counts
 from headscope.data.held_out import BLOCK, check_held_out, is_held_out
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
+from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.pruning.pareto_front import changes
 from headscope.study.journal import remember_run
-from headscope.study.run_record import code_of, describe_files, describe_model, versions
-from headscope.study.schema.record import Section
-from headscope.tasks import Judged, Task
+from headscope.study.run_record import (
+    build_record,
+    code_of,
+    describe_files,
+    describe_model,
+    versions,
+)
+from headscope.study.schema.record import RunRecord, Section
+from headscope.study.study import Study
+from headscope.study.study_dir import write_tables
+from headscope.tasks import Judged, Task, task_of
 from headscope.tasks.base import Item, Prepared, check_apart, spread
 from headscope.tasks.running import evaluate
 from headscope.training.from_scratch import build_model
 from headscope.training.loop import Diverged
 from headscope.training.resumable import BEST, DIVERGED, STATE
-from headscope.training.settings import Settings
+from headscope.training.settings import settings_of
 
-FOUND, HEADER = "found.json", "header.json"
-LOOKED_AT = 500  # examples of the split that is looked at after every epoch, at most
+RESULT, HEADER = "found.json", "header.json"
+LOOKED_AT = 500  # largest number of examples that are evaluated after every epoch
 # packages that determine the numbers
 CODE = ("model", "data", "tasks", "masks", "training", "ablation", "pruning", "learning")
-HELD_OUT = 0.1  # of a corpus without splits: the share that is not learned from
-Watcher = Callable[
-    [str, int, int], None
-]  # hears which aim is trained, and so many of so many steps
+HELD_OUT = 0.1  # share of a corpus without splits that is not trained on
+StudyWriter = Callable[[Study, Path], None]  # writes a study into a directory
+Result = dict[str, Any]  # what one training found, as JSON
+C = TypeVar("C", bound=TrainingConfig)
 
 
-class Named(Protocol):
-    """What one training is after; its name is that of its directory."""
+class TrainingTarget(Protocol):
+    """The target of one training; its name is that of its directory."""
 
     @property
     def name(self) -> str: ...
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a model, a task and its examples come from, and how they are split.
+def read_splits(
+    task: Task, data: TaskData, *, trains: bool = True
+) -> tuple[list[Path], tuple[list[Item], list[Item], list[Item]]]:
+    """The files, and the examples to train on, to select on and to report on.
 
-    splits        the one that is looked at after every epoch, if any, and the one that is reported on
-    limit         only so many training examples; report_limit: to report on
-    trains        whether a train file is needed at all; without one there is only what is reported on
-    scratch       how to begin with new weights, if so
+    trains  whether a train file is needed; without one there is only the split to report on
+    """
+    assert data.report_on is not None
+    if not trains:
+        file = find_split(data.data, data.report_on, task=task.name)
+        return [file], ([], [], task.items(file, data.report_on, limit=data.report_limit))
+    select_on = [] if data.select_on is None else [data.select_on]
+    names = ["train", *select_on, data.report_on]
+    limits = [data.limit, *[LOOKED_AT for _ in select_on], data.report_limit]
+    files = [find_split(data.data, split, task=task.name) for split in names]
+    if files[0] in files[1:]:
+        if not task.is_free_of_labels:
+            raise HeadscopeError(
+                "there is no train file",
+                where=data.data,
+                expected="a directory with a train file and a dev file",
+            )
+        return files[:1], _hold_out(task, data, files[0])
+    train, *select, report = (
+        task.items(file, split, limit=limit)
+        for file, split, limit in zip(files, names, limits, strict=True)
+    )
+    selected = select[0] if select else []
+    check_apart(selected, report, "`report_on`")
+    return sorted(set(files)), (train, selected, report)
+
+
+def _hold_out(task: Task, data: TaskData, file: Path) -> tuple[list[Item], list[Item], list[Item]]:
+    """A corpus: one block of texts in ten is held out, half of it to select on and half to report on."""
+    items = task.items(file, "train", limit=None)
+    check_held_out(HELD_OUT, len(items), str(file))
+    held = [index for index in range(len(items)) if is_held_out(index, HELD_OUT)]
+    select = [items[index] for index in held if index % BLOCK < BLOCK // 2]
+    report = [items[index] for index in held if index % BLOCK >= BLOCK // 2]
+    train = [item for index, item in enumerate(items) if not is_held_out(index, HELD_OUT)]
+    return (
+        spread(train, data.limit, file),
+        spread(select, LOOKED_AT, file),
+        spread(report, data.report_limit, file),
+    )
+
+
+class Learning(Generic[C]):
+    """The examples and the intact model, ready for one training after another.
+
+    can_reduce_rate   whether a run whose loss became NaN may be resumed with a smaller learning rate
+    of_targets        options that say which trainings there are, or only how results are shown: a resumed run may
+                      have others
     """
 
-    model: str | Path
-    task: Task
-    data: str | Path
-    splits: tuple[str | None, str] = ("dev:even", "dev:odd")
-    limit: int | None = None
-    report_limit: int | None = None
-    max_length: int | None = None
-    device: str = "auto"
-    revision: str | None = None
-    trains: bool = True
-    scratch: ModelSizes | None = None
-    pooling: str | None = None
-    prompt: str | None = None
+    can_reduce_rate: ClassVar[bool] = False
+    of_targets: ClassVar[tuple[str, ...]] = ()
+    out: Path  # the directory of the study; temporary if `run.out` is None
 
-    def __post_init__(self) -> None:
-        if self.report_limit is not None:
-            check_count(self.report_limit, "`report_limit`")
-
-    def read(self) -> tuple[list[Path], tuple[list[Item], list[Item], list[Item]]]:
-        """The files, and the examples to learn from, to look at and to report on."""
-        if not self.trains:
-            file = find_split(self.data, self.splits[1], task=self.task.name)
-            return [file], ([], [], self.task.items(file, self.splits[1], limit=self.report_limit))
-        names = [split for split in ("train", *self.splits) if split is not None]
-        files = [find_split(self.data, split, task=self.task.name) for split in names]
-        if files[0] in files[1:]:
-            if not self.task.is_free_of_labels:
-                raise HeadscopeError(
-                    "there is no train file",
-                    where=self.data,
-                    expected="a directory with a train file and a dev file",
-                )
-            return files[:1], self._held_out(files[0])
-        limits = [self.limit, *([] if self.splits[0] is None else [LOOKED_AT]), self.report_limit]
-        found = [
-            self.task.items(file, split, limit=most)
-            for file, split, most in zip(files, names, limits, strict=True)
-        ]
-        train, report = found[0], found[-1]
-        select = found[1] if len(found) > 2 else []
-        check_apart(select, report, "`report_on`")
-        return sorted(set(files)), (train, select, report)
-
-    def _held_out(self, file: Path) -> tuple[list[Item], list[Item], list[Item]]:
-        """A corpus: one block of texts in ten is held out, half of it to look at and half to report on."""
-        items = self.task.items(file, "train", limit=None)
-        check_held_out(HELD_OUT, len(items), str(file))
-        held = [place for place in range(len(items)) if is_held_out(place, HELD_OUT)]
-        select = [items[place] for place in held if place % BLOCK < BLOCK // 2]
-        report = [items[place] for place in held if place % BLOCK >= BLOCK // 2]
-        train = [item for place, item in enumerate(items) if not is_held_out(place, HELD_OUT)]
-        return (
-            spread(train, self.limit, file),
-            spread(select, LOOKED_AT, file),
-            spread(report, self.report_limit, file),
-        )
-
-
-class Learning:
-    """The examples and the whole model, ready for one training after another.
-
-    verb      the command, as errors name it
-    may_slow  whether what is left after a loss that is NaN may go on with a smaller learning rate
-    """
-
-    verb: ClassVar[str]
-    may_slow: ClassVar[bool] = False
-    out: Path
-
-    def __init__(self, source: Source, settings: Settings, options: Any) -> None:
-        self.source, self.task, self.settings, self.options = source, source.task, settings, options
+    def __init__(
+        self,
+        model: AttentionModel | str | Path,
+        config: C,
+        data: TaskData,
+        reading: Reading,
+        run: Run,
+    ) -> None:
+        self.model, self.config, self.data = model, config, data
+        self.reading, self.run = reading, run
+        self.task = task_of(data)
+        self.settings = settings_of(config, run.seed)
+        self.scratch = _scratch_of(config)
         self.started = time.perf_counter()
-        files, items = source.read()
+        self._check_model()
+        files, items = read_splits(self.task, data, trains=self.trains)
         self.labels = self.task.labels(items[0] or items[2])
         self.texts = (
-            [text for item in items[0] for text in item.texts] if source.scratch is not None else []
+            [text for item in items[0] for text in item.texts] if self.scratch is not None else []
         )
-        self.whole = self.loaded(settings.seed)
+        self.whole = self._open(run.seed, run)
         self.task.check(self.whole)
         self.whole.reading.check(self.whole.name)  # what cannot be saved is not trained
         self.train_on, self.select_on, self.report_on = (
-            self.task.prepare(self.whole, one, max_length=source.max_length)
-            if one
+            self.task.prepare(self.whole, split, max_length=data.max_length)
+            if split
             else Prepared([], [], [], None, Counts())
-            for one in items
+            for split in items
         )
         self.draws = None if self.task.mean_column is not None else resamples(len(items[2]), 0)
         self.files = describe_files(files)
+        self.options = recorded(data, reading, run, config)
         self.header: dict[str, Any] = {
             "model": describe_model(self.whole)["sha256"],
             "reading": self.whole.reading.record(),
-            "task": self.task.name,
-            "columns": self.task.columns,
-            "labels": self.task.renamed,
+            "task": self._describe_task(),
             "data": self.files,
-            "splits": list(source.splits),
-            "scratch": None
-            if source.scratch is None
-            else {"sizes": source.scratch.sizes(), "vocabulary": source.scratch.vocabulary},
-            "limit": source.limit,
-            "report_limit": source.report_limit,
-            "max_length": source.max_length,
-            "options": asdict(options),
-            "settings": asdict(settings),
+            "config": {
+                name: value for name, value in self.options.items() if name not in self.of_targets
+            },
             "code": code_of(*CODE),
             "versions": versions(),
         }
 
-    def loaded(self, seed: int) -> AttentionModel:
-        torch.manual_seed(seed)  # new weights follow from it
-        how: Section = {
-            "model_class": self.task.model_class,
-            "labels": self.labels,
-            "device": self.source.device,
-            "revision": self.source.revision,
-        }
-        if self.source.scratch is None:
-            return load(
-                self.source.model, **how, pooling=self.source.pooling, prompt=self.source.prompt
+    @property
+    def trains(self) -> bool:
+        """Whether a train file is needed."""
+        return True
+
+    def _check_model(self) -> None:
+        if not isinstance(self.model, AttentionModel):
+            return
+        if self.scratch is not None:
+            raise HeadscopeError(
+                "`from_scratch=True` requires the name or path of a model, got a loaded one"
             )
-        found = build_model(
-            self.source.model,
-            self.source.scratch,
+        if self.model.worn:
+            raise HeadscopeError(
+                f"{self.config.command} requires a model without edits, got one with {self.model.worn[0]!r}",
+                mend="Load it again without edits",
+            )
+
+    def _open(self, seed: int, run: Run) -> AttentionModel:
+        """The model as it is before training; a model that was passed in is not copied."""
+        torch.manual_seed(seed)  # determines new weights
+        reading = replace(self.reading, open_special=False)  # for the masks, not for loading
+        if self.scratch is None:
+            return open_model(
+                self.model, reading, run, model_class=self.task.model_class, labels=self.labels
+            )
+        assert not isinstance(self.model, AttentionModel)
+        model = build_model(
+            self.model,
+            self.scratch,
             self.texts,
             model_class=self.task.model_class,
             labels=self.labels,
-            run=Run(device=self.source.device, revision=self.source.revision),
+            run=run,
         )
-        found.untrained = ()  # what is new is about to be trained
-        found.reading = found.reading.overridden(self.source.pooling, self.source.prompt)
-        return found
+        model.untrained = ()  # new parameters are about to be trained
+        model.reading = model.reading.overridden(reading.pooling, reading.prompt)
+        return model
+
+    def open_to_train(self, seed: int) -> AttentionModel:
+        """The model with weights of its own, to be trained."""
+        model = self._open(seed, replace(self.run, log=no_log))
+        return model.copy() if model is self.model else model
+
+    def reload(self, spec: str | Path, **how: Any) -> AttentionModel:
+        """Another model for the same task, on the device and in the precision of this one."""
+        dtype = str(self.whole.model.dtype).removeprefix("torch.")
+        return load(
+            spec,
+            model_class=self.task.model_class,
+            device=str(self.whole.device),
+            dtype=dtype,
+            **how,
+        )
 
     @cached_property
     def before(self) -> Judged:
-        """The whole model on the split that is reported on."""
+        """The intact model on the split to report on."""
         return evaluate(self.whole, self.task, self.report_on)
 
-    def judged(self, after: AttentionModel) -> Section:
-        """What was lost on the split that is reported on, as in the front of a search."""
+    def judge_changes(self, after: AttentionModel) -> Section:
+        """The changes on the split to report on, as in the front of a search."""
         reported = (
             self.before if after is self.whole else evaluate(after, self.task, self.report_on)
         )
@@ -213,93 +239,127 @@ class Learning:
             **changes(self.task, self.before, reported, self.draws),
         }
 
-    def judged_as(self) -> Section:
-        """On how many examples of which splits."""
+    def _describe_task(self) -> Section:
+        """Name, columns and labels; a `Task` object may have columns that the config does not name."""
+        return {
+            "task": self.task.name,
+            "columns": self.task.columns,
+            "labels": self.task.renamed,
+        }
+
+    def describe_examples(self) -> Section:
+        """Task, files, splits and numbers of examples."""
         return {
             "task": self.task.name,
             "data": self.files,
             "trained_on": len(self.train_on.items),
-            "selected_on": {"split": self.source.splits[0], "examples": len(self.select_on.items)},
-            "reported_on": {"split": self.source.splits[1], "examples": len(self.report_on.items)},
+            "selected_on": {"split": self.data.select_on, "examples": len(self.select_on.items)},
+            "reported_on": {"split": self.data.report_on, "examples": len(self.report_on.items)},
             "unknown": asdict(self.report_on.counts.unknown),
         }
 
-    def told(self) -> Section:
-        """The header as a run record keeps it."""
+    def section(self, content: Section) -> Section:
+        """What was learned, for the run record: reading, task, data and metric, and `content`."""
         return {
-            name: value
-            for name, value in self.header.items()
-            if name not in ("model", "code", "versions")
+            "reading": self.header["reading"],
+            **self._describe_task(),
+            "data": self.files,
+            "splits": [self.data.select_on, self.data.report_on],
+            "metric": self.task.metrics[0],
+            **content,
         }
 
+    def record(self, sections: RunRecord) -> RunRecord:
+        """The run record with these sections, the config and the duration."""
+        seconds = round(time.perf_counter() - self.started, 1)
+        every: RunRecord = {
+            **sections,
+            "config": self.options,
+            "durations": {self.config.command: seconds},
+        }
+        return build_record(self.whole, every, command=self.run.typed, seed=self.settings.seed)
+
+    def report_progress(self, name: str, done: int, total: int) -> None:
+        """Report the steps of the training of this target."""
+        self.run.progress(done, total, f"{name}, steps")
+
     @contextmanager
-    def each(
-        self,
-        aims: Sequence[Named],
-        out: str | Path,
-        *,
-        overwrite: bool,
-        resume: bool,
-        train: Callable[[Any, Path], dict[str, Any]],
-    ) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
-        """Train for each aim in a directory of its own in OUT; what each found. What is done is not repeated."""
-        names = [aim.name for aim in aims]
-        if len(set(names)) < len(names) or not names:
-            raise HeadscopeError(
-                "no aim, or one twice", where=self.verb, expected="different numbers, one or more"
+    def train_each(
+        self, targets: Sequence[TrainingTarget], train: Callable[[Any, Path], Result]
+    ) -> Iterator[tuple[Path, list[Result]]]:
+        """Train for each target in a directory of its own in `run.out`; finished trainings are not repeated.
+
+        Without `run.out` the directory is temporary.
+        """
+        names = [target.name for target in targets]
+        with ExitStack() as stack:
+            out = self.run.out
+            if out is None:
+                temporary = tempfile.TemporaryDirectory(prefix="headscope-")
+                out = Path(stack.enter_context(temporary)) / "study"
+            self.out = out
+            folder = stack.enter_context(
+                drafted(
+                    out,
+                    overwrite=self.run.overwrite,
+                    resume=self.run.resume,
+                    kept=[HEADER, DIVERGED, *names],
+                )
             )
-        self.out = Path(out)
-        with drafted(
-            out, overwrite=overwrite, resume=resume, kept=[HEADER, DIVERGED, *names]
-        ) as folder:
-            self._remember(folder)
+            self._write_header(folder)
             try:
-                found = [self._found(aim, folder / aim.name, train) for aim in aims]
-                self.check_found(found, folder)
+                results = [
+                    self._train_once(target, folder / target.name, train) for target in targets
+                ]
+                self.check_results(results, folder)
             except BaseException as error:
                 self._leave(folder, error)
                 raise
             for name in names:
-                for file in (FOUND, STATE, BEST, DIVERGED):
+                for file in (RESULT, STATE, BEST, DIVERGED):
                     (folder / name / file).unlink(missing_ok=True)
             (folder / HEADER).unlink()
-            yield folder, found
+            yield folder, results
 
-    def _found(
-        self, aim: Named, place: Path, train: Callable[[Any, Path], dict[str, Any]]
-    ) -> dict[str, Any]:
-        if not (place / FOUND).exists():
-            place.mkdir(exist_ok=True)
-            found = {**train(aim, place), "learning_rate": self.settings.learning_rate}
-            (place / FOUND).write_text(json.dumps(found), "utf-8")
-        told: dict[str, Any] = json.loads((place / FOUND).read_text("utf-8"))
-        return told
+    def write(self, study: Study, folder: Path, write: StudyWriter) -> None:
+        """Write the study, unless there is no `run.out`."""
+        if self.run.out is not None:
+            write_tables(study, folder)
+            write(study, folder)
 
-    def check_found(self, found: Sequence[dict[str, Any]], folder: Path) -> None:
-        """Refuse what makes no study; `folder` is kept as it is."""
+    def _train_once(
+        self, target: TrainingTarget, folder: Path, train: Callable[[Any, Path], Result]
+    ) -> Result:
+        if not (folder / RESULT).exists():
+            folder.mkdir(exist_ok=True)
+            result = {**train(target, folder), "learning_rate": self.settings.learning_rate}
+            (folder / RESULT).write_text(json.dumps(result), "utf-8")
+        read: Result = json.loads((folder / RESULT).read_text("utf-8"))
+        return read
 
-    def _remember(self, folder: Path) -> None:
-        """Write down what run this is. After a loss that was NaN it is the same run with a smaller learning rate."""
+    def check_results(self, results: Sequence[Result], folder: Path) -> None:
+        """Refuse results that make no study; `folder` is kept as it is."""
+
+    def _write_header(self, folder: Path) -> None:
+        """Write the header of the run. After a loss of NaN it is the same run with a smaller learning rate."""
         header, note = self.header, folder / DIVERGED
         if note.exists() and (folder / HEADER).exists():
-            lost = json.loads(note.read_text("utf-8"))
-            then = json.loads((folder / HEADER).read_text("utf-8"))["settings"]["learning_rate"]
-            if then == lost["learning_rate"]:
-                if self.settings.learning_rate >= then:
-                    what = f"{lost['what']} with a rate of {then:g}"
+            diverged = json.loads(note.read_text("utf-8"))
+            rate = json.loads((folder / HEADER).read_text("utf-8"))["config"]["learning_rate"]
+            if rate == diverged["learning_rate"]:
+                if self.settings.learning_rate >= rate:
+                    what = f"{diverged['what']} with a rate of {rate:g}"
                     raise HeadscopeError(what, where="`learning_rate`", expected="a smaller one")
-                header = {**header, "settings": {**header["settings"], "learning_rate": then}}
+                header = {**header, "config": {**header["config"], "learning_rate": rate}}
         remember_run(folder / HEADER, header)
         (folder / HEADER).write_text(json.dumps(self.header), "utf-8")
         note.unlink(missing_ok=True)
 
     def _leave(self, folder: Path, error: BaseException) -> None:
-        """What stays of a run that was stopped: nothing where nothing is done, else how it may go on."""
-        if not any(
-            (place / name).exists() for place in folder.iterdir() for name in (FOUND, STATE)
-        ):
-            self.forget(folder)
-        elif isinstance(error, Diverged) and self.may_slow:
+        """After an error, keep what is finished and note how to resume; if nothing is finished, delete it all."""
+        if not any((path / name).exists() for path in folder.iterdir() for name in (RESULT, STATE)):
+            self.delete_trainings(folder)
+        elif isinstance(error, Diverged) and self.can_reduce_rate:
             rate = self.settings.learning_rate
             (folder / DIVERGED).write_text(
                 json.dumps({"what": error.what, "learning_rate": rate}), "utf-8"
@@ -307,20 +367,28 @@ class Learning:
             if "`resume=True`" not in (error.mend or ""):
                 error.mend = f"What is done is kept: go on with `resume=True` and a smaller `learning_rate` than {rate:g}"
 
-    def forget(self, folder: Path) -> None:
-        """Nothing of it is worth keeping."""
+    def delete_trainings(self, folder: Path) -> None:
+        """Delete the header and the directories of all trainings."""
         (folder / HEADER).unlink(missing_ok=True)
-        for place in folder.iterdir():
-            if place.is_dir():
-                shutil.rmtree(place)
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
 
 
-def told_by_aim(aims: Sequence[Named], found: Sequence[Section]) -> Section:
-    """Of each training, as a run record keeps it."""
-    by_name = {aim.name: one for aim, one in zip(aims, found, strict=True)}
+def _scratch_of(config: TrainingConfig) -> NewModelConfig | None:
+    if not isinstance(config, NewModelConfig) or not config.from_scratch:
+        return None
+    return config
+
+
+def by_target(targets: Sequence[TrainingTarget], results: Sequence[Result]) -> Section:
+    """Epochs, learning rates and notes of each training, for the run record."""
+    named = {target.name: result for target, result in zip(targets, results, strict=True)}
     return {
-        "epochs": {name: one["epochs"] for name, one in by_name.items()},
-        "learning_rates": {name: one["learning_rate"] for name, one in by_name.items()},
-        "notes": [one["note"] for one in found if one.get("note")],
-        "diverged": {name: one["diverged"] for name, one in by_name.items() if "diverged" in one},
+        "epochs": {name: result["epochs"] for name, result in named.items()},
+        "learning_rates": {name: result["learning_rate"] for name, result in named.items()},
+        "notes": [result["note"] for result in results if result.get("note")],
+        "diverged": {
+            name: result["diverged"] for name, result in named.items() if "diverged" in result
+        },
     }

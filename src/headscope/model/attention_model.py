@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -207,6 +208,26 @@ class AttentionModel:
             return module(**inputs)
         finally:
             self._seam.given_layout = None
+
+    def copy(self) -> AttentionModel:
+        """The same model with weights of its own, to train or change. Edits and observers are not copied."""
+        if self.is_open:
+            raise HeadscopeError(
+                "a model that is edited or observed cannot be copied",
+                where=self.name,
+                mend="Load it again without edits",
+            )
+        return AttentionModel(
+            copy.deepcopy(self.model),
+            self.tokenizer,
+            name=self.name,
+            path=self.path,
+            revision=self.revision,
+            untrained=self.untrained,
+            notes=self.notes,
+            cut=self.cut,
+            reading=self.reading,
+        )
 
     # Shortcuts for public functions of packages below this one: called through the public namespace, not imported.
 

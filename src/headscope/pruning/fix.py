@@ -22,7 +22,9 @@ from headscope.ablation.noninferiority import Margin, verdict_in
 from headscope.ablation.significance import metrics_of, resamples
 from headscope.atomic_dir import drafted
 from headscope.config.checks import check_keep_metric
+from headscope.config.importance import ImportanceConfig
 from headscope.config.requirements import check_effects
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.model import latency as speed
@@ -211,22 +213,26 @@ class _Run:
         """The exact change by each head alone on a split."""
         place = self.folder / name
         place.mkdir(exist_ok=True)
-        return importance(
-            self.model,
-            task=self.task,
-            data=self.judgement.data,
-            split=split,
+        config = ImportanceConfig(
             mode="fixed",
             heads=",".join(map(str, self.heads)),
             patterns=patterns,
-            max_length=self.judgement.max_length,
-            limit=limit,
             batch_size=self.judgement.batch_size,
-            seed=self.options.seed,
-            journal=lambda header: Journal(place, header, resume=self.resume),
-            progress=self.progress,
-            say=self.say,
         )
+        data = TaskData(
+            self.task,
+            self.judgement.data,
+            split,
+            limit=limit,
+            max_length=self.judgement.max_length,
+        )
+        run = Run(
+            seed=self.options.seed,
+            resume=self.resume,
+            progress=lambda done, total, part="": self.progress(done, total),
+            log=lambda line: self.say(line),
+        )
+        return importance(self.model, config, data, Reading(), run, directory=place)
 
     # Several
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from headscope.config.parsing import file_list
+from headscope.config.texts import TextData
 from headscope.data.coreference import Document, Window, read_coreference
 from headscope.data.encode import Counts
 from headscope.data.examples import Column, Example, columns_of, examples_of, read_examples
@@ -23,20 +25,6 @@ Files = str | Path | Iterable[str | Path]
 RelationOf = Callable[[Parsed], Iterable[tuple[int, int]]]
 
 
-def listed(files: Files) -> list[str | Path]:
-    paths = (
-        [files]
-        if isinstance(files, str | Path)
-        else list(files)
-        if isinstance(files, Iterable)
-        else [files]
-    )
-    wrong = [path for path in paths if not isinstance(path, str | Path)]
-    if wrong:
-        raise HeadscopeError(f"{wrong[0]!r} is not a file", expected="a path, or a list of paths")
-    return paths
-
-
 class Corpus:
     """The texts, read through once beforehand: how many there are, and whether any line is bad."""
 
@@ -49,7 +37,7 @@ class Corpus:
         limit: int | None,
     ) -> None:
         self.files, self.pairs, self.column, self.limit = (
-            listed(corpus),
+            list(file_list(corpus)),
             pairs,
             columns_of(column),
             limit,
@@ -116,6 +104,12 @@ class Annotations:
     malformed: dict[str, int] = field(default_factory=dict)
     documents_read: Counts = field(default_factory=Counts)
 
+    def examples(self) -> list[Example]:
+        """The sentences, or the documents if there are none, as texts."""
+        return [sentence.example() for sentence in self.sentences] or [
+            window.example for window in self.windows
+        ]
+
     def describe(self) -> Section:
         """For run.json: files and what was left out of them."""
         found: Section = {}
@@ -140,38 +134,34 @@ class Annotations:
         return found
 
 
-def read_annotations(
-    *,
-    treebank: Files = (),
-    sentences: Sequence[Sentence] = (),
-    relations: Mapping[str, RelationOf] | None = None,
-    coreference: Files = (),
-    frequency: str | Path | None = None,
-    corpus: Corpus | None = None,
-    lenient: bool = False,
-    limit: int | None = None,
-) -> Annotations:
-    """`frequency` is a list's name or file, or "corpus": counted from the texts of the study itself."""
-    if relations and not listed(treebank):
+def read_annotations(data: TextData, *, limit: int | None = None) -> Annotations:
+    """Sentences, documents and word frequencies of a study. limit: of sentences, and of documents.
+
+    The frequencies of a corpus are counted later (`counted`): the model decides which of its texts are read.
+    """
+    relations = data.relations or {}
+    if relations and not data.treebank:
         raise HeadscopeError(
             "relations are found in parsed sentences", where="relations", mend="Give a treebank too"
         )
-    found = Annotations(treebanks=listed(treebank), coreference=listed(coreference))
-    found.frequency = "" if frequency is None else str(frequency)
+    found = Annotations(treebanks=list(data.treebank), coreference=list(data.coreference))
+    found.frequency = "" if data.frequency is None else str(data.frequency)
     found.own = frozenset(
-        {*(relations or {}), *(name for sentence in sentences for name in sentence.pairs)}
+        {*relations, *(name for sentence in data.sentences for name in sentence.pairs)}
     )
-    parsed = islice(read_treebank(found.treebanks, lenient=lenient, counts=found.malformed), limit)
-    found.sentences = [*sentences, *(sentence_of(one, relations or {}) for one in parsed)]
-    documents = read_coreference(found.coreference, lenient=lenient, counts=found.documents_read)
-    _check_pairs(found, relations or {})
+    parsed = read_treebank(found.treebanks, lenient=data.lenient, counts=found.malformed)
+    found.sentences = [
+        *data.sentences,
+        *(sentence_of(sentence, relations) for sentence in islice(parsed, limit)),
+    ]
+    documents = read_coreference(
+        found.coreference, lenient=data.lenient, counts=found.documents_read
+    )
+    _check_pairs(found, relations)
     found.documents = list(islice(documents, limit))
     _check_mentions(found)
-    if frequency not in (
-        None,
-        "corpus",
-    ):  # the corpus is counted once it is known which of its texts are read
-        found.frequencies = read_frequencies(frequency)
+    if data.frequency not in (None, "corpus"):
+        found.frequencies = read_frequencies(data.frequency)
     return found
 
 

@@ -18,13 +18,12 @@ def place_of(place: str | Path) -> Path:
     return inside if (inside / "run.json").exists() else Path(place)
 
 
-def to_add_to(out: str | Path, part: str, *, overwrite: bool = False) -> Study | None:
-    """The study that is already there, to which another command adds its `part`; None where there is none.
+def to_add_to(out: str | Path | None, part: str, *, overwrite: bool = False) -> Study | None:
+    """The existing study in `out`, to which a command adds its `part`; None if there is none.
 
-    A part that it has already is only replaced when asked for.
+    A part that the study has already is replaced with `overwrite` only.
     """
-    record = read_record(Path(out))
-    if not record:
+    if out is None or not (record := read_record(Path(out))):
         return None
     if part in record and not overwrite:
         mend = "Add `overwrite=True` to replace it, or choose another `out`"

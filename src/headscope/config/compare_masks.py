@@ -1,0 +1,87 @@
+"""Options of `masks compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headscope.config.masks import check_mask
+from headscope.config.option import option
+from headscope.config.parsing import check_distinct, numbers
+from headscope.config.shared import Reading, Run, TaskData
+from headscope.config.training import TrainingConfig
+
+NAMED = (
+    "no-diagonal",
+    "random:drop=1",
+    "strided",
+    "fixed",
+    "longformer",
+    "logsparse",
+    "bigbird",
+    "star",
+)
+
+
+def _masks(value: str | Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _check_masks(masks: Iterable[str]) -> None:
+    for mask in masks:
+        check_mask(mask)
+
+
+@dataclass(frozen=True)
+class CompareMasksConfig(TrainingConfig):
+    """The cost of masks on a task: applied to the model, after a repair, and trained under the mask from the start."""
+
+    command = "masks compare"
+    uses = {
+        TaskData: ("task", "data", "report_on", "report_limit", "limit", "max_length", "columns", "labels"),
+        Reading: ("open_special", "pooling", "prompt"),
+        Run: ("out", "revision", "device", "resume", "overwrite"),
+    }  # fmt: skip
+    defaults = {"report_on": "dev"}
+    helps = {
+        "epochs": "Number of epochs to train the start model under each mask",
+        "limit": "Maximum number of training examples, evenly spaced over the file",
+        "open_special": "Special tokens attend to and are attended by all, whatever the mask",
+    }
+    required = ("out",)
+
+    mask: list[str] | tuple[str, ...] | None = option(
+        None,
+        "Mask to compare, a name or a file; may be repeated",
+        parse=_masks,
+        check=_check_masks,
+        show_default="the named ones",
+    )
+    repair: int = option(
+        0, "Number of epochs to train the model under each mask; 0 does not train it", at_least=0
+    )
+    start: str | None = option(
+        None,
+        "Model to train under each mask from the start, e.g. minilm",
+        show_default="none",
+    )
+    seeds: tuple[int, ...] = option(
+        (0,),
+        "Random seeds (training, randomly drawn masks); several are several runs",
+        parse=numbers("seeds"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_distinct("mask", self.mask)
+        check_distinct("seeds", self.seeds)
+
+    @property
+    def masks(self) -> tuple[str, ...]:
+        """The masks to compare."""
+        return NAMED if self.mask is None else tuple(self.mask)
+
+    @property
+    def trains(self) -> bool:
+        """Whether anything is trained."""
+        return self.repair > 0 or self.start is not None

@@ -1,0 +1,92 @@
+"""Options of `importance`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headscope.config import names
+from headscope.config.checks import check_pairs
+from headscope.config.option import Config, option
+from headscope.config.parsing import name_list
+from headscope.config.shared import Reading, Run, TaskData
+from headscope.heads import check_heads, written_heads
+
+
+def _estimates(value: Any) -> tuple[str, ...]:
+    """Names of importances, each once; `all` is every one."""
+    given = name_list("by")(value)
+    return names.IMPORTANCES if "all" in given else given
+
+
+@dataclass(frozen=True)
+class ImportanceConfig(Config):
+    """Importance of every head for a task: exact ablation and faster estimates.
+
+    patterns  Python only, with `mode="fixed"`: the pattern of each head, chosen on other examples
+    """
+
+    command = "importance"
+    uses = {
+        TaskData: ("task", "data", "split", "columns", "labels", "limit", "max_length"),
+        Reading: ("mask", "open_special", "pooling", "prompt"),
+        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite"),
+    }
+    helps = {
+        "out": "Study to write, or to add to: one of the same model that has no importances yet",
+        "seed": "Random seed (order of examples, bootstrap)",
+    }
+    required = ("out",)
+
+    by: tuple[str, ...] = option(
+        ("ablation",),
+        "Importances, separated by commas: ablation (exact), gradient, relevance, confidence, entropy, norm, random; "
+        "or all",
+        parse=_estimates,
+        choices=(*names.IMPORTANCES, "all"),
+        is_list=True,
+    )
+    kind: tuple[str, ...] = option(
+        ("head",),
+        "What to ablate, separated by commas: head, only (all but one of a site), site, layer, all, pair (of --heads) "
+        "or shared",
+        parse=name_list("kind"),
+        choices=names.KINDS,
+        is_list=True,
+    )
+    mode: Literal["zero", "mean", "uniform", "fixed"] = option(
+        "zero",
+        "What replaces an ablated head: zero, mean (its average output), uniform (attention 1/n) or fixed (its nearest "
+        "fixed pattern)",
+        choices=names.MODES,
+    )
+    heads: str | None = option(
+        None,
+        "Heads to ablate, alone or in pairs, such as 3.2,4.*",
+        parse=written_heads,
+        check=check_heads,
+        show_default="all",
+    )
+    race: float | None = option(
+        None,
+        "Stop evaluating a head once its verdict is clear, at this error rate (e.g. 0.05)",
+        above=0,
+        below=1,
+        show_default="evaluate all heads on all examples",
+    )
+    labels_free: bool = option(
+        False, "Take the model's own predictions as labels for the gradients"
+    )
+    normalized: bool = option(False, "Divide gradients by the norm of their layer's")
+    rules: Literal["voita", "attnlrp"] | None = option(
+        None,
+        "Rules of relevance: voita (gating factors are constants) or attnlrp",
+        choices=names.RULES,
+        show_default="voita",
+    )
+    batch_size: int = option(32, "Sequences per batch", at_least=1)
+    patterns: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_pairs(self.kind, self.heads)

@@ -1,0 +1,44 @@
+"""Options of `knock-out`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headscope.config import names
+from headscope.config.analyze import check_statistics
+from headscope.config.option import Config, option
+from headscope.config.parsing import name_list
+from headscope.config.shared import Reading, Run
+from headscope.config.texts import TextData
+
+
+@dataclass(frozen=True)
+class KnockOutConfig(Config):
+    """Effect of every head's attention: value zeroing, and attention to a class of tokens removed."""
+
+    command = "knock-out"
+    uses = {
+        TextData: ("corpus", "pairs", "column", "limit", "max_length"),
+        Reading: ("mask", "open_special"),
+        Run: ("out", "seed", "revision", "device", "dtype", "overwrite"),
+    }
+    defaults = {"limit": 16}
+    helps = {
+        "limit": "Maximum number of texts. Each is run once for every head and token, so a few texts take long",
+        "out": "Study to write, or one of the same model to add to",
+        "seed": "Random seed (tokens drawn for comparison)",
+    }
+    required = ("corpus", "out")
+
+    to: str = option(
+        "special",
+        "Tokens that heads cannot attend to: special, classification, separator, punctuation or content",
+        choices=names.MASKED_TOKENS,
+    )
+    statistics: tuple[str, ...] | None = option(
+        None,
+        "Statistics of the value-zeroing maps, separated by commas",
+        parse=name_list("statistics"),
+        check=check_statistics,
+        show_default="all that apply",
+    )

@@ -1,0 +1,157 @@
+"""Options of `learn-mask`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headscope.config.names import MASK_FORMS, PER
+from headscope.config.option import option
+from headscope.config.parsing import check_distinct, decimals, numbers
+from headscope.config.shared import Reading, Run, TaskData
+from headscope.config.training import TrainingConfig
+from headscope.errors import HeadscopeError
+
+RATE, SETTLE = 0.1, 0.75  # learning rate of a mask; share of the steps after which it is 0 or 1
+TASK_OF_OBJECTIVE = {"mlm": "masked"}
+
+
+@dataclass(frozen=True)
+class MaskTarget:
+    """The target of one training: a penalty on open attention, a sparsity, or neither (a soft mask)."""
+
+    penalty: float | None = None
+    sparsity: float | None = None
+    seed: int = 0
+
+    @property
+    def kind(self) -> str:
+        if self.sparsity is not None:
+            return f"sparsity-{self.sparsity:g}"
+        return "soft" if self.penalty is None else f"penalty-{self.penalty:g}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-seed-{self.seed}"
+
+
+def _check_penalties(penalties: tuple[float, ...]) -> None:
+    for penalty in penalties:
+        if not 0 <= penalty < float("inf"):
+            raise HeadscopeError(f"`penalty` must be at least 0, got {penalty:g}")
+
+
+def _check_sparsities(sparsities: tuple[float, ...]) -> None:
+    for sparsity in sparsities:
+        if not 0 < sparsity < 1:
+            raise HeadscopeError(f"`sparsity` must be between 0 and 1, got {sparsity:g}")
+
+
+@dataclass(frozen=True)
+class LearnMaskConfig(TrainingConfig):
+    """Learn which positions need to attend to which: a mask trained with or without the weights."""
+
+    command = "learn-mask"
+    uses = {
+        TaskData: ("task", "data", "select_on", "report_on", "report_limit", "limit", "max_length", "columns", "labels"),
+        Reading: ("pooling", "prompt"),
+        Run: ("out", "revision", "device", "resume", "overwrite"),
+    }  # fmt: skip
+    defaults = {"select_on": "dev:even", "report_on": "dev:odd"}
+    helps = {
+        "data": "Directory with train and dev files, or data set (datasets:nyu-mll/glue:mnli)",
+        "limit": "Maximum number of training examples, evenly spaced over the file",
+        "select_on": "Split that is evaluated after every epoch, at most 500 examples of it",
+    }
+    required = ("out",)
+    completed = ("task", "data")
+
+    objective: str | None = option(
+        None,
+        "Objective instead of a task: mlm (predict masked tokens of a corpus)",
+        choices=tuple(TASK_OF_OBJECTIVE),
+        show_default=False,
+    )
+    corpus: str | None = option(None, "File of texts for the objective", show_default=False)
+    penalty: tuple[float, ...] | None = option(
+        None,
+        "Penalty of a fully open mask, in nats; several are several runs",
+        parse=decimals("penalty"),
+        check=_check_penalties,
+        show_default=False,
+    )
+    sparsity: tuple[float, ...] | None = option(
+        None,
+        "Share of attention to forbid, e.g. 0.8,0.9; several are several runs",
+        parse=decimals("sparsity"),
+        check=_check_sparsities,
+        show_default=False,
+    )
+    soft: bool = option(
+        False, "Learn how much each pair of positions matters; the mask stays between 0 and 1"
+    )
+    structured: bool = option(
+        False, "One value per distance; the first and last positions stay open"
+    )
+    without_diagonal: bool = option(False, "Forbid every token to attend to itself")
+    per: Literal["model", "layer", "head"] = option(
+        "model", "One mask per model, layer or head", choices=PER
+    )
+    form: str = option(
+        "renormalised",
+        "How a mask between 0 and 1 acts on attention: renormalised, additive or multiplicative",
+        choices=MASK_FORMS,
+    )
+    frozen: bool = option(False, "Train the mask only, not the weights")
+    mask_rate: float = option(RATE, "Learning rate of the mask", above=0)
+    settle: float = option(
+        SETTLE,
+        "Share of the steps after which the mask is 0 or 1 and only the weights are trained",
+        above=0,
+        at_most=1,
+    )
+    seeds: tuple[int, ...] = option(
+        (0,),
+        "Random seeds (mask noise, dropout, order of examples); several are several runs",
+        parse=numbers("seeds"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.penalty is not None and self.sparsity is not None:
+            raise HeadscopeError("learn-mask requires either `penalty` or `sparsity`, got both")
+        if self.soft and self.sparsity is not None:
+            raise HeadscopeError("`sparsity` must be left out with `soft=True`")
+        if self.penalty is None and self.sparsity is None and not self.soft:
+            raise HeadscopeError("learn-mask requires `penalty`, `sparsity` or `soft=True`")
+        for name in ("penalty", "sparsity", "seeds"):
+            check_distinct(name, getattr(self, name))
+
+    @classmethod
+    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Task and data of an objective and its corpus."""
+        task, data, objective, corpus = (
+            values.get(name) for name in ("task", "data", "objective", "corpus")
+        )
+        if (task is None) == (data is None) and (objective is None) == (corpus is None):
+            if task is not None and corpus is None:
+                return dict(values)
+            if task is None and corpus is not None:
+                # An unknown objective is refused by its own check.
+                task = TASK_OF_OBJECTIVE.get(str(objective), "masked")
+                return {**values, "task": task, "data": corpus}
+        raise HeadscopeError(
+            "learn-mask requires either `task` and `data`, or `objective` and `corpus`"
+        )
+
+    @property
+    def targets(self) -> tuple[MaskTarget, ...]:
+        """One target for each training."""
+        if self.sparsity is not None:
+            kinds = [MaskTarget(sparsity=sparsity) for sparsity in self.sparsity]
+        else:
+            kinds = [MaskTarget(penalty=penalty) for penalty in self.penalty or (None,)]
+        return tuple(
+            MaskTarget(kind.penalty, kind.sparsity, seed) for kind in kinds for seed in self.seeds
+        )

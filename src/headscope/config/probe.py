@@ -1,0 +1,62 @@
+"""Options of `probe`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from headscope.config import names
+from headscope.config.option import Config, option
+from headscope.config.parsing import file_list
+from headscope.config.shared import Run
+from headscope.config.texts import TextData
+
+EPOCHS = 6
+
+
+@dataclass(frozen=True)
+class ProbeConfig(Config):
+    """Dependency parsing from attention weights: how much syntax the attention of all heads holds together."""
+
+    command = "probe"
+    uses = {
+        TextData: ("treebank", "lenient", "limit", "max_length"),
+        Run: ("out", "seed", "revision", "device", "dtype", "overwrite"),
+    }
+    helps = {
+        "treebank": "Treebanks in CoNLL-U to train the probes on",
+        "lenient": "Skip and count malformed sentences",
+        "limit": "Maximum number of sentences of each treebank, from its start",
+        "max_length": "Maximum number of tokens per sentence; longer ones are skipped and counted",
+        "seed": "Random seed (data split, order, hidden layer, bootstrap, random-weight control)",
+    }
+    required = ("treebank", "out")
+
+    test: list[str | Path] = option(
+        (),
+        "Treebanks to evaluate the probes on",
+        parse=file_list,
+        metavar="FILE…",
+        show_default="one half of --treebank; the other half is trained on",
+    )
+    vectors: str | Path | None = option(
+        None,
+        "Word vectors in the text format of word2vec and GloVe",
+        metavar="FILE",
+        show_default="the model's embeddings",
+    )
+    dimensions: int = option(
+        100, "Maximum number of dimensions of the word vectors; more are reduced", at_least=1
+    )
+    epochs: int = option(EPOCHS, "Number of passes over the sentences", at_least=1)
+    pool: Literal["mean", "first", "max"] = option(
+        "mean",
+        "How the attention rows of a word's tokens are combined: mean, first or max",
+        choices=names.POOLS,
+    )
+    memory: int = option(
+        1024,
+        "Megabytes of attention maps to keep; others are recomputed. Does not change the result",
+        at_least=0,
+    )
