@@ -53,6 +53,7 @@ def test_what_is_not_given_is_never_refused(command: str) -> None:
     check_effects(command, values)
 
 
+SAVED = {"out": "new", "resume": True, "overwrite": True, "checkpoints": 2}
 MASKED = {"mask": "star", "open_special": True}
 SIZED = {
     "from_scratch": True,
@@ -124,8 +125,8 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("evaluate", READ | {"task": "retrieval"}),
     ("evaluate", READ | {"task": "similarity"}),
     ("film", ON_TEXTS | {"trained": "gone", "mask": "star", "open_special": True}),
-    ("film", {"trained": "gone", "treebank": ["a"], "threshold": ["relation=0.2"]}),
-    ("finetune", MASKED | SIZED | READ),
+    ("film", {"trained": "gone", "treebank": ["a"], "thresholds": ["relation=0.2"]}),
+    ("finetune", MASKED | SIZED | READ | SAVED),
     ("fix", {"heads": "0.*", **READ}),
     ("fix", {"data": "glue", "select_on": "train", "report_on": "test"}),
     ("gate", SIZED | SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
@@ -174,7 +175,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("masks compare", READ),
     ("masks compare", {"out": "table", "resume": True, "overwrite": True}),
     ("masks compare", {"data": "glue", "report_on": "test"}),
-    ("pretrain", MASKED | {"epochs": 2}),
+    ("pretrain", MASKED | SAVED | {"epochs": 2}),
     ("pretrain", {"steps": 10}),
     ("prune", SEARCHED | {"heads": "3", "search": "beam", "width": 2, "expansion": 4, "swaps": 2}),
     (
@@ -464,9 +465,7 @@ def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> 
     )
     refused(
         "`epochs` requires that `steps` is left out",
-        lambda: headscope.pretrain(
-            corpus="a.txt", out=new, settings=headscope.Settings(epochs=5, steps=3)
-        ),
+        lambda: headscope.pretrain(corpus="a.txt", out=new, epochs=5, steps=3),
     )
 
 

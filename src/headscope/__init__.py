@@ -26,6 +26,8 @@ _WHERE = {
     "CompareMasksConfig": "headscope.config.compare_masks",
     "Comparison": "headscope.analysis.compare",
     "Edit": "headscope.model.edits",
+    "FilmConfig": "headscope.config.film",
+    "FinetuneConfig": "headscope.config.finetune",
     "FixConfig": "headscope.config.fix",
     "Fixed": "headscope.model.fixed_patterns",
     "FrontsConfig": "headscope.config.fronts",
@@ -42,32 +44,32 @@ _WHERE = {
     "LearnMaskConfig": "headscope.config.learn_mask",
     "MaskScores": "headscope.model.edits",
     "Masked": "headscope.masks",
+    "ModelSizes": "headscope.config.training",
+    "PretrainConfig": "headscope.config.pretrain",
     "ProbeConfig": "headscope.config.probe",
     "Probes": "headscope.analysis.probe",
     "PruneConfig": "headscope.config.prune",
     "Reading": "headscope.config.shared",
     "Replace": "headscope.model.edits",
     "Run": "headscope.config.shared",
-    "Scratch": "headscope.training.from_scratch",
     "SearchConfig": "headscope.config.search",
     "Sentence": "headscope.data.sentences",
-    "Settings": "headscope.training.settings",
     "Site": "headscope.heads",
-    "Sizes": "headscope.model.new_model",
     "SpeedConfig": "headscope.config.speed",
     "Study": "headscope.study.study",
     "TaskData": "headscope.config.shared",
     "TextData": "headscope.config.texts",
     "Thresholds": "headscope.analysis.roles",
     "TokenMap": "headscope.model.token_map",
+    "TrainingResult": "headscope.training.result",
     "Uniform": "headscope.model.edits",
     "analyze": "headscope.api.analyze",
     "compare": "headscope.api.compare",
     "compare_masks": "headscope.api.compare_masks",
     "encode": "headscope.data.batches",
     "evaluate": "headscope.api.evaluate",
-    "film": "headscope.analysis.checkpoint_analysis",
-    "finetune": "headscope.training.finetune",
+    "film": "headscope.api.film",
+    "finetune": "headscope.api.finetune",
     "fix": "headscope.api.fix",
     "fronts": "headscope.api.fronts",
     "gate": "headscope.api.gate",
@@ -77,7 +79,7 @@ _WHERE = {
     "learn_mask": "headscope.api.learn_mask",
     "load": "headscope.model.load",
     "look": "headscope.api.look",
-    "pretrain": "headscope.training.pretrain",
+    "pretrain": "headscope.api.pretrain",
     "preview_prune": "headscope.api.prune",
     "probe": "headscope.api.probe",
     "prune": "headscope.api.prune",
@@ -104,7 +106,6 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from headscope.analysis.checkpoint_analysis import film as film
     from headscope.analysis.compare import Comparison as Comparison
     from headscope.analysis.join import Joined as Joined
     from headscope.analysis.join import join as join
@@ -115,6 +116,8 @@ if TYPE_CHECKING:
     from headscope.api.compare import compare as compare
     from headscope.api.compare_masks import compare_masks as compare_masks
     from headscope.api.evaluate import evaluate as evaluate
+    from headscope.api.film import film as film
+    from headscope.api.finetune import finetune as finetune
     from headscope.api.fix import fix as fix
     from headscope.api.fronts import fronts as fronts
     from headscope.api.gate import gate as gate
@@ -122,6 +125,7 @@ if TYPE_CHECKING:
     from headscope.api.knock_out import knock_out as knock_out
     from headscope.api.learn_mask import learn_mask as learn_mask
     from headscope.api.look import look as look
+    from headscope.api.pretrain import pretrain as pretrain
     from headscope.api.probe import probe as probe
     from headscope.api.prune import preview_prune as preview_prune
     from headscope.api.prune import prune as prune
@@ -130,12 +134,15 @@ if TYPE_CHECKING:
     from headscope.config.analyze import AnalyzeConfig as AnalyzeConfig
     from headscope.config.compare import CompareConfig as CompareConfig
     from headscope.config.compare_masks import CompareMasksConfig as CompareMasksConfig
+    from headscope.config.film import FilmConfig as FilmConfig
+    from headscope.config.finetune import FinetuneConfig as FinetuneConfig
     from headscope.config.fix import FixConfig as FixConfig
     from headscope.config.fronts import FrontsConfig as FrontsConfig
     from headscope.config.gate import GateConfig as GateConfig
     from headscope.config.importance import ImportanceConfig as ImportanceConfig
     from headscope.config.knock_out import KnockOutConfig as KnockOutConfig
     from headscope.config.learn_mask import LearnMaskConfig as LearnMaskConfig
+    from headscope.config.pretrain import PretrainConfig as PretrainConfig
     from headscope.config.probe import ProbeConfig as ProbeConfig
     from headscope.config.prune import PruneConfig as PruneConfig
     from headscope.config.search import SearchConfig as SearchConfig
@@ -144,6 +151,7 @@ if TYPE_CHECKING:
     from headscope.config.shared import TaskData as TaskData
     from headscope.config.speed import SpeedConfig as SpeedConfig
     from headscope.config.texts import TextData as TextData
+    from headscope.config.training import ModelSizes as ModelSizes
     from headscope.data.batches import encode as encode
     from headscope.data.sentences import Sentence as Sentence
     from headscope.errors import HeadscopeError as HeadscopeError
@@ -164,14 +172,10 @@ if TYPE_CHECKING:
     from headscope.model.fixed_patterns import Fixed as Fixed
     from headscope.model.knockout import KnockOut as KnockOut
     from headscope.model.load import load as load
-    from headscope.model.new_model import Sizes as Sizes
     from headscope.model.saving import save as save
     from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch
     from headscope.report.write import write as write
     from headscope.statistics import stream as stream
     from headscope.study.study import Study as Study
-    from headscope.training.finetune import finetune as finetune
-    from headscope.training.from_scratch import Scratch as Scratch
-    from headscope.training.pretrain import pretrain as pretrain
-    from headscope.training.settings import Settings as Settings
+    from headscope.training.result import TrainingResult as TrainingResult

@@ -27,7 +27,7 @@ KINDS = {
 
 @contextmanager
 def drafted(
-    out: str | Path,
+    out: str | Path | None,
     *,
     overwrite: bool = False,
     resume: bool = False,
@@ -39,7 +39,13 @@ def drafted(
     kept    files of long work that outlive an exception, so that it can be taken up again
     resume  go on with what an earlier run left of these
     record  the file by which a directory of the same kind is known, which may be overwritten
+
+    Without `out` it is a temporary directory that is deleted on leaving.
     """
+    if out is None:
+        with TemporaryDirectory() as temporary:
+            yield Path(temporary)
+        return
     final, partial = _places(out)
     made = [folder for folder in final.parents if not folder.exists()]  # the innermost first
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -11,14 +12,12 @@ from transformers import BertForMaskedLM
 from typer.testing import CliRunner
 
 import headscope
-from headscope import Study
-from headscope.analysis.checkpoint_analysis import film
+from headscope import Study, film
 from headscope.commands import app
 from headscope.config.edit_record import EditRecord
 from headscope.errors import HeadscopeError
 from headscope.report.sections import findings_of
 from headscope.report.top_findings import five_of
-from headscope.report.write import write_report
 from headscope.training.checkpoints import write_checkpoint
 from worded import sentiments, worded
 
@@ -103,20 +102,20 @@ def test_a_killed_run_goes_on_with_the_next_checkpoint_to_the_same_tables(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        film("trained", corpus="texts.txt", statistics=ASKED, out="made", say=stop)
+        film("trained", corpus="texts.txt", statistics=ASKED, out="made", log=stop)
     with pytest.raises(HeadscopeError, match="begun with another limit"):
         film("trained", corpus="texts.txt", statistics=ASKED, out="made", resume=True, limit=9)
     again: list[str] = []
-    film("trained", corpus="texts.txt", statistics=ASKED, out="made", resume=True, say=again.append)
-    assert again == ["step 30 (3 of 3)"]
+    film("trained", corpus="texts.txt", statistics=ASKED, out="made", resume=True, log=again.append)
+    assert [line for line in again if line.startswith("step")] == ["step 30 (3 of 3)"]
     for name in ("film.csv", "film_roles.csv", "heads.csv", "heads.parquet"):
         assert (here / "whole" / name).read_bytes() == (here / "made" / name).read_bytes(), name
 
 
 def test_thresholds_may_be_a_mapping(here: Path) -> None:
-    options = {"corpus": "texts.txt", "limit": 4, "statistics": ["sink"]}
-    mapped = film("trained", out="mapped", thresholds={"sink": 0.01}, **options)  # type: ignore[arg-type]
-    whole = film("trained", out="whole", thresholds=headscope.Thresholds(sink=0.01), **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"corpus": "texts.txt", "limit": 4, "statistics": ["sink"]}
+    mapped = film("trained", out="mapped", thresholds={"sink": 0.01}, **options)
+    whole = film("trained", out="whole", thresholds=headscope.Thresholds(sink=0.01), **options)
     assert mapped.tables["film_roles"].equals(whole.tables["film_roles"])
 
 
@@ -128,18 +127,18 @@ def trained_under(here: Path, edit: str) -> None:
 
 def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(here: Path) -> None:
     trained_under(here, repr(headscope.Masked("window:width=1", open_special=True)))
-    options = {"corpus": "texts.txt", "statistics": ASKED}
+    options: dict[str, Any] = {"corpus": "texts.txt", "statistics": ASKED}
     said: list[str] = []
-    own = film("trained", out="own", say=said.append, report=write_report, **options)  # type: ignore[arg-type]
+    own = film("trained", out="own", log=said.append, **options)
     assert (
         said[0]
         == 'under the mask of its training: window:width=1 with special tokens open (without: `mask="dense"`)'
     )
-    named = film("trained", out="named", mask="window:width=1", open_special=True, **options)  # type: ignore[arg-type]
+    named = film("trained", out="named", mask="window:width=1", open_special=True, **options)
     pd.testing.assert_frame_equal(own.heads, named.heads)
     other: list[str] = []
-    star = film("trained", out="star", mask="star", say=other.append, **options)  # type: ignore[arg-type]
-    dense = film("trained", out="dense", mask="dense", **options)  # type: ignore[arg-type]
+    star = film("trained", out="star", mask="star", log=other.append, **options)
+    dense = film("trained", out="dense", mask="dense", **options)
     assert not any("mask" in line for line in other)
     assert [one.record["model"]["edits"] for one in (star, dense)] == [
         [{"kind": "Masked", "mask": "star", "open_special": False}],
@@ -205,7 +204,7 @@ REFUSED = [
         ".: no checkpoints here. Expected a model trained with --checkpoints N.",
     ),
     (("trained", "--corpus", "nowhere.txt"), "nowhere.txt: there is no such file here."),
-    (("trained",), "--corpus: no text was given."),
+    (("trained",), "film requires texts. Expected --corpus FILE"),
     (("trained", "--corpus", "-"), "-: this can be read only once."),
     (("trained", "--corpus", "texts.txt", "--statistics", "entropi"), '"entropi" is no'),
     (("trained", "--corpus", "texts.txt", "--pairs"), "texts.txt:1: 1 column."),
@@ -221,3 +220,17 @@ def test_what_cannot_be_filmed_is_refused_in_a_line(
     assert isinstance(done.exception, HeadscopeError), done.output
     assert message in str(done.exception)
     assert not list(here.glob("study*"))
+
+
+def test_nothing_is_written_without_a_directory(here: Path) -> None:
+    options: dict[str, Any] = {"corpus": "texts.txt", "statistics": ASKED}
+    before = sorted(path.name for path in here.iterdir())
+    study = film("trained", **options)
+    assert sorted(path.name for path in here.iterdir()) == before
+    pd.testing.assert_frame_equal(
+        study.tables["film"], film("trained", out="study", **options).tables["film"]
+    )
+    assert (here / "study" / "index.html").exists()
+    assert study.record["config"]["statistics"] == ASKED
+    with pytest.raises(HeadscopeError, match=r"^`open_special` requires a mask"):
+        film("trained", open_special=True, **options)

@@ -393,7 +393,7 @@ def test_out_of_memory_names_the_batch_size(
         (("--data", "dev.tsv"), "dev.tsv: one file cannot be both train and dev. Expected a directory with a train "
          "file and a dev file."),
         (("--data", "glue"), "glue: no file for dev here, only train.tsv. Expected dev.tsv, say."),
-        (("--data", "good", "--epochs", "0"), "--epochs: 0 is not possible. Expected 1 or more."),
+        (("--data", "good", "--epochs", "0"), "--epochs must be at least 1, got 0."),
         (("--data", "good", "--limit", "0"), "--limit must be at least 1, got 0."),
         (("--data", "one"), 'one/train.tsv: all 6 examples have the label "0". Expected two or more classes.'),
     ],

@@ -158,7 +158,7 @@ WRONG: dict[str, str] = {
     f"fix model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
     "got 99. Did you mean 0.99?",
     "prune model --heads 0.1": "prune requires --out.",
-    "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs: 0 is not possible. Expected 1 or more.",
+    "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs must be at least 1, got 0.",
     "finetune model --task sst2 --data two --fix 0.1=prevous --out new": '--fix: "prevous" is not a fixed pattern. Expected '
     'current, end, first, left, next, previous, raganato, right, start or uniform; did you mean "previous"?',
     "gate model --task sst2 --data two --out new": "gate requires either --keep or --penalty.",

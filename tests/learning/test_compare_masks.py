@@ -11,7 +11,7 @@ from transformers import BertForSequenceClassification
 from typer.testing import CliRunner
 
 import headscope
-from headscope import Masked, Settings, Study, compare_masks
+from headscope import Masked, Study, compare_masks
 from headscope.commands import app
 from headscope.data.encode import Sequence as Encoded
 from headscope.data.encode import Side
@@ -78,14 +78,8 @@ def test_models_are_repaired_and_trained_from_the_start_with_every_seed(here: Pa
     assert table.loc[("repaired", "star"), "seeds"] == 2
     mine = runs.query("mode == 'from start' and mask == 'star'")
     assert table.loc[("from start", "star"), "metric"] == pytest.approx(mine["metric"].mean())
-    headscope.finetune(
-        "new",
-        task="sst2",
-        data="glue",
-        out="by-hand",
-        mask="star",
-        settings=Settings(epochs=1, batch_size=8),
-    )
+    options = {"epochs": 1, "batch_size": 8, "mask": "star"}
+    headscope.finetune("new", "glue", task="sst2", out="by-hand", **options)
     model = headscope.load("by-hand", model_class="AutoModelForSequenceClassification").wear(
         Masked("star")
     )

@@ -12,8 +12,6 @@ from embedding import TEXTS, embedding, vectors_of
 from headscope.errors import HeadscopeWarning
 from headscope.model import saving
 from headscope.model.load import load
-from headscope.training.finetune import finetune
-from headscope.training.loop import Settings
 from worded import table
 
 LEFT_OUT = (
@@ -104,14 +102,8 @@ def test_a_trained_model_keeps_them(source: Path, tmp_path: Path) -> None:
         table(tmp_path / "data" / f"{split}.tsv", ("sentence1", "sentence2", "score"), rows)
     cut = headscope.prune(load(source), "0.1").save(tmp_path / "cut")
     out = tmp_path / "trained"
-    finetune(
-        cut,
-        task="stsb",
-        data=tmp_path / "data",
-        out=out,
-        settings=Settings(epochs=1, batch_size=4),
-        device="cpu",
-    )
+    options = {"epochs": 1, "batch_size": 4, "device": "cpu"}
+    headscope.finetune(cut, tmp_path / "data", task="stsb", out=out, **options)
     model = load(out)
     assert (model.reading.pooling, model.reading.max_length) == ("first", 20)
     assert vectors_of(model, TEXTS).shape == (len(TEXTS), 6)

@@ -61,6 +61,7 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
     ),
     "encode": lambda model, folder: list(headscope.encode(model, TEXTS)),
     "evaluate": lambda model, folder: headscope.evaluate(model, **task(folder)),
+    "finetune": lambda model, folder: headscope.finetune(model, epochs=1, **task(folder)),
     "fix": lambda model, folder: headscope.fix(model, {(0, 1): "previous"}),
     "gate": lambda model, folder: headscope.gate(model, keep=2, epochs=1, **task(folder)),
     "importance": lambda model, folder: headscope.importance(model, by="gradient", **task(folder)),
@@ -91,9 +92,8 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
 TRAINING: dict[
     str, Call
 ] = {  # those that read the files of a model themselves, for every training anew
-    "finetune": lambda model, folder: headscope.finetune(model, **learned(folder)),
 }
-OF_TASKS = ("compare_masks", "evaluate", "gate", "importance", "learn_mask", "search")
+OF_TASKS = ("compare_masks", "evaluate", "finetune", "gate", "importance", "learn_mask", "search")
 
 
 def test_every_public_function_that_takes_a_model_is_tried_here() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers import BertModel
 
+from headscope import finetune
 from headscope.errors import HeadscopeError
-from headscope.training.finetune import finetune
 from headscope.training.resumable import DIVERGED, STATE
-from headscope.training.settings import Settings
 from poison import poisoned
 from worded import glue, saved
 
@@ -27,9 +27,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def trained(out: str, rate: float = RATE, **options: object) -> dict[str, object]:
-    settings = Settings(epochs=3, batch_size=8, learning_rate=rate)
-    return finetune("bert", task="sst2", data="data", out=out, settings=settings, **options)  # type: ignore[arg-type]
+def trained(out: str, rate: float = RATE, **options: Any) -> dict[str, Any]:
+    options |= {"epochs": 3, "batch_size": 8, "learning_rate": rate}
+    return finetune("bert", task="sst2", data="data", out=out, **options).record
 
 
 def test_the_last_good_state_is_kept_and_a_smaller_rate_goes_on_from_it(
@@ -60,7 +60,7 @@ def test_the_last_good_state_is_kept_and_a_smaller_rate_goes_on_from_it(
     assert record["diverged"] == [
         {"what": "the loss is nan at step 5", "learning_rate": RATE, "resumed_from": 3}
     ]
-    assert len(record["epochs"]) == 3  # type: ignore[arg-type]
+    assert len(record["epochs"]) == 3
     assert not {STATE, DIVERGED} & {path.name for path in Path("made").iterdir()}
     assert sorted(path.name for path in Path("made/checkpoints").iterdir())[-1] == "step-000009"
 
@@ -73,14 +73,14 @@ def test_a_run_that_goes_on_slower_and_is_stopped_again_is_the_run_of_the_smalle
         with pytest.raises(HeadscopeError):
             trained("made")
 
-    def stop(step: object) -> None:
+    def stop(done: int, total: int, part: str = "") -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trained("made", rate=RATE / 2, resume=True, watch=stop)
+        trained("made", rate=RATE / 2, resume=True, progress=stop)
     with pytest.raises(HeadscopeError, match="begun with another learning_rate"):
         trained("made", rate=RATE / 4, resume=True)
-    assert trained("made", rate=RATE / 2, resume=True)["settings"]["learning_rate"] == RATE / 2  # type: ignore[index]
+    assert trained("made", rate=RATE / 2, resume=True)["config"]["learning_rate"] == RATE / 2
 
 
 def test_before_any_state_there_is_nothing_to_keep(

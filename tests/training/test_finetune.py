@@ -7,22 +7,21 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, BertForMaskedLM, BertModel
 
-import headscope
 from children import bytes_of, finished, killed
-from headscope.api.evaluate import evaluate
+from headscope import evaluate, finetune
 from headscope.errors import HeadscopeError
 from headscope.training import finetune as module
-from headscope.training.finetune import STATE, finetune
-from headscope.training.settings import Settings
+from headscope.training.resumable import STATE
 from sampling import slow
 from worded import glue, random_bert, saved, tokenizer
 
-FAST = Settings(epochs=4, batch_size=8, learning_rate=1e-2)
+FAST: dict[str, Any] = {"epochs": 4, "batch_size": 8, "learning_rate": 1e-2}
 
 
 def untrained(folder: Path) -> Path:
@@ -45,8 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_task_that_can_be_learned_is_learned(here: Path) -> None:
     untrained(here / "new")
-    settings = Settings(epochs=14, batch_size=8, learning_rate=1e-2)
-    record = finetune("new", task="sst2", data="data", out="made", settings=settings)
+    record = finetune("new", task="sst2", data="data", out="made", **FAST | {"epochs": 14}).record
     losses = [epoch["dev_loss"] for epoch in record["epochs"]]
     assert len(losses) == 14
     assert losses[-1] < 0.5 * losses[0]
@@ -75,7 +73,7 @@ def test_the_best_epoch_is_kept_and_not_the_last(
         return real(*given) | {"value": next(values), "dev_loss": loss}
 
     monkeypatch.setattr(module, "measured", measured)
-    record = finetune("bert", task="sst2", data="data", out="four", settings=FAST)
+    record = finetune("bert", task="sst2", data="data", out="four", **FAST).record
     assert record["best"]["epoch"] == 3  # as good as the second, with the lower loss
     monkeypatch.undo()
     monkeypatch.chdir(here)
@@ -87,9 +85,8 @@ def test_the_best_epoch_is_kept_and_not_the_last(
 
 def test_one_seed_gives_one_model_and_another_another(here: Path) -> None:
     for out, seed in (("one", 0), ("again", 0), ("other", 1)):
-        finetune(
-            "bert", task="sst2", data="data", out=out, settings=Settings(2, 8, 1e-3, seed=seed)
-        )
+        changes = {"epochs": 2, "learning_rate": 1e-3, "seed": seed}
+        finetune("bert", task="sst2", data="data", out=out, **FAST | changes)
     one, again, other = (
         Path(out, "model.safetensors").read_bytes() for out in ("one", "again", "other")
     )
@@ -171,59 +168,59 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
-    ({"settings": Settings(4, 4, 1e-2)}, "batch_size (8 then, 4 now)"),
-    ({"settings": Settings(4, 8, 1e-3)}, "learning_rate (0.01 then, 0.001 now)"),
-    ({"settings": Settings(4, 8, 1e-2, seed=3)}, "seed (0 then, 3 now)"),
+    ({"batch_size": 4}, "batch_size (8 then, 4 now)"),
+    ({"learning_rate": 1e-3}, "learning_rate (0.01 then, 0.001 now)"),
+    ({"seed": 3}, "seed (0 then, 3 now)"),
     ({"limit": 20}, "limit (null then, 20 now)"),
     ({"max_length": 16}, "max_length (null then, 16 now)"),
-    ({"labels": {"x": "1"}}, "x (null then, 1 now)"),
+    ({"labels": {"x": "1"}}, 'labels (null then, {"x": "1"} now)'),
 ]
 
 
 def test_another_option_is_refused_by_name(here: Path) -> None:
-    options = {"task": "sst2", "data": "data", "out": "made", "settings": FAST}
+    options: dict[str, Any] = {"task": "sst2", "data": "data", "out": "made", **FAST}
 
-    def stop(step: object) -> None:
-        if step.number == 7:  # type: ignore[attr-defined]
+    def stop(done: int, total: int, part: str = "") -> None:
+        if done == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        finetune("bert", **options, watch=stop)  # type: ignore[arg-type]
+        finetune("bert", **options, progress=stop)
     before = bytes_of(here / "made.partial")
     for changes, named in REFUSED:
         with pytest.raises(HeadscopeError) as error:
-            finetune("bert", **{**options, **changes}, resume=True)  # type: ignore[arg-type]
+            finetune("bert", **{**options, **changes}, resume=True)
         assert str(error.value) == (
             f"{here / 'made.partial' / STATE}: begun with another {named}. Expected a resumed run to be the same run. "
             "Give the same options again, or `overwrite=True` instead of `resume=True` to begin anew."
         )
         assert bytes_of(here / "made.partial") == before
-    record = finetune("bert", **options, resume=True)  # type: ignore[arg-type]
+    record = finetune("bert", **options, resume=True).record
     assert len(record["epochs"]) == 4
 
 
 def test_other_data_and_another_model_are_refused_too(here: Path) -> None:
-    def stop(step: object) -> None:
-        if step.number == 7:  # type: ignore[attr-defined]
+    def stop(done: int, total: int, part: str = "") -> None:
+        if done == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        finetune("bert", task="sst2", data="data", out="made", settings=FAST, watch=stop)
+        finetune("bert", task="sst2", data="data", out="made", **FAST, progress=stop)
     saved(here / "other", BertModel, seed=1)
     with pytest.raises(HeadscopeError, match="begun with another name"):
-        finetune("other", task="sst2", data="data", out="made", settings=FAST, resume=True)
+        finetune("other", task="sst2", data="data", out="made", **FAST, resume=True)
     glue(here / "data", train=50)
     with pytest.raises(HeadscopeError, match="begun with another data"):
-        finetune("bert", task="sst2", data="data", out="made", settings=FAST, resume=True)
+        finetune("bert", task="sst2", data="data", out="made", **FAST, resume=True)
 
 
 def test_a_trained_model_is_only_replaced_when_asked_for(here: Path) -> None:
-    finetune("bert", task="sst2", data="data", out="made", settings=Settings(1, 8))
+    finetune("bert", task="sst2", data="data", out="made", epochs=1, batch_size=8)
     with pytest.raises(
         HeadscopeError, match=r"made: a trained model is already there\. Add `overwrite=True`"
     ):
-        finetune("bert", task="sst2", data="data", out="made", settings=Settings(1, 8))
-    finetune("bert", task="sst2", data="data", out="made", settings=Settings(1, 8), overwrite=True)
+        finetune("bert", task="sst2", data="data", out="made", epochs=1, batch_size=8)
+    finetune("bert", task="sst2", data="data", out="made", epochs=1, batch_size=8, overwrite=True)
 
 
 def test_a_masked_language_model_is_trained_without_labels(here: Path) -> None:
@@ -233,8 +230,6 @@ def test_a_masked_language_model_is_trained_without_labels(here: Path) -> None:
         Path(f"data/{name}.txt").write_text("\n".join(texts), "utf-8")
     for name in ("train", "dev"):
         Path(f"data/{name}.tsv").unlink()
-    record = headscope.finetune(
-        "mlm", task="masked", data="data", out="made", settings=Settings(6, 8, 1e-2)
-    )
+    record = finetune("mlm", task="masked", data="data", out="made", **FAST | {"epochs": 6}).record
     assert record["epochs"][-1]["dev_loss"] < record["epochs"][0]["dev_loss"]
     assert record["best"]["metric"] == "accuracy"

@@ -12,15 +12,13 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, BertForSequenceClass
 from typer.testing import CliRunner
 
 import headscope
+from headscope import FinetuneConfig, ModelSizes, Run, TaskData
 from headscope.commands import app
 from headscope.data.vocabulary import learned_tokenizer
 from headscope.errors import HeadscopeError
-from headscope.model.new_model import Sizes, Source, new_model, resized
+from headscope.model.new_model import Source, new_model, resized
 from headscope.tasks import task_named
 from headscope.tasks.base import batch_of
-from headscope.training.finetune import finetune
-from headscope.training.from_scratch import Scratch
-from headscope.training.settings import Settings
 from worded import PLAIN, glue, saved, translator
 
 ENCODERS = ["albert", "bert", "deberta-v2", "distilbert", "electra", "modernbert", "roberta"]
@@ -56,17 +54,17 @@ def copies(folder: Path, train: int = 160, dev: int = 24) -> Path:
 def test_an_encoder_decoder_learns_from_nothing_and_its_bleu_is_measured(here: Path) -> None:
     saved_translator(here / "mt")
     copies(here / "data")
-    settings = Settings(epochs=8, batch_size=8, learning_rate=3e-3)
-    scratch = Scratch(Sizes(layers=1, heads=2, hidden=32))
-    record = finetune(
-        "mt", task="translation", data="data", out="made", settings=settings, scratch=scratch
+    config = FinetuneConfig(
+        *(1, 2, 32), from_scratch=True, epochs=8, batch_size=8, learning_rate=3e-3
     )
+    data = TaskData("translation", "data")
+    record = headscope.finetune("mt", data, config, run=Run(out=Path("made"))).record
     losses = [epoch["dev_loss"] for epoch in record["epochs"]]
     assert (
         losses[-1] < 0.5 * math.log(4) / 4
     )  # without the source the first of four tokens costs twice that
     assert losses[-1] < losses[0]
-    assert record["scratch"]["sizes"]["hidden"] == 32
+    assert record["config"]["hidden"] == 32
     made = AutoModelForSeq2SeqLM.from_pretrained("made")
     assert (made.config.d_model, made.config.encoder_layers, made.config.decoder_ffn_dim) == (
         32,
@@ -81,8 +79,8 @@ def test_weights_are_new_and_follow_from_the_seed(here: Path) -> None:
     saved(here / "bert", BertForSequenceClassification, num_labels=2)
     glue(here / "data", train=16, dev=8)
     for out, seed in (("one", 0), ("again", 0), ("other", 1)):
-        settings = Settings(epochs=1, batch_size=8, learning_rate=1e-9, seed=seed)
-        finetune("bert", task="sst2", data="data", out=out, settings=settings, scratch=Scratch())
+        options = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-9, "from_scratch": True}
+        headscope.finetune("bert", "data", task="sst2", out=out, seed=seed, **options)
     one, again, other = (
         Path(out, "model.safetensors").read_bytes() for out in ("one", "again", "other")
     )
@@ -103,7 +101,7 @@ def test_every_family_is_made_in_another_size(family: str) -> None:
         source,
         tokenizer=tokens,
         model_class="AutoModelForMaskedLM",
-        sizes=Sizes(2, 4, 32),
+        sizes=ModelSizes(2, 4, 32),
         max_length=24,
     )
     assert len(model.heads) == 8
@@ -120,7 +118,7 @@ def test_a_model_that_knows_no_segments_is_given_none_and_can_be_masked() -> Non
             Source(family, AutoConfig.for_model(family)),
             tokenizer=tokens,
             model_class="AutoModelForMaskedLM",
-            sizes=Sizes(2, 4, 32),
+            sizes=ModelSizes(2, 4, 32),
             max_length=24,
         )
         for family in ("modernbert", "bert")
@@ -147,7 +145,7 @@ def test_kinds_of_layers_follow_their_number_and_are_saved(layers: int, tmp_path
         "hidden_size": 8,
     }
     config = AutoConfig.for_model(**given, global_attn_every_n_layers=2)
-    made = resized(config, Sizes(layers=layers))
+    made = resized(config, ModelSizes(layers=layers))
     made.save_pretrained(tmp_path)
     assert AutoConfig.from_pretrained(tmp_path).layer_types == [
         config.layer_types[i % 4] for i in range(layers)
@@ -163,7 +161,7 @@ def test_a_family_that_counts_another_token_as_padding_is_refused() -> None:
             source,
             tokenizer=learned_tokenizer(["the cat sat"], 300),
             model_class="AutoModelForMaskedLM",
-            sizes=Sizes(1, 2, 16),
+            sizes=ModelSizes(1, 2, 16),
         )
 
 
@@ -199,7 +197,10 @@ REFUSED = [
         ("bert", "--task", "sst2", "--label-smoothing", "0.1"),
         "--label-smoothing: sst2 has no tokens to smooth over.",
     ),
-    (("bert", "--task", "sst2", "--label-smoothing", "1"), "--label-smoothing: 1.0 is no share."),
+    (
+        ("bert", "--task", "sst2", "--label-smoothing", "1"),
+        "--label-smoothing must be at least 0 and below 1, got 1.",
+    ),
     (
         ("bert", "--task", "sst2", "--checkpoints", "99"),
         "--checkpoints: 99 cannot be kept of 3 steps.",

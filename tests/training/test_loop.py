@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import BertForSequenceClassification
 
+from headscope.config.training import TrainingConfig
 from headscope.errors import HeadscopeError
 from headscope.tasks import Item, task_named
 from headscope.tasks.running import answers
@@ -127,21 +128,21 @@ def test_the_model_is_left_evaluating_and_a_loss_that_is_no_number_stops_the_run
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epochs": 0}, "`epochs`: 0 is not possible. Expected 1 or more."),
-        ({"batch_size": 0}, "`batch_size`: 0 is not possible. Expected 1 or more."),
-        ({"learning_rate": 0.0}, "`learning_rate`: 0.0 is not possible. Expected more than 0."),
+        ({"epochs": 0}, "`epochs` must be at least 1, got 0."),
+        ({"batch_size": 0}, "`batch_size` must be at least 1, got 0."),
+        ({"learning_rate": 0.0}, "`learning_rate` must be above 0, got 0."),
         (
             {"learning_rate": float("inf")},
-            "`learning_rate`: inf is not possible. Expected more than 0.",
+            "`learning_rate` must be above 0, got inf.",
         ),
-        ({"warmup": 1.5}, "`warmup`: 1.5 is not possible. Expected 0 to 1."),
-        ({"weight_decay": -1.0}, "`weight_decay`: -1.0 is not possible. Expected 0 or more."),
-        ({"clip": float("nan")}, "`clip`: nan is not possible. Expected more than 0."),
+        ({"warmup": 1.5}, "`warmup` must be at least 0 and at most 1, got 1.5."),
+        ({"weight_decay": -1.0}, "`weight_decay` must be at least 0, got -1."),
+        ({"clip": float("nan")}, "`clip` must be above 0, got nan."),
     ],
 )
 def test_impossible_settings_are_refused(changes: dict[str, float], message: str) -> None:
     with pytest.raises(HeadscopeError) as error:
-        Settings(**changes)  # type: ignore[arg-type]
+        TrainingConfig(**changes)  # type: ignore[arg-type]
     assert str(error.value) == message
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,17 +18,14 @@ from typer.testing import CliRunner
 
 import headscope
 from children import bytes_of, finished, killed
+from headscope import pretrain
 from headscope.commands import app
 from headscope.data.held_out import is_held_out
 from headscope.errors import HeadscopeError
-from headscope.model.new_model import Sizes
-from headscope.training.from_scratch import Scratch
-from headscope.training.pretrain import pretrain
 from headscope.training.resumable import STATE
-from headscope.training.settings import Settings
 from worded import LIKED, WORDS, saved, translator
 
-FAST = Settings(epochs=2, batch_size=8, learning_rate=1e-2)
+FAST: dict[str, Any] = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-2}
 COMMON = "cat"
 
 
@@ -48,18 +46,15 @@ def echoes(chance: random.Random, count: int) -> str:
 
 def test_what_can_be_learned_is_learned_and_the_baseline_is_beaten(here: Path) -> None:
     saved(here / "bert", BertForMaskedLM, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    settings = Settings(
-        epochs=30, batch_size=8, learning_rate=1e-2
-    )  # with any seed the loss ends near 0
     record = pretrain(
         corpus="texts.txt",
         out="made",
-        config="bert",
-        settings=settings,
+        architecture="bert",
         max_length=16,
         held_out=0.2,
         checkpoints=4,
-    )
+        **FAST | {"epochs": 30},  # with any seed the loss ends near 0
+    ).record
     last = record["moments"][-1]
     assert record["baseline"]["accuracy"] < 0.5
     assert last["metrics"]["accuracy"]["low"] > 0.9
@@ -84,8 +79,8 @@ def test_what_can_be_learned_is_learned_and_the_baseline_is_beaten(here: Path) -
 
 def test_the_baseline_is_that_of_counting_by_hand(here: Path) -> None:
     record = pretrain(
-        corpus="texts.txt", out="made", config="bert", settings=FAST, max_length=16, held_out=0.2
-    )
+        corpus="texts.txt", architecture="bert", max_length=16, held_out=0.2, out="made", **FAST
+    ).record
     lines = Path("texts.txt").read_text("utf-8").split("\n")[:-1]
     train = [line for i, line in enumerate(lines) if (i // 20) % 5]
     counts = Counter(word for line in train for word in line.split())
@@ -179,10 +174,8 @@ def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
 
 
 def test_sizes_vocabulary_and_positions_are_as_asked(here: Path) -> None:
-    scratch = Scratch(Sizes(layers=3, heads=2, hidden=24), vocabulary=280)
-    pretrain(
-        corpus="texts.txt", out="made", scratch=scratch, settings=Settings(steps=2), max_length=20
-    )
+    sizes = {"layers": 3, "heads": 2, "hidden": 24, "vocabulary": 280}
+    pretrain(corpus="texts.txt", out="made", steps=2, max_length=20, **sizes)
     model = headscope.load("made", model_class="AutoModelForMaskedLM")
     config = model.model.config
     assert len(model.heads) == 6
@@ -199,8 +192,8 @@ def test_a_model_learns_under_a_mask(here: Path) -> None:
     pretrain(
         corpus="texts.txt",
         out="made",
-        config="bert",
-        settings=Settings(steps=2),
+        architecture="bert",
+        steps=2,
         max_length=16,
         mask="window:width=2",
     )
@@ -220,23 +213,23 @@ def test_the_share_that_is_held_out_is_the_one_that_was_asked_for(share: float) 
 
 REFUSED = [
     (("--epochs", "2", "--steps", "3"), "--epochs requires that --steps is left out."),
-    (("--steps", "0"), "--steps: 0 is not possible."),
-    (("--layers", "0"), "--layers: 0 is too few."),
+    (("--steps", "0"), "--steps must be at least 1, got 0."),
+    (("--layers", "0"), "--layers must be at least 1, got 0."),
     (("--heads", "3"), "--heads, --hidden: 3 heads do not share 16 evenly."),
     (
         ("--tokenizer", "bert", "--vocabulary", "400"),
-        "--tokenizer, --vocabulary: a tokenizer is taken or learned",
+        "--tokenizer and --vocabulary exclude each other.",
     ),
-    (("--vocabulary", "12"), "--vocabulary: 12 tokens are fewer than bytes and special tokens."),
-    (("--held-out", "1"), "--held-out: 1.0 is no share. Expected more than 0, at most 0.5."),
-    (("--held-out", "0.51"), "--held-out: 0.51 is no share."),
+    (("--vocabulary", "12"), "--vocabulary must be at least 261, got 12."),
+    (("--held-out", "1"), "--held-out must be above 0 and at most 0.5, got 1."),
+    (("--held-out", "0.51"), "--held-out must be above 0 and at most 0.5, got 0.51."),
     (
         ("--max-length", "64"),
         "--max-length: 64 tokens are more than there are positions. Expected at most 32.",
     ),
     (("--max-length", "2"), "--max-length: 2 leaves no room for text."),
     (("--limit", "15"), "texts.txt: 15 texts are too few to hold 20 out."),
-    (("--checkpoints", "1"), "--checkpoints: 1 is too few. Expected 2 or more."),
+    (("--checkpoints", "1"), "--checkpoints must be at least 2, got 1."),
     (("--corpus", "nowhere.txt"), "nowhere.txt: there is no such file here."),
     (("--config", "translator"), "--config: marian is an encoder-decoder."),
     (

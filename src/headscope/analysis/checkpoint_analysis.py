@@ -1,38 +1,32 @@
-"""film, the verb: what every head does at each checkpoint of a training, on the same texts."""
+"""Analysis of every checkpoint of a training, on the same texts."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.analysis.analyze import analyze
-from headscope.analysis.roles import Thresholds
 from headscope.atomic_dir import drafted, read_record
 from headscope.config.analyze import AnalyzeConfig
-from headscope.config.checks import threshold_values
 from headscope.config.edit_record import mask_of_training
-from headscope.config.parsing import file_list
-from headscope.config.requirements import changed, check_effects
-from headscope.config.shared import Progress as RunProgress
+from headscope.config.film import FilmConfig
+from headscope.config.option import recorded
+from headscope.config.requirements import FILM_MASK, without_effect
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.data.bundled import named
-from headscope.data.examples import Column, columns_of
 from headscope.data.text_lines import can_be_read_again
 from headscope.errors import HeadscopeError
-from headscope.masks import Masked
-from headscope.model.load import load
-from headscope.study.inputs import Corpus, Files, read_annotations
+from headscope.study.inputs import Corpus, read_annotations
 from headscope.study.journal import remember_run
 from headscope.study.run_record import describe_files, versions
 from headscope.study.schema.record import Section
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.training.checkpoints import read_checkpoints
-from headscope.training.pretrain import RECORD
+from headscope.training.result import RECORD
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,132 +34,65 @@ if TYPE_CHECKING:
 HEADER, DENSE = "header.json", "dense"
 HEADS, ROLES = "film", "film_roles"  # the tables by step
 
-Progress = Callable[[int, int], None]
-
 
 def film(
     trained: str | Path,
-    *,
-    out: str | Path,
-    corpus: Files = (),
-    pairs: bool = False,
-    column: Column = None,
-    treebank: Files = (),
-    statistics: Iterable[str] | None = None,
-    max_length: int | None = None,
-    batch_size: int = 32,
-    limit: int | None = None,
-    seed: int = 0,
-    thresholds: Thresholds | Mapping[str, float] | None = None,
-    mask: str | None = None,
-    open_special: bool = False,
-    device: str = "auto",
-    resume: bool = False,
-    overwrite: bool = False,
-    report: Callable[[Study, Path], None] = lambda study, folder: None,
-    command: str = "",
-    progress: Progress = lambda done, total: None,
-    say: Callable[[str], None] = lambda line: None,
+    config: FilmConfig,
+    data: TextData,
+    run: Run,
+    write: Callable[[Study, Path], None],
 ) -> Study:
-    """Analyse every checkpoint that `pretrain` or `finetune` left in TRAINED/checkpoints; returns the study written.
+    """Analyse every checkpoint in TRAINED/checkpoints. write: writes the study with its page, if there is an `out`.
 
-    corpus, pairs, column, treebank, statistics, limit, …   as for `analyze`, the same for every checkpoint
-    mask     attend only where this mask lets (open_special: but for special tokens); where none is given, as in the
-             training, and with "dense" everywhere
-    resume   go on with the checkpoints that a killed run has not got to
-
-    The study is that of the last checkpoint. Beside it stand film.csv, the table of heads with the column `step`, and
-    film_roles.csv, the roles at each step.
+    The study is that of the last checkpoint, with two more tables: the statistics and the roles by step.
     """
-    thresholds = None if thresholds is None else Thresholds(**threshold_values(thresholds))
-    given = {
-        "trained": trained,
-        "corpus": corpus,
-        "treebank": treebank,
-        "pairs": pairs,
-        "column": column,
-    }
-    check_effects(
-        "film",
-        given
-        | {
-            "mask": mask,
-            "open_special": open_special,
-            "threshold": tuple(changed(thresholds or Thresholds())),
-        },
-    )
-    found = read_checkpoints(trained)
-    asked = None if statistics is None else list(statistics)
-    worn = _worn(Path(trained), mask, open_special, say)
-    config = AnalyzeConfig(
-        statistics=None if asked is None else tuple(asked),
-        batch_size=batch_size,
-        thresholds=None if thresholds is None else changed(thresholds),
-    )
-    data = TextData(
-        corpus=list(file_list(corpus)),
-        treebank=list(file_list(treebank)),
-        pairs=pairs,
-        column=columns_of(column),
-        limit=limit,
-        max_length=max_length,
-    )
-    _check(data)
-    options: dict[str, Any] = {
-        "pairs": pairs,
-        "column": column,
-        "statistics": asked,
-        "max_length": max_length,
-        "batch_size": batch_size,
-        "limit": limit,
-        "seed": seed,
-    }
+    checkpoints = read_checkpoints(trained)
+    reading = _reading(Path(trained), config, run)
+    _check_files(data)
+    weights = [file for _, path in checkpoints for file in sorted(path.glob("*.safetensors"))]
     header = {
-        "checkpoints": describe_files(
-            file for _, place in found for file in sorted(place.glob("*.safetensors"))
-        ),
+        "config": recorded(config, data, run),
+        "checkpoints": describe_files(weights),
         "corpus": describe_files(data.corpus),
         "treebank": describe_files(data.treebank),
+        "mask": [reading.mask, reading.open_special],
         "versions": versions(),
-        **options,
-        "thresholds": None if thresholds is None else asdict(thresholds),
-        "edits": [edit.record().as_json() for edit in worn],
     }
-    names = [place.name for _, place in found]
-    with drafted(out, overwrite=overwrite, resume=resume, kept=[HEADER, *names]) as folder:
+    statistics = AnalyzeConfig(
+        statistics=config.statistics, batch_size=config.batch_size, thresholds=config.thresholds
+    )
+    step_run = Run(seed=run.seed, device=run.device, progress=run.progress)
+    names = [path.name for _, path in checkpoints]
+    with drafted(
+        run.out, overwrite=run.overwrite, resume=run.resume, kept=[HEADER, *names]
+    ) as folder:
         if (folder / HEADER).exists():
             remember_run(folder / HEADER, header)
-        for number, (step, place) in enumerate(found):
-            if (folder / place.name / "run.json").exists():
+        for number, (step, path) in enumerate(checkpoints):
+            if (folder / path.name / "run.json").exists():
                 continue
-            say(f"step {step} ({number + 1} of {len(found)})")
-            model = load(place, device=device).wear(*worn)
-            study = analyze(
-                model, config, data, Reading(), Run(seed=seed, progress=_plain(progress))
-            )
-            remember_run(folder / HEADER, header)  # now there is something to go on with
-            (folder / place.name).mkdir(exist_ok=True)
-            write_tables(study, folder / place.name)
-        study = joined([(step, Study(folder / place.name)) for step, place in found])
+            run.log(f"step {step} ({number + 1} of {len(checkpoints)})")
+            study = analyze(path, statistics, data, reading, step_run)
+            remember_run(folder / HEADER, header)  # from here on there is something to resume
+            (folder / path.name).mkdir(exist_ok=True)
+            write_tables(study, folder / path.name)
+        study = joined([(step, Study(folder / path.name)) for step, path in checkpoints])
         study.record |= {
-            "command": command,
-            "film": _described(Path(trained), [step for step, _ in found]),
+            "command": run.typed,
+            "config": recorded(config, data, run),
+            "film": _described(Path(trained), [step for step, _ in checkpoints]),
         }
         study.record["model"]["name"] = str(trained)
         for name in names:
             shutil.rmtree(folder / name)
         (folder / HEADER).unlink()
-        write_tables(study, folder)
-        report(study, folder)
+        if run.out is not None:
+            write(study, folder)
     return study
 
 
-def _plain(progress: Progress) -> RunProgress:
-    return lambda done, total, part="": progress(done, total)
-
-
-def _check(data: TextData) -> None:
-    """Refuse at once what the first analysis would refuse, and what cannot be read once for every checkpoint."""
+def _check_files(data: TextData) -> None:
+    """Refuse at once what the first analysis would refuse, and files that cannot be read for every checkpoint."""
     for file in [*data.corpus, *data.treebank]:
         if not can_be_read_again(named(file)):
             raise HeadscopeError(
@@ -178,18 +105,19 @@ def _check(data: TextData) -> None:
     read_annotations(data)
 
 
-def _worn(
-    trained: Path, mask: str | None, open_special: bool, say: Callable[[str], None]
-) -> list[Masked]:
-    """The mask that is asked for, or else the one of the training."""
-    if mask is None:
-        if (trained_under := mask_of_training(trained)) is None:
-            return []
+def _reading(trained: Path, config: FilmConfig, run: Run) -> Reading:
+    """With the mask of the config, or else with that of the training."""
+    mask, open_special = config.mask, config.open_special
+    if mask is None and (trained_under := mask_of_training(trained)) is not None:
         mask = str(trained_under.mask)
         open_special = open_special or trained_under.is_open_special
-        told = f"{mask}{' with special tokens open' if open_special else ''}"
-        say(f'under the mask of its training: {told} (without: `mask="dense"`)')
-    return [] if mask == DENSE else [Masked(mask, open_special=open_special)]
+        described = f"{mask}{' with special tokens open' if open_special else ''}"
+        run.log(f'under the mask of its training: {described} (without: `mask="dense"`)')
+    if mask in (None, DENSE):
+        if config.open_special:
+            raise without_effect("open_special", FILM_MASK.requires)
+        return Reading()
+    return Reading(mask=mask, open_special=open_special)
 
 
 def _described(trained: Path, steps: list[int]) -> Section:

@@ -40,4 +40,6 @@ def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config | Non
 
 def fields_used(config: type[Config], main: type[Config]) -> tuple[str, ...]:
     """The fields of a config that are options of the command."""
-    return tuple(options_of(config)) if config is main else main.uses.get(config, ())
+    if config is not main:
+        return main.uses.get(config, ())
+    return tuple(name for name in options_of(config) if name not in main.python_only)

@@ -24,7 +24,7 @@ SPLITS = {  # the splits of --data that a command reads: a name, or the option t
     "importance": ("split",),
     "prune": ("select_on", "report_on"),
     "fix": ("select_on", "report_on"),
-    "finetune": ("train", "dev"),
+    "finetune": ("train", "select_on"),
     "gate": ("train", "select_on", "report_on"),
     "learn-mask": ("train", "select_on", "report_on"),
     "masks compare": ("report_on",),

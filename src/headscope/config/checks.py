@@ -194,9 +194,3 @@ def check_keep_metric(share: float) -> None:
             expected=None if share > 10 else "0.99, say",
             mend=f"Did you mean {share / 100:g}?" if 10 < share <= 100 else None,
         )
-
-
-def check_label_smoothing(share: float) -> None:
-    check_range(
-        share, lambda x: 0 <= x < 1, "`label_smoothing`", "is no share", "0 or more, below 1"
-    )

@@ -77,6 +77,12 @@ def option(default: Any = MISSING, help: str = "", **details: Any) -> Any:
     return field(default=default, metadata={_OPTION: Option(help, **details)})
 
 
+def same_option(config: type[Config], name: str) -> Any:
+    """A field that is the option of another config."""
+    declared = next(f for f in fields(config) if f.name == name)
+    return field(default=declared.default, metadata=declared.metadata)
+
+
 @dataclass(frozen=True)
 class Config:
     """Base of all configs: values are parsed and checked when the object is made.
@@ -87,6 +93,7 @@ class Config:
     defaults  defaults of shared fields that differ in this command
     helps     help texts of shared fields that differ in this command
     required  shared fields that the command line requires
+    python_only  own fields that are not options of the command line
     completed  required fields of shared configs that `complete` may add
     optional  shared configs that the command can do without: None if none of their required fields is given
     """
@@ -97,6 +104,7 @@ class Config:
     defaults: ClassVar[Mapping[str, Any]] = {}
     helps: ClassVar[Mapping[str, str]] = {}
     required: ClassVar[tuple[str, ...]] = ()
+    python_only: ClassVar[tuple[str, ...]] = ()
     completed: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[type[Config], ...]] = ()
     primary: ClassVar[str] = ""  # the field that a value other than a config stands for

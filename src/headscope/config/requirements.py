@@ -168,12 +168,17 @@ def _pools(values: Values) -> bool:
 
 
 def _is_filmed_masked(values: Values) -> bool:
-    """Whether film puts a mask on the model: the one that was given, else that of the training."""
-    mask = values.get("mask")
-    return mask != "dense" and (bool(mask) or mask_of_training(values["trained"]) is not None)
+    """Whether film applies a mask: its own, else that of the training. It is checked later without a directory."""
+    mask, trained = values.get("mask"), values.get("trained")
+    if mask is not None or trained is None:
+        return mask != "dense"
+    return mask_of_training(trained) is not None
 
 
 MASK = Rule({"open_special": False}, "`mask=NAME`", _has("mask"))
+FILM_MASK = Rule(
+    {"open_special": False}, "a mask: `mask=NAME`, or that of the training", _is_filmed_masked
+)
 SCRATCH = Rule(
     dict.fromkeys(("layers", "heads", "hidden", "intermediate", "vocabulary")),
     "`from_scratch=True`",
@@ -203,6 +208,7 @@ ONE_FILE = "`data=DIRECTORY` with train, dev and test files: one file is read fo
 SPLIT = Rule({"split": "dev"}, ONE_FILE, _has_split("split"))
 SELECT_ON = Rule({"select_on": "dev:even"}, ONE_FILE, _has_split("select_on"))
 REPORT_ON = Rule({"report_on": "dev:odd"}, ONE_FILE, _has_split("report_on"))
+WRITTEN = Rule({"resume": False, "overwrite": False, "checkpoints": None}, "`out=DIR`", _has("out"))
 TO_RESUME = Rule({"resume": False, "overwrite": False}, "`out=DIR`", _has("out"))
 OF_TEXTS = {"pairs": False, "column": None}
 
@@ -253,19 +259,15 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "evaluate": (MASK, POOLED, SPLIT),
     "film": (
         Rule(OF_TEXTS, "`corpus=FILE`", _has_texts),
+        FILM_MASK,
+        Rule({"thresholds": None}, RELATION.requires, RELATION.holds),
         Rule(
-            {"open_special": False},
-            "a mask: `mask=NAME`, or that of the training",
-            _is_filmed_masked,
-        ),
-        RELATION,
-        Rule(
-            {"threshold": ()},
+            {"thresholds": None},
             "headscope analyze with `frequency=LIST` for the threshold rare",
             lambda v: not _threshold("rare")(v),
         ),
     ),
-    "finetune": (MASK, SCRATCH, POOLED),
+    "finetune": (MASK, SCRATCH, POOLED, WRITTEN),
     "fix": (
         Rule({"heads": None}, "that `patterns` is left out: they name heads", _lacks("patterns")),
         POOLED,
@@ -345,7 +347,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
         POOLED,
         TO_RESUME,
     ),
-    "pretrain": (MASK, Rule({"epochs": None}, "that `steps` is left out", _lacks("steps"))),
+    "pretrain": (
+        MASK,
+        Rule({"epochs": 1}, "that `steps` is left out", _lacks("steps")),
+        WRITTEN,
+    ),
     "prune": (
         SELECT_ON,
         REPORT_ON,

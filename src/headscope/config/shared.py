@@ -25,7 +25,7 @@ class Progress(Protocol):
 class Log(Protocol):
     """Called with lines for a person: what is being loaded, notes, results on the way."""
 
-    def __call__(self, line: str) -> None: ...
+    def __call__(self, line: str, /) -> None: ...
 
 
 def no_progress(done: int, total: int, part: str = "") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from headscope.config.option import Config, option
 
@@ -13,26 +13,26 @@ LEAST_VOCABULARY = 261  # 256 bytes and 5 special tokens
 
 @dataclass(frozen=True)
 class TrainingConfig(Config):
-    """Epochs, batch size and learning rate; the rest of the optimiser's settings is for Python only.
+    """Epochs, batch size, learning rate and the other settings of the optimiser."""
 
-    warmup  share of the steps in which the learning rate rises; clip: largest norm of the gradients
-    """
+    python_only: ClassVar[tuple[str, ...]] = ("warmup", "weight_decay", "clip")
 
     epochs: int = option(3, "Number of passes over the training examples", at_least=1)
     batch_size: int = option(32, "Sequences per batch", at_least=1)
     learning_rate: float = option(5e-5, "Learning rate of the weights", above=0)
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    clip: float = 1.0
+    warmup: float = option(
+        0.1, "Share of the steps in which the learning rate rises", at_least=0, at_most=1
+    )
+    weight_decay: float = option(
+        0.01, "Weight decay of AdamW, except for biases and norms", at_least=0
+    )
+    clip: float = option(1.0, "Maximum norm of the gradients", above=0)
 
 
 @dataclass(frozen=True)
-class NewModelConfig(Config):
-    """New weights instead of the model's: its architecture, in the same or another size."""
+class ModelSizes(Config):
+    """The size of a new model, and a tokenizer to learn for it; None: as its configuration states."""
 
-    from_scratch: bool = option(
-        False, "Start from new weights; only architecture and size are taken"
-    )
     layers: int | None = option(
         None, "Number of layers of a new model", at_least=1, show_default=AS_CONFIGURED
     )
@@ -59,3 +59,24 @@ class NewModelConfig(Config):
     def sizes(self) -> dict[str, Any]:
         """The sizes of a new model by name; None: as configured."""
         return {name: getattr(self, name) for name in ("layers", "heads", "hidden", "intermediate")}
+
+
+@dataclass(frozen=True)
+class NewModelConfig(ModelSizes):
+    """New weights instead of the model's: its architecture, in the same or another size."""
+
+    from_scratch: bool = option(
+        False, "Start from new weights; only architecture and size are taken"
+    )
+
+
+def checkpoints_option() -> Any:
+    """Number of models to keep during the training."""
+    return option(
+        None,
+        "Number of models to keep during the training in OUT/checkpoints, early ones closer together: "
+        "see headscope film",
+        at_least=2,
+        metavar="N",
+        show_default="none",
+    )

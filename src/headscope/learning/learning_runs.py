@@ -27,7 +27,6 @@ from headscope.errors import HeadscopeError
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
-from headscope.model.new_model import Sizes
 from headscope.pruning.pareto_front import changes
 from headscope.study.journal import remember_run
 from headscope.study.run_record import (
@@ -43,7 +42,7 @@ from headscope.study.study_dir import write_tables
 from headscope.tasks import Judged, Task, task_of
 from headscope.tasks.base import Item, Prepared, check_apart, spread
 from headscope.tasks.running import evaluate
-from headscope.training.from_scratch import Scratch, begun
+from headscope.training.from_scratch import build_model
 from headscope.training.loop import Diverged
 from headscope.training.resumable import BEST, DIVERGED, STATE
 from headscope.training.settings import settings_of
@@ -195,14 +194,13 @@ class Learning(Generic[C]):
                 self.model, reading, run, model_class=self.task.model_class, labels=self.labels
             )
         assert not isinstance(self.model, AttentionModel)
-        model = begun(
+        model = build_model(
             self.model,
             self.scratch,
             self.texts,
             model_class=self.task.model_class,
             labels=self.labels,
-            device=run.device,
-            revision=run.revision,
+            run=run,
         )
         model.untrained = ()  # new parameters are about to be trained
         model.reading = model.reading.overridden(reading.pooling, reading.prompt)
@@ -377,10 +375,10 @@ class Learning(Generic[C]):
                 shutil.rmtree(path)
 
 
-def _scratch_of(config: TrainingConfig) -> Scratch | None:
+def _scratch_of(config: TrainingConfig) -> NewModelConfig | None:
     if not isinstance(config, NewModelConfig) or not config.from_scratch:
         return None
-    return Scratch(Sizes(**config.sizes()), vocabulary=config.vocabulary)
+    return config
 
 
 def by_target(targets: Sequence[TrainingTarget], results: Sequence[Result]) -> Section:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headscope.config.training import ModelSizes
 from headscope.errors import HeadscopeError, reason
 from headscope.model.attention_model import AttentionModel, family_of
 from headscope.model.checkpoint import read_config, read_config_file, read_tokenizer_files
@@ -51,21 +52,6 @@ NAMES = {
 WIDTHS = ("head_dim", "d_kv")  # of one head
 KINDS = "layer_types"  # one for each layer: which attend to a window and which to all
 MARKS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How large a new model is to be; None: as its configuration has it. intermediate: 4 × hidden if that is given."""
-
-    layers: int | None = None
-    heads: int | None = None
-    hidden: int | None = None
-    intermediate: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if value is not None and value < 1:
-                raise HeadscopeError(f"{value} is too few", where=f"`{name}`", expected="1 or more")
 
 
 @dataclass(frozen=True)
@@ -116,9 +102,9 @@ def _config(given: dict[str, Any], path: Path) -> PreTrainedConfig:
         ) from cause
 
 
-def resized(config: PreTrainedConfig, sizes: Sizes) -> PreTrainedConfig:
+def resized(config: PreTrainedConfig, sizes: ModelSizes) -> PreTrainedConfig:
     """The configuration in another size; what a family has no name for is refused."""
-    wanted = {name: value for name, value in asdict(sizes).items() if value is not None}
+    wanted = {name: value for name, value in sizes.sizes().items() if value is not None}
     if "hidden" in wanted:
         wanted.setdefault("intermediate", 4 * wanted["hidden"])
     made = copy.deepcopy(config)
@@ -153,7 +139,7 @@ def new_model(
     *,
     model_class: str,
     tokenizer: PreTrainedTokenizerBase | None = None,
-    sizes: Sizes | None = None,
+    sizes: ModelSizes | None = None,
     max_length: int | None = None,
     labels: Sequence[str] = (),
     device: str = "auto",
@@ -166,7 +152,7 @@ def new_model(
     """
     import transformers
 
-    config = resized(source.config, sizes or Sizes())
+    config = resized(source.config, sizes or ModelSizes())
     is_own = tokenizer is None
     if tokenizer is None:
         tokenizer = source.tokenizer()

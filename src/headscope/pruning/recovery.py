@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
+from headscope.config.finetune import FinetuneConfig
+from headscope.config.option import recorded
 from headscope.config.prune import PruneConfig
 from headscope.config.search import splits_of
-from headscope.config.shared import Run, TaskData
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -19,8 +21,8 @@ from headscope.model.weights_hash import weights_sha256
 from headscope.study.run_record import describe_files
 from headscope.tasks import task_of
 from headscope.tasks.base import check_apart
-from headscope.training.finetune import RECORD, finetune
-from headscope.training.settings import Settings
+from headscope.training.finetune import finetune
+from headscope.training.result import RECORD
 
 KEPT = ("cut", "recovered.partial", "recovered")  # temporary files, until the model is written
 
@@ -68,25 +70,19 @@ def recover(
         raise HeadscopeError(
             "the teacher has no files", where="`teacher`", expected="a model that was loaded"
         )
-    settings = Settings(epochs=config.recover, learning_rate=config.learning_rate, seed=run.seed)
     task = task_of(data)
-    if _is_finished(out, start, settings, data, is_taught=config.teacher):
+    train_data = TaskData(task, data.data, select_on=splits_of(data)[0], max_length=data.max_length)
+    training = FinetuneConfig(
+        epochs=config.recover,
+        learning_rate=config.learning_rate,
+        teacher=model.path if config.teacher else None,
+    )
+    train_run = Run(out=out, seed=run.seed, device=str(model.device), resume=True, log=run.log)
+    if _is_trained(start, training, train_data, train_run):
         run.log("it is trained already")
     else:
         shutil.rmtree(out, ignore_errors=True)
-        finetune(
-            start,
-            task=task,
-            data=data.data,
-            out=out,
-            settings=settings,
-            max_length=data.max_length,
-            resume=True,
-            device=str(model.device),
-            validate_on=splits_of(data)[0],
-            teacher=model.path if config.teacher else None,
-            say=run.log,
-        )
+        finetune(start, training, train_data, Reading(), train_run)
     trained = load(
         out, model_class=task.model_class, device=str(model.device), reading=pruned.reading
     )
@@ -97,22 +93,17 @@ def recover(
     return trained
 
 
-def _is_finished(
-    out: Path, start: Path, settings: Settings, data: TaskData, *, is_taught: bool
-) -> bool:
-    """Whether the training was finished before, from the same weights and data in the same way."""
-    if not (out / RECORD).is_file():
+def _is_trained(cut: Path, config: FinetuneConfig, data: TaskData, run: Run) -> bool:
+    """Whether `run.out` holds the finished training of the same weights on the same data with the same options."""
+    if run.out is None or not (run.out / RECORD).is_file():
         return False
-    record = json.loads((out / RECORD).read_text("utf-8"))
-    splits = ("train", splits_of(data)[0])
-    files = describe_files(
-        [find_split(data.data, split, task=task_of(data).name) for split in splits]
-    )
+    record = json.loads((run.out / RECORD).read_text("utf-8"))
+    splits = ("train", str(data.select_on))
+    files = [find_split(data.data, split, task=data.task.name) for split in splits]
     return bool(
-        record["model"]["sha256"] == weights_sha256(load(start))
-        and record["settings"] == asdict(settings)
-        and record["data"] == files
-        and ("teacher" in record) == is_taught
+        record["model"]["sha256"] == weights_sha256(load(cut))
+        and record["config"] == recorded(config, data, Reading(), run)
+        and record["data"] == describe_files(files)
     )
 
 

@@ -1,23 +1,25 @@
-"""finetune, the verb: train a model on a task and keep the best of its epochs, in a directory that loads anywhere."""
+"""finetune: train a model on a task and keep its best epoch."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from headscope.ablation.significance import metrics_of
-from headscope.config.checks import check_label_smoothing
-from headscope.config.requirements import check_effects
+from headscope.config.finetune import FinetuneConfig
+from headscope.config.option import recorded
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.masks import Masked
+from headscope.masks.open_model import check_loaded, open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fix_heads import fix as fixed
 from headscope.model.fix_heads import read_patterns
@@ -26,164 +28,150 @@ from headscope.model.saving import write_model
 from headscope.model.weights_hash import weights_sha256
 from headscope.study.run_record import describe_files, describe_model, versions
 from headscope.study.schema.record import SCHEMA
-from headscope.tasks import Task, task_named
+from headscope.tasks import Item, Task, task_of
 from headscope.tasks.base import Prepared, two_files
 from headscope.tasks.running import evaluate
-from headscope.training.from_scratch import Scratch, begun
+from headscope.training.from_scratch import build_model
 from headscope.training.loop import Step, Training
-from headscope.training.resumable import BEST, DIVERGED, STATE, Resumable, draft, write_whole
-from headscope.training.settings import Settings
-
-RECORD = "training.json"
-
-Watcher = Callable[[Step], None]
+from headscope.training.result import RECORD, TrainingResult, write_trained
+from headscope.training.resumable import BEST, Resumable, draft, write_whole
+from headscope.training.settings import settings_of
 
 
 def finetune(
-    model: str | Path,
-    *,
-    task: str | Task,
-    data: str | Path,
-    out: str | Path,
-    settings: Settings | None = None,
-    columns: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    max_length: int | None = None,
-    limit: int | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    device: str = "auto",
-    revision: str | None = None,
-    pooling: str | None = None,
-    prompt: str | None = None,
-    teacher: str | Path | None = None,
-    mask: str | None = None,
-    open_special: bool = False,
-    fix: str | None = None,
-    scratch: Scratch | None = None,
-    label_smoothing: float = 0.0,
-    checkpoints: int | None = None,
-    validate_on: str = "dev",
-    command: str = "",
-    watch: Watcher = lambda step: None,
-    say: Callable[[str], None] = lambda line: None,
-) -> dict[str, Any]:
-    """Train `model` on a task; returns the record that is written as training.json.
+    model: AttentionModel | str | Path,
+    config: FinetuneConfig,
+    data: TaskData,
+    reading: Reading,
+    run: Run,
+) -> TrainingResult:
+    """Train a model on the train split of a task and keep its best epoch on `data.select_on`.
 
-    task      a name, or a `Task`
-    data      a directory with train and dev files
-    settings  epochs, batch size, learning rate and the rest
-    limit     only so many training examples
-    pooling, prompt  as `load` takes them, for tasks that compare vectors of texts
-    teacher   a model whose answers are imitated, beside what is right: the one that this was cut from, say
-    mask      attend only where this mask lets, in training and validation (open_special: but for special tokens)
-    fix       let heads attend by fixed patterns, as in encoder.*.0-6=raganato: they lose queries and keys at once
-    scratch   begin with new weights instead of the model's: `Scratch()`, or in another size Scratch(Sizes(layers=3))
-    label_smoothing  share of every target that is spread over all tokens, in training: for translation
-    checkpoints  so many models along the way, in OUT/checkpoints
-    validate_on  the split by which the best epoch is known: dev, or one half of it
-    resume    go on from the state that a killed run of the same options left in OUT.partial
+    A loaded model is not changed: a copy is trained.
     """
     started = time.perf_counter()
-    settings = settings or Settings()
-    given = {
-        "mask": mask,
-        "open_special": open_special,
-        "task": task,
-        "pooling": pooling,
-        "prompt": prompt,
-    }
-    check_effects("finetune", given)
-    chosen = task_named(task, columns=columns, labels=labels) if isinstance(task, str) else task
-    _smooth(chosen, label_smoothing)
-    files = _files(chosen, data, validate_on)
-    train_items = chosen.items(files[0], "train", limit=limit)
-    dev_items = chosen.items(files[1], validate_on)
-    torch.manual_seed(settings.seed)  # a new classifier's weights follow from it
-    labels_of_new = chosen.labels(train_items)
-    if scratch is None:
-        loaded = load(
-            model,
-            model_class=chosen.model_class,
-            labels=labels_of_new,
-            device=device,
-            revision=revision,
-            pooling=pooling,
-            prompt=prompt,
-            say=say,
-        )
-    else:
-        loaded = begun(
-            model,
-            scratch,
-            (text for item in train_items for text in item.texts),
-            model_class=chosen.model_class,
-            labels=labels_of_new,
-            device=device,
-            revision=revision,
-            say=say,
-        )
-        loaded.reading = loaded.reading.overridden(pooling, prompt)
-    loaded.reading.check(loaded.name)  # what cannot be saved is not trained
-    if fix is not None:
-        loaded = fixed(loaded, read_patterns(fix, loaded.heads))
-    loaded.untrained = ()  # what is new is about to be trained
-    if mask is not None:
-        loaded.wear(Masked(mask, open_special=open_special))
-    train = chosen.prepare(loaded, train_items, max_length=max_length)
-    dev = chosen.prepare(loaded, dev_items, max_length=max_length)
+    task = task_of(data)
+    _set_smoothing(task, config.label_smoothing)
+    select_on = data.select_on or "dev"
+    files = _files(task, data.data, select_on)
+    train_items = task.items(files[0], "train", limit=data.limit)
+    dev_items = task.items(files[1], select_on)
+    torch.manual_seed(run.seed)  # the weights of a new classifier follow from it
+    loaded = _open(model, task, config, train_items, reading, run)
+    train = task.prepare(loaded, train_items, max_length=data.max_length)
+    dev = task.prepare(loaded, dev_items, max_length=data.max_length)
+    teacher = _open_teacher(config, task, run)
     header = {
+        "config": recorded(config, data, reading, run),
         "model": describe_model(loaded),
-        "task": chosen.name,
+        "task": task.name,
         "data": describe_files(files),
-        "settings": asdict(settings),
-        "columns": chosen.columns,
-        "labels": chosen.renamed,
-        "max_length": max_length,
-        "limit": limit,
-        "validate_on": validate_on,
-        "checkpoints": checkpoints,
-        "label_smoothing": label_smoothing,
-        "scratch": None if scratch is None else asdict(scratch),
+        "columns": task.columns,
+        "labels": task.renamed,
+        **({} if teacher is None else {"teacher": weights_sha256(teacher)}),
         "versions": versions(),
     }
-    followed = (
-        None if teacher is None else load(teacher, model_class=chosen.model_class, device=device)
-    )
-    if followed is not None:
-        header["teacher"] = weights_sha256(followed)
-    training = Training(loaded, chosen, train, settings, followed)
+    training = Training(loaded, task, train, settings_of(config, run.seed), teacher)
     is_main = training.accelerator.is_main_process
-    with draft(training, out, overwrite=overwrite, resume=resume, record=RECORD) as folder:
-        run = Resumable(training, folder, header, checkpoints=checkpoints, may_slow=True)
-        if resume:
-            run.restore(say)
-        epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
-        for step in run.steps():
-            watch(step)
+    with draft(training, run, record=RECORD) as folder:
+        resumable = Resumable(
+            training, folder, header, checkpoints=config.checkpoints, may_slow=True
+        )
+        if run.resume:
+            resumable.restore(run.log)
+        epochs: list[dict[str, Any]] = resumable.told.setdefault("epochs", [])
+        for step in resumable.steps():
+            run.progress(step.number, step.total, "steps")
             if step.ends_epoch:
-                epochs.append(measured(loaded, chosen, dev, step))
+                epochs.append(measured(loaded, task, dev, step))
                 if is_best(epochs) and is_main:
                     write_whole(loaded.model.state_dict(), folder / BEST)
-                run.save()
-                say(told_of(epochs[-1]))  # what is said is kept
+                resumable.save()
+                run.log(told_of(epochs[-1]))  # after saving: what is logged is kept
         record = {
             "schema": SCHEMA,
-            "command": command,
+            "command": run.typed,
             **header,
             "epochs": epochs,
             "best": max(epochs, key=_goodness),
-            "diverged": run.told.get("diverged", []),
+            "diverged": resumable.told.get("diverged", []),
             "seconds": round(time.perf_counter() - started, 1),
         }
         if is_main:
             loaded.model.load_state_dict(torch.load(folder / BEST, weights_only=True))
-            _write(loaded, record, folder)
-    return record
+            if run.out is not None:
+                write_trained(loaded, record, folder)
+    return TrainingResult(loaded, record, run.out)
 
 
-def _smooth(task: Task, share: float) -> None:
-    check_label_smoothing(share)
+def _open(
+    model: AttentionModel | str | Path,
+    task: Task,
+    config: FinetuneConfig,
+    items: list[Item],
+    reading: Reading,
+    run: Run,
+) -> AttentionModel:
+    """The model to train, with the classes of the training examples."""
+    labels = task.labels(items)
+    if config.from_scratch:
+        texts = (text for item in items for text in item.texts)
+        loaded = build_model(
+            _source(model), config, texts, model_class=task.model_class, labels=labels, run=run
+        )
+        loaded.reading = loaded.reading.overridden(reading.pooling, reading.prompt)
+    elif isinstance(model, AttentionModel):
+        check_loaded(reading, run)
+        loaded = _copy_for(task, model, labels)
+    else:
+        unmasked = replace(reading, mask=None, open_special=False)  # heads are fixed before
+        loaded = open_model(model, unmasked, run, model_class=task.model_class, labels=labels)
+    loaded.reading.check(loaded.name)  # refuse now what could not be saved after the training
+    if config.fix is not None:
+        loaded = fixed(loaded, read_patterns(config.fix, loaded.heads))
+    loaded.untrained = ()  # new weights are trained now
+    if reading.mask is not None:
+        loaded.wear(Masked(reading.mask, open_special=reading.open_special))
+    elif isinstance(model, AttentionModel):
+        loaded.wear(*model.worn)
+    return loaded
+
+
+def _source(model: AttentionModel | str | Path) -> str | Path:
+    """Where the architecture of a model is read from."""
+    if not isinstance(model, AttentionModel):
+        return model
+    if model.path is None:
+        raise HeadscopeError(
+            "`from_scratch=True` requires the name or directory of a model",
+            where=model.name,
+            expected="a model with files",
+        )
+    return model.path
+
+
+def _copy_for(task: Task, model: AttentionModel, labels: Sequence[str]) -> AttentionModel:
+    """A copy of a loaded model, with the task's head on it: written to a temporary directory and loaded."""
+    with TemporaryDirectory() as folder:
+        write_model(model, Path(folder))
+        copied = load(
+            folder,
+            model_class=task.model_class,
+            labels=labels,
+            device=str(model.device),
+            reading=model.reading,
+        )
+    copied.name, copied.path, copied.revision = model.name, model.path, model.revision
+    return copied
+
+
+def _open_teacher(config: FinetuneConfig, task: Task, run: Run) -> AttentionModel | None:
+    if config.teacher is None or isinstance(config.teacher, AttentionModel):
+        return config.teacher
+    return load(config.teacher, model_class=task.model_class, device=run.device)
+
+
+def _set_smoothing(task: Task, share: float) -> None:
     if task.smoothing is not None:
         task.smoothing = share
     elif share:
@@ -192,13 +180,13 @@ def _smooth(task: Task, share: float) -> None:
         )
 
 
-def _files(task: Task, data: str | Path, validate_on: str) -> list[Path]:
+def _files(task: Task, data: str | Path, select_on: str) -> list[Path]:
     """The files to train on and to validate on, or a refusal."""
     expected = "a directory with a train file and a dev file"
     if two_files(data) is not None:
         mend = "Put each split into one file, with a tab between: paste train.en train.fr > data/train.tsv"
         raise HeadscopeError("two files are one split", where=data, expected=expected, mend=mend)
-    files = [find_split(data, split, task=task.name) for split in ("train", validate_on)]
+    files = [find_split(data, split, task=task.name) for split in ("train", select_on)]
     if files[0] == files[1]:
         raise HeadscopeError("one file cannot be both train and dev", where=data, expected=expected)
     return files
@@ -232,10 +220,3 @@ def _goodness(epoch: dict[str, Any]) -> tuple[float, float]:
 def is_best(epochs: list[dict[str, Any]]) -> bool:
     """Whether the last one is better than all before it."""
     return all(_goodness(epochs[-1]) > _goodness(one) for one in epochs[:-1])
-
-
-def _write(model: AttentionModel, record: dict[str, Any], folder: Path) -> None:
-    write_model(model, folder)
-    (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    for name in (STATE, BEST, DIVERGED):
-        (folder / name).unlink(missing_ok=True)

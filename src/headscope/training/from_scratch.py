@@ -1,70 +1,48 @@
-"""Beginning from nothing: a model of a configuration's kind with new weights, its tokenizer taken or learned."""
+"""Models with new weights: the architecture of a configuration, its tokenizer taken or learned from texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from headscope.data.vocabulary import check_vocabulary, learned_tokenizer
-from headscope.errors import HeadscopeError
+from headscope.config.shared import Run
+from headscope.config.training import ModelSizes
+from headscope.data.vocabulary import learned_tokenizer
 from headscope.model.attention_model import AttentionModel
-from headscope.model.new_model import Sizes, Source, new_model, read_source
-
-Say = Callable[[str], None]
+from headscope.model.new_model import Source, new_model, read_source
 
 
-@dataclass(frozen=True)
-class Scratch:
-    """How to begin from nothing.
-
-    sizes       layers, heads, hidden, intermediate: of the configuration where not said
-    tokenizer   that of another model (a name, a directory, a hub id) instead of the configuration's own
-    vocabulary  learn a tokenizer of so many tokens from the texts instead
-    """
-
-    sizes: Sizes = field(default_factory=Sizes)
-    tokenizer: str | None = None
-    vocabulary: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.tokenizer is not None and self.vocabulary is not None:
-            raise HeadscopeError(
-                "a tokenizer is taken or learned, not both", where="`tokenizer`, `vocabulary`"
-            )
-        if self.vocabulary is not None:
-            check_vocabulary(self.vocabulary)
-
-
-def begun(
+def build_model(
     source: str | Path | Source,
-    scratch: Scratch,
+    sizes: ModelSizes,
     texts: Iterable[str],
     *,
     model_class: str,
+    run: Run,
     labels: Sequence[str] = (),
+    tokenizer: str | Path | None = None,
     max_length: int | None = None,
-    device: str = "auto",
-    revision: str | None = None,
-    say: Say = lambda line: None,
 ) -> AttentionModel:
-    """The model before the first step; its weights follow from torch's seed. A tokenizer is learned from the texts."""
+    """The model before the first step; its weights follow from torch's seed.
+
+    texts      what a tokenizer is learned from, if `sizes.vocabulary` is set
+    tokenizer  the model whose tokenizer is used instead of the configuration's own
+    """
     if not isinstance(source, Source):
-        source = read_source(source, revision, say)
-    tokenizer = None
-    if scratch.vocabulary is not None:
-        say(f"learning {scratch.vocabulary} tokens from the texts")
-        tokenizer = learned_tokenizer(
-            texts, scratch.vocabulary, translates=source.config.is_encoder_decoder
-        )
-    elif scratch.tokenizer is not None:
-        tokenizer = read_source(scratch.tokenizer, say=say).tokenizer()
+        source = read_source(source, run.revision, run.log)
+    made = None
+    if sizes.vocabulary is not None:
+        run.log(f"learning {sizes.vocabulary} tokens from the texts")
+        translates = source.config.is_encoder_decoder
+        made = learned_tokenizer(texts, sizes.vocabulary, translates=translates)
+    elif tokenizer is not None:
+        made = read_source(tokenizer, say=run.log).tokenizer()
     return new_model(
         source,
-        tokenizer=tokenizer,
+        tokenizer=made,
         model_class=model_class,
-        sizes=scratch.sizes,
+        sizes=sizes,
         labels=labels,
         max_length=max_length,
-        device=device,
+        device=run.device,
     )

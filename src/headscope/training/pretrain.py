@@ -1,12 +1,11 @@
-"""pretrain, the verb: masked language modelling from nothing, on a text corpus, with another mask in every epoch."""
+"""pretrain: masked language modelling from new weights on a text corpus, with other masked tokens in every epoch."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,164 +15,126 @@ import torch
 
 from headscope.ablation.significance import metrics_of
 from headscope.config.command_line import command_line
-from headscope.config.requirements import changed, check_effects
-from headscope.data.examples import Column
+from headscope.config.option import recorded
+from headscope.config.pretrain import PretrainConfig
+from headscope.config.shared import Reading, Run
+from headscope.config.texts import TextData
+from headscope.config.training import ModelSizes
 from headscope.data.held_out import check_held_out, is_held_out
 from headscope.data.pack_sequences import packed
 from headscope.errors import HeadscopeError
 from headscope.masks import Masked as MaskedAttention
 from headscope.model.attention_model import AttentionModel
-from headscope.model.new_model import Sizes, Source, read_source
-from headscope.model.saving import write_model
-from headscope.study.inputs import Corpus, Files
+from headscope.model.new_model import Source, read_source
+from headscope.study.inputs import Corpus
 from headscope.study.run_record import describe_model, versions
 from headscope.study.schema.record import SCHEMA
 from headscope.tasks.base import Item, Prepared
 from headscope.tasks.per_token import IGNORED
 from headscope.tasks.remasked import Remasked
 from headscope.tasks.running import evaluate
-from headscope.training.from_scratch import Scratch, begun
-from headscope.training.loop import Step, Training
-from headscope.training.resumable import BEST, DIVERGED, STATE, Resumable, draft
-from headscope.training.settings import Settings
+from headscope.training.from_scratch import build_model
+from headscope.training.loop import Training
+from headscope.training.result import RECORD, TrainingResult, write_trained
+from headscope.training.resumable import Resumable, draft
+from headscope.training.settings import settings_of
 
-RECORD = "training.json"
-SMALL = Sizes(layers=4, heads=4, hidden=128, intermediate=512)
-TOKENIZER = "minilm"  # of a model that is given no configuration
-UNDROPPED = {
+SMALL = {"layers": 4, "heads": 4, "hidden": 128, "intermediate": 512}
+TOKENIZER = "minilm"  # of a model without a configuration
+NO_DROPOUT = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
-}  # few epochs: nothing is learned by heart
-MOST_HELD_OUT = 500  # sequences: ten thousand masked tokens
-MOMENTS = 10  # at which the held-out texts are asked, beside the checkpoints
+}  # with few epochs there is no overfitting
+MAX_HELD_OUT = 500  # sequences: ten thousand masked tokens
+MOMENTS = 10  # number of evaluations on the held-out texts, in addition to those at checkpoints
 
 
-def pretrain(
-    *,
-    corpus: Files,
-    out: str | Path,
-    config: str | Path | None = None,
-    scratch: Scratch | None = None,
-    settings: Settings | None = None,
-    max_length: int = 128,
-    held_out: float = 0.02,
-    limit: int | None = None,
-    column: Column = None,
-    mask: str | None = None,
-    open_special: bool = False,
-    checkpoints: int | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    device: str = "auto",
-    command: str = "",
-    watch: Callable[[Step], None] = lambda step: None,
-    say: Callable[[str], None] = lambda line: None,
-) -> dict[str, Any]:
-    """Train a new encoder to guess masked tokens; returns the record that is written as training.json.
+def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run) -> TrainingResult:
+    """Train a new encoder to predict masked tokens.
 
-    corpus    files of text, put one after another and cut into sequences of `max_length` tokens
-    config    the kind of model: a named one, a directory, a hub id or a file config.json; a small BERT where None
-    scratch   its size, and whose tokenizer it gets: see `Scratch`
-    held_out  the share of the texts that is not learned from, in blocks over the whole corpus
-    limit     only the first so many texts
-    mask      attend only where this mask lets (open_special: but for special tokens)
-    checkpoints  so many models along the way, in OUT/checkpoints
+    Texts are concatenated and split into sequences of `data.max_length` tokens. Blocks of neighbouring texts over
+    the whole corpus are held out.
     """
     started = time.perf_counter()
-    settings = settings or Settings(epochs=1, learning_rate=1e-3)
-    scratch = scratch or Scratch()
-    epochs = changed(settings).get("epochs")
-    given = {
-        "mask": mask,
-        "open_special": open_special,
-        "epochs": None if epochs == 1 else epochs,
-    }  # 1: by default
-    check_effects("pretrain", given | {"steps": settings.steps})
-    worn = [] if mask is None else [MaskedAttention(mask, open_special=open_special)]
-    source, scratch = _source(config, scratch, say)
-    texts = _Texts(Corpus(corpus, (), False, column, limit), held_out)
-    torch.manual_seed(settings.seed)
-    model = begun(
+    source, sizes, tokenizer = _source(config, run)
+    max_length = data.max_length or config.defaults["max_length"]
+    corpus = Corpus(data.corpus, data.texts, False, data.column, data.limit)
+    texts = _Texts(corpus, config.held_out)
+    torch.manual_seed(run.seed)
+    model = build_model(
         source,
-        scratch,
+        sizes,
         texts.train(),
         model_class=Remasked.model_class,
+        run=run,
+        tokenizer=tokenizer,
         max_length=max_length,
-        device=device,
-        say=say,
-    ).wear(*worn)
-    task = Remasked(seed=settings.seed)
+    )
+    if reading.mask is not None:
+        model.wear(MaskedAttention(reading.mask, open_special=reading.open_special))
+    task = Remasked(seed=run.seed)
     task.check(model)
     task.bind(model)
     train, held = texts.packed(model, max_length)
-    if len(held.items) > MOST_HELD_OUT:
+    if len(held.items) > MAX_HELD_OUT:
         held = _few(held)
     held = task.hidden(model, held)
     header = {
+        "config": recorded(config, data, reading, run),
         "model": describe_model(model),
         "task": "masked",
-        "data": texts.corpus.describe() | {"held_out": held_out},
-        "scratch": asdict(scratch),
-        "settings": asdict(settings),
-        "max_length": max_length,
-        "checkpoints": checkpoints,
+        "data": texts.corpus.describe() | {"held_out": config.held_out},
         "versions": versions(),
     }
     baseline = unigram(train, held, model)
     share = f"{100 * texts.held_out:.1f} % of the texts"
     told = f"frequencies alone: loss {baseline['loss']:.3f}, the commonest token: accuracy {baseline['accuracy']:.4f}"
-    say(f"{len(train.items)} sequences, {len(held.items)} held out ({share}); {told}")
-    training = Training(model, task, train, settings)
-    with draft(training, out, overwrite=overwrite, resume=resume, record=RECORD) as folder:
-        run = Resumable(training, folder, header, checkpoints=checkpoints, may_slow=True)
-        if resume:
-            run.restore(say)
-        _follow(run, task, held, watch, say)
+    run.log(f"{len(train.items)} sequences, {len(held.items)} held out ({share}); {told}")
+    training = Training(model, task, train, settings_of(config, run.seed, config.steps))
+    with draft(training, run, record=RECORD) as folder:
+        resumable = Resumable(
+            training, folder, header, checkpoints=config.checkpoints, may_slow=True
+        )
+        if run.resume:
+            resumable.restore(run.log)
+        _train(resumable, task, held, run)
         record = {
             "schema": SCHEMA,
-            "command": command,
+            "command": run.typed,
             **header,
             "sequences": {"train": asdict(train.counts), "held_out": asdict(held.counts)},
             "held_out_share": texts.held_out,
             "baseline": baseline,
-            "moments": run.told["moments"],
-            "diverged": run.told.get("diverged", []),
+            "moments": resumable.told["moments"],
+            "diverged": resumable.told.get("diverged", []),
             "seconds": round(time.perf_counter() - started, 1),
         }
-        if training.accelerator.is_main_process:
-            write_model(model, folder)
-            (folder / RECORD).write_text(
-                json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8"
-            )
-            for name in (STATE, BEST, DIVERGED):
-                (folder / name).unlink(missing_ok=True)
-    return record
+        if training.accelerator.is_main_process and run.out is not None:
+            write_trained(model, record, folder)
+    return TrainingResult(model, record, run.out)
 
 
-def _source(
-    config: str | Path | None, scratch: Scratch, say: Callable[[str], None]
-) -> tuple[Source, Scratch]:
-    """The configuration, a small BERT's where none is given, with what is then left to be chosen."""
+def _source(config: PretrainConfig, run: Run) -> tuple[Source, ModelSizes, str | Path | None]:
+    """The architecture, its size, and whose tokenizer it gets; without an architecture those of a small BERT."""
     from transformers import BertConfig
 
-    if config is None:
-        small = {name: getattr(scratch.sizes, name) or size for name, size in asdict(SMALL).items()}
-        if scratch.sizes.hidden is not None and scratch.sizes.intermediate is None:
+    if config.architecture is None:
+        small = {name: size or SMALL[name] for name, size in config.sizes().items()}
+        if config.hidden is not None and config.intermediate is None:
             small["intermediate"] = None
-        tokenizer = scratch.tokenizer or (None if scratch.vocabulary is not None else TOKENIZER)
-        return Source("bert", BertConfig(**UNDROPPED)), Scratch(
-            Sizes(**small), tokenizer, scratch.vocabulary
-        )
-    source = read_source(config, say=say)
+        tokenizer = config.tokenizer or (None if config.vocabulary is not None else TOKENIZER)
+        sizes = ModelSizes(**small, vocabulary=config.vocabulary)
+        return Source("bert", BertConfig(**NO_DROPOUT)), sizes, tokenizer
+    source = read_source(config.architecture, say=run.log)
     if source.config.is_encoder_decoder:
         raise HeadscopeError(
             f"{source.config.model_type} is an encoder-decoder",
-            where="`config`",
+            where="`architecture`",
             expected="an encoder, such as bert",
             mend="Train it to translate: "
             + command_line("finetune", "MODEL", task="translation", from_scratch=True),
         )
-    return source, scratch
+    return source, config, config.tokenizer
 
 
 class _Texts:
@@ -212,11 +173,11 @@ class _Texts:
 
 
 def _few(held: Prepared) -> Prepared:
-    """MOST_HELD_OUT of the sequences, evenly spread."""
-    chosen = [i * len(held.items) // MOST_HELD_OUT for i in range(MOST_HELD_OUT)]
+    """MAX_HELD_OUT of the sequences, evenly spread."""
+    chosen = [i * len(held.items) // MAX_HELD_OUT for i in range(MAX_HELD_OUT)]
     sequences = [replace(held.sequences[i], index=n) for n, i in enumerate(chosen)]
     return Prepared(
-        held.items[:MOST_HELD_OUT], sequences, held.parts[:MOST_HELD_OUT], None, held.counts
+        held.items[:MAX_HELD_OUT], sequences, held.parts[:MAX_HELD_OUT], None, held.counts
     )
 
 
@@ -239,26 +200,20 @@ def unigram(train: Prepared, held: Prepared, model: AttentionModel) -> dict[str,
     }
 
 
-def _follow(
-    run: Resumable,
-    task: Remasked,
-    held: Prepared,
-    watch: Callable[[Step], None],
-    say: Callable[[str], None],
-) -> None:
-    """To the end, with the held-out texts asked at a few moments."""
-    moments: list[dict[str, Any]] = run.told.setdefault("moments", [])
-    total = run.training.total
-    due = {round(total * (i + 1) / MOMENTS) for i in range(MOMENTS)} | run.to_keep
+def _train(resumable: Resumable, task: Remasked, held: Prepared, run: Run) -> None:
+    """Train to the end and evaluate on the held-out texts at a few steps."""
+    moments: list[dict[str, Any]] = resumable.told.setdefault("moments", [])
+    model, total = resumable.training.model, resumable.training.total
+    due = {round(total * (i + 1) / MOMENTS) for i in range(MOMENTS)} | resumable.to_keep
     if not moments:
-        moments.append(_measured(run.training.model, task, held, run.training.number, None))
-    for step in run.steps():
-        watch(step)
+        moments.append(_measured(model, task, held, resumable.training.number, None))
+    for step in resumable.steps():
+        run.progress(step.number, step.total, "steps")
         if step.number in due:
-            moments.append(_measured(run.training.model, task, held, step.number, step.loss))
-            say(f"step {step.number} of {total}: {told_of(moments[-1], 'held out')}")
+            moments.append(_measured(model, task, held, step.number, step.loss))
+            run.log(f"step {step.number} of {total}: {told_of(moments[-1], 'held out')}")
         if step.ends_epoch:
-            run.save()
+            resumable.save()
 
 
 def _measured(

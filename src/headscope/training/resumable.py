@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from headscope.atomic_dir import drafted
+from headscope.config.shared import Run
 from headscope.errors import HeadscopeError
 from headscope.study.journal import check_same_run
 from headscope.training.checkpoints import FOLDER, drop_checkpoints, steps_to_keep, write_checkpoint
@@ -134,27 +135,28 @@ def _without_rate(header: Any) -> Any:
 
 
 @contextmanager
-def draft(
-    training: Training,
-    out: str | Path,
-    *,
-    overwrite: bool,
-    resume: bool,
-    record: str,
-    kept: tuple[str, ...] = (),
-) -> Iterator[Path]:
-    """The folder to write into. With several processes the first alone makes and fills it."""
+def draft(training: Training, run: Run, *, record: str) -> Iterator[Path]:
+    """The folder to write to: it becomes `run.out` at the end, or is temporary without `out`.
+
+    With several processes only the first creates and fills it. The files of the training state are deleted at the end.
+    """
     accelerator = training.accelerator
     if accelerator.is_main_process:
-        long_work = (STATE, BEST, DIVERGED, FOLDER, *kept)
+        states = (STATE, BEST, DIVERGED)
         with drafted(
-            out, overwrite=overwrite, resume=resume, kept=long_work, record=record
+            run.out,
+            overwrite=run.overwrite,
+            resume=run.resume,
+            kept=(*states, FOLDER),
+            record=record,
         ) as folder:
             accelerator.wait_for_everyone()
             yield folder
+            for name in states:
+                (folder / name).unlink(missing_ok=True)
     else:
         accelerator.wait_for_everyone()  # what an earlier run left is read after the first has cleared up
-        yield Path(f"{out}.partial")
+        yield Path(f"{run.out}.partial")
 
 
 def write_whole(content: Any, path: Path) -> None:

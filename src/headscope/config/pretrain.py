@@ -1,0 +1,80 @@
+"""Options of `pretrain`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headscope.config.option import option
+from headscope.config.shared import Reading, Run
+from headscope.config.texts import TextData
+from headscope.config.training import ModelSizes, TrainingConfig, checkpoints_option
+from headscope.errors import HeadscopeError
+
+
+@dataclass(frozen=True)
+class PretrainConfig(TrainingConfig, ModelSizes):
+    """Train a new encoder to predict masked tokens of a text corpus.
+
+    architecture  `--config` in the shell
+    """
+
+    command = "pretrain"
+    uses = {
+        TextData: ("corpus", "column", "limit", "max_length"),
+        Reading: ("mask", "open_special"),
+        Run: ("out", "seed", "device", "resume", "overwrite"),
+    }
+    defaults = {"max_length": 128}
+    helps = {
+        "corpus": "Files of text (one per line), FASTA or tables (csv, tsv, jsonl), also gzipped",
+        "column": "Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles (--fields is the old "
+        "name)",
+        "max_length": "Tokens per sequence, and positions of the model",
+        "out": "Directory to write the model to; must not exist yet",
+        "seed": "Random seed (weights, masked tokens, dropout, order of sequences)",
+    }
+    required = ("corpus", "out")
+    python_only = ()
+
+    architecture: str | Path | None = option(
+        None,
+        "Architecture of the encoder: a named model, a directory, a hub id or a config.json",
+        flags=("--config",),
+        show_default="a small BERT: 4 layers, 4 heads, hidden size 128",
+    )
+    tokenizer: str | Path | None = option(
+        None,
+        "Model whose tokenizer is used: a name, a directory or a hub id",
+        show_default="that of --config; of the small BERT: minilm",
+    )
+    epochs: int = option(
+        1, "Number of passes over the sequences, with new masked tokens in each", at_least=1
+    )
+    steps: int | None = option(
+        None, "Number of steps instead of epochs", at_least=1, show_default="by --epochs"
+    )
+    learning_rate: float = option(1e-3, "Maximum learning rate, after the warm-up", above=0)
+    held_out: float = option(
+        0.02,
+        "Share of the texts to hold out from training and evaluate on during it",
+        above=0,
+        at_most=0.5,
+    )
+    checkpoints: int | None = checkpoints_option()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tokenizer is not None and self.vocabulary is not None:
+            raise HeadscopeError(
+                "`tokenizer` and `vocabulary` exclude each other",
+                mend="Leave one of them out: a tokenizer is either taken or learned",
+            )
+
+    def check_values(self, values: Mapping[str, Any]) -> None:
+        if not (values["corpus"] or values["texts"]):
+            raise HeadscopeError("pretrain requires `corpus`")
+        if values["sentences"]:
+            raise HeadscopeError("`sentences` has no effect in pretrain")

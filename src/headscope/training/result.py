@@ -1,0 +1,76 @@
+"""The result of a training: the model, and the record that is written as training.json."""
+
+from __future__ import annotations
+
+import html
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headscope.atomic_dir import drafted
+from headscope.model.attention_model import AttentionModel
+from headscope.model.saving import write_model
+from headscope.training.checkpoints import FOLDER
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RECORD = "training.json"
+MEASURED = (
+    "epochs",
+    "moments",
+)  # keys of the record: what finetune and pretrain measured, in order
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained model.
+
+    model   the model with the weights that were kept
+    record  configuration, data, losses and metrics: the content of training.json
+    path    the directory it was written to; None if it was not written
+    """
+
+    model: AttentionModel = field(repr=False)
+    record: dict[str, Any] = field(repr=False)
+    path: Path | None = None
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Loss and metrics with intervals, by epoch (`epochs`) or by step (`moments`)."""
+        import pandas as pd
+
+        return {
+            name: pd.DataFrame([_row(measured) for measured in self.record[name]])
+            for name in MEASURED
+            if name in self.record
+        }
+
+    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the model and its record to a directory, with the checkpoints if there are some."""
+        with drafted(out, overwrite=overwrite, record=RECORD) as folder:
+            write_trained(self.model, self.record, folder)
+            if self.path is not None and (self.path / FOLDER).is_dir():
+                shutil.copytree(self.path / FOLDER, folder / FOLDER)
+        return Path(out)
+
+    def _repr_html_(self) -> str:
+        """The display in a notebook."""
+        tables = "".join(table.to_html(index=False) for table in self.tables.values())
+        return f"<p>{html.escape(repr(self.model))}</p>{tables}"
+
+
+def write_trained(model: AttentionModel, record: dict[str, Any], folder: Path) -> None:
+    """Write the files of the model and training.json."""
+    write_model(model, folder)
+    (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _row(measured: dict[str, Any]) -> dict[str, Any]:
+    """One row of a table: every metric with its value, low and high in columns."""
+    row = {name: value for name, value in measured.items() if name != "metrics"}
+    for name, metric in measured["metrics"].items():
+        row |= {name: metric["value"], f"{name}_low": metric["low"], f"{name}_high": metric["high"]}
+    return row
