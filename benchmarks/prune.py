@@ -29,7 +29,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.latency import fastest, forward_of, inputs_of, interleaved, median, thinned
 from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
-from headscope.pruning.subset_evaluator import Selection, State
+from headscope.pruning.subset_evaluator import Selection, SubsetState
 from headscope.tasks import task_named
 
 SHARES = (1.0, 0.75, 0.5, 0.25)
@@ -118,7 +118,7 @@ def search(options: argparse.Namespace, name: str, data: str) -> Iterator[Row]:
     task = task_named(name)
     model = headscope.load(options.model, model_class=task.model_class)
     prepared = task.prepare(model, task.items(data, options.split, limit=options.examples))
-    ways: dict[str, Callable[[Selection], Iterator[State]]] = {
+    ways: dict[str, Callable[[Selection], Iterator[SubsetState]]] = {
         "greedy": searches.greedy,
         **{f"beam {width}": _beam(width) for width in options.widths},
         "iterative": lambda one: searches.iterative(one, scores_by(one, BY), STEP),
@@ -140,13 +140,13 @@ def search(options: argparse.Namespace, name: str, data: str) -> Iterator[Row]:
     }
 
 
-def _beam(width: int) -> Callable[[Selection], Iterator[State]]:
+def _beam(width: int) -> Callable[[Selection], Iterator[SubsetState]]:
     """As wide as asked for, with as many candidates for each place as by default."""
     expansion = round(width * searches.EXPANSION / searches.WIDTH)
     return lambda selection: searches.beam(selection, width, expansion)
 
 
-def _followed(selection: Selection, path: Iterator[State], heads: int, budget: float) -> Row:
+def _followed(selection: Selection, path: Iterator[SubsetState], heads: int, budget: float) -> Row:
     """Size by size: the objective (lower is better), the metric, and the evaluations so far; within the budget."""
     found: Row = {"heads": [], "reached": [], "metric": [], "spent": []}
     for state in path:

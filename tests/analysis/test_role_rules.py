@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from headscope.analysis.roles import RULES, Rule, Thresholds, roles_of
+from headscope.analysis.roles import RULES, RoleRule, Thresholds, roles_of
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
@@ -31,7 +31,7 @@ def rules_of(study: Study, **limits: float) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.role)
-def test_a_role_begins_at_its_threshold_wherever_that_is_and_says_so(rule: Rule) -> None:
+def test_a_role_begins_at_its_threshold_wherever_that_is_and_says_so(rule: RoleRule) -> None:
     also = {rule.also[0]: 0.5} if rule.also else {}
     values = {rule.statistic: 0.65, "argmax-offset": -1.0, **also}
     study = Study(heads_with(**values), {}, {}, {})

@@ -16,7 +16,7 @@ from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Uniform
 from headscope.model.fix_heads import fix, read_patterns, written
-from headscope.model.fixed_attention import Positions
+from headscope.model.fixed_attention import TokenPositions
 from headscope.model.fixed_patterns import LOOK_AHEAD, PATTERNS, Fixed
 from headscope.model.surgery import prune
 from headscope.model.weights_hash import weights_sha256
@@ -113,7 +113,7 @@ def test_results_agree_with_sums_over_positions_by_hand(
     values = torch.randn(
         len(real), 2, 7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
     )
-    found = Positions(real, 7).results(name, values, is_causal)
+    found = TokenPositions(real, 7).results(name, values, is_causal)
     for sequence, tokens in enumerate(real):
         for head in range(2):
             text = values[sequence, head][tokens]
@@ -131,7 +131,7 @@ def test_the_last_rows_alone_are_the_last_of_all_rows() -> None:
     real = torch.tensor(MASKS["left"], dtype=torch.bool)
     values = torch.randn(2, 2, 7, 3, generator=torch.Generator().manual_seed(1))
     for name in ("current", "previous", "left", "uniform", "first"):
-        whole, last = (Positions(real, rows).results(name, values, True) for rows in (7, 2))
+        whole, last = (TokenPositions(real, rows).results(name, values, True) for rows in (7, 2))
         assert torch.equal(whole[:, :, -2:], last), name
 
 

@@ -19,7 +19,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.learning.compare_masks import Case, forbidden_share, over_seeds
 from headscope.masks import read_mask
-from headscope.masks.mask_file import Positions
+from headscope.masks.mask_file import MaskPositions
 from worded import glue, saved
 
 WORDS = ("masks", "compare", "bert", "--task", "sst2", "--data", "glue")
@@ -144,7 +144,7 @@ def test_whatever_is_drawn_by_chance_has_the_seed(mask: str, drawn: str) -> None
 
 def test_a_start_and_mask_files_are_part_of_the_run(here: Path) -> None:
     def written(allowed: torch.Tensor) -> None:
-        Positions(("all",), "model", False, True, allowed[None]).write(here / "mine.npz")
+        MaskPositions(("all",), "model", False, True, allowed[None]).write(here / "mine.npz")
 
     def stop(done: int, total: int, part: str = "") -> None:
         if part.startswith("from-start-1"):

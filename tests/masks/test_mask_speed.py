@@ -21,7 +21,7 @@ from headscope.masks import Mask, read_mask
 from headscope.masks import speed as measuring
 from headscope.masks.block_sparse import attend_by_blocks, share_of_blocks, strips_of
 from headscope.masks.flex import compiled_flex
-from headscope.masks.mask_file import Positions, groups_of
+from headscope.masks.mask_file import MaskPositions, groups_of
 from headscope.masks.patterns import PATTERNS
 from headscope.masks.speed import AtLength, MaskSpeed, Timed, mask_speed
 from tiny import shared
@@ -189,7 +189,7 @@ def test_a_learned_mask_for_each_head_is_met_by_a_cut_model(without_compiler: No
         [torch.ones(8, 8, dtype=torch.bool).tril(-head) for head in range(len(model.heads))]
     )
     allowed |= torch.eye(8, dtype=torch.bool)
-    mask = Positions(groups_of(model.heads, "head"), "head", False, True, allowed).mask("mine")
+    mask = MaskPositions(groups_of(model.heads, "head"), "head", False, True, allowed).mask("mine")
     found = mask_speed(prune(model, "0.0,0.2"), mask, lengths=(8,), repeats=6)
     assert found.heads == 2
     open_ = int(allowed[1].sum() + allowed[3].sum())

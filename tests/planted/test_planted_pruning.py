@@ -20,7 +20,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
 from headscope.pruning.search_result import warning_of
-from headscope.pruning.subset_evaluator import Memory, Selection, State
+from headscope.pruning.subset_evaluator import Memory, Selection, SubsetState
 from headscope.tasks import task_named
 from worded import DISLIKED, LIKED, worded
 
@@ -157,7 +157,7 @@ def disturbed(seed: int) -> AttentionModel:
     return model
 
 
-def along(path: Iterator[State], selection: Selection, sizes: int) -> list[float]:
+def along(path: Iterator[SubsetState], selection: Selection, sizes: int) -> list[float]:
     """What a search goes by, lower is better, at each size."""
     return [selection.goodness(state.outcome) for _, state in zip(range(sizes), path, strict=False)]
 
@@ -170,7 +170,7 @@ def test_beam_is_never_worse_than_the_greedy_path_inside_it(
     """Whatever its width, swaps and number of candidates, at every size; with all candidates that is greedy search."""
     model = disturbed(seed)
 
-    def found(search: Callable[[Selection], Iterator[State]]) -> np.ndarray:
+    def found(search: Callable[[Selection], Iterator[SubsetState]]) -> np.ndarray:
         selection = selection_of(model, tmp_path, 40, objective=objective)
         return np.array(along(search(selection), selection, 4))
 
@@ -196,7 +196,7 @@ def test_a_beam_that_goes_on_finds_the_same_for_the_same_number_of_evaluations(
             part._known = dict(list(self._known.items())[:count])
             return part
 
-    def found(memory: Memory) -> tuple[list[State], float]:
+    def found(memory: Memory) -> tuple[list[SubsetState], float]:
         selection = selection_of(disturbed(0), tmp_path, 40, objective="metric", memory=memory)
         path = searches.beam(selection, width=2, expansion=3, swaps=1)
         return [state for _, state in zip(range(3), path, strict=False)], selection.spent

@@ -10,7 +10,7 @@ import pytest
 from studies import made_up
 
 from headscope.report.rendered_figures import svg_of
-from headscope.report.sections.coreference import Coreference
+from headscope.report.sections.coreference import CoreferenceFigure
 from headscope.study.study import Study
 
 ROW: dict[str, Any] = {
@@ -58,7 +58,7 @@ def study_of(*rows: dict[str, Any]) -> Study:
 )
 def test_it_draws_what_there_is(rows: list[dict[str, Any]]) -> None:
     study = study_of(*rows)
-    (drawing,) = Coreference.for_study(study)
+    (drawing,) = CoreferenceFigure.for_study(study)
     assert drawing.applies(study)
     svg = svg_of(drawing.draw(study))
     words = re.findall(r">([^<>]+)</text>", svg)
@@ -71,5 +71,5 @@ def test_it_draws_what_there_is(rows: list[dict[str, Any]]) -> None:
 
 def test_without_its_table_it_does_not_apply() -> None:
     for study in (made_up(), study_of()):
-        (drawing,) = Coreference.for_study(study)
+        (drawing,) = CoreferenceFigure.for_study(study)
         assert not drawing.applies(study)

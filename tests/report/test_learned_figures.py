@@ -15,7 +15,7 @@ from headscope.report.page.render import render
 from headscope.report.rendered_figures import render_figure, render_figures
 from headscope.report.scale import scale_of
 from headscope.report.sections import figures_of, findings_of
-from headscope.report.sections.confidence import Confidence
+from headscope.report.sections.confidence import ConfidenceFigure
 from headscope.report.sections.front import part as front
 from headscope.report.sections.gates import GatesOverTime
 from headscope.report.sections.heat_map import HeatMap
@@ -141,7 +141,7 @@ def test_panels_of_a_film_and_of_few_heads_have_titles_of_their_own() -> None:
     titles = [axes.get_title(loc="left") for axes in film.draw(study).axes]
     assert "argmax-offset, tokens" in titles
     few = made_up({"encoder": (2, 2)}, ["confidence", "confidence-content"])
-    [confidence] = [one for one in figures_of(few) if isinstance(one, Confidence)]
+    [confidence] = [one for one in figures_of(few) if isinstance(one, ConfidenceFigure)]
     headings = [
         axes.get_title(loc="left") for axes in render_figure(confidence, few).figure.axes[:2]
     ]

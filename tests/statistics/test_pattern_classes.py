@@ -13,7 +13,7 @@ from scipy import stats
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.tokens import Marks, Tokens
-from headscope.statistics.pattern_classes import PatternClasses, Thresholds
+from headscope.statistics.pattern_classes import PatternClasses, PatternThresholds
 from headscope.statistics.pattern_classifier import PATTERNS, WEIGHTS, classify, trained
 from headscope.tables import Row
 from planted_maps import PlantedMap, planted_maps
@@ -203,7 +203,7 @@ def test_a_head_that_looks_at_what_is_near_is_no_block() -> None:
     )
     assert rows[0, "block-score"].value > 0.2
     assert rows[0, "pattern-heterogeneous"].value == rows[1, "pattern-block"].value == 1.0
-    lenient = rows_of(attention, thresholds=Thresholds(excess=0.2, beyond=-1.0))
+    lenient = rows_of(attention, thresholds=PatternThresholds(excess=0.2, beyond=-1.0))
     assert lenient[0, "pattern-block"].value == 1.0
 
 
@@ -240,7 +240,7 @@ def test_thresholds_are_arguments() -> None:
         (0.7 * exact("vertical") + 0.3 * exact("uniform"))[None], SPECIALS, SEGMENTS
     )
     assert pattern_of(attention) == "vertical"
-    assert pattern_of(attention, thresholds=Thresholds(columns=0.8)) == "heterogeneous"
+    assert pattern_of(attention, thresholds=PatternThresholds(columns=0.8)) == "heterogeneous"
 
 
 def test_two_texts_are_not_compared() -> None:

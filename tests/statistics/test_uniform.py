@@ -12,7 +12,7 @@ from headscope.heads import Head
 from headscope.model.edits import Edit
 from headscope.statistics import stream
 from headscope.statistics.sinks import Sinks
-from headscope.statistics.uniform import NAMES, Uniform
+from headscope.statistics.uniform import NAMES, UniformShares
 from reference import surface
 from reference.surface import Seen
 from tiny import batch_for, examples, library_attentions, real_sides, shared
@@ -20,7 +20,7 @@ from tiny import batch_for, examples, library_attentions, real_sides, shared
 CASES = ["bert", "gpt2", "mistral", "modernbert", "marian", "vit", "xlnet/two-streams"]
 
 
-def table_of(statistic: Uniform) -> dict[tuple[str, int, str], float]:
+def table_of(statistic: UniformShares) -> dict[tuple[str, int, str], float]:
     return {
         (row["stack"], row["layer"], row["statistic"]): row["value"]
         for row in statistic.tables()["uniform"]
@@ -59,7 +59,7 @@ def by_hand(case: str) -> dict[tuple[str, int, str], float]:
 @pytest.mark.parametrize("case", CASES)
 def test_the_expectation_is_that_of_equal_weights_on_all_visible_keys(case: str) -> None:
     model = shared(case.partition("/")[0])
-    statistic = Uniform()
+    statistic = UniformShares()
     for _ in stream(model, [batch_for(model, examples(case))], [statistic]):
         pass
     assert table_of(statistic) == pytest.approx(by_hand(case), abs=1e-6)
@@ -67,7 +67,7 @@ def test_the_expectation_is_that_of_equal_weights_on_all_visible_keys(case: str)
 
 def test_merging_and_batches_change_nothing() -> None:
     model, some = shared("gpt2"), examples("gpt2")
-    whole, parts = Uniform(), [Uniform(), Uniform()]
+    whole, parts = UniformShares(), [UniformShares(), UniformShares()]
     for _ in stream(model, [batch_for(model, some)], [whole]):
         pass
     for part, few in zip(parts, (some[:3], some[3:]), strict=True):
@@ -92,7 +92,7 @@ def test_masks_that_differ_between_heads_are_told_apart() -> None:
     """The sink of the head that sees one key is that key; what the others see does not change for them."""
     model, batch = shared("bert"), batch_for(shared("bert"), examples("bert", lengths=((12, 3),)))
     shapes = []
-    statistic, even = Sinks(), Uniform()
+    statistic, even = Sinks(), UniformShares()
     with model.edited(Hidden()):
         for _ in stream(model, [batch], [statistic, even]):
             pass

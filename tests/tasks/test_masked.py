@@ -16,7 +16,7 @@ from transformers import AutoModelForMaskedLM, BertForMaskedLM, BertModel
 from headscope.errors import HeadscopeError
 from headscope.tasks import Item, task_named
 from headscope.tasks.base import Prepared, batch_of
-from headscope.tasks.masked import Masked
+from headscope.tasks.masked import MaskedTokenTask
 from headscope.tasks.running import evaluate
 from tiny import examples, tiny
 from toys import prepared as prepared_of
@@ -73,7 +73,7 @@ def test_guessing_at_masked_places_alone_is_guessing_everywhere(family: str) -> 
     model = tiny(family, head=AutoModelForMaskedLM)
     mask = 96  # not ESM's own, which rescales a text by the share of it that is masked
     model.tokenizer.mask_token_id = mask  # type: ignore[union-attr]
-    task = Masked()
+    task = MaskedTokenTask()
     plain = prepared_of(examples(family), torch.zeros(8))
     prepared = _masked(plain, mask)
     assert prepared.labels is not None
@@ -111,7 +111,7 @@ def test_masks_are_the_same_each_time_and_in_any_order() -> None:
     assert [s.source.ids for s in one.sequences] == [s.source.ids for s in again.sequences]
     assert backwards.labels is not None
     assert one.labels == backwards.labels[::-1]
-    assert Masked(seed=1).prepare(model, items()).labels != one.labels
+    assert MaskedTokenTask(seed=1).prepare(model, items()).labels != one.labels
 
 
 def test_a_share_of_the_content_is_masked_and_nothing_else_is_changed() -> None:

@@ -45,7 +45,7 @@ FORMS = ("knock-out", "knock-out-gone", "knock-out-random", "knock-out-random-go
 
 
 @dataclass(frozen=True)
-class Cut:
+class KnockOutCut:
     """One row's knock-out: a head, and the keys [key] that it does not see."""
 
     form: str
@@ -60,9 +60,9 @@ class Cut:
 class _Cuts(Edit):
     """Row 0 of a batch is left as it is, each other row has one cut."""
 
-    def __init__(self, cuts: list[Cut]) -> None:
+    def __init__(self, cuts: list[KnockOutCut]) -> None:
         self.cuts = cuts
-        self._at: dict[tuple[Site, bool], list[tuple[int, Cut]]] = {}
+        self._at: dict[tuple[Site, bool], list[tuple[int, KnockOutCut]]] = {}
         for row, cut in enumerate(cuts, start=1):
             self._at.setdefault((cut.head.site, cut.renormalises), []).append((row, cut))
 
@@ -142,7 +142,7 @@ class KnockOuts:
                 for statistic in self.statistics:
                     statistic.update(seen)
 
-    def _cuts(self, batch: Batch, stack: str, chance: np.random.Generator) -> list[Cut]:
+    def _cuts(self, batch: Batch, stack: str, chance: np.random.Generator) -> list[KnockOutCut]:
         """Every form for every head of the stack; none where the text has no such token, or too few others."""
         sides = batch.layout.sides(stack)
         assert sides is not None
@@ -152,14 +152,14 @@ class KnockOuts:
         heads = [head for head in self.model.heads if head.stack == stack]
         found = []
         for head in heads if count else ():
-            found += [Cut(form, head, chosen) for form in FORMS[:2]]
+            found += [KnockOutCut(form, head, chosen) for form in FORMS[:2]]
             if len(others) > count:
                 drawn = torch.zeros_like(chosen)
                 drawn[chance.choice(others, count, replace=False)] = True
-                found += [Cut(form, head, drawn) for form in FORMS[2:]]
+                found += [KnockOutCut(form, head, drawn) for form in FORMS[2:]]
         return found
 
-    def _turned(self, batch: Batch, stack: str, cuts: Iterable[Cut]) -> list[float]:
+    def _turned(self, batch: Batch, stack: str, cuts: Iterable[KnockOutCut]) -> list[float]:
         """How far each cut turns the last states, mean over tokens."""
         room = max(1, ROW_TOKENS // max(lengths_of(batch)) - 1)
         waiting = list(cuts)

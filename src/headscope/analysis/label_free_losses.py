@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.masked import Masked
+from headscope.tasks.masked import MaskedTokenTask
 from headscope.tasks.per_token import IGNORED
 from headscope.tasks.pooling import check_pooling
 
@@ -92,7 +92,7 @@ class _Hidden:
     """Masked language modelling: which tokens are masked follows from the ids and the seed."""
 
     def __init__(self, model: AttentionModel, seed: int) -> None:
-        self.task = Masked(seed=seed)
+        self.task = MaskedTokenTask(seed=seed)
         self.task.check(model)
 
     def __call__(self, model: AttentionModel, batch: Batch) -> Tensor:

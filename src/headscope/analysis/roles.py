@@ -66,7 +66,7 @@ def read_thresholds(given: Iterable[str]) -> Thresholds:
 
 
 @dataclass(frozen=True)
-class Rule:
+class RoleRule:
     """A head has the role if its statistic is above the threshold."""
 
     role: str
@@ -77,36 +77,40 @@ class Rule:
 
 
 RULES = (
-    Rule("previous token", "previous", "neighbour", "mass on the previous token above {threshold}"),
-    Rule("next token", "next", "neighbour", "mass on the next token above {threshold}"),
-    Rule("itself", "self", "neighbour", "mass on the token itself above {threshold}"),
-    Rule(
+    RoleRule(
+        "previous token", "previous", "neighbour", "mass on the previous token above {threshold}"
+    ),
+    RoleRule("next token", "next", "neighbour", "mass on the next token above {threshold}"),
+    RoleRule("itself", "self", "neighbour", "mass on the token itself above {threshold}"),
+    RoleRule(
         "positional",
         "positional-share",
         "positional",
         "{threshold} of the maxima at one offset, of the tokens that have another there",
     ),
-    Rule(
+    RoleRule(
         "classification token", "cls", "token", "mass on the classification token above {threshold}"
     ),
-    Rule("separators", "sep", "token", "mass on separators above {threshold}"),
-    Rule(
+    RoleRule("separators", "sep", "token", "mass on separators above {threshold}"),
+    RoleRule(
         "special tokens",
         "special",
         "token",
         "mass on all special tokens above {threshold}: much of it a no-op",
     ),
-    Rule("punctuation", "punctuation", "token", 'mass on "." and "," above {threshold}'),
-    Rule("sink", "sink", "sink", "mean weight on one token above {threshold}"),
-    Rule("broad", "entropy-share", "broad", "entropy above {threshold} of what the lengths allow"),
-    Rule(
+    RoleRule("punctuation", "punctuation", "token", 'mass on "." and "," above {threshold}'),
+    RoleRule("sink", "sink", "sink", "mean weight on one token above {threshold}"),
+    RoleRule(
+        "broad", "entropy-share", "broad", "entropy above {threshold} of what the lengths allow"
+    ),
+    RoleRule(
         "block",
         "block-score",
         "block",
         "mass within one's own text {threshold} above what chance gives, and {also} above what nearness gives",
         also=("block-beyond-offset", "beyond"),
     ),
-    Rule(
+    RoleRule(
         "confident",
         "confidence-content",
         "confident",

@@ -17,7 +17,7 @@ SMALL = 0.5  # a gradient is small below so much of that on other tokens, at the
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SeparatorVerdict:
     """Whether the no-op claim holds for one sink of a stack; None where the stack has none.
 
     kind      the class of tokens; empty where there is no sink
@@ -36,7 +36,7 @@ class Verdict:
 ByLayer = dict[int, dict[str, Any]]
 
 
-def verdicts(table: pd.DataFrame) -> list[Verdict]:
+def verdicts(table: pd.DataFrame) -> list[SeparatorVerdict]:
     """One for each sink of each stack, or one that says that a stack has none, from gradients.csv."""
     found = []
     stacks = list(dict.fromkeys(table["stack"]))
@@ -48,7 +48,7 @@ def verdicts(table: pd.DataFrame) -> list[Verdict]:
     return found
 
 
-def _of(stack: str, known: dict[str, ByLayer]) -> list[Verdict]:
+def _of(stack: str, known: dict[str, ByLayer]) -> list[SeparatorVerdict]:
     sinks = {kind: _sinks(by_layer) for kind, by_layer in known.items()}
     others = [
         f"{NAMES[kind]} draw{_s(kind)} at most {_most(known[kind])} of attention here"
@@ -58,7 +58,11 @@ def _of(stack: str, known: dict[str, ByLayer]) -> list[Verdict]:
     if not any(sinks.values()):
         told = _begun(" and ".join(others))
         return (
-            [Verdict(stack, "", None, (), f"{told}: no sink, so the question does not arise.")]
+            [
+                SeparatorVerdict(
+                    stack, "", None, (), f"{told}: no sink, so the question does not arise."
+                )
+            ]
             if known
             else []
         )
@@ -72,7 +76,7 @@ def _of(stack: str, known: dict[str, ByLayer]) -> list[Verdict]:
 
 def _verdict(
     stack: str, kind: str, by_layer: ByLayer, sinks: tuple[int, ...], aside: str
-) -> Verdict:
+) -> SeparatorVerdict:
     """aside: what is said before it of tokens that are no sink."""
     small = [layer for layer in sinks if _at(by_layer, layer, "gradient-ratio", "high") < SMALL]
     centred = [layer for layer in sinks if _at(by_layer, layer, "centred-ratio", "high") < SMALL]
@@ -97,7 +101,7 @@ def _verdict(
         f"intervals: {_range(ends)}; small: below {SMALL}); less its row's mean it is {_range(moved)} times, small in "
         f"{len(centred)} of {len(sinks)}; times the weight, what an edge there carries, {_range(carried)} times."
     )
-    return Verdict(stack, kind, holds, sinks, sentence, numbers)
+    return SeparatorVerdict(stack, kind, holds, sinks, sentence, numbers)
 
 
 def _answer(tokens: str, small: int, centred: int, sinks: int) -> str:

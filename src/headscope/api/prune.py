@@ -13,6 +13,7 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.heads import Heads
 from headscope.model import surgery
 from headscope.model.attention_model import AttentionModel
+from headscope.model.load import as_model
 from headscope.pruning import prune as pruning
 from headscope.pruning.dry_run import DryRun
 from headscope.pruning.prune import PruneResult
@@ -87,7 +88,7 @@ def prune(
     if isinstance(heads, TaskData):
         data, heads = heads, None
     if not options and all(value is None for value in (config, data, reading, run)):
-        return surgery.prune(model, heads, layers=layers)
+        return surgery.prune(as_model(model), heads, layers=layers)
     if layers is not None:
         raise TypeError(
             "prune() takes `layers` without other options; name their heads: heads='5.*'"

@@ -25,7 +25,7 @@ class _Waiting:
     called: asyncio.Future[None]
 
 
-class Line:
+class RequestQueue:
     """The line before the model."""
 
     def __init__(self, most: int = WAITING) -> None:

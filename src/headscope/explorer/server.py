@@ -21,7 +21,7 @@ from headscope.errors import HeadscopeError, reason
 from headscope.explorer.http_errors import Refusal
 from headscope.explorer.model_thread import ModelThread
 from headscope.explorer.predictions import Alike
-from headscope.explorer.request_queue import WAITING, Line
+from headscope.explorer.request_queue import WAITING, RequestQueue
 from headscope.explorer.requests import BODY_BYTES, AskedToAttend, body_of
 from headscope.explorer.responses import answered, refused
 from headscope.explorer.session import Session, State, States
@@ -45,7 +45,7 @@ class Server:
         self, sessions: Mapping[str, Session], states: States, study: StudyView | None = None
     ) -> None:
         self.sessions, self.states, self.study = dict(sessions), states, study
-        self.line = Line()
+        self.line = RequestQueue()
         self.model_thread = ModelThread()
         self._about = {
             "models": [session.about() for session in self.sessions.values()],

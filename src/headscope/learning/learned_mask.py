@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from headscope.config.learn_mask import LearnMaskConfig, MaskTarget
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
-from headscope.masks.mask_file import Positions, groups_of
+from headscope.masks.mask_file import MaskPositions, groups_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.tokens import Layout
@@ -233,11 +233,13 @@ class LearnedMask(Learned):
                 found.diagonal(dim1=1, dim2=2).zero_()
         return found.cpu()
 
-    def positions(self) -> Positions:
+    def positions(self) -> MaskPositions:
         """What is chosen now, as it is written and every `--mask` takes it."""
         allowed = self.chosen().bool()
         held = allowed if self.structured else allowed[:, self.entry]
-        return Positions(self.groups_named, self.per, self.structured, self.diagonal, held.cpu())
+        return MaskPositions(
+            self.groups_named, self.per, self.structured, self.diagonal, held.cpu()
+        )
 
 
 Made = tuple[

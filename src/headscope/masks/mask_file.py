@@ -33,7 +33,7 @@ def groups_of(heads: Iterable[Head], per: Per) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Positions:
+class MaskPositions:
     """What is allowed.
 
     groups      the names of what has a mask of its own, see `groups_of`
@@ -112,14 +112,14 @@ class Positions:
             )
 
 
-def read_positions(path: str | Path) -> Positions:
+def read_positions(path: str | Path) -> MaskPositions:
     """A mask file, or a refusal that says what is wrong with it."""
     positions = _read_plain(path) if str(path).endswith(PLAIN) else _read_learned(path)
     _check_rows(positions, path)
     return positions
 
 
-def _read_plain(path: str | Path) -> Positions:
+def _read_plain(path: str | Path) -> MaskPositions:
     """One array [position, position], of a mask that was made elsewhere: for all heads."""
     try:
         held = np.load(path, allow_pickle=False)
@@ -143,7 +143,7 @@ def _read_plain(path: str | Path) -> Positions:
         raise HeadscopeError(
             what, where=path, expected="true or 1 where attention may go, else false or 0"
         )
-    return Positions(
+    return MaskPositions(
         ("all",),
         "model",
         structured=False,
@@ -152,7 +152,7 @@ def _read_plain(path: str | Path) -> Positions:
     )
 
 
-def _read_learned(path: str | Path) -> Positions:
+def _read_learned(path: str | Path) -> MaskPositions:
     """As `write` leaves it."""
     try:
         with np.load(path, allow_pickle=False) as held:
@@ -173,7 +173,7 @@ def _read_learned(path: str | Path) -> Positions:
         ) from cause
     _check_content(allowed, about, path)
     found = torch.from_numpy(allowed)
-    return Positions(
+    return MaskPositions(
         tuple(about["groups"]), about["per"], found.dim() == 2, about["diagonal"], found
     )
 
@@ -201,7 +201,7 @@ def _check_content(allowed: Any, about: Any, path: str | Path) -> None:
         refuse(f"{len(allowed)} masks for {len(groups)} names")
 
 
-def _check_rows(positions: Positions, path: str | Path) -> None:
+def _check_rows(positions: MaskPositions, path: str | Path) -> None:
     """A position that may attend to nothing: what was meant?"""
     if positions.structured:
         return  # the first and last position are open

@@ -98,7 +98,7 @@ def real_keys(mask: Tensor | None, keys: int, device: torch.device) -> Tensor:
     return last if last.dtype == torch.bool else last > masked_score(last.dtype)
 
 
-class Positions:
+class TokenPositions:
     """Where the tokens of a call stand among the real ones. Every tensor is [sequence or 1, token].
 
     place  of each query: its position
@@ -157,7 +157,7 @@ def joined(
     fixed: FixedHeads, learned: Tensor | None, value: Tensor, mask: Tensor | None, queries: int
 ) -> Tensor:
     """The heads' results [batch, query, head, width] in their order: those of the others, and of the fixed ones."""
-    positions = Positions(real_keys(mask, value.shape[2], value.device), queries)
+    positions = TokenPositions(real_keys(mask, value.shape[2], value.device), queries)
     parts = [] if learned is None else [learned]
     places = fixed.learned
     for name in fixed.names:

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import maximum_flow
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
-from headscope.model.rollout import Sides, Step, blocks, steps
+from headscope.model.rollout import RolloutStep, Sides, blocks, steps
 from headscope.model.token_map import Weights
 
 UNIT = 2**30  # what a capacity of 1 is as a whole number: widths are rounded to 1e-9
@@ -34,7 +34,7 @@ def flow(weights: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.float3
     return blocks(_flows(found, sides), sides)
 
 
-def check_size(found: list[Step], sides: Sides) -> None:
+def check_size(found: list[RolloutStep], sides: Sides) -> None:
     """Refuse what would take hours: a flow for every pair of tokens, each over all pairs in every layer below."""
     tokens = sides.encoder + sides.decoder
     layers = sum(layer + 1 for layer in range(len(found)))
@@ -47,7 +47,7 @@ def check_size(found: list[Step], sides: Sides) -> None:
         )
 
 
-def _flows(found: list[Step], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:
+def _flows(found: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:
     tokens = sides.encoder + sides.decoder
     for layer, step in enumerate(found):
         if step.site.stack == "decoder" and sides.encoder:

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 def silenced(attention: Any) -> Any:
     """The class of such a module, with the forward of the common form: states in, (states, no weights) out."""
 
-    class SilentAttention(attention):  # type: ignore[misc]
+    class HeadlessAttention(attention):  # type: ignore[misc]
         def forward(self, hidden_states: Tensor, *args: Any, **others: Any) -> tuple[Tensor, None]:
             keep_pace(
                 self, hidden_states, others.get("past_key_values"), others.get("key_value_states")
             )
             return what_is_left(self, hidden_states), None
 
-    return SilentAttention
+    return HeadlessAttention
 
 
 def silence(core: nn.Module) -> None:

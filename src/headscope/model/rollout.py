@@ -31,7 +31,7 @@ ACROSS = "; in the encoder a row sums to 1, of a target token the shares of sour
 
 
 @dataclass(frozen=True)
-class Step:
+class RolloutStep:
     """One site as a matrix over all tokens, the encoder's before the decoder's; rows sum to 1."""
 
     site: Site
@@ -54,7 +54,7 @@ class Sides:
         )
 
 
-def steps(weights: Weights, sites: Iterable[Site]) -> tuple[list[Step], Sides]:
+def steps(weights: Weights, sites: Iterable[Site]) -> tuple[list[RolloutStep], Sides]:
     """The sites in the order in which a forward pass comes by, those of stacks that did not attend left out.
 
     A site without heads is the residual connection alone.
@@ -67,7 +67,7 @@ def steps(weights: Weights, sites: Iterable[Site]) -> tuple[list[Step], Sides]:
     order = {"encoder": 0, "decoder": 1, "cross": 2}
     there = [site for site in sites if site.stack in lengths and site.stack in order]
     there.sort(key=lambda site: (site.stack != "encoder", site.layer, order[site.stack]))
-    return [Step(site, _matrix(site, weights, sides)) for site in there], sides
+    return [RolloutStep(site, _matrix(site, weights, sides)) for site in there], sides
 
 
 def _matrix(site: Site, weights: Weights, sides: Sides) -> NDArray[np.float64]:
@@ -99,7 +99,7 @@ def is_masked(weights: Weights) -> bool:
     return any(not (mixed > 0).any(axis=0).all() for mixed in weights.values())
 
 
-def _products(found: list[Step], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:
+def _products(found: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:
     product = np.eye(sides.encoder + sides.decoder)
     for step in found:
         product = step.matrix @ product

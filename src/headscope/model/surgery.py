@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -92,18 +91,16 @@ def group_size(model: AttentionModel) -> int:
 
 
 def prune(
-    model: AttentionModel | str | Path,
+    model: AttentionModel,
     heads: Heads | None = None,
     *,
     layers: int | str | Iterable[int | str] | None = None,
 ) -> AttentionModel:
     """A smaller model without these heads: equal to the ablated one, its head numbers those of the original.
 
-    model   loaded, or what `load` takes
     heads   `"3.2,4.*"`, `[(3, 2), (4, 0)]`, or heads
     layers  whole attention blocks: 5, `[4, 5]`, `"5"` or `"encoder.3,cross.5"`
     """
-    model = _loaded(model)
     remove = _asked(model, heads, layers)
     check_cut(model, remove)
     kept = {
@@ -137,14 +134,6 @@ def prune(
     )
     prove(model, cut, Ablate(remove))
     return cut
-
-
-def _loaded(model: AttentionModel | str | Path) -> AttentionModel:
-    from headscope.model.load import (
-        as_model,
-    )  # which reads pruned models with the help of this file
-
-    return as_model(model)
 
 
 def _silent(model: AttentionModel, kept: Mapping[Site, tuple[int, ...]]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from headscope.pruning.recovery import clear, recover
 from headscope.pruning.scores import scores_by
 from headscope.pruning.search_inputs import SearchInputs, read_inputs
 from headscope.pruning.search_result import SearchResult, make_result
-from headscope.pruning.subset_evaluator import Memory, Removed, Selection, State
+from headscope.pruning.subset_evaluator import Memory, Removed, Selection, SubsetState
 from headscope.pruning.target import heads_to_remove
 from headscope.study.journal import check_same_run
 from headscope.study.run_record import code_of, describe_files
@@ -74,9 +74,9 @@ class _Steps:
         self._folders: dict[Removed, Path] = {}
         self._last: tuple[Removed, AttentionModel] = (frozenset(), inputs.model)
 
-    def followed(self, wanted: int) -> list[State]:
+    def followed(self, wanted: int) -> list[SubsetState]:
         """From the unpruned model to the last step."""
-        path = [State(frozenset(), self.selection.intact)]
+        path = [SubsetState(frozenset(), self.selection.intact)]
         metric, log = self.inputs.task.metrics[0], self.inputs.run.log
         while True:
             removed, outcome = path[-1].removed, path[-1].outcome
@@ -89,7 +89,9 @@ class _Steps:
                 number for number, unit in enumerate(self.selection.units) if unit[0] in heads
             }
             self._train(removed, after, heads, self.folder / STEPS[len(path) - 1])
-            path.append(State(after, self.selection.evaluated_as(after, self.model_of(after))))
+            path.append(
+                SubsetState(after, self.selection.evaluated_as(after, self.model_of(after)))
+            )
 
     def model_of(self, removed: Removed) -> AttentionModel:
         """The model that was trained without these; the last one is kept in memory."""
@@ -120,7 +122,7 @@ class _Steps:
             trained.save(step)
             clear(self.folder)
 
-    def _next(self, state: State, most: int) -> list[Head]:
+    def _next(self, state: SubsetState, most: int) -> list[Head]:
         """The heads that go in one step: the least important ones in the current model, at most `most`."""
         config, everyone = self.config, self.selection
         each = max(

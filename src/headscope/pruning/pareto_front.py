@@ -14,7 +14,7 @@ from headscope.model import latency as speed
 from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import prune
 from headscope.pruning.repair import repaired
-from headscope.pruning.subset_evaluator import Removed, Selection, State
+from headscope.pruning.subset_evaluator import Removed, Selection, SubsetState
 from headscope.tasks import Judged, Prepared, Task
 from headscope.tasks.running import evaluate
 
@@ -134,7 +134,11 @@ class Report:
         return Judged(np.array(known["losses"]), np.array(known["scores"]))
 
     def front(
-        self, paths: Sequence[list[State]], best: State, sizes: int | Sequence[int], say: Told
+        self,
+        paths: Sequence[list[SubsetState]],
+        best: SubsetState,
+        sizes: int | Sequence[int],
+        say: Told,
     ) -> list[dict[str, Any]]:
         """A row for each set and repair. sizes: these, or so many evenly spread ones."""
         found = []
@@ -152,7 +156,7 @@ class Report:
             for row, is_front in zip(found, on_front(found), strict=True)
         ]
 
-    def _mended(self, state: State, repair: str) -> AttentionModel:
+    def _mended(self, state: SubsetState, repair: str) -> AttentionModel:
         """The cut model, mended; not the one that the search goes on with."""
         if not repair:
             return self.cut(state.removed)
@@ -169,7 +173,7 @@ class Report:
             )
         return cut
 
-    def _row(self, state: State, draw: int, repair: str, is_chosen: bool) -> dict[str, Any]:
+    def _row(self, state: SubsetState, draw: int, repair: str, is_chosen: bool) -> dict[str, Any]:
         """One set. The change is paired with the intact model, example by example."""
         cut = self.cut(state.removed)
         judged = self.judged(state, repair)
@@ -187,14 +191,14 @@ class Report:
             "heads": str(self.selection.heads(state.removed)),
         }
 
-    def judged(self, state: State, repair: str = "") -> Judged:
+    def judged(self, state: SubsetState, repair: str = "") -> Judged:
         """The model without this set on the report split, evaluated once."""
         key = f"report {repair}{sorted(state.removed)}"
         return (
             self._judged(lambda: self._mended(state, repair), key) if state.removed else self.intact
         )
 
-    def speeds(self, state: State, cut: AttentionModel | None = None) -> Speeds:
+    def speeds(self, state: SubsetState, cut: AttentionModel | None = None) -> Speeds:
         """The model without this set beside the whole one, measured once: the same numbers wherever they are shown."""
         key = f"speeds {sorted(state.removed)}"
         known: Speeds | None = self.selection.memory.get(key)
@@ -203,7 +207,9 @@ class Report:
             self.selection.memory.add(key, known)
         return known
 
-    def _spread(self, path: list[State], best: State, sizes: int | Sequence[int]) -> list[State]:
+    def _spread(
+        self, path: list[SubsetState], best: SubsetState, sizes: int | Sequence[int]
+    ) -> list[SubsetState]:
         """The states of these sizes, or so many evenly spread ones; always the first, the last and the best."""
         ends = {0, len(path) - 1}
         if not isinstance(sizes, int):

@@ -15,7 +15,7 @@ from headscope.pruning.pareto_front import Report
 from headscope.pruning.scores import scores_by
 from headscope.pruning.search_inputs import read_inputs
 from headscope.pruning.search_result import SearchResult, make_result
-from headscope.pruning.subset_evaluator import Memory, Selection, State
+from headscope.pruning.subset_evaluator import Memory, Selection, SubsetState
 from headscope.pruning.target import Pursuit
 from headscope.study.journal import Journal
 from headscope.tasks.running import unpruned
@@ -72,7 +72,7 @@ def search(
     return result
 
 
-def _paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[State]]:
+def _paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[SubsetState]]:
     """The path of the search method through the sets of removed heads; several for random orders."""
     if config.search == "beam":
         return [searches.beam(selection, config.width, config.expansion, config.swaps)]

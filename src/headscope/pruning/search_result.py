@@ -15,7 +15,7 @@ from headscope.model import latency as speed
 from headscope.pruning.pareto_front import Report, Speeds
 from headscope.pruning.plan import Plan
 from headscope.pruning.search_inputs import SearchInputs
-from headscope.pruning.subset_evaluator import Selection, State
+from headscope.pruning.subset_evaluator import Selection, SubsetState
 from headscope.study.run_record import build_record
 from headscope.study.schema.names import CUT
 from headscope.study.schema.record import Section
@@ -70,7 +70,7 @@ def make_result(
     inputs: SearchInputs,
     report: Report,
     front: Front,
-    best: State,
+    best: SubsetState,
     seconds: float,
     more: Mapping[str, Any] | None = None,
 ) -> SearchResult:
@@ -98,7 +98,7 @@ def make_result(
     )
 
 
-def _record(inputs: SearchInputs, report: Report, front: Front, best: State) -> Section:
+def _record(inputs: SearchInputs, report: Report, front: Front, best: SubsetState) -> Section:
     selection, model = report.selection, inputs.model
     heads = selection.heads(best.removed)
     row = next(

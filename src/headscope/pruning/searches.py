@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.config.search import EXPANSION, SWAPS, WIDTH
-from headscope.pruning.subset_evaluator import Removed, Selection, State
+from headscope.pruning.subset_evaluator import Removed, Selection, SubsetState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,26 +29,26 @@ Scores = Callable[
 ]  # the importance of every unit when these are gone
 
 
-def rank(selection: Selection, scores: Scores) -> Iterator[State]:
+def rank(selection: Selection, scores: Scores) -> Iterator[SubsetState]:
     """The least important first, by one scoring of the whole model."""
     yield from _in_order(selection, _ascending(scores(frozenset())))
 
 
-def random(selection: Selection, seed: int) -> Iterator[State]:
+def random(selection: Selection, seed: int) -> Iterator[SubsetState]:
     yield from _in_order(
         selection, np.random.default_rng(seed).permutation(len(selection.units)).tolist()
     )
 
 
-def _in_order(selection: Selection, order: Sequence[int]) -> Iterator[State]:
+def _in_order(selection: Selection, order: Sequence[int]) -> Iterator[SubsetState]:
     removed: Removed = frozenset()
     for unit in order:
         if unit in selection.candidates(removed):
             removed |= {unit}
-            yield State(removed, selection.evaluated(removed))
+            yield SubsetState(removed, selection.evaluated(removed))
 
 
-def iterative(selection: Selection, scores: Scores, step: float) -> Iterator[State]:
+def iterative(selection: Selection, scores: Scores, step: float) -> Iterator[SubsetState]:
     """The least important go, and after a share `step` of all those that are left are scored again."""
     each = max(1, round(step * len(selection.units)))
     removed: Removed = frozenset()
@@ -57,10 +57,10 @@ def iterative(selection: Selection, scores: Scores, step: float) -> Iterator[Sta
         for unit in sorted(candidates, key=lambda one: (known[one], one))[:each]:
             if unit in selection.candidates(removed):
                 removed |= {unit}
-                yield State(removed, selection.evaluated(removed))
+                yield SubsetState(removed, selection.evaluated(removed))
 
 
-def greedy(selection: Selection) -> Iterator[State]:
+def greedy(selection: Selection) -> Iterator[SubsetState]:
     """Exact: all that may go are tried on all examples."""
     removed: Removed = frozenset()
     while candidates := selection.candidates(removed):
@@ -71,7 +71,7 @@ def greedy(selection: Selection) -> Iterator[State]:
 
 def beam(
     selection: Selection, width: int = WIDTH, expansion: int = EXPANSION, swaps: int = SWAPS
-) -> Iterator[State]:
+) -> Iterator[SubsetState]:
     """The best `width` sets of each size, grown from those of the size before, and swaps of the best of them.
 
     A greedy path is always among the sets that are grown: the best child of its own last set, whatever else the beam
@@ -82,7 +82,7 @@ def beam(
 
     The other sets try fewer candidates, the first `expansion` and the n-th a n-th of that: they have less to win.
     """
-    path = State(frozenset(), selection.intact)
+    path = SubsetState(frozenset(), selection.intact)
     states = [path]
     gains: dict[int, tuple[float, float]] = {}  # of each unit, when the greedy path last tried it
     while True:
@@ -108,8 +108,8 @@ def beam(
 
 
 def _path_children(
-    selection: Selection, path: State, gains: dict[int, tuple[float, float]], expansion: int
-) -> list[State]:
+    selection: Selection, path: SubsetState, gains: dict[int, tuple[float, float]], expansion: int
+) -> list[SubsetState]:
     """The candidates of the greedy path, best first, all tried on all examples; their gains are noted."""
     candidates = selection.candidates(path.removed)
     if path.removed and expansion < len(candidates):
@@ -151,7 +151,7 @@ def _promising(
     )
 
 
-def _best(selection: Selection, states: Iterable[State], width: int) -> list[State]:
+def _best(selection: Selection, states: Iterable[SubsetState], width: int) -> list[SubsetState]:
     """The best sets; only those tried on all examples, as there always are some."""
     whole = [state for state in states if state.outcome.examples == selection.count]
     return sorted(
@@ -159,13 +159,13 @@ def _best(selection: Selection, states: Iterable[State], width: int) -> list[Sta
     )[:width]
 
 
-def _swapped(selection: Selection, state: State, swaps: int) -> State | None:
+def _swapped(selection: Selection, state: SubsetState, swaps: int) -> SubsetState | None:
     """The best set that differs by one head that came back and one that went, if it is better than this one."""
     if swaps < 1 or len(state.removed) < 2:
         return None
     slopes = selection.slopes(state.removed)
     back = sorted(state.removed, key=lambda unit: (slopes[unit], unit))[:swaps]
-    best: State | None = None
+    best: SubsetState | None = None
     for returned in back:
         fewer = state.removed - {returned}
         going = [

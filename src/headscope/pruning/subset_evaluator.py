@@ -46,7 +46,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class State:
+class SubsetState:
     """A set of removed units and what it does."""
 
     removed: Removed
@@ -192,7 +192,7 @@ class Selection:
 
     def children(
         self, removed: Removed, candidates: Sequence[int], *, keep: int | None = None
-    ) -> list[State]:
+    ) -> list[SubsetState]:
         """The sets with one unit more, best first.
 
         keep  how many of them are wanted: the others race for these places. None: all are tried on all examples
@@ -209,7 +209,7 @@ class Selection:
         for unit, outcome in zip(candidates, outcomes, strict=True):
             child = removed | {unit}
             self._note(child, outcome, outcome.examples / self.count)
-            states.append(State(child, outcome))
+            states.append(SubsetState(child, outcome))
         # Whoever dropped out is behind all that did not, whatever their few examples say.
         return sorted(
             states,

@@ -13,7 +13,7 @@ from headscope.errors import HeadscopeError
 if TYPE_CHECKING:
     from headscope.config.shared import Run
     from headscope.model.latency import Layers
-    from headscope.pruning.subset_evaluator import Selection, State
+    from headscope.pruning.subset_evaluator import Selection, SubsetState
 
 FEWER = 256  # examples that an estimate suggests to select on
 PATIENCE = 3  # sizes in a row below the wanted metric, after which a search gives up
@@ -115,11 +115,11 @@ class Pursuit:
             )
         self.reachable = self.most or _reachable(selection)
 
-    def followed(self, path: Iterator[State]) -> list[State]:
+    def followed(self, path: Iterator[SubsetState]) -> list[SubsetState]:
         """The states of a search, from the intact model to the target."""
-        from headscope.pruning.subset_evaluator import State
+        from headscope.pruning.subset_evaluator import SubsetState
 
-        found = [State(frozenset(), self.selection.intact)]
+        found = [SubsetState(frozenset(), self.selection.intact)]
         below, started = 0, time.monotonic()
         for state in path:
             if self.most is not None and self.selection.size(state.removed) > self.most:
@@ -145,22 +145,22 @@ class Pursuit:
                 break
         return found
 
-    def _keeps(self, state: State) -> bool:
+    def _keeps(self, state: SubsetState) -> bool:
         share = self.target.keep_metric
         return share is None or state.outcome.metric >= share * self.selection.intact.metric
 
-    def _is_fast(self, state: State) -> bool:
+    def _is_fast(self, state: SubsetState) -> bool:
         if self.layers is None or self.target.speedup is None:
             return False
         return 1 / self.expected_time(state) >= self.target.speedup
 
-    def expected_time(self, state: State) -> float:
+    def expected_time(self, state: SubsetState) -> float:
         """The share of the intact model's time, from the layers' measured times."""
         assert self.layers is not None
         left = len(self.selection.model.heads) - self.selection.size(state.removed)
         return self.layers.at(left / len(self.selection.model.heads))
 
-    def chosen(self, path: list[State]) -> State:
+    def chosen(self, path: list[SubsetState]) -> SubsetState:
         """The last state of the path that meets the target."""
         if len(path) == 1:
             raise HeadscopeError("no head may go", where="prune", expected="a smaller `at_least`")
@@ -183,7 +183,7 @@ class Pursuit:
             )
         return path[-1]
 
-    def _told(self, state: State) -> str:
+    def _told(self, state: SubsetState) -> str:
         size, outcome = self.selection.size(state.removed), state.outcome
         name = self.selection.task.metrics[0]
         spent = f"{self.selection.spent:.0f} evaluations"

@@ -63,7 +63,7 @@ SPECIAL = CLASSES.index("special")
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class PatternThresholds:
     """What the rule compares the scores with; where, is said above."""
 
     columns: float = 0.08
@@ -136,11 +136,11 @@ class PatternClasses(PerSequence):
     def __init__(
         self,
         names: tuple[str, ...] | None = None,
-        thresholds: Thresholds | None = None,
+        thresholds: PatternThresholds | None = None,
         sample: int = 16,
     ) -> None:
         super().__init__(names)
-        self.thresholds, self.sample = thresholds or Thresholds(), sample
+        self.thresholds, self.sample = thresholds or PatternThresholds(), sample
         self._agreement: Counter[tuple[str, int, int]] = (
             Counter()
         )  # (stack, rule's pattern, network's pattern)
@@ -356,7 +356,7 @@ def _blocks(attention: Attention, places: _Places, by_offset: Tensor) -> list[Te
     return [block + places.unless_pair, beyond + places.unless_pair]
 
 
-def patterns_by_rule(scores: Tensor, thresholds: Thresholds) -> Tensor:
+def patterns_by_rule(scores: Tensor, thresholds: PatternThresholds) -> Tensor:
     """[…, 5]: 1 at the pattern of a map, in the order of PATTERNS, else 0; of scores […, 6], NaN where undefined."""
     columns, band, excess, beyond = scores[..., :4].nan_to_num(nan=0.0).add(ROUNDING).unbind(dim=-1)
     is_beside = band >= thresholds.beside

@@ -20,7 +20,7 @@ CLASSES = ("cls", "sep", "punctuation", "special")  # in the order of `Tokens.cl
 NAMES = (*OFFSETS, *CLASSES, "first", "sink")
 
 
-class Uniform(PerSequence):
+class UniformShares(PerSequence):
     """A table by layer; no rows of heads. Where masks differ between heads it is their mean."""
 
     definitions = {}

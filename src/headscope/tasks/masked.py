@@ -26,7 +26,7 @@ from headscope.tasks.per_token import IGNORED, PerToken
 SHARE = 0.15
 
 
-class Masked(PerToken):
+class MaskedTokenTask(PerToken):
     """The share of masked tokens that are guessed right, over all texts; the loss in nats a masked token."""
 
     names: ClassVar[tuple[str, ...]] = ("masked", "mlm")

@@ -14,13 +14,13 @@ import numpy as np
 
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks.base import Item, Prepared
-from headscope.tasks.masked import SHARE, Masked
+from headscope.tasks.masked import SHARE, MaskedTokenTask
 from headscope.tasks.per_token import IGNORED
 
 MASKED, REPLACED = 0.8, 0.1  # of the tokens that are asked; the others stay as they are
 
 
-class Remasked(Masked):
+class Remasked(MaskedTokenTask):
     """The pre-training objective. Judged like `masked`: the held-out sequences are masked once and for all."""
 
     names: ClassVar[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.analysis.examples._question import Question, Role
+from headscope.analysis.examples._question import ExampleRole, RoleQuestion
 from headscope.data.examples import Example
 from headscope.heads import Head
 from headscope.tables import TableRow
@@ -30,7 +30,7 @@ BETWEEN = "‖"  # stands between two texts of a cross attention
 
 
 @dataclass(order=True)
-class Case:
+class ExampleCase:
     """One row of attention and where its maximum is; the larger the rank, the clearer."""
 
     rank: float
@@ -46,7 +46,7 @@ class Case:
         compare=False, default=False
     )  # the word expected is then one that looks
 
-    def mirrored(self) -> Case:
+    def mirrored(self) -> ExampleCase:
         """The same with the two sides exchanged: what was found along a column, as a row looks."""
         arcs = [(key, query, weight) for query, key, weight in self.arcs]
         return replace(self, query=self.key, key=self.query, arcs=arcs, is_mirrored=True)
@@ -56,13 +56,13 @@ class Found:
     """The clearest cases of each head, role and kind, one an example."""
 
     def __init__(self) -> None:
-        self._cases: dict[tuple[Head, Role, str], list[Case]] = {}
+        self._cases: dict[tuple[Head, ExampleRole, str], list[ExampleCase]] = {}
 
     def look(
         self,
         head: Head,
-        role: Role,
-        question: Question,
+        role: ExampleRole,
+        question: RoleQuestion,
         weights: NDArray[np.float32],
         labels: tuple[list[str], list[str]],
         number: int,
@@ -91,10 +91,12 @@ class Found:
                 (i, int(tops[i]), float(largest[i])) for i in range(len(tops)) if largest[i] > 0
             ]
             place, weight = (best, int(tops[best])), float(largest[best])
-            case = Case(float(ranks[best]), -number, *place, weight, wanted, arcs, labels, example)
+            case = ExampleCase(
+                float(ranks[best]), -number, *place, weight, wanted, arcs, labels, example
+            )
             self._keep(head, role, kind, case.mirrored() if question.by_column else case)
 
-    def _keep(self, head: Head, role: Role, kind: str, case: Case) -> None:
+    def _keep(self, head: Head, role: ExampleRole, kind: str, case: ExampleCase) -> None:
         cases = self._cases.setdefault((head, role, kind), [])
         if len(cases) < EACH:
             heapq.heappush(cases, case)
@@ -114,12 +116,12 @@ class Found:
                 )
 
 
-def _order(head: Head, role: Role, kind: str) -> tuple[object, ...]:
+def _order(head: Head, role: ExampleRole, kind: str) -> tuple[object, ...]:
     return head, role.name, role.direction, kind == "counter"
 
 
 def _ranks(
-    question: Question,
+    question: RoleQuestion,
     rows: NDArray[np.bool_],
     holds: NDArray[np.bool_],
     largest: NDArray[np.float32],
@@ -138,7 +140,7 @@ def _ranks(
     ]
 
 
-def _shown(case: Case) -> TableRow:
+def _shown(case: ExampleCase) -> TableRow:
     """The words around the two in question, with their new numbers; two texts one behind the other."""
     queries, keys = case.labels
     shift = 0 if queries is keys else len(queries) + 1

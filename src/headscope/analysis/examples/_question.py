@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Role:
+class ExampleRole:
     """A role of some heads; a relation has a name and a direction."""
 
     name: str
@@ -33,7 +33,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Question:
+class RoleQuestion:
     """right, allowed [query, key]: where the rule wants the maximum, and among what it is taken.
 
     by_column  the maximum is over the words that look, not over those looked at
@@ -68,8 +68,8 @@ class Text:
         return self.example.first
 
 
-Asked = dict[Site, dict[Role, list[int]]]  # the heads of each site that have a role
-Questions = dict[Role, Question]
+Asked = dict[Site, dict[ExampleRole, list[int]]]  # the heads of each site that have a role
+Questions = dict[ExampleRole, RoleQuestion]
 
 
 def asked_of(study: Study) -> Asked:
@@ -81,7 +81,7 @@ def asked_of(study: Study) -> Asked:
     return asked
 
 
-def _roles(study: Study) -> Iterator[tuple[Role, Head]]:
+def _roles(study: Study) -> Iterator[tuple[ExampleRole, Head]]:
     table = study.tables.get("relation_heads")
     known = set() if table is None else set(table["relation"])
     sinks = study.tables.get("sinks")
@@ -97,7 +97,10 @@ def _roles(study: Study) -> Iterator[tuple[Role, Head]]:
         relation = RoleName.parse(str(one["role"])).relation
         direction = str(one["rule"]).partition(":")[0]  # a relation's rule begins with it
         is_relation = relation in known and direction in DIRECTIONS
-        yield Role(str(one["role"]), *((relation, direction) if is_relation else ("", ""))), head
+        yield (
+            ExampleRole(str(one["role"]), *((relation, direction) if is_relation else ("", ""))),
+            head,
+        )
 
 
 def _address(row: dict[Any, Any]) -> Head:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from headscope.analysis.examples._cases import Found
-from headscope.analysis.examples._question import Asked, Question, Questions, Role, Text
+from headscope.analysis.examples._question import Asked, ExampleRole, Questions, RoleQuestion, Text
 from headscope.data.batches import batches
 from headscope.data.encode import Encoder, Long
 from headscope.data.examples import Example
@@ -34,7 +34,7 @@ def _functions(name: str) -> tuple[Callable[..., Any], ...]:
     return tuple(getattr(module, name) for module in modules if hasattr(module, name))
 
 
-def questions_among_words(text: Text, site: Site, roles: Iterable[Role]) -> Questions:
+def questions_among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questions:
     """What all files ask of the words of a text at this site, for those of the roles that they know."""
     asked: Questions = {}
     for among_words in _functions("among_words"):
@@ -42,7 +42,7 @@ def questions_among_words(text: Text, site: Site, roles: Iterable[Role]) -> Ques
     return asked
 
 
-def question_among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Question | None:
+def question_among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestion | None:
     """What is asked of the tokens of the sequence `row`; None for a role that does not speak of them."""
     asked = (among_tokens(role, query, key, row) for among_tokens in _functions("among_tokens"))
     return next((question for question in asked if question is not None), None)

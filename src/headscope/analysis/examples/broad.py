@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headscope.analysis.examples._question import Question, content_rows
+from headscope.analysis.examples._question import RoleQuestion, content_rows
 from headscope.model.tokens import Tokens
 
 
-def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Question | None:
+def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestion | None:
     if role != "broad":
         return None
     everywhere = content_rows(query, key, row)
-    return Question(everywhere, everywhere, is_broad=True)
+    return RoleQuestion(everywhere, everywhere, is_broad=True)

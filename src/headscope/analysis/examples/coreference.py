@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from headscope.analysis.examples._question import Question, Questions, Role, Text
+from headscope.analysis.examples._question import ExampleRole, Questions, RoleQuestion, Text
 from headscope.data.coreference import Window
 from headscope.heads import Site
 
 
-def among_words(text: Text, site: Site, roles: Iterable[Role]) -> Questions:
+def among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questions:
     window = text.window
     if window is None:
         return {}
     return {role: _referring(window) for role in roles if role.name == "coreferential"}
 
 
-def _referring(window: Window) -> Question:
+def _referring(window: Window) -> RoleQuestion:
     right = np.zeros((len(window.words), len(window.words)), dtype=bool)
     allowed = np.zeros_like(right)
     for mention in window.mentions:
@@ -26,4 +26,4 @@ def _referring(window: Window) -> Question:
             if earlier.end <= mention.start and earlier.head != mention.head:
                 allowed[mention.head, earlier.head] = True
                 right[mention.head, earlier.head] |= earlier.entity == mention.entity
-    return Question(right, allowed)
+    return RoleQuestion(right, allowed)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from headscope.analysis.examples._question import Question, content_rows
+from headscope.analysis.examples._question import RoleQuestion, content_rows
 from headscope.model.tokens import Tokens
 from headscope.study.schema.names import RoleName
 
 OFFSETS = {"previous token": -1, "next token": 1, "itself": 0}
 
 
-def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Question | None:
+def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestion | None:
     if query is not key:
         return None
     allowed = content_rows(query, key, row)
@@ -22,4 +22,4 @@ def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Question | 
         allowed = allowed & key.content[row].cpu().numpy()
     if offset is None:
         return None
-    return Question(np.eye(len(allowed), k=offset, dtype=bool) & allowed, allowed)
+    return RoleQuestion(np.eye(len(allowed), k=offset, dtype=bool) & allowed, allowed)

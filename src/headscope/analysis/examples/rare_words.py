@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from headscope.analysis.examples._question import Question, Questions, Role, Text
+from headscope.analysis.examples._question import ExampleRole, Questions, RoleQuestion, Text
 from headscope.data.frequency import Frequencies
 from headscope.heads import Site
 
 COMMON = 500  # as in the statistic: a word among the 500 most frequent is not rare
 
 
-def among_words(text: Text, site: Site, roles: Iterable[Role]) -> Questions:
+def among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questions:
     named = [role for role in roles if role.name == "rare words"]
     if not named or text.frequencies is None or site.stack != text.reader:
         return {}
@@ -21,7 +21,7 @@ def among_words(text: Text, site: Site, roles: Iterable[Role]) -> Questions:
     return {} if question is None else dict.fromkeys(named, question)
 
 
-def _rarest(words: tuple[str, ...], frequencies: Frequencies) -> Question | None:
+def _rarest(words: tuple[str, ...], frequencies: Frequencies) -> RoleQuestion | None:
     counted = np.array([frequencies.is_counted(word) for word in words], dtype=bool)
     ranks = np.array(
         [
@@ -38,4 +38,4 @@ def _rarest(words: tuple[str, ...], frequencies: Frequencies) -> Question | None
     targets = counted & (ranks >= rarest[min(1, len(rarest) - 1)])
     rows = counted & ~targets
     allowed = counted[None] & ~np.eye(len(words), dtype=bool)
-    return Question(rows[:, None] & targets, rows[:, None] & allowed)
+    return RoleQuestion(rows[:, None] & targets, rows[:, None] & allowed)

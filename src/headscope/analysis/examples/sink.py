@@ -6,11 +6,11 @@ The first row is not asked: in a causal stack it has no other key. Heads whose s
 
 from __future__ import annotations
 
-from headscope.analysis.examples._question import Question, content_rows
+from headscope.analysis.examples._question import RoleQuestion, content_rows
 from headscope.model.tokens import Tokens
 
 
-def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Question | None:
+def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestion | None:
     if role != "sink":
         return None
     allowed = content_rows(query, key, row).copy()
@@ -18,4 +18,4 @@ def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Question | 
         allowed[0] = False
     right = allowed.copy()
     right[:, 1:] = False
-    return Question(right, allowed)
+    return RoleQuestion(right, allowed)

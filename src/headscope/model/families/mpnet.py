@@ -13,7 +13,7 @@ from headscope.model.softmax_tap import Tap
 def _cut(attention: Any) -> Any:
     """MPNet's attention with some of its heads: the bias of positions comes from outside, for all of them."""
 
-    class CutAttention(attention):  # type: ignore[misc]
+    class PrunedMPNetAttention(attention):  # type: ignore[misc]
         def forward(
             self,
             hidden: Tensor,
@@ -24,7 +24,7 @@ def _cut(attention: Any) -> Any:
             mine = None if position_bias is None else position_bias[:, self.kept_heads]
             return super().forward(hidden, mask, mine, **others)
 
-    return CutAttention
+    return PrunedMPNetAttention
 
 
 def settle(core: nn.Module, numbers: tuple[int, ...]) -> None:

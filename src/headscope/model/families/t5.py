@@ -27,7 +27,7 @@ def stack(name: str, occurrence: int) -> str:
 def _cut(attention: Any) -> Any:
     """T5's attention with some of its heads: the bias of positions is made in the first block, for all of them."""
 
-    class CutAttention(attention):  # type: ignore[misc]
+    class PrunedT5Attention(attention):  # type: ignore[misc]
         def forward(
             self, hidden: Tensor, *args: Any, position_bias: Tensor | None = None, **others: Any
         ) -> Any:
@@ -45,14 +45,14 @@ def _cut(attention: Any) -> Any:
             self.whole_bias = super().compute_bias(*args, **others)
             return self.whole_bias[:, self.kept_heads]
 
-    return CutAttention
+    return PrunedT5Attention
 
 
 @cache
 def _silent(attention: Any) -> Any:
     """T5's attention without heads, which still makes the bias of positions where the others get it from here."""
 
-    class SilentAttention(attention):  # type: ignore[misc]
+    class HeadlessT5Attention(attention):  # type: ignore[misc]
         def forward(
             self,
             hidden: Tensor,
@@ -73,7 +73,7 @@ def _silent(attention: Any) -> Any:
                 position_bias = hidden.new_zeros(1, 1, count, keys)
             return what_is_left(self, hidden), position_bias, None
 
-    return SilentAttention
+    return HeadlessT5Attention
 
 
 def silence(core: nn.Module) -> None:

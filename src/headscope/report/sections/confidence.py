@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WITH, WITHOUT = "confidence", "confidence-content"
 
 
-class Confidence(StackFigure):
+class ConfidenceFigure(StackFigure):
     """The two confidences of one stack side by side."""
 
     stem = "confidence"
@@ -41,4 +41,4 @@ class Confidence(StackFigure):
         return draw_panels(panels, scale, self.title, subtitle)
 
 
-SECTION = Section(figures={30: Confidence})
+SECTION = Section(figures={30: ConfidenceFigure})

@@ -62,7 +62,7 @@ PANEL_WIDTH, ROW_HEIGHT, GAP_X = 2.9, 0.46, 0.25
 BELOW = 0.24  # of a row: the rules' marks would hide behind the head's
 
 
-class Coreference(StudyFigure):
+class CoreferenceFigure(StudyFigure):
     """A panel for each set of candidates, a line for each kind of mention."""
 
     table = TABLE
@@ -209,7 +209,7 @@ def _fact(record: Mapping[str, Any]) -> str:
 
 
 SECTION = Section(
-    figures={45: Coreference},
+    figures={45: CoreferenceFigure},
     parts={100: part},
     findings={90: findings},
     facts={30: Fact("coreference", _fact)},

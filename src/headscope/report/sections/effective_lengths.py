@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FEWEST_LENGTHS = 4  # bins, below which there is no curve to see
 
 
-class EffectiveLengths(StudyFigure):
+class EffectiveLengthsFigure(StudyFigure):
     name = "effective-lengths"
     table = "effective_lengths"
     title = "Effective attention and raw, by length of the text"
@@ -34,7 +34,7 @@ class EffectiveLengths(StudyFigure):
     )
 
     @classmethod
-    def for_study(cls, study: Study) -> Iterable[EffectiveLengths]:
+    def for_study(cls, study: Study) -> Iterable[EffectiveLengthsFigure]:
         figure = cls()
         figure.caption += lengths_covered(study)
         return [figure]
@@ -169,4 +169,4 @@ def part(study: Study) -> Part | None:
     )
 
 
-SECTION = Section(figures={62: EffectiveLengths}, parts={160: part})
+SECTION = Section(figures={62: EffectiveLengthsFigure}, parts={160: part})

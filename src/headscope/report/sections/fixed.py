@@ -52,7 +52,7 @@ MOST_HEADS_WITH_VALUES = 16
 LEFT, RIGHT, BOTTOM = 0.55, 0.2, 0.48
 
 
-class Fixed(StackFigure):
+class FixedPatternsFigure(StackFigure):
     """The nearest fixed pattern of every head of one stack; paler where even that is far."""
 
     stem = "fixed"
@@ -205,7 +205,7 @@ def findings(study: Study) -> Iterator[Finding]:
 
 
 SECTION = Section(
-    figures={21: FixingFront, 36: Fixed},
+    figures={21: FixingFront, 36: FixedPatternsFigure},
     parts={30: part},
     findings={150: findings},
     facts={70: fact_of_task("fixing", "how many heads can attend by fixed patterns for")},

@@ -26,7 +26,7 @@ FORMS = {  # of mixing.csv, in Kobayashi's order and words
 }
 
 
-class Mixing(StudyFigure):
+class MixingFigure(StudyFigure):
     name = table = "mixing"
     title = "How much of a token comes from others, by layer"
     caption = "By weights alone, by the length of what heads move, with the residual, and behind the LayerNorm."
@@ -66,6 +66,6 @@ def part(study: Study) -> Part | None:
 
 
 SECTION = Section(
-    figures={63: Mixing},
+    figures={63: MixingFigure},
     parts={170: part},
 )

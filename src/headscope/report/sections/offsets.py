@@ -28,7 +28,7 @@ TICKS = (0, 0.01, 0.1, 0.25, 0.5, 1)
 PANEL_WIDTH, PANEL_HEIGHT, GAP_X, GAP_Y = 1.75, 1.3, 0.32, 0.45
 
 
-class Offsets(StackFigure):
+class OffsetsFigure(StackFigure):
     stem = "offsets"
     title = "Attention by relative position"
     caption = (
@@ -125,4 +125,4 @@ def _root(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.sqrt(np.maximum(shares, 0.0))
 
 
-SECTION = Section(figures={39: Offsets})
+SECTION = Section(figures={39: OffsetsFigure})

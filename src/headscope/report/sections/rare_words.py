@@ -33,7 +33,7 @@ LINES = {
 APART = 0.045  # shares: lines nearer than that are named one above the other
 
 
-class RareWords(StackFigure):
+class RareWordsFigure(StackFigure):
     stem = "rare-words"
     statistics = (STATISTIC,)
     title = "Heads that point at rare words"
@@ -195,4 +195,4 @@ def findings(study: Study) -> Iterator[Finding]:
     )
 
 
-SECTION = Section(figures={43: RareWords}, parts={110: part}, findings={100: findings})
+SECTION = Section(figures={43: RareWordsFigure}, parts={110: part}, findings={100: findings})
