@@ -25,30 +25,25 @@ def test_several_files_may_follow_one_option(typed: str, taken: str) -> None:
     assert _spread(typed.split()) == taken.split()
 
 
-def test_the_rate_of_a_run_that_goes_on_is_that_of_what_it_does_itself(
+def test_the_rate_of_a_resumed_run_is_that_of_its_own_items(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from headscope.commands import _options
-
-    now = iter([0.0, 10.0, 12.0, 14.0])
-    monkeypatch.setattr(_options, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    pace = _options._Pace()
-    pace(590, 1814)  # what was done before, and one more
-    assert pace(592, 1814) == pytest.approx(1.0)
-    assert pace(594, 1814) == pytest.approx(1.0)
+    # 590 of the first call were finished before, so 60 items in 60 seconds are timed.
+    shown = paced(monkeypatch, [10.0, 12.0, 70.0], [590, 592, 650], 1814)
+    assert shown == ["", "", "1.0/s, 19 min left"]
 
 
 def paced(
     monkeypatch: pytest.MonkeyPatch, times: list[float], done: list[int], total: int
 ) -> list[str]:
     """What is told of rate and time left at each of these moments; the clock starts at 0."""
-    from headscope.commands import _options
+    from headscope import progress
 
     now = iter([0.0, *times])
-    monkeypatch.setattr(_options, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    pace, told = _options._Pace(), []
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    pace, told = progress._Pace(), []
     for many in done:
-        pace(many, total)
+        pace.update(many, total)
         told.append(pace.text)
     return told
 

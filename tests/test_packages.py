@@ -13,6 +13,7 @@ ROOMS = [
     "heads",
     "tables",
     "atomic_dir",
+    "progress",
     "config",
     "model",
     "data",

@@ -42,6 +42,7 @@ _WHERE = {
     "KnockOut": "headscope.model.knockout",
     "KnockOutConfig": "headscope.config.knock_out",
     "LearnMaskConfig": "headscope.config.learn_mask",
+    "LoadConfig": "headscope.config.load",
     "MaskScores": "headscope.model.edits",
     "Masked": "headscope.masks",
     "ModelSizes": "headscope.config.training",
@@ -77,7 +78,7 @@ _WHERE = {
     "join": "headscope.analysis.join",
     "knock_out": "headscope.api.knock_out",
     "learn_mask": "headscope.api.learn_mask",
-    "load": "headscope.model.load",
+    "load": "headscope.api.load",
     "look": "headscope.api.look",
     "pretrain": "headscope.api.pretrain",
     "preview_prune": "headscope.api.prune",
@@ -124,6 +125,7 @@ if TYPE_CHECKING:
     from headscope.api.importance import importance as importance
     from headscope.api.knock_out import knock_out as knock_out
     from headscope.api.learn_mask import learn_mask as learn_mask
+    from headscope.api.load import load as load
     from headscope.api.look import look as look
     from headscope.api.pretrain import pretrain as pretrain
     from headscope.api.probe import probe as probe
@@ -142,6 +144,7 @@ if TYPE_CHECKING:
     from headscope.config.importance import ImportanceConfig as ImportanceConfig
     from headscope.config.knock_out import KnockOutConfig as KnockOutConfig
     from headscope.config.learn_mask import LearnMaskConfig as LearnMaskConfig
+    from headscope.config.load import LoadConfig as LoadConfig
     from headscope.config.pretrain import PretrainConfig as PretrainConfig
     from headscope.config.probe import ProbeConfig as ProbeConfig
     from headscope.config.prune import PruneConfig as PruneConfig
@@ -171,7 +174,6 @@ if TYPE_CHECKING:
     from headscope.model.edits import Uniform as Uniform
     from headscope.model.fixed_patterns import Fixed as Fixed
     from headscope.model.knockout import KnockOut as KnockOut
-    from headscope.model.load import load as load
     from headscope.model.saving import save as save
     from headscope.model.token_map import TokenMap as TokenMap
     from headscope.model.tokens import Batch as Batch

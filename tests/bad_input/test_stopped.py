@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from said import Run
 
+from headscope import progress
 from headscope.api import analyze as api
-from headscope.commands import _options
 from sampling import slow
 from waiting import LONGEST
 
@@ -44,7 +44,7 @@ def test_control_c_leaves_nothing(here: Path, run: Run, monkeypatch: pytest.Monk
 
         return update
 
-    monkeypatch.setattr(_options, "_plain", interrupt)
+    monkeypatch.setattr(progress, "_plain_lines", interrupt)
     said = run(*WORDS)
     assert (said.status, said.error) == (130, "stopped")
 
@@ -117,6 +117,6 @@ def test_the_bar_shows_any_name_as_it_is(
     """rich takes [/x] for markup, and fails."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with _options.progress("runs/[/x][red]model") as update:
+    with progress.progress("runs/[/x][red]model") as update:
         update(1, 2)
     assert "runs/[/x][red]model" in capsys.readouterr().err

@@ -134,9 +134,7 @@ def test_the_hint_can_be_pasted(here: Path) -> None:
 def test_the_steps_of_every_aim_are_told_with_its_name(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "headscope.commands._options.time.monotonic", iter(range(0, 10**6, 20)).__next__
-    )
+    monkeypatch.setattr("headscope.progress.time.monotonic", iter(range(0, 10**6, 20)).__next__)
     done = command(*WORDS, "--sparsity", "0.5,0.8", "--frozen", "--out", "masks")
     assert done.exit_code == 0, done.output
     for aim in ("sparsity-0.5-seed-0", "sparsity-0.8-seed-0"):

@@ -104,7 +104,7 @@ def _warnings_in_one_line() -> Iterator[None]:
         def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
             if not issubclass(category, HeadscopeWarning):
                 plain(message, category, *place)
-            elif import_module("headscope.commands._options").is_first():
+            elif import_module("headscope.progress").is_first_process():
                 _complain(f"warning: {to_flags(str(message))}")
 
         warnings.showwarning = show  # type: ignore[assignment]

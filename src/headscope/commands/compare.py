@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import progress, say
+from headscope.commands._options import say
 from headscope.config.compare import CompareConfig
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
+from headscope.progress import progress
 
 EXAMPLES = """
 [bold]Examples[/bold]

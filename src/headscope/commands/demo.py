@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from headscope.commands._app import app
-from headscope.commands._options import drawing_figures, progress, say, typed
+from headscope.commands._options import drawing_figures, say, typed
 from headscope.config.command_line import command_line
+from headscope.progress import progress
 
 SENTENCE = "The committee that reviewed the engineers' proposals thanked them, and the chairwoman said she would answer soon."
 

@@ -9,9 +9,10 @@ import typer
 
 from headscope.commands._flags import to_flags
 from headscope.commands._from_config import command
-from headscope.commands._options import AsJson, Model, progress, say
+from headscope.commands._options import AsJson, Model, say
 from headscope.config.evaluate import EvaluateConfig
 from headscope.config.shared import Reading, Run, TaskData
+from headscope.progress import progress
 
 EXAMPLES = """
 [bold]Examples[/bold]

@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import note_few_texts, progress
+from headscope.commands._options import note_few_texts
 from headscope.config.film import FilmConfig
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
+from headscope.progress import progress
 
 EXAMPLES = """
 [bold]Examples[/bold]

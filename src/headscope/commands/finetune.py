@@ -7,9 +7,10 @@ from dataclasses import replace
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, is_first, progress, say
+from headscope.commands._options import Model, say
 from headscope.config.finetune import FinetuneConfig
 from headscope.config.shared import Reading, Run, TaskData
+from headscope.progress import is_first_process, progress
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -42,5 +43,5 @@ def finetune(
     best, seconds = result.record["best"], result.record["seconds"]
     value = "undefined" if best["value"] is None else f"{best['value']:.4f}"
     say(f"kept epoch {best['epoch']}: {best['metric']} {value}, {seconds:.0f} s")
-    if is_first():
+    if is_first_process():
         typer.echo(run.out)

@@ -7,10 +7,11 @@ from dataclasses import replace
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, progress, say
+from headscope.commands._options import Model, say
 from headscope.config.command_line import command_line
 from headscope.config.fix import FixConfig
 from headscope.config.shared import Reading, Run, TaskData, evaluate_options
+from headscope.progress import progress
 
 EXAMPLES = """
 [bold]Examples[/bold]

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import progress
 from headscope.config.fronts import FrontsConfig
 from headscope.config.shared import Run
+from headscope.progress import progress
 
 EXAMPLES = """
 [bold]Examples[/bold]

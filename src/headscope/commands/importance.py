@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, progress, say
+from headscope.commands._options import Model, say
 from headscope.config.importance import ImportanceConfig
 from headscope.config.shared import Reading, Run, TaskData
+from headscope.progress import progress
 
 if TYPE_CHECKING:
     from headscope.study.study import Study

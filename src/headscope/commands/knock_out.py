@@ -7,10 +7,11 @@ from dataclasses import replace
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, note_few_texts, progress
+from headscope.commands._options import Model, note_few_texts
 from headscope.config.knock_out import KnockOutConfig
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
+from headscope.progress import progress
 
 EXAMPLES = """
 [bold]Examples[/bold]

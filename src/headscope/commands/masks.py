@@ -11,9 +11,10 @@ import typer
 from headscope.commands._app import app
 from headscope.commands._early import say_first
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, progress, say
+from headscope.commands._options import Model, say
 from headscope.config.compare_masks import CompareMasksConfig
 from headscope.config.shared import Reading, Run, TaskData
+from headscope.progress import progress
 
 LISTED = """
 [bold]Examples[/bold]

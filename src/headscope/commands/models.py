@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands._app import app
-from headscope.commands._options import Model, Revision, say
+from headscope.commands._options import Model, say
 from headscope.errors import printable
 
 models = typer.Typer(
@@ -57,7 +57,9 @@ def fetch(
 @models.command("show")
 def show(
     model: Model,
-    revision: Revision = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Branch, tag or commit of a hub model", show_default="main")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
 ) -> None:
     """Show how a model's files say that a text becomes one vector: pooling, prompts, length, similarity."""

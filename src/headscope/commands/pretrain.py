@@ -7,10 +7,11 @@ from dataclasses import replace
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import is_first, progress, say
+from headscope.commands._options import say
 from headscope.config.pretrain import PretrainConfig
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
+from headscope.progress import is_first_process, progress
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -44,5 +45,5 @@ def pretrain(data: TextData, config: PretrainConfig, reading: Reading, run: Run)
         f"masked tokens guessed right: {accuracy['value']:.4f}{interval}, the commonest token "
         f"{record['baseline']['accuracy']:.4f}, {record['seconds']:.0f} s"
     )
-    if is_first():
+    if is_first_process():
         typer.echo(run.out)

@@ -7,10 +7,11 @@ from dataclasses import replace
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, progress, say
+from headscope.commands._options import Model, say
 from headscope.config.probe import ProbeConfig
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
+from headscope.progress import progress
 
 EXAMPLES = """
 [bold]Examples[/bold]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import AsJson, Model, progress, say
+from headscope.commands._options import AsJson, Model, say
 from headscope.config.command_line import command_line
 from headscope.config.prune import PruneConfig
 from headscope.config.shared import Reading, Run, TaskData, evaluate_options
+from headscope.progress import progress
 
 if TYPE_CHECKING:
     from headscope.pruning.prune import PruneResult

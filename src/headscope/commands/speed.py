@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import AsJson, Model, progress
+from headscope.commands._options import AsJson, Model
 from headscope.config.shared import Run
 from headscope.config.speed import SpeedConfig
+from headscope.progress import progress
 
 if TYPE_CHECKING:
     from headscope.api.speed import SpeedResult

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from headscope.config.load import LoadConfig
 from headscope.config.option import default_of, options_of
 from headscope.config.shared import Reading, Run
 from headscope.errors import HeadscopeError
@@ -29,19 +30,25 @@ def open_model(
         return model
     if not isinstance(model, str | Path):
         return as_model(model)  # raises: not a model
+    loaded = load_model(model, LoadConfig(model_class, tuple(labels)), reading, run)
+    for note in loaded.notes:
+        run.log(f"note: {note}")
+    return loaded
+
+
+def load_model(model: str | Path, config: LoadConfig, reading: Reading, run: Run) -> AttentionModel:
+    """A model from files, under a mask if there is one."""
     loaded = load(
         model,
         revision=run.revision,
         device=run.device,
         dtype=run.dtype,
-        model_class=model_class,
-        labels=labels,
+        model_class=config.model_class,
+        labels=config.labels,
         pooling=reading.pooling,
         prompt=reading.prompt,
         say=run.log,
     )
-    for note in loaded.notes:
-        run.log(f"note: {note}")
     if reading.mask is not None:
         loaded.wear(Masked(reading.mask, open_special=reading.open_special))
     return loaded
