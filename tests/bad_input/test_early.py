@@ -16,10 +16,10 @@ import pytest
 
 from headscope.commands import app
 from headscope.commands._early import FIRST
-from headscope.commands._early_model import read_shape
 from headscope.config.names import STATISTICS, TASKS
 from headscope.errors import choices
 from headscope.heads import FORM
+from headscope.model.declared_shape import read_shape
 
 CHILD = """
 import contextlib, io, json, sys

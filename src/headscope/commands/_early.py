@@ -10,32 +10,16 @@ from typer.core import TyperCommand
 from headscope.commands._flags import errors_in_flags
 from headscope.commands._options import say
 
-# What a command says first: what it needs takes seconds to import. Commands that are not here need no torch.
+# First lines of commands whose first argument is neither a model nor studies; what they need takes seconds to import.
 FIRST = {
-    "analyze": "loading {model} …",
-    "compare": "reading {studies} …",
     "demo": "loading minilm …",
     "doctor": "loading torch …",
-    "evaluate": "loading {model} …",
     "film": "reading the checkpoints of {trained} …",
-    "finetune": "loading {model} …",
-    "fix": "loading {model} …",
-    "fronts": "reading {studies} …",
-    "gate": "loading {model} …",
-    "importance": "loading {model} …",
-    "knock-out": "loading {model} …",
-    "learn-mask": "loading {model} …",
-    "look": "loading {model} …",
     "masks": "loading torch …",
     "masks show": "loading torch …",
-    "masks compare": "loading {model} …",
     "pretrain": "reading {corpus} …",
-    "probe": "loading {model} …",
-    "prune": "loading {model} …",
-    "report": "reading {studies} …",
-    "serve": "loading {model} …",
-    "speed": "loading {model} …",
 }
+VERBS = {"model": "loading", "studies": "reading"}
 
 
 class EarlyChecked(TyperCommand):
@@ -65,8 +49,7 @@ def check_early(command: str, values: Mapping[str, Any], given: set[str]) -> Non
     """Refuse whatever needs no model to be seen as wrong."""
     from headscope.commands._configs import CONFIGS, make_configs
     from headscope.commands._early_files import check_files, check_out  # not imported for --help
-    from headscope.commands._early_model import check_fit
-    from headscope.commands._early_values import check_command, check_models
+    from headscope.commands._early_values import check_command, check_fit, check_models
     from headscope.config.requirements import check_effects
 
     if command in CONFIGS:
@@ -81,8 +64,11 @@ def check_early(command: str, values: Mapping[str, Any], given: set[str]) -> Non
 
 def say_first(command: str, values: Mapping[str, Any]) -> None:
     """One line on stderr: what is being loaded or read."""
-    if command in FIRST:
-        say(FIRST[command].format(**{name: _named(value) for name, value in values.items()}))
+    line = FIRST.get(command, "")
+    if not line and not command.startswith("models"):  # which need no torch
+        line = next((f"{verb} {{{name}}} …" for name, verb in VERBS.items() if name in values), "")
+    if line:
+        say(line.format(**{name: _named(value) for name, value in values.items()}))
 
 
 def say_resume(command: str, values: Mapping[str, Any]) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headscope.config.checks import check_count
+from headscope.config.checks import check_count, check_length
 from headscope.config.masks import check_mask
 from headscope.errors import HeadscopeError
+from headscope.heads import HeadSet
+from headscope.model.declared_shape import read_shape
 from headscope.model.resolve_spec import read_spec
+from headscope.pruning.target import check_reachable
 
 Values = Mapping[str, Any]
 
@@ -62,6 +65,25 @@ def _check_counts(values: Values) -> None:
     for name in ("limit", "batch_size", "max_length"):
         if values.get(name) is not None:
             check_count(values[name], f"`{name}`")
+
+
+def check_fit(values: Mapping[str, Any]) -> None:
+    """Refuse heads and lengths that the model does not have. A model that is not on this machine is not checked."""
+    if not isinstance(values.get("model"), str) or values.get("from_scratch"):
+        return
+    shape = read_shape(values["model"], values.get("revision"))
+    if shape is None:
+        return
+    if values.get("max_length") is not None:
+        check_length(values["max_length"], shape.longest, values["model"])
+    heads, among = values.get("heads"), values.get("among")
+    allowed = (
+        list(HeadSet(among, among=shape.heads)) if isinstance(among, str) else list(shape.heads)
+    )
+    if isinstance(heads, str) and heads.isdecimal():
+        check_reachable(int(heads), len(allowed), len(allowed), "--heads")
+    elif isinstance(heads, str):
+        HeadSet(heads, among=shape.heads)
 
 
 CHECKS: dict[str, Callable[[Values], None]] = {

@@ -1,10 +1,11 @@
 """Commands made from configs: every option of the configs in a function's signature becomes an option of the command.
 
-    @command(EXAMPLES, group="Learn")
+    @command()
     def gate(model: Model, data: TaskData, config: GateConfig, reading: Reading, run: Run) -> None:
         \"""Learn which heads to keep …\"""
 
-The main config (the one with a `command`) says which fields of the shared ones are used. Parameters of other types are
+The main config (the one with a `command`) has the group and the examples, and says which fields of the shared ones are
+used. Parameters of other types are
 typer's own. The function gets checked config objects; nothing heavy is imported before they are made.
 """
 
@@ -33,9 +34,7 @@ from headscope.config.option import (
 )
 
 
-def command(
-    examples: str, *, group: str, app: typer.Typer = app, name: str | None = None, **settings: Any
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(app: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command whose options come from the configs in the function's signature."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -66,16 +65,19 @@ def command(
         run.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in signature}
         app.command(
-            name or function.__name__.replace("_", "-"),
-            epilog=examples,
+            main.command.rpartition(" ")[2],
+            epilog=_epilog(main),
             no_args_is_help=True,
             cls=EarlyChecked,
-            rich_help_panel=group,
-            **settings,
+            rich_help_panel=main.group or None,
         )(run)
         return run
 
     return register
+
+
+def _epilog(main: type[Config]) -> str:
+    return "\n\n".join(["[bold]Examples[/bold]", *main.examples, f"In Python: {main.python}"])
 
 
 def _config_in(hint: Any) -> type[Config] | None:

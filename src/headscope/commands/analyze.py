@@ -13,26 +13,8 @@ from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.progress import progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope analyze minilm --corpus wikipedia-pairs --pairs --out study
-
-headscope analyze ./my-model --corpus reactions.txt.gz --max-length 256 --out study
-
-headscope analyze minilm --treebank dev.conllu --frequency english --control --out study
-
-headscope analyze opus-mt-en-fr --corpus news.tsv --pairs --statistics entropy,confidence --out study
-
-headscope analyze rxnmapper --corpus reactions.csv --column smiles --out study
-
-headscope analyze minilm --corpus wikipedia-pairs --pairs --lens raw,effective,norm,gradient --out study
-
-In Python: headscope.analyze
-"""
-
-
-@command(EXAMPLES, group="Look")
+@command()
 def analyze(
     model: Model, data: TextData, config: AnalyzeConfig, reading: Reading, run: Run
 ) -> None:

@@ -15,15 +15,6 @@ from headscope.config.shared import Run
 from headscope.config.texts import TextData
 from headscope.progress import progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
-
-headscope compare bert-study albert-study --out comparison
-
-headscope compare before after --models ./before ./after --corpus texts.txt --limit 200 --out comparison
-
-In Python: headscope.compare(["before", "after"]).write("comparison")
-"""
 Studies = Annotated[
     list[Path],
     typer.Argument(
@@ -34,7 +25,7 @@ Studies = Annotated[
 ]
 
 
-@command(EXAMPLES, group="Measure")
+@command()
 def compare(studies: Studies, config: CompareConfig, data: TextData, run: Run) -> None:
     """Compare the heads of models: layers side by side, smoothness, roles, matched heads, change by fine-tuning."""
     import headscope

@@ -14,20 +14,8 @@ from headscope.config.evaluate import EvaluateConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.progress import progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope evaluate minilm --task stsb --data stsb_dev.tsv
-
-headscope evaluate ./minilm-mnli --task mnli --data glue --split dev
-
-headscope evaluate opus-mt-en-fr --task translation --data val.en,val.fr --limit 200
-
-In Python: headscope.evaluate
-"""
-
-
-@command(EXAMPLES, group="Measure")
+@command()
 def evaluate(
     model: Model,
     data: TaskData,

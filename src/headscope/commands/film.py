@@ -15,18 +15,6 @@ from headscope.config.shared import Run
 from headscope.config.texts import TextData
 from headscope.progress import progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
-
-headscope pretrain --corpus wiki.txt.gz --checkpoints 12 --out small-bert
-
-headscope film small-bert --corpus wiki.txt.gz --limit 500 --out over-training
-
-headscope film small-mt --corpus multi30k/dev.tsv --pairs --statistics entropy,confidence,previous --out over-training
-
-In Python: headscope.film
-"""
-
 Trained = Annotated[
     Path,
     typer.Argument(
@@ -37,7 +25,7 @@ Trained = Annotated[
 ]
 
 
-@command(EXAMPLES, group="Look")
+@command()
 def film(trained: Trained, data: TextData, config: FilmConfig, run: Run) -> None:
     """Statistics and roles of every head at each checkpoint of a training: tables by step, figures, a page."""
     import headscope

@@ -12,24 +12,8 @@ from headscope.config.finetune import FinetuneConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.progress import is_first_process, progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope finetune minilm --task mnli --data glue --out minilm-mnli
-
-headscope finetune minilm --task cola --data cola --epochs 5 --learning-rate 5e-5 --out minilm-cola
-
-headscope finetune minilm --task mnli --data glue --fix '*.0-6=raganato' --out fixed-mnli
-
-headscope finetune opus-mt-en-fr --task translation --data multi30k --from-scratch --layers 3 --out small-mt
-
-torchrun --nproc-per-node 2 -m headscope finetune minilm --task mnli --data glue --out minilm-mnli
-
-In Python: headscope.finetune
-"""
-
-
-@command(EXAMPLES, group="Models")
+@command()
 def finetune(
     model: Model, data: TaskData, config: FinetuneConfig, reading: Reading, run: Run
 ) -> None:

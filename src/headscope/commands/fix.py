@@ -13,20 +13,8 @@ from headscope.config.fix import FixConfig
 from headscope.config.shared import Reading, Run, TaskData, evaluate_options
 from headscope.progress import progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope fix minilm --task stsb --data stsb_dev.tsv --out fixed
-
-headscope fix opus-mt-en-fr --task translation --data val.en,val.fr --heads 'encoder.*.*' --keep-metric 0.99 --out fixed
-
-headscope fix minilm --task stsb --data stsb_dev.tsv --patterns '*.0-6=raganato' --out fixed
-
-In Python: headscope.fix
-"""
-
-
-@command(EXAMPLES, group="Prune")
+@command()
 def fix(model: Model, data: TaskData, config: FixConfig, reading: Reading, run: Run) -> None:
     """Replace the attention of heads by fixed patterns, measure the loss, save the model without their queries and keys."""
     import headscope

@@ -13,18 +13,8 @@ from headscope.config.fronts import FrontsConfig
 from headscope.config.shared import Run
 from headscope.progress import progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope fronts cut-beam cut-greedy gated --out fronts
-
-headscope fronts cut-beam gated --roles study --out fronts
-
-In Python: headscope.fronts(["cut-beam", "gated"])
-"""
-
-
-@command(EXAMPLES, group="Prune")
+@command()
 def fronts(
     studies: Annotated[
         list[Path],

@@ -13,22 +13,8 @@ from headscope.config.gate import GateConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.progress import progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope gate ./minilm-mnli --task mnli --data glue --keep 20,40 --out gated
-
-headscope gate ./minilm-mnli --task mnli --data glue --penalty 0.002 --frozen --out gated
-
-headscope gate opus-mt-en-fr --task translation --data multi30k --from-scratch --layers 3 --keep 12 --out gated
-
-headscope prune gated/keep-20 --plan gated/keep-20/plan.json --out small
-
-In Python: headscope.gate
-"""
-
-
-@command(EXAMPLES, group="Learn")
+@command()
 def gate(model: Model, data: TaskData, config: GateConfig, reading: Reading, run: Run) -> None:
     """Learn which heads to keep: gates that are trained with the weights or alone become a plan to prune by."""
     import headscope

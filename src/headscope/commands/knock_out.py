@@ -13,18 +13,8 @@ from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.progress import progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope knock-out minilm --corpus sentences.txt --limit 16 --max-length 32 --out study
-
-headscope knock-out minilm --corpus wikipedia-pairs --column a --to separator --max-length 32 --out study
-
-In Python: headscope.knock_out, headscope.KnockOut (the edit), headscope.token_map
-"""
-
-
-@command(EXAMPLES, group="Measure")
+@command()
 def knock_out(
     model: Model, data: TextData, config: KnockOutConfig, reading: Reading, run: Run
 ) -> None:

@@ -13,22 +13,8 @@ from headscope.config.learn_mask import LearnMaskConfig
 from headscope.config.shared import Reading, Run, TaskData, evaluate_options
 from headscope.progress import progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope learn-mask ./minilm-mnli --task mnli --data glue --sparsity 0.8,0.9 --out masks
-
-headscope learn-mask ./minilm-mnli --task mnli --data glue --soft --frozen --seeds 0,1,2 --out which-positions
-
-headscope learn-mask rxnfp --objective mlm --corpus reactions.txt --penalty 1 --structured --per head --out masks
-
-headscope evaluate ./minilm-mnli --task mnli --data glue --mask masks/sparsity-0.9-seed-0/mask.npz
-
-In Python: headscope.learn_mask
-"""
-
-
-@command(EXAMPLES, group="Learn")
+@command()
 def learn_mask(
     model: Model, data: TaskData, config: LearnMaskConfig, reading: Reading, run: Run
 ) -> None:

@@ -11,17 +11,6 @@ from headscope.commands._options import Model
 from headscope.config.look import LookConfig
 from headscope.config.shared import Reading, Run
 
-EXAMPLES = """
-[bold]Examples[/bold]
-
-headscope look minilm "The cat sat on the mat." --out cat.html
-
-headscope look minilm "The cat sat on the mat." --lens raw,norm,gradient,rollout --out cat.html
-
-headscope look opus-mt-en-fr "The cat sat on the mat." "Le chat s'assit sur le tapis." --out cat.html
-
-In Python: model.look(text).save("cat.html")
-"""
 Text = Annotated[
     str, typer.Argument(metavar="TEXT", help="Text that the model reads", show_default=False)
 ]
@@ -33,7 +22,7 @@ Second = Annotated[
 ]
 
 
-@command(EXAMPLES, group="Look")
+@command()
 def look(
     model: Model,
     text: Text,

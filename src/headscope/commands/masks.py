@@ -40,17 +40,6 @@ headscope masks show learned/sparsity-0.9-seed-0/mask.npz --length 32
 
 In Python: headscope.masks.read_mask
 """
-COMPARED = """
-[bold]Examples[/bold]
-
-headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks
-
-headscope masks compare ./minilm-mnli --task mnli --data glue --repair 1 --start minilm --seeds 0,1,2 --out masks
-
-headscope masks compare minilm --task stsb --data stsb_dev.tsv --mask star --mask mine.npy --out masks
-
-In Python: headscope.compare_masks
-"""
 WIDEST = 40  # positions that fit into a terminal
 
 masks = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
@@ -132,7 +121,7 @@ def show(
             typer.echo("".join("█" if cell else "·" for cell in row))
 
 
-@command(COMPARED, group="Commands", app=masks)
+@command(app=masks)
 def compare(
     model: Model, data: TaskData, config: CompareMasksConfig, reading: Reading, run: Run
 ) -> None:

@@ -13,22 +13,8 @@ from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.progress import is_first_process, progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope pretrain --corpus wiki.txt.gz --out small-bert
-
-headscope pretrain --corpus wiki.txt.gz --vocabulary 8000 --hidden 256 --epochs 3 --checkpoints 12 --out small-bert
-
-headscope pretrain --config ./my-roberta/config.json --tokenizer ./my-roberta --corpus a.txt b.txt --out mine
-
-headscope film small-bert --corpus wiki.txt.gz --limit 500 --out over-training
-
-In Python: headscope.pretrain
-"""
-
-
-@command(EXAMPLES, group="Models")
+@command()
 def pretrain(data: TextData, config: PretrainConfig, reading: Reading, run: Run) -> None:
     """Train a new encoder to predict masked tokens of a text corpus."""
     import headscope

@@ -13,18 +13,8 @@ from headscope.config.shared import Run
 from headscope.config.texts import TextData
 from headscope.progress import progress
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope probe minilm --treebank train.conllu --test dev.conllu --out probes
-
-headscope probe ./my-model --treebank all.conllu --vectors glove.6B.100d.txt --out probes
-
-In Python: headscope.probe
-"""
-
-
-@command(EXAMPLES, group="Measure")
+@command()
 def probe(model: Model, data: TextData, config: ProbeConfig, run: Run) -> None:
     """Parse with attention weights alone, and with baselines: how much syntax all heads hold together."""
     import headscope

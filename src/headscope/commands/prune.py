@@ -18,22 +18,8 @@ from headscope.progress import progress
 if TYPE_CHECKING:
     from headscope.pruning.prune import PruneResult
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope prune minilm --heads '3.2,4.*' --out small
-
-headscope prune minilm --task similarity --data stsb_dev.tsv --keep-metric 0.99 --search beam --out small
-
-headscope prune ./minilm-mnli --task mnli --data glue --heads 20 --repair fold,refit --recover 1 --teacher --out small
-
-headscope prune minilm --plan small/plan.json --form onnx --out graph
-
-In Python: headscope.prune, headscope.search
-"""
-
-
-@command(EXAMPLES, group="Prune")
+@command()
 def prune(
     model: Model,
     config: PruneConfig,

@@ -11,18 +11,8 @@ from headscope.commands._options import Model, say
 from headscope.config.serve import ServeConfig
 from headscope.config.shared import Reading, Run
 
-EXAMPLES = """
-[bold]Examples[/bold]
 
-headscope serve minilm
-
-headscope serve minilm --study study --study which --compare small
-
-In Python: headscope.serve(model)
-"""
-
-
-@command(EXAMPLES, group="Look")
+@command()
 def serve(model: Model, config: ServeConfig, reading: Reading, run: Run) -> None:
     """Explore a model in the browser: every head on any text, and its predictions without some of them."""
     from headscope.explorer.serving import print_line

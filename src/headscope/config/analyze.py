@@ -31,6 +31,16 @@ class AnalyzeConfig(Config):
     """Statistics of every head over a corpus: which statistics, through which lenses, and where roles begin."""
 
     command = "analyze"
+    group = "Look"
+    examples = (
+        "headscope analyze minilm --corpus wikipedia-pairs --pairs --out study",
+        "headscope analyze ./my-model --corpus reactions.txt.gz --max-length 256 --out study",
+        "headscope analyze minilm --treebank dev.conllu --frequency english --control --out study",
+        "headscope analyze opus-mt-en-fr --corpus news.tsv --pairs --statistics entropy,confidence --out study",
+        "headscope analyze rxnmapper --corpus reactions.csv --column smiles --out study",
+        "headscope analyze minilm --corpus wikipedia-pairs --pairs --lens raw,effective,norm,gradient --out study",
+    )
+    python = "headscope.analyze"
     uses = {
         TextData: ("corpus", "treebank", "coreference", "frequency", "lenient", "pairs", "column", "limit",
                    "max_length", "long"),

@@ -18,6 +18,12 @@ class CompareConfig(Config):
     """
 
     command = "compare"
+    group = "Measure"
+    examples = (
+        "headscope compare bert-study albert-study --out comparison",
+        "headscope compare before after --models ./before ./after --corpus texts.txt --limit 200 --out comparison",
+    )
+    python = 'headscope.compare(["before", "after"]).write("comparison")'
     uses = {
         TextData: ("corpus", "pairs", "column", "limit", "max_length"),
         Run: ("out", "seed", "overwrite"),

@@ -37,6 +37,12 @@ class CompareMasksConfig(TrainingConfig):
     """The cost of masks on a task: applied to the model, after a repair, and trained under the mask from the start."""
 
     command = "masks compare"
+    examples = (
+        "headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks",
+        "headscope masks compare ./minilm-mnli --task mnli --data glue --repair 1 --start minilm --seeds 0,1,2 --out masks",
+        "headscope masks compare minilm --task stsb --data stsb_dev.tsv --mask star --mask mine.npy --out masks",
+    )
+    python = "headscope.compare_masks"
     uses = {
         TaskData: ("task", "data", "report_on", "report_limit", "limit", "max_length", "columns", "labels"),
         Reading: ("open_special", "pooling", "prompt"),

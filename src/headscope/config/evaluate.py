@@ -13,6 +13,13 @@ class EvaluateConfig(Config):
     """Metrics and loss of a model on a task."""
 
     command = "evaluate"
+    group = "Measure"
+    examples = (
+        "headscope evaluate minilm --task stsb --data stsb_dev.tsv",
+        "headscope evaluate ./minilm-mnli --task mnli --data glue --split dev",
+        "headscope evaluate opus-mt-en-fr --task translation --data val.en,val.fr --limit 200",
+    )
+    python = "headscope.evaluate"
     uses = {
         TaskData: ("task", "data", "split", "columns", "labels", "limit", "max_length"),
         Reading: ("mask", "open_special", "pooling", "prompt"),

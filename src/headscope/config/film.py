@@ -19,6 +19,14 @@ class FilmConfig(Config):
     """Analysis of every checkpoint of a training on the same texts."""
 
     command = "film"
+    group = "Look"
+    examples = (
+        "headscope pretrain --corpus wiki.txt.gz --checkpoints 12 --out small-bert",
+        "headscope film small-bert --corpus wiki.txt.gz --limit 500 --out over-training",
+        "headscope film small-mt --corpus multi30k/dev.tsv --pairs"
+        " --statistics entropy,confidence,previous --out over-training",
+    )
+    python = "headscope.film"
     uses = {
         TextData: ("corpus", "treebank", "pairs", "column", "limit", "max_length"),
         Run: ("out", "seed", "device", "resume", "overwrite"),

@@ -16,6 +16,15 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
     """Train a model on a task and keep its best epoch. `teacher` may be a loaded model in Python."""
 
     command = "finetune"
+    group = "Models"
+    examples = (
+        "headscope finetune minilm --task mnli --data glue --out minilm-mnli",
+        "headscope finetune minilm --task cola --data cola --epochs 5 --learning-rate 5e-5 --out minilm-cola",
+        "headscope finetune minilm --task mnli --data glue --fix '*.0-6=raganato' --out fixed-mnli",
+        "headscope finetune opus-mt-en-fr --task translation --data multi30k --from-scratch --layers 3 --out small-mt",
+        "torchrun --nproc-per-node 2 -m headscope finetune minilm --task mnli --data glue --out minilm-mnli",
+    )
+    python = "headscope.finetune"
     uses = {
         TaskData: ("task", "data", "select_on", "columns", "labels", "limit", "max_length"),
         Reading: ("mask", "open_special", "pooling", "prompt"),

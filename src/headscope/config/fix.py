@@ -20,6 +20,14 @@ class FixConfig(Config):
     """Replace the attention of heads by fixed patterns, and measure the loss on a task."""
 
     command = "fix"
+    group = "Prune"
+    examples = (
+        "headscope fix minilm --task stsb --data stsb_dev.tsv --out fixed",
+        "headscope fix opus-mt-en-fr --task translation --data val.en,val.fr"
+        " --heads 'encoder.*.*' --keep-metric 0.99 --out fixed",
+        "headscope fix minilm --task stsb --data stsb_dev.tsv --patterns '*.0-6=raganato' --out fixed",
+    )
+    python = "headscope.fix"
     uses = {
         TaskData: (*SPLITS, "columns", "labels", "max_length"),
         Reading: ("pooling", "prompt"),

@@ -14,6 +14,12 @@ class FrontsConfig(Config):
     """Compare the results of several searches and gates of one model and task."""
 
     command = "fronts"
+    group = "Prune"
+    examples = (
+        "headscope fronts cut-beam cut-greedy gated --out fronts",
+        "headscope fronts cut-beam gated --roles study --out fronts",
+    )
+    python = 'headscope.fronts(["cut-beam", "gated"])'
     uses = {Run: ("out", "overwrite")}
     helps = {"out": "Study to write; must not exist yet"}
     required = ("out",)

@@ -17,6 +17,12 @@ class KnockOutConfig(Config):
     """Effect of every head's attention: value zeroing, and attention to a class of tokens removed."""
 
     command = "knock-out"
+    group = "Measure"
+    examples = (
+        "headscope knock-out minilm --corpus sentences.txt --limit 16 --max-length 32 --out study",
+        "headscope knock-out minilm --corpus wikipedia-pairs --column a --to separator --max-length 32 --out study",
+    )
+    python = "headscope.knock_out, headscope.KnockOut (the edit), headscope.token_map"
     uses = {
         TextData: ("corpus", "pairs", "column", "limit", "max_length"),
         Reading: ("mask", "open_special"),

@@ -24,6 +24,13 @@ class LookConfig(Config):
     """
 
     command = "look"
+    group = "Look"
+    examples = (
+        'headscope look minilm "The cat sat on the mat." --out cat.html',
+        'headscope look minilm "The cat sat on the mat." --lens raw,norm,gradient,rollout --out cat.html',
+        'headscope look opus-mt-en-fr "The cat sat on the mat." "Le chat s\'assit sur le tapis." --out cat.html',
+    )
+    python = 'model.look(text).save("cat.html")'
     uses = {
         Reading: ("mask", "open_special", "pooling"),
         Run: ("out", "revision", "device", "dtype"),

@@ -88,6 +88,8 @@ class Config:
     """Base of all configs: values are parsed and checked when the object is made.
 
     command   the command whose main config this is; empty for configs that commands share
+    group     heading of the command in the list of commands
+    examples  command lines for the help; python: the same in Python
     rules_of  the command whose rules (`requirements.RULES`) apply, if not those of `command`
     uses      the fields of shared configs that the command uses
     defaults  defaults of shared fields that differ in this command
@@ -99,6 +101,9 @@ class Config:
     """
 
     command: ClassVar[str] = ""
+    group: ClassVar[str] = ""
+    examples: ClassVar[tuple[str, ...]] = ()
+    python: ClassVar[str] = ""
     rules_of: ClassVar[str] = ""
     uses: ClassVar[Mapping[type[Config], tuple[str, ...]]] = {}
     defaults: ClassVar[Mapping[str, Any]] = {}

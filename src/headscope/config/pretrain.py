@@ -22,6 +22,14 @@ class PretrainConfig(TrainingConfig, ModelSizes):
     """
 
     command = "pretrain"
+    group = "Models"
+    examples = (
+        "headscope pretrain --corpus wiki.txt.gz --out small-bert",
+        "headscope pretrain --corpus wiki.txt.gz --vocabulary 8000 --hidden 256 --epochs 3 --checkpoints 12 --out small-bert",
+        "headscope pretrain --config ./my-roberta/config.json --tokenizer ./my-roberta --corpus a.txt b.txt --out mine",
+        "headscope film small-bert --corpus wiki.txt.gz --limit 500 --out over-training",
+    )
+    python = "headscope.pretrain"
     uses = {
         TextData: ("corpus", "column", "limit", "max_length"),
         Reading: ("mask", "open_special"),

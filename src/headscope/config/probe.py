@@ -20,6 +20,12 @@ class ProbeConfig(Config):
     """Dependency parsing from attention weights: how much syntax the attention of all heads holds together."""
 
     command = "probe"
+    group = "Measure"
+    examples = (
+        "headscope probe minilm --treebank train.conllu --test dev.conllu --out probes",
+        "headscope probe ./my-model --treebank all.conllu --vectors glove.6B.100d.txt --out probes",
+    )
+    python = "headscope.probe"
     uses = {
         TextData: ("treebank", "lenient", "limit", "max_length"),
         Run: ("out", "seed", "revision", "device", "dtype", "overwrite"),

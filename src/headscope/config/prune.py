@@ -30,6 +30,15 @@ class PruneConfig(SearchConfig):
     """
 
     command = "prune"
+    group = "Prune"
+    examples = (
+        "headscope prune minilm --heads '3.2,4.*' --out small",
+        "headscope prune minilm --task similarity --data stsb_dev.tsv --keep-metric 0.99 --search beam --out small",
+        "headscope prune ./minilm-mnli --task mnli --data glue --heads 20"
+        " --repair fold,refit --recover 1 --teacher --out small",
+        "headscope prune minilm --plan small/plan.json --form onnx --out graph",
+    )
+    python = "headscope.prune, headscope.search"
     uses = {
         TaskData: (*SPLITS, "columns", "labels", "max_length"),
         Reading: ("pooling", "prompt"),

@@ -20,6 +20,12 @@ class ServeConfig(Config):
     """
 
     command = "serve"
+    group = "Look"
+    examples = (
+        "headscope serve minilm",
+        "headscope serve minilm --study study --study which --compare small",
+    )
+    python = "headscope.serve(model)"
     uses = {
         Reading: ("mask", "open_special", "pooling", "prompt"),
         Run: ("revision", "device", "dtype"),

@@ -20,6 +20,13 @@ class SpeedConfig(Config):
     """Time a model by its number of heads, or its attention with and without a mask."""
 
     command = "speed"
+    group = "Prune"
+    examples = (
+        "headscope speed minilm",
+        "headscope speed small --against minilm --batch-size 32 --length 128",
+        "headscope speed minilm --mask longformer --length 512,1024,2048,4096 --out pays.svg",
+    )
+    python = "headscope.speed"
     uses = {Run: ("out", "revision", "device", "dtype")}
     helps = {"out": "With --mask: figure to write, e.g. speed.svg"}
 

@@ -1,19 +1,16 @@
-"""Options that do not fit the model, as far as its config.json tells: unknown heads, too many heads, too long texts."""
+"""Heads and maximum length of a model as its config.json states them, without loading torch."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headscope.config.checks import check_length
-from headscope.heads import Head, HeadSet
+from headscope.heads import Head
 from headscope.model import zoo
 from headscope.model.module_files import transformer_folder
 from headscope.model.resolve_spec import read_spec
-from headscope.pruning.target import check_reachable
 
 # Encoders with the same number of heads in every layer. For other families the checks after loading must do.
 LAYERS_AND_HEADS = {
@@ -28,25 +25,6 @@ class Shape:
 
     heads: tuple[Head, ...]
     longest: int
-
-
-def check_fit(values: Mapping[str, Any]) -> None:
-    """Refuse heads and lengths that the model does not have. A model that is not on this machine is not checked."""
-    if not isinstance(values.get("model"), str) or values.get("from_scratch"):
-        return
-    shape = read_shape(values["model"], values.get("revision"))
-    if shape is None:
-        return
-    if values.get("max_length") is not None:
-        check_length(values["max_length"], shape.longest, values["model"])
-    heads, among = values.get("heads"), values.get("among")
-    allowed = (
-        list(HeadSet(among, among=shape.heads)) if isinstance(among, str) else list(shape.heads)
-    )
-    if isinstance(heads, str) and heads.isdecimal():
-        check_reachable(int(heads), len(allowed), len(allowed), "--heads")
-    elif isinstance(heads, str):
-        HeadSet(heads, among=shape.heads)
 
 
 def read_shape(model: str, revision: str | None = None) -> Shape | None:
