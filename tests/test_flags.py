@@ -68,7 +68,7 @@ def test_every_option_that_a_message_names_is_one_of_a_command() -> None:
         ("Add `resume=True` to go on", "Add --resume to go on"),
         ('`mask="star"`', "--mask star"),
         ('`heads="3.2,4.*"`', "--heads 3.2,4.*"),
-        ('`how="rank"` or iterative', "--search rank or iterative"),
+        ('`search="rank"` or iterative', "--search rank or iterative"),
         ("`as_json=True`", "--json"),
         ('`kind="head"` or pair', "--kind head or pair"),
         ("`thresholds`: rare is 2", "--threshold: rare is 2"),

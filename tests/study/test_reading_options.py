@@ -419,11 +419,11 @@ def served(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs `headscope serve` up to the model that would be served."""
     given: list[Any] = []
 
-    def stop(model: Any, **options: Any) -> Any:
+    def stop(name: str, model: Any, *states: Any, **options: Any) -> Any:
         given.append(model)
         raise HeadscopeError("stopped here")
 
-    monkeypatch.setattr("headscope.explorer.serving.serve", stop)
+    monkeypatch.setattr("headscope.explorer.serving.Session", stop)
 
     def command(*words: object) -> Any:
         given.clear()

@@ -148,7 +148,7 @@ def check_out(command: str, values: Values) -> None:
         return
     overwrite, resume = bool(values.get("overwrite")), bool(values.get("resume"))
     if command == "look":
-        from headscope.report.look.view import check_place, page_path
+        from headscope.report.look.page_path import check_place, page_path
 
         check_place(page_path(out))
     elif command == "demo":

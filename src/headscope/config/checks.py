@@ -110,7 +110,7 @@ def check_patterns(where: str) -> Callable[[Any], None]:
 
 def lenses_named(names: str | Iterable[str], where: str = "`lens`") -> tuple[str, ...]:
     """Names of lenses, each once and in the order given: "raw,norm" or a list of them."""
-    asked = names_in(names, "lens")
+    asked = names_in(names, where)
     for name in asked:
         if name in TOKEN_MAPS:
             raise HeadscopeError(

@@ -200,13 +200,24 @@ def values_of(*configs: Config | None) -> dict[str, Any]:
 def recorded(*configs: Config | None) -> dict[str, Any]:
     """The options of a run as its record and its resume header hold them: plain JSON values.
 
-    Callbacks and options that do not change the result (where it is written, whether it is resumed) are left out.
+    Callbacks, options that do not change the result (where it is written, whether it is resumed) and fields of shared
+    configs that the command does not use are left out.
     """
+    present = [config for config in configs if config is not None]
+    main = next((config for config in present if config.command), None)
+
+    def is_recorded(config: Config, f: Field[Any]) -> bool:
+        if not f.compare or f.name in UNRECORDED:
+            return False
+        if main is None or config is main or f.name not in options_of(type(config)):
+            return True
+        return f.name in main.uses.get(type(config), ())
+
     return {
         f.name: _plain(getattr(config, f.name))
-        for config in filter(None, configs)
+        for config in present
         for f in fields(config)
-        if f.compare and f.name not in UNRECORDED
+        if is_recorded(config, f)
     }
 
 

@@ -11,7 +11,6 @@ import hashlib
 import html
 import json
 import secrets
-import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,25 +20,11 @@ from markupsafe import Markup
 
 from headscope.errors import HeadscopeError
 from headscope.report.look.lens_view import LensView, StackMaps
+from headscope.report.look.page_path import check_place, page_path
 from headscope.report.look.token_axis import axes_payload, inert
 from headscope.study.local_paths import local_name
 
 NOTEBOOK_LIMIT_BYTES = 5_000_000
-OTHER_FILES = (
-    ".csv",
-    ".gif",
-    ".ipynb",
-    ".jpg",
-    ".jpeg",
-    ".json",
-    ".md",
-    ".npz",
-    ".pdf",
-    ".png",
-    ".svg",
-    ".tsv",
-    ".txt",
-)
 FILE_LIMIT_BYTES = 25_000_000
 _BUILT = Path(__file__).parents[1] / "static"  # from web/
 
@@ -182,36 +167,6 @@ def _json_for_html(data: object) -> str:
     """JSON that cannot end the element it stands in; pure ASCII, so U+2028 and its like are escaped too."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def page_path(path: str | Path) -> Path:
-    """Where a page goes: a name without an ending gets .html, as no browser opens it otherwise."""
-    place = Path(path)
-    if place.suffix.lower() in (".html", ".htm") or place.is_dir():
-        return place
-    if place.suffix.lower() in OTHER_FILES:
-        raise HeadscopeError(
-            f'"{place.name}" is no page', where=path, expected="a name that ends in .html"
-        )
-    return place.with_name(f"{place.name}.html")
-
-
-def check_place(path: Path) -> None:
-    """Refuse a path that no page can have, before work is done for it."""
-    if path.is_dir():
-        raise HeadscopeError(
-            "this is a folder", where=path, expected="the name of a file, such as look.html"
-        )
-    there = next(folder for folder in path.parents if folder.exists())
-    if not there.is_dir():
-        raise HeadscopeError(
-            f'"{there}" is a file, not a folder', where=path, mend="Choose another path"
-        )
-    if there != path.parent:
-        mend = f"Check the path, or make the directory: mkdir -p {shlex.quote(str(path.parent))}"
-        raise HeadscopeError(
-            f"cannot be written: there is no directory {path.parent}", where=path, mend=mend
-        )
 
 
 def _write_whole(path: Path, content: bytes) -> None:
