@@ -47,8 +47,8 @@ class EarlyChecked(TyperCommand):
 
 def check_early(command: str, values: Mapping[str, Any], given: set[str]) -> None:
     """Refuse whatever needs no model to be seen as wrong."""
+    from headscope.api.check_paths import check_files, check_out  # not imported for --help
     from headscope.commands._configs import CONFIGS, make_configs
-    from headscope.commands._early_files import check_files, check_out  # not imported for --help
     from headscope.commands._early_values import check_command, check_fit, check_models
     from headscope.config.requirements import check_effects
 
@@ -73,7 +73,7 @@ def say_first(command: str, values: Mapping[str, Any]) -> None:
 
 def say_resume(command: str, values: Mapping[str, Any]) -> None:
     """After a run that was stopped: what is kept of it, if anything, and how to go on."""
-    from headscope.commands._early_files import kept_of
+    from headscope.api.check_paths import kept_of
 
     if (partial := kept_of(command, values)) is not None:
         say(f"finished work is kept in {partial}; the same command with --resume continues")

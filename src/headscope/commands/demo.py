@@ -28,8 +28,8 @@ def demo(
 ) -> None:
     """What the 72 heads of all-MiniLM-L6-v2 attend to over 500 pairs of Wikipedia paragraphs, and which matter."""
     import headscope
+    from headscope.api.check_paths import is_demo
     from headscope.atomic_dir import drafted
-    from headscope.commands._early_files import is_demo
     from headscope.model.load import load
     from headscope.report.write import write_into
 

@@ -1,4 +1,4 @@
-"""Files that must be there and places that must be free, before anything is loaded."""
+"""Files that must exist and outputs that must be free, checked before anything is loaded; imports no torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]
 
-SPLITS = {  # the splits of --data that a command reads: a name, or the option that holds it
+SPLITS = {  # the splits of `data` that a command reads: a name, or the option that holds it
     "evaluate": ("split",),
     "importance": ("split",),
     "prune": ("select_on", "report_on"),
@@ -165,7 +165,7 @@ def check_out(command: str, values: Values) -> None:
         if part is not None and there and part not in there:
             overwrite = True  # it is added to
         elif part is not None and there and not overwrite:
-            mend = "Add --overwrite to replace it, or choose another --out"
+            mend = "Add `overwrite=True` to replace it, or choose another `out`"
             raise HeadscopeError(f"the study there has its {part} already", where=out, mend=mend)
         check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=record)
 

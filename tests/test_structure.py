@@ -1,0 +1,118 @@
+"""Limits on the structure of the package: parameters, class names, import cycles, size of the command line."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import headscope
+
+PACKAGE = Path(next(iter(headscope.__path__)))
+FILES = sorted(PACKAGE.rglob("*.py"))
+TREES = {file.relative_to(PACKAGE).as_posix(): ast.parse(file.read_text("utf-8")) for file in FILES}
+CONFIGS = {"config", "run", "reading", "data"}  # parameters of public functions that are configs
+MOST_PARAMETERS = 10
+MOST_PUBLIC_PARAMETERS = 6
+COMMAND_LINES = 1800
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    yield from (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return [argument.arg for argument in every if argument.arg not in ("self", "cls")]
+
+
+def test_no_function_has_more_than_ten_parameters() -> None:
+    long = [
+        f"{file}:{function.lineno} {function.name}: {len(parameters(function))}"
+        for file, tree in TREES.items()
+        for function in functions(tree)
+        if len(parameters(function)) > MOST_PARAMETERS
+    ]
+    assert not long
+
+
+def test_public_functions_have_at_most_six_parameters_besides_configs() -> None:
+    public = {(module, name) for name, module in headscope._WHERE.items()}
+    checked, long = 0, []
+    for file, tree in TREES.items():
+        module = "headscope." + file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        for node in getattr(tree, "body", []):
+            if isinstance(node, ast.FunctionDef) and (module, node.name) in public:
+                checked += 1
+                names = [name for name in parameters(node) if name not in CONFIGS]
+                if len(names) > MOST_PUBLIC_PARAMETERS:
+                    long.append(f"{file} {node.name}: {names}")
+    assert checked > 15
+    assert not long
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    places = defaultdict(list)
+    for file, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{file}:{node.lineno}")
+    assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
+def imports(file: str, tree: ast.AST) -> set[str]:
+    """The modules of the package that a module imports, at its top or inside functions, as `package/module.py`."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headscope"):
+            base = (node.module or "").split(".")[1:]
+            candidates = [[*base, alias.name] for alias in node.names] + [base]
+            for parts in candidates:
+                path = "/".join(parts)
+                found |= {one for one in (f"{path}.py", f"{path}/__init__.py") if one in TREES}
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                path = "/".join(alias.name.split(".")[1:])
+                found |= {one for one in (f"{path}.py", f"{path}/__init__.py") if one in TREES}
+    return found - {file}
+
+
+def without_type_checking(tree: ast.Module) -> ast.Module:
+    """The module without what is imported for annotations only."""
+
+    class Remove(ast.NodeTransformer):
+        def visit_If(self, node: ast.If) -> ast.AST | None:
+            is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+            return None if is_typing else node
+
+    return ast.Module([Remove().visit(node) or ast.Pass() for node in tree.body], [])
+
+
+def test_no_import_cycle() -> None:
+    graph = {file: imports(file, without_type_checking(tree)) for file, tree in TREES.items()}
+    cycles, state, stack = [], dict.fromkeys(graph, 0), []
+
+    def visit(file: str) -> None:
+        state[file] = 1
+        stack.append(file)
+        for other in sorted(graph[file]):
+            if state[other] == 1:
+                cycles.append([*stack[stack.index(other) :], other])
+            elif state[other] == 0:
+                visit(other)
+        stack.pop()
+        state[file] = 2
+
+    for file in graph:
+        if not state[file]:
+            visit(file)
+    assert not cycles
+
+
+def test_the_command_line_stays_thin() -> None:
+    lines = sum(
+        len(file.read_text("utf-8").splitlines()) for file in (PACKAGE / "commands").glob("*.py")
+    )
+    assert lines < COMMAND_LINES
