@@ -22,8 +22,9 @@ from headscope.config.search import SearchConfig
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate
-from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
+from headscope.pruning.searches.iterative import iterative as iterative_search
+from headscope.pruning.searches.rank import rank as rank_search
 from headscope.pruning.subset_evaluator import Selection
 from headscope.tasks import task_named
 from headscope.tasks.base import Prepared, Task, batch_of
@@ -141,9 +142,9 @@ def test_the_carrier_is_the_last_of_its_layer(
     )
     scores = scores_by(selection, by, rules)
     path = (
-        searches.rank(selection, scores)
+        rank_search(selection, scores)
         if how == "rank"
-        else searches.iterative(selection, scores, 0.01)
+        else iterative_search(selection, scores, 0.01)
     )
     order: list[str] = []
     for state in path:

@@ -17,9 +17,12 @@ from headscope import HeadSet, SearchConfig, prune, search
 from headscope.config.names import SCORES
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
 from headscope.pruning.search_result import warning_of
+from headscope.pruning.searches.beam import beam as beam_search
+from headscope.pruning.searches.greedy import greedy as greedy_search
+from headscope.pruning.searches.iterative import iterative as iterative_search
+from headscope.pruning.searches.rank import rank as rank_search
 from headscope.pruning.subset_evaluator import Memory, Selection, SubsetState
 from headscope.tasks import task_named
 from worded import DISLIKED, LIKED, worded
@@ -53,12 +56,12 @@ def kept_of(selection: Selection, removed: frozenset[int]) -> list[str]:
 
 
 PATHS = {
-    "beam": lambda selection: searches.beam(selection),
-    "greedy": lambda selection: searches.greedy(selection),
-    "iterative": lambda selection: searches.iterative(
+    "beam": lambda selection: beam_search(selection),
+    "greedy": lambda selection: greedy_search(selection),
+    "iterative": lambda selection: iterative_search(
         selection, scores_by(selection, "gradient"), 0.01
     ),
-    "rank": lambda selection: searches.rank(selection, scores_by(selection, "ablation")),
+    "rank": lambda selection: rank_search(selection, scores_by(selection, "ablation")),
 }
 
 
@@ -111,7 +114,7 @@ def test_of_all_pairs_the_best_is_found(tmp_path: Path) -> None:
     selection = cancelling(tmp_path)
     every = {pair: selection.evaluated(frozenset(pair)).loss for pair in combinations(range(8), 2)}
     assert every[(0, 3)] == pytest.approx(selection.intact.loss, abs=0.01)
-    found = last(searches.beam(cancelling(tmp_path), width=4, expansion=8, swaps=8), 2)
+    found = last(beam_search(cancelling(tmp_path), width=4, expansion=8, swaps=8), 2)
     assert found.outcome.loss <= min(every.values()) + 1e-9
 
 
@@ -120,7 +123,7 @@ def test_beam_with_all_candidates_and_one_set_is_greedy(tmp_path: Path) -> None:
         selection_of(classifier(noise=0.5), tmp_path),
         selection_of(classifier(noise=0.5), tmp_path),
     )
-    beam, greedy = searches.beam(one, width=1, expansion=8, swaps=0), searches.greedy(other)
+    beam, greedy = beam_search(one, width=1, expansion=8, swaps=0), greedy_search(other)
     for _ in range(5):
         mine, theirs = next(beam), next(greedy)
         assert mine.removed == theirs.removed
@@ -142,7 +145,7 @@ def test_beam_is_near_the_best_on_small_models_that_can_be_solved(tmp_path: Path
         exhaustive = min(
             selection.evaluated(frozenset(three)).loss for three in combinations(range(8), 3)
         )
-        found = last(searches.beam(selection_of(model, tmp_path, 60)), 3).outcome.loss
+        found = last(beam_search(selection_of(model, tmp_path, 60)), 3).outcome.loss
         assert found <= exhaustive * 1.05 + 1e-9
 
 
@@ -174,13 +177,11 @@ def test_beam_is_never_worse_than_the_greedy_path_inside_it(
         selection = selection_of(model, tmp_path, 40, objective=objective)
         return np.array(along(search(selection), selection, 4))
 
-    greedy = found(searches.greedy)
+    greedy = found(greedy_search)
     for expansion in (2, 8):
-        alone = found(
-            lambda one, few=expansion: searches.beam(one, width=1, expansion=few, swaps=0)
-        )
+        alone = found(lambda one, few=expansion: beam_search(one, width=1, expansion=few, swaps=0))
         assert alone[0] == greedy[0], "the first step tries every head"
-        wide = found(lambda one, few=expansion: searches.beam(one, width=3, expansion=few, swaps=2))
+        wide = found(lambda one, few=expansion: beam_search(one, width=3, expansion=few, swaps=2))
         assert (wide <= alone).all()
     assert (alone == greedy).all()
 
@@ -198,7 +199,7 @@ def test_a_beam_that_goes_on_finds_the_same_for_the_same_number_of_evaluations(
 
     def found(memory: Memory) -> tuple[list[SubsetState], float]:
         selection = selection_of(disturbed(0), tmp_path, 40, objective="metric", memory=memory)
-        path = searches.beam(selection, width=2, expansion=3, swaps=1)
+        path = beam_search(selection, width=2, expansion=3, swaps=1)
         return [state for _, state in zip(range(3), path, strict=False)], selection.spent
 
     whole = Kept()
@@ -218,8 +219,8 @@ def test_beam_is_not_worse_than_greedy_for_no_more_evaluations(
     one, other = (selection_of(model, tmp_path, 48, objective=objective) for _ in range(2))
     for size, mine, theirs in zip(
         range(1, 4),
-        searches.beam(one, width=2, expansion=8, swaps=2),
-        searches.greedy(other),
+        beam_search(one, width=2, expansion=8, swaps=2),
+        greedy_search(other),
         strict=False,
     ):
         assert len(mine.removed) == len(theirs.removed) == size
@@ -283,7 +284,7 @@ def test_a_search_goes_by_its_objective(tmp_path: Path) -> None:
 
 def test_at_least_so_many_heads_stay_in_every_layer(tmp_path: Path) -> None:
     selection = selection_of(classifier(), tmp_path, 40, at_least=2)
-    states = list(searches.greedy(selection))
+    states = list(greedy_search(selection))
     assert len(states) == 4
     kept = set(selection.model.heads) - set(selection.heads(states[-1].removed))
     assert [sum(head.layer == layer for head in kept) for layer in range(2)] == [2, 2]
@@ -292,7 +293,7 @@ def test_at_least_so_many_heads_stay_in_every_layer(tmp_path: Path) -> None:
 def test_only_the_heads_that_may_go_go(tmp_path: Path) -> None:
     model = classifier()
     selection = selection_of(model, tmp_path, 40, among=HeadSet("0.1-3", among=model.heads))
-    for path in (searches.greedy(selection), searches.beam(selection)):
+    for path in (greedy_search(selection), beam_search(selection)):
         assert str(selection.heads(list(path)[-1].removed)) == "0.1-3"
 
 

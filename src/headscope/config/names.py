@@ -5,6 +5,15 @@ tests/test_names.py compares every list with the registry it stands for.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+
+def _files_in(*package: str) -> tuple[str, ...]:
+    """The modules of a package whose files register themselves, without importing them."""
+    files = Path(__file__).parents[1].joinpath(*package).glob("[a-z]*.py")
+    return tuple(sorted(file.stem.replace("_", "-") for file in files))
+
+
 TASKS = (
     *(
         "bleu",
@@ -135,7 +144,7 @@ KINDS = ("head", "only", "site", "layer", "all", "pair", "shared")
 MODES = ("zero", "mean", "uniform", "fixed")
 RULES = ("voita", "attnlrp")
 
-SEARCHES = ("beam", "greedy", "iterative", "rank", "random")
+SEARCHES = _files_in("pruning", "searches")
 GRADIENT_SCORES = (
     *(
         "gradient",

@@ -73,7 +73,7 @@ class SearchConfig(Config):
     speedup: float | None = option(
         None, "Speed-up to reach, e.g. 1.2: search until the model is expected to be that fast", above=1
     )  # fmt: skip
-    search: str = option("beam", "Search method: beam, greedy, iterative, rank or random", choices=SEARCHES)  # fmt: skip
+    search: str = option("beam", f"Search method: {', '.join(SEARCHES)}", choices=SEARCHES)
     by: str = option(
         BY,
         "Importance for rank and iterative: gradient-second, relevance, ablation, confidence, norm …",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning import searches
 from headscope.pruning.pareto_front import Report
-from headscope.pruning.scores import scores_by
 from headscope.pruning.search_inputs import read_inputs
 from headscope.pruning.search_result import SearchResult, make_result
-from headscope.pruning.subset_evaluator import Memory, Selection, SubsetState
+from headscope.pruning.subset_evaluator import Memory
 from headscope.pruning.target import Pursuit
 from headscope.study.journal import Journal
 from headscope.tasks.running import unpruned
@@ -62,7 +61,7 @@ def search(
     )
     if report.knows_nothing is not None:
         run.log(f"note: {report.knows_nothing}")
-    paths = [pursuit.followed(path) for path in _paths(selection, config, run.seed)]
+    paths = [pursuit.followed(path) for path in searches.paths(selection, config, run.seed)]
     best = pursuit.chosen(paths[0])
     front = report.front(paths, best, config.front_sizes, run.log)
     result = make_result(inputs, report, front, best, time.perf_counter() - started)
@@ -70,17 +69,3 @@ def search(
         run.log(f"note: {warning}")
     run.log(result.plan.chosen["advice"])
     return result
-
-
-def _paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[SubsetState]]:
-    """The path of the search method through the sets of removed heads; several for random orders."""
-    if config.search == "beam":
-        return [searches.beam(selection, config.width, config.expansion, config.swaps)]
-    if config.search == "greedy":
-        return [searches.greedy(selection)]
-    if config.search == "random":
-        return [searches.random(selection, seed + draw) for draw in range(config.draws)]
-    scores = scores_by(selection, config.by, config.rules)
-    if config.search == "iterative":
-        return [searches.iterative(selection, scores, config.step)]
-    return [searches.rank(selection, scores)]

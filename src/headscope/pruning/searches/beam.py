@@ -1,72 +1,21 @@
-"""How to choose which heads go: five ways through the sets of removed heads, from none to many.
+"""Several sets at once, a greedy path among them.
 
-Each yields a state for every number of heads it comes to, the best it knows of; whoever asks stops when it is enough.
-
-rank       one order by importance, and its prefixes
-iterative  the same, but the order is made anew after every step (Michel et al. 2019)
-greedy     every head that is left is tried, the one that costs least goes
-beam       several sets at once, a greedy path among them. Candidates are the heads that the gradient at the set calls
-           cheapest, and the heads that were cheapest when last measured. Then swaps: a head comes back and another
-           goes in its place
-random     an order by chance, as a control
+Candidates are the heads that the gradient at the set calls cheapest, and the heads that were cheapest when last measured.
+Then swaps: a head comes back and another goes instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from headscope.config.search import EXPANSION, SWAPS, WIDTH
+from headscope.config.search import EXPANSION, SWAPS, WIDTH, SearchConfig
 from headscope.pruning.subset_evaluator import Removed, Selection, SubsetState
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
-Scores = Callable[
-    [Removed], "NDArray[np.float64]"
-]  # the importance of every unit when these are gone
-
-
-def rank(selection: Selection, scores: Scores) -> Iterator[SubsetState]:
-    """The least important first, by one scoring of the whole model."""
-    yield from _in_order(selection, _ascending(scores(frozenset())))
-
-
-def random(selection: Selection, seed: int) -> Iterator[SubsetState]:
-    yield from _in_order(
-        selection, np.random.default_rng(seed).permutation(len(selection.units)).tolist()
-    )
-
-
-def _in_order(selection: Selection, order: Sequence[int]) -> Iterator[SubsetState]:
-    removed: Removed = frozenset()
-    for unit in order:
-        if unit in selection.candidates(removed):
-            removed |= {unit}
-            yield SubsetState(removed, selection.evaluated(removed))
-
-
-def iterative(selection: Selection, scores: Scores, step: float) -> Iterator[SubsetState]:
-    """The least important go, and after a share `step` of all those that are left are scored again."""
-    each = max(1, round(step * len(selection.units)))
-    removed: Removed = frozenset()
-    while candidates := selection.candidates(removed):
-        known = scores(removed)
-        for unit in sorted(candidates, key=lambda one: (known[one], one))[:each]:
-            if unit in selection.candidates(removed):
-                removed |= {unit}
-                yield SubsetState(removed, selection.evaluated(removed))
-
-
-def greedy(selection: Selection) -> Iterator[SubsetState]:
-    """Exact: all that may go are tried on all examples."""
-    removed: Removed = frozenset()
-    while candidates := selection.candidates(removed):
-        best = selection.children(removed, candidates)[0]
-        removed = best.removed
-        yield best
+def paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[SubsetState]]:
+    return [beam(selection, config.width, config.expansion, config.swaps)]
 
 
 def beam(
@@ -178,7 +127,3 @@ def _swapped(selection: Selection, state: SubsetState, swaps: int) -> SubsetStat
             if selection.goodness(child.outcome) < selection.goodness((best or state).outcome):
                 best = child
     return best
-
-
-def _ascending(scores: NDArray[np.float64]) -> list[int]:
-    return sorted(range(len(scores)), key=lambda unit: (scores[unit], unit))

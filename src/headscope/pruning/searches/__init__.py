@@ -1,0 +1,21 @@
+"""Ways through the sets of removed heads, from none to many: one search per file, found by itself.
+
+A file has a function `paths(selection, config, seed)`. It returns iterators over states, one for every number of removed
+heads: the best set that the search knows. The caller stops when it has enough. Several iterators are several runs.
+The name of the file is the name of the search; `config/names` lists the files without importing them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+
+from headscope.config.search import SearchConfig
+from headscope.pruning.subset_evaluator import Selection, SubsetState
+
+
+def paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[SubsetState]]:
+    """The paths of the search that the config names."""
+    search = import_module(f"{__name__}.{config.search}")
+    result: list[Iterator[SubsetState]] = search.paths(selection, config, seed)
+    return result

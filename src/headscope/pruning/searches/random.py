@@ -1,0 +1,22 @@
+"""Random orders, as a control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from headscope.config.search import SearchConfig
+from headscope.pruning.searches._order import in_order
+from headscope.pruning.subset_evaluator import Selection, SubsetState
+
+
+def paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[SubsetState]]:
+    return [random(selection, seed + draw) for draw in range(config.draws)]
+
+
+def random(selection: Selection, seed: int) -> Iterator[SubsetState]:
+    """One random order."""
+    yield from in_order(
+        selection, np.random.default_rng(seed).permutation(len(selection.units)).tolist()
+    )

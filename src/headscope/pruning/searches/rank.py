@@ -1,0 +1,29 @@
+"""One order by importance, and its prefixes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headscope.config.search import SearchConfig
+from headscope.pruning.scores import scores_by
+from headscope.pruning.searches._order import Scores, in_order
+from headscope.pruning.subset_evaluator import Selection, SubsetState
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[SubsetState]]:
+    return [rank(selection, scores_by(selection, config.by, config.rules))]
+
+
+def rank(selection: Selection, scores: Scores) -> Iterator[SubsetState]:
+    """The least important first, by one scoring of the whole model."""
+    yield from in_order(selection, ascending(scores(frozenset())))
+
+
+def ascending(scores: NDArray[np.float64]) -> list[int]:
+    return sorted(range(len(scores)), key=lambda unit: (scores[unit], unit))
