@@ -305,13 +305,13 @@ def test_what_is_loaded_is_said_at_once(tmp_path: Path) -> None:
 
 BUSY = """
 import os, runpy, threading
-from headscope.explorer.request_queue import Line
+from headscope.explorer.request_queue import RequestQueue
 from headscope.explorer.session import Session
-real = Line._wait
+real = RequestQueue._wait
 def wait(self, page, turn):
     os.write(1, b"one waits\\n")
     return real(self, page, turn)
-Line._wait = wait
+RequestQueue._wait = wait
 def attend(self, text, *given):
     os.write(1, b"at work\\n")
     threading.Event().wait()  # for ever: who waits for it never ends

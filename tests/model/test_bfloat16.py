@@ -21,7 +21,7 @@ from headscope import commands
 from headscope.commands._configs import CONFIGS
 from headscope.config.shared import Run
 from headscope.errors import HeadscopeError, HeadscopeWarning
-from headscope.masks.open_model import open_model
+from headscope.masks.open_model import load_model
 from headscope.model import bfloat16, zoo
 from headscope.model.attention_model import AttentionModel
 from tiny import tiny
@@ -309,7 +309,7 @@ def test_every_command_with_a_dtype_loads_by_the_same_function() -> None:
         source = (Path(commands.__file__).parent / f"{name.replace('-', '_')}.py").read_text()
         assert " load(" not in source, name
         assert "from_pretrained" not in source, name
-    assert "dtype=run.dtype" in inspect.getsource(open_model)
+    assert "dtype=run.dtype" in inspect.getsource(load_model)
 
 
 def run_command(*words: str, state: str) -> subprocess.CompletedProcess[str]:

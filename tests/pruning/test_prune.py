@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 import headscope
 from children import finished, killed
 from headscope.commands import app, main
-from headscope.commands import prune as command_file
+from headscope.config.prune import PruneConfig
 from headscope.errors import HeadscopeError
 from headscope.heads import HeadSet
 from headscope.model import latency as speed
@@ -588,7 +588,7 @@ def test_an_output_that_exists_is_not_touched(here: Path) -> None:
     assert str(found.exception).startswith("small: a cut model is already there. Add --overwrite")
     done("prune", "bert", "--heads", "1.1", "--out", "small", "--overwrite")
     assert manifest(here / "small")["removed"] == "1.1"
-    assert command_file.EXAMPLES.count("headscope prune") >= 3
+    assert sum(line.startswith("headscope prune") for line in PruneConfig.examples) >= 3
 
 
 def test_an_output_that_cannot_be_is_refused_before_the_model_is_loaded(here: Path) -> None:

@@ -128,7 +128,7 @@ def colours_of(figure: Figure) -> np.ndarray:
 
 def test_every_head_is_named_by_its_nearest_pattern_and_how_far_it_is() -> None:
     study = with_distances()
-    (drawing,) = fixed.Fixed.for_study(study)
+    (drawing,) = fixed.FixedPatternsFigure.for_study(study)
     assert drawing.applies(study)
     figure = drawing.draw(study)
     assert texts_of(figure) == [
@@ -146,7 +146,9 @@ def test_every_head_is_named_by_its_nearest_pattern_and_how_far_it_is() -> None:
 
 
 def test_a_cell_has_the_colour_of_its_pattern_paler_where_it_is_far() -> None:
-    painted = colours_of(next(iter(fixed.Fixed.for_study(with_distances()))).draw(with_distances()))
+    painted = colours_of(
+        next(iter(fixed.FixedPatternsFigure.for_study(with_distances()))).draw(with_distances())
+    )
     names = ["current", "previous", "next", "previous", "next", "left"]
     for number, (colour, name) in enumerate(zip(painted, names, strict=True)):
         depth = 1 - 0.01 * number / math.log(2)
@@ -158,7 +160,7 @@ def test_a_cell_has_the_colour_of_its_pattern_paler_where_it_is_far() -> None:
 def test_a_head_without_a_distance_is_grey_and_has_no_name() -> None:
     study = with_distances()
     study.heads = study.heads[~((study.heads["layer"] == 0) & (study.heads["head"] == 1))]
-    figure = next(iter(fixed.Fixed.for_study(study))).draw(study)
+    figure = next(iter(fixed.FixedPatternsFigure.for_study(study))).draw(study)
     assert texts_of(figure) == ["self\n.00", "next\n.02", "prev\n.03", "next\n.04", "left\n.05"]
     np.testing.assert_allclose(colours_of(figure)[1], to_rgb(MISSING))
 
@@ -166,11 +168,13 @@ def test_a_head_without_a_distance_is_grey_and_has_no_name() -> None:
 @pytest.mark.parametrize(("heads", "has_names"), [(16, True), (17, False)])
 def test_many_heads_are_only_coloured(heads: int, has_names: bool) -> None:
     study = with_distances(1, heads)
-    figure = next(iter(fixed.Fixed.for_study(study))).draw(study)
+    figure = next(iter(fixed.FixedPatternsFigure.for_study(study))).draw(study)
     assert len(colours_of(figure)) == heads
     assert len(texts_of(figure)) == (heads if has_names else 0)
 
 
 def test_a_stack_without_distances_has_no_figure() -> None:
     study = study_of([("encoder", 0, 0, "entropy", 1.0), ("decoder", 0, 0, "js-uniform", 0.1)])
-    assert [drawing.name for drawing in fixed.Fixed.for_study(study)] == ["fixed-decoder"]
+    assert [drawing.name for drawing in fixed.FixedPatternsFigure.for_study(study)] == [
+        "fixed-decoder"
+    ]
