@@ -64,14 +64,12 @@ def test_gates_become_a_plan_of_the_trained_model(here: Path) -> None:
 def test_the_figure_names_what_the_heads_that_stay_do(here: Path) -> None:
     (here / "texts.txt").write_text("".join(f"{text}\n" for text, _ in sentiments(12)), "utf-8")
     assert command("analyze", "bert", "--corpus", "texts.txt", "--out", "study").exit_code == 0
-    roles = [
-        ("encoder", layer, head, f"role {layer}{head}", 1.0)
-        for layer in range(2)
-        for head in range(2)
-    ]
-    pd.DataFrame(roles, columns=["stack", "layer", "head", "role", "value"]).to_csv(
-        "study/roles.csv", index=False
-    )
+    table = pd.read_csv("study/roles.csv")
+    heads = [(layer, head) for layer in range(2) for head in range(2)]
+    roles = pd.concat([table.iloc[:1]] * len(heads), ignore_index=True)
+    roles[["layer", "head"]] = heads
+    roles["role"] = [f"role {layer}{head}" for layer, head in heads]
+    roles.to_csv("study/roles.csv", index=False)
     done = command(*WORDS, "--keep", "1", "--frozen", "--roles", "study", "--out", "gated")
     assert done.exit_code == 0, done.output
     study = Study("gated")
