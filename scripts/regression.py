@@ -122,6 +122,14 @@ NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
 # Parts of printed text and pages that are not compared, replaced in this order.
 MASKED_TEXT: list[tuple[str, re.Pattern[str]]] = [
     ("drawing", re.compile(r"<svg\b.*?</svg>|data:image/[\w+-]+;base64,[\w+/=]+", re.DOTALL)),
+    # The page's own script and style, and their hashes in its policy; its data is compared.
+    (
+        "script",
+        re.compile(
+            r"<script(?![^>]*application/json)[^>]*>.*?</script>|<style\b.*?</style>|(?:'|&#39;)sha256-[\w+/=]+",
+            re.DOTALL,
+        ),
+    ),
     (
         "command",
         re.compile(
