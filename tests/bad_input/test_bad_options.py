@@ -159,7 +159,10 @@ def full_directory(out: Path) -> None:
     (out / "thesis.tex").write_text("years of work")
 
 
-NOT_OURS = "study: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
+NOT_OURS = (
+    "study: the directory is neither a study nor empty. Expected the name of a new"
+    " directory. Choose another --out."
+)
 
 
 @pytest.mark.parametrize("overwrite", [(), ("--overwrite",)], ids=["", "overwrite"])

@@ -2,6 +2,7 @@
 
 All command lines are run in one child process in which an import of torch or transformers is noticed.
 """
+# ruff: noqa: E501 - whole messages, a line each
 
 from __future__ import annotations
 

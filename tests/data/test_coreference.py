@@ -24,7 +24,10 @@ from headscope.errors import HeadscopeError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "coref"
 MEND = "Mend the file, or pass `lenient=True` to leave such documents out."
-COLUMNS = "Expected document, part, number, word, … , coreference: at least 5 columns, as many in every line of a sentence."
+COLUMNS = (
+    "Expected document, part, number, word, … , coreference: at least 5 columns, as many"
+    " in every line of a sentence."
+)
 BEGIN = '"#begin document (NAME); part 000"'
 
 
@@ -71,7 +74,10 @@ def test_no_mention_may_be_written_in_three_ways(tmp_path: Path, cell: str) -> N
 def test_blanks_part_columns_where_there_are_no_tabs_and_their_number_may_change_with_the_sentence(
     tmp_path: Path,
 ) -> None:
-    text = "#begin document (bc/x/00);  part 012\nx 12  0   -LRB-  NN  (1\nx 12 1 dog NN 1)(2)\n\nx 12 0 it PRP a b (1)\n"
+    text = (
+        "#begin document (bc/x/00);  part 012\nx 12  0   -LRB-  NN  (1\nx 12 1 dog NN"
+        " 1)(2)\n\nx 12 0 it PRP a b (1)\n"
+    )
     (one,) = documents(tmp_path, text + "#end document")
     assert (one.name, one.words) == ("bc/x/00, part 12", ("(", "dog", "it"))
     assert [m.entity for m in one.mentions] == ["1", "2", "1"]

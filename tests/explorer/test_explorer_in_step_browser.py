@@ -220,7 +220,10 @@ def test_the_map_stays_while_the_card_scrolls_and_uses_the_room(opened: Opened) 
     assert box["y"] + box["height"] <= 900
     page = opened(heads="1.3", view="arcs", show="both", text="the old cat sat on a mat . " * 3)
     shows(page, "1.3")
-    spills = "() => { const one = document.querySelector('#arcs .scroller'); return one.scrollHeight - one.clientHeight; }"
+    spills = (
+        "() => { const one = document.querySelector('#arcs .scroller');"
+        " return one.scrollHeight - one.clientHeight; }"
+    )
     assert page.evaluate(spills) <= 1, "26 tokens are seen at once"
 
 

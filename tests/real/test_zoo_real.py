@@ -26,7 +26,10 @@ GUITAR = "A man is playing a guitar."
 SAME = "Someone is performing music on a guitar."
 OTHER = "The stock market fell sharply today."
 REACTION = "CC(C)S.CN(C)C=O.Fc1cccnc1F.O=C([O-])[O-].[K+].[K+]>>CC(C)Sc1ncccc1F"
-PUBLISHED_RULE = r"(\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>>?|\*|\$|\%[0-9]{2}|[0-9])"
+PUBLISHED_RULE = (
+    r"(\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>>?|\*"
+    r"|\$|\%[0-9]{2}|[0-9])"
+)
 
 
 def load(auto_class, path):

@@ -161,7 +161,10 @@ def test_drawing_leaves_the_callers_matplotlib_alone() -> None:
 
 @pytest.mark.slow
 def test_the_figures_do_not_load_pyplot() -> None:
-    code = "import headscope.report.rendered_figures, headscope.report.sections as f, sys; f.sections(); print(*sys.modules)"
+    code = (
+        "import headscope.report.rendered_figures, headscope.report.sections as f, sys;"
+        " f.sections(); print(*sys.modules)"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout

@@ -522,7 +522,10 @@ def test_no_ranking_is_drawn_below_a_ceiling_of_08_but_a_sentence_with_how_many_
 def test_where_nothing_is_significant_that_is_the_finding() -> None:
     study = study_of()
     study.tables["significance"]["is_significant"] = False
-    expected = "No head's removal alone changes the loss of mnli significantly; the largest change is that of 1.2: 0.300"
+    expected = (
+        "No head's removal alone changes the loss of mnli significantly; the largest change"
+        " is that of 1.2: 0.300"
+    )
     (found,) = (
         str(finding) for finding in findings_of(study) if finding.statistic == "ablation-loss"
     )

@@ -107,7 +107,10 @@ def lenses(*found: tuple[float, float, float], ceilings: tuple[float, ...] = (0.
 
 def test_where_no_interval_leaves_0_that_is_said_first_with_the_ceiling() -> None:
     study = lenses((0.1, -0.1, 0.3), (-0.2, -0.4, 0.1))
-    told = "No statistic through any lens can be told from 0 (2 rows); with 32 examples even the true importances would "
+    told = (
+        "No statistic through any lens can be told from 0 (2 rows); with 32 examples even the"
+        " true importances would "
+    )
     told += "reach only 0.29; about 620 examples would do"
     assert part_of(study, "lens-agreement").lead == f"{told}."
     (finding,) = (one for one in findings_of(study) if one.kind == "lenses")

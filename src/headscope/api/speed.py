@@ -108,7 +108,10 @@ def _model_lines(result: SpeedResult) -> Iterator[str]:
         note = "   the bound" if share == result.layers.share[-1] else ""
         yield f"{share:10.0%}  {ratio:6.3f}  {1 / ratio:14.2f}{note}"
     yield ""
-    yield "model               heads  million parameters  MB weights  MB working  ms a batch  sequences/s  times as fast"
+    yield (
+        "model               heads  million parameters  MB weights  MB working  ms a batch "
+        " sequences/s  times as fast"
+    )
     for model in result.models:
         yield (
             f"{model.name[-18:]:18} {model.heads:6}  {model.parameters / 1e6:18.2f}  {model.megabytes:10.1f}  "

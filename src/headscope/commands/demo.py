@@ -13,7 +13,10 @@ from headscope.commands._options import drawing_figures, say, typed
 from headscope.config.command_line import command_line
 from headscope.progress import progress
 
-SENTENCE = "The committee that reviewed the engineers' proposals thanked them, and the chairwoman said she would answer soon."
+SENTENCE = (
+    "The committee that reviewed the engineers' proposals thanked them, and the"
+    " chairwoman said she would answer soon."
+)
 
 QUESTIONS = "questions.jsonl"
 QUESTIONS_ASKED = 64

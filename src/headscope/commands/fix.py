@@ -16,7 +16,7 @@ from headscope.progress import progress
 
 @command()
 def fix(model: Model, data: TaskData, config: FixConfig, reading: Reading, run: Run) -> None:
-    """Replace the attention of heads by fixed patterns, measure the loss, save the model without their queries and keys."""
+    """Replace the attention of heads by fixed patterns, measure the loss, save the smaller model."""
     import headscope
     from headscope.model.model_card import times_as_fast
 

@@ -95,7 +95,7 @@ def repair_names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def check_patterns(where: str) -> Callable[[Any], None]:
-    """A check of patterns such as `3.2=previous,4.*=first`; a file with them is read later. where: as errors name it."""
+    """A check of patterns such as `3.2=previous,4.*=first`; a file is read later. where: as errors name it."""
 
     def check(patterns: Any) -> None:
         if not isinstance(patterns, str) or "=" not in patterns:

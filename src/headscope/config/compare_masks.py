@@ -39,7 +39,8 @@ class CompareMasksConfig(TrainingConfig):
     command = "masks compare"
     examples = (
         "headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks",
-        "headscope masks compare ./minilm-mnli --task mnli --data glue --repair 1 --start minilm --seeds 0,1,2 --out masks",
+        "headscope masks compare ./minilm-mnli --task mnli --data glue --repair 1 --start"
+        " minilm --seeds 0,1,2 --out masks",
         "headscope masks compare minilm --task stsb --data stsb_dev.tsv --mask star --mask mine.npy --out masks",
     )
     python = "headscope.compare_masks"

@@ -67,12 +67,14 @@ class GateConfig(TrainingConfig, NewModelConfig):
     examples = (
         "headscope gate ./minilm-mnli --task mnli --data glue --keep 20,40 --out gated",
         "headscope gate ./minilm-mnli --task mnli --data glue --penalty 0.002 --frozen --out gated",
-        "headscope gate opus-mt-en-fr --task translation --data multi30k --from-scratch --layers 3 --keep 12 --out gated",
+        "headscope gate opus-mt-en-fr --task translation --data multi30k --from-scratch"
+        " --layers 3 --keep 12 --out gated",
         "headscope prune gated/keep-20 --plan gated/keep-20/plan.json --out small",
     )
     python = "headscope.gate"
     uses = {
-        TaskData: ("task", "data", "select_on", "report_on", "report_limit", "limit", "max_length", "columns", "labels"),
+        TaskData: ("task", "data", "select_on", "report_on",
+                   "report_limit", "limit", "max_length", "columns", "labels"),
         Reading: ("pooling", "prompt"),
         Run: ("out", "seed", "revision", "device", "resume", "overwrite"),
     }  # fmt: skip

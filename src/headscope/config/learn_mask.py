@@ -56,13 +56,16 @@ class LearnMaskConfig(TrainingConfig):
     group = "Learn"
     examples = (
         "headscope learn-mask ./minilm-mnli --task mnli --data glue --sparsity 0.8,0.9 --out masks",
-        "headscope learn-mask ./minilm-mnli --task mnli --data glue --soft --frozen --seeds 0,1,2 --out which-positions",
-        "headscope learn-mask rxnfp --objective mlm --corpus reactions.txt --penalty 1 --structured --per head --out masks",
+        "headscope learn-mask ./minilm-mnli --task mnli --data glue --soft --frozen --seeds"
+        " 0,1,2 --out which-positions",
+        "headscope learn-mask rxnfp --objective mlm --corpus reactions.txt --penalty 1"
+        " --structured --per head --out masks",
         "headscope evaluate ./minilm-mnli --task mnli --data glue --mask masks/sparsity-0.9-seed-0/mask.npz",
     )
     python = "headscope.learn_mask"
     uses = {
-        TaskData: ("task", "data", "select_on", "report_on", "report_limit", "limit", "max_length", "columns", "labels"),
+        TaskData: ("task", "data", "select_on", "report_on",
+                   "report_limit", "limit", "max_length", "columns", "labels"),
         Reading: ("pooling", "prompt"),
         Run: ("out", "revision", "device", "resume", "overwrite"),
     }  # fmt: skip

@@ -25,7 +25,8 @@ class PretrainConfig(TrainingConfig, ModelSizes):
     group = "Models"
     examples = (
         "headscope pretrain --corpus wiki.txt.gz --out small-bert",
-        "headscope pretrain --corpus wiki.txt.gz --vocabulary 8000 --hidden 256 --epochs 3 --checkpoints 12 --out small-bert",
+        "headscope pretrain --corpus wiki.txt.gz --vocabulary 8000 --hidden 256 --epochs 3"
+        " --checkpoints 12 --out small-bert",
         "headscope pretrain --config ./my-roberta/config.json --tokenizer ./my-roberta --corpus a.txt b.txt --out mine",
         "headscope film small-bert --corpus wiki.txt.gz --limit 500 --out over-training",
     )

@@ -1,4 +1,4 @@
-"""What `gate`, `learn_mask` and `compare_masks` share: examples of three splits, the intact model, one run per target."""
+"""What `gate`, `learn_mask` and `compare_masks` share: three splits, the intact model, one run per target."""
 
 from __future__ import annotations
 
@@ -365,7 +365,10 @@ class Learning(Generic[C]):
                 json.dumps({"what": error.what, "learning_rate": rate}), "utf-8"
             )
             if "`resume=True`" not in (error.mend or ""):
-                error.mend = f"What is done is kept: go on with `resume=True` and a smaller `learning_rate` than {rate:g}"
+                error.mend = (
+                    f"What is done is kept: go on with `resume=True` and a smaller `learning_rate` than"
+                    f" {rate:g}"
+                )
 
     def delete_trainings(self, folder: Path) -> None:
         """Delete the header and the directories of all trainings."""

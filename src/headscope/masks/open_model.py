@@ -1,4 +1,4 @@
-"""The model of a command: loaded by name or path, under a mask if there is one. Here because masks are built on models."""
+"""The model of a command: loaded by name or path, under a mask if there is one. (Masks are built on models.)"""
 
 from __future__ import annotations
 

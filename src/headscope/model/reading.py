@@ -1,7 +1,7 @@
 """How a text becomes one vector: prompt, length, pooling, and the modules that follow it.
 
-`TextReading` holds what the files of a sentence-transformers model state (`model.reading_files` reads and writes them), or
-what the user said instead. Tasks on pairs of texts, relevance, gradients and the explorer all pool through it.
+`TextReading` holds what the files of a sentence-transformers model state (`model.reading_files` reads and writes
+them), or what the user said instead. Tasks on pairs of texts, relevance, gradients and the explorer pool through it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Replace heads by fixed attention patterns, and measure the loss: one head, a layer, more and more of them, and all.
 
-Patterns and the order of heads are selected on one split, results are reported on another. The heads of the model that is
-made have no queries and keys any more.
+Patterns and the order of heads are selected on one split, results are reported on another. The heads of the model
+that is made have no queries and keys any more.
 """
 
 from __future__ import annotations

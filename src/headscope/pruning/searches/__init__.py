@@ -1,7 +1,8 @@
 """Ways through the sets of removed heads, from none to many: one search per file, found by itself.
 
-A file has a function `paths(selection, config, seed)`. It returns iterators over states, one for every number of removed
-heads: the best set that the search knows. The caller stops when it has enough. Several iterators are several runs.
+A file has a function `paths(selection, config, seed)`. It returns iterators over states, one for every number of
+removed heads: the best set that the search knows. The caller stops when it has enough.
+Several iterators are several runs.
 The name of the file is the name of the search; `config/names` lists the files without importing them.
 """
 

@@ -1,7 +1,7 @@
 """Several sets at once, a greedy path among them.
 
-Candidates are the heads that the gradient at the set calls cheapest, and the heads that were cheapest when last measured.
-Then swaps: a head comes back and another goes instead.
+Candidates are the heads that the gradient at the set calls cheapest, and the heads that were cheapest when last
+measured. Then swaps: a head comes back and another goes instead.
 """
 
 from __future__ import annotations

@@ -59,7 +59,10 @@ class AllButOne(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         rows = sites_left(study).to_dict("records")
-        subtitle = f"{model_name(study)}, {task_of(study)} · change of {metric_of(study)}, below 0: worse than with all heads"
+        subtitle = (
+            f"{model_name(study)}, {task_of(study)} · change of {metric_of(study)}, below 0: worse"
+            f" than with all heads"
+        )
         with style():
             top, body = heading_height(WIDTH, subtitle) + 0.3, ROW * len(rows)
             height = top + body + BOTTOM

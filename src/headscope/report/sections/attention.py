@@ -218,7 +218,8 @@ def _fact(record: Mapping[str, Any]) -> str:
     through = "" if lens == "raw" else f", through the lenses {lens}"
     length = mean_length(record)
     each = f", {length:.0f} in each on average" if length is not None else ""
-    return f"what attention does over {many}{f' ({grouped(tokens)} tokens{each})' if tokens is not None else ''}{through}"
+    size = f" ({grouped(tokens)} tokens{each})" if tokens is not None else ""
+    return f"what attention does over {many}{size}{through}"
 
 
 SECTION = Section(

@@ -75,7 +75,10 @@ class StatisticsByStep(StackFigure):
         table = study.tables["film"].query("stack == @self.stack")
         losses = _losses(study)
         panels = [*(["loss"] if losses else []), *_chosen(table)]
-        subtitle = f"{model_name(study)}, {plain(self.stack)} · a line is a head · {table['step'].nunique()} checkpoints"
+        subtitle = (
+            f"{model_name(study)}, {plain(self.stack)} · a line is a head ·"
+            f" {table['step'].nunique()} checkpoints"
+        )
         across, down = min(ACROSS, len(panels)), -(-len(panels) // ACROSS)
         with style():
             width = max(LEFT + across * (PANEL_WIDE + GAP_X) - GAP_X + RIGHT, 4.2)

@@ -153,7 +153,8 @@ class FixingFront(Front):
     ring = "saved"
     said_of_ring = "; the ring is what was saved"
     caption = (
-        "Above: the metric with so many heads that attend by fixed patterns, on the split that was reported on (dots, with "
+        "Above: the metric with so many heads that attend by fixed patterns, on the split that"
+        " was reported on (dots, with "
         "95 % intervals) and on the one that was chosen on (line); the ring is what was saved. Below: how many "
         "times as fast as the whole model it is without their queries and keys, measured on this machine."
     )

@@ -78,7 +78,10 @@ class BestHeads(StackFigure):
             .sort_values(ascending=False)
         )
         relations = list(counts.index[:MOST_RELATIONS])
-        subtitle = f"{model_name(study)}, {plain(self.stack)} · share of related pairs where the largest weight is right"
+        subtitle = (
+            f"{model_name(study)}, {plain(self.stack)} · share of related pairs where the largest"
+            f" weight is right"
+        )
         if len(counts) > len(relations):
             subtitle += f" · the {len(relations)} most frequent of {len(counts)} relations"
         with style():

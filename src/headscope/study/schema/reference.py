@@ -1,4 +1,4 @@
-"""The reference of all tables for docs/study.md, from their declarations: `python -m headscope.study.schema.reference`."""
+"""Reference of all tables for docs/study.md, from their declarations: `python -m headscope.study.schema.reference`."""
 
 from __future__ import annotations
 
